@@ -1,11 +1,12 @@
-"""How long a list of servers takes, as a ratio to bare SQL and JSON for an answer of the same size in the same run.
+"""Duration of a server list, as a ratio to bare SQL and JSON for an answer of the same size in the same run.
 
     python benchmarks/api_lists.py [servers] [rounds]
 
-100,000 servers of one project lie in ten cells. Asked for are the first 1,000 with their details, and the last 1,000 of
-a walk, by an administrator and by a member, through the whole stack of the API in this process. Bare is the least that
-answers it: one statement per cell for the columns that are shown, as many rows as the page takes from each, texts of
-JSON read, and all of it written as JSON. All run in turns, so that a busy machine slows all; medians are compared.
+100,000 servers of one project are in ten cells. An administrator and a member request the first 1,000 with their
+details, and the last 1,000 of a walk through all pages, through the whole stack of the API in this process. The bare
+version is the minimum for the same answer: one statement per cell for the displayed columns, as many rows as the page
+takes from each, JSON columns parsed, and all of it written as JSON. All run in turns, so that load on the machine
+affects all; medians are compared.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench_cloud import CELLS, fill, set_up, uuid_of
+from benchmarks.results import Figure, record
 
 SERVERS = 100_000
 ROUNDS = 15
@@ -38,7 +40,7 @@ COLUMNS = (
 
 
 def bare(project_id: str) -> int:
-    """The newest servers of all cells as JSON, by hand; how many."""
+    """Return the newest servers of all cells as hand-written JSON; how many."""
     from django.db import connections
 
     sql = (
@@ -90,7 +92,7 @@ def _asking(token: str, path: str) -> Callable[[], int]:
 
 
 def _in_turns(works: dict[str, Callable[[], int]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Median seconds of each work, by the clock and of the processor."""
+    """Return median seconds of each work, of wall time and of processor time."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for number in range(rounds + 2):
         for name, work in works.items():
@@ -117,7 +119,23 @@ def _report(found: dict[str, tuple[float, float]]) -> int:
     print(f"\nFirst page {first[0] * 1000:.0f} ms (bar {BAR_MILLISECONDS:.0f}), ", end="")
     print(f"{first[1] / least[1]:.2f} of bare by processor time (bar {BAR_RATIO}), ", end="")
     print(f"last / first {last[1] / first[1]:.2f} (bar {BAR_LAST}).")
+    record("lists", _figures(found))
     return 0
+
+
+def _figures(found: dict[str, tuple[float, float]]) -> Iterator[Figure]:
+    bare, (clock, used) = found["bare SQL and JSON"][1], found["first page"]
+    name, shown = "first page of 1,000", f"{clock * 1000:.0f} ms"
+    limit, bar = f"{BAR_MILLISECONDS:.0f} ms", f"≤ {BAR_RATIO:g}"
+    yield Figure(name, shown, limit, round(clock * 1000 / BAR_MILLISECONDS, 2), "≤ 1")
+    yield Figure(name, shown, "bare SQL and JSON", round(used / bare, 2), bar)
+    last = found["last page"]
+    ratio = round(last[1] / used, 2)
+    yield Figure("last page", f"{last[0] * 1000:.0f} ms", f"first page, {shown}", ratio, f"≤ {BAR_LAST:g}")
+    for which in ("first page of all projects", "names only"):
+        clock, used = found[which]
+        name = which if which.startswith("first") else f"first page, {which}"
+        yield Figure(name, f"{clock * 1000:.0f} ms", "bare SQL and JSON", round(used / bare, 2), bar)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A cloud's rows in ten cells, in this process: what the benchmarks of the API ask for."""
+"""Rows of a cloud with ten cells, in this process, for the benchmarks of the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = 2000
 
 
 def set_up(folder: Path) -> Any:
-    """The product on SQLite files in `folder`; answers with the people of the tests."""
+    """Set the product up on SQLite files in `folder`; returns the users of the tests."""
     os.environ |= {
         "NOVELLA_DATA": str(folder),
         "NOVELLA_CELLS": ",".join(CELLS),
@@ -39,7 +39,7 @@ def set_up(folder: Path) -> Any:
     for alias in ("default", "cell1"):
         call_command("migrate", database=alias, verbosity=0)
     connections.close_all()
-    for alias in ("cell0", *CELLS[1:]):  # a copy takes a moment where migrations take seconds
+    for alias in ("cell0", *CELLS[1:]):  # a copy takes a moment, migrations take seconds
         _copy(folder / "cell1.sqlite3", folder / f"{alias}.sqlite3")
     from tests.compute_rows import make_cloud
     from tests.people import create_people
@@ -60,7 +60,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def fill(context: Any, servers: int) -> None:
-    """Servers of the asker's project, one second apart, in the cells by turns: active, each with an address."""
+    """Create active servers of the caller's project, one second apart, in the cells in turns, each with an address."""
     from conductor.api_db.models import CellMapping, InstanceMapping
     from conductor.cell_db.models import Instance
     from tests.compute_rows import make_host
@@ -107,5 +107,5 @@ def mapping_row(context: Any, cell_id: int, number: int) -> Any:
 
 
 def uuid_of(number: int) -> UUID:
-    """The uuid of a server by its number: spread like real ones."""
+    """Return the uuid of a server by its number, distributed like real ones."""
     return UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128)

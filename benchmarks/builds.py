@@ -1,12 +1,15 @@
-"""Builds per second through the whole path on simulated hosts: API, conductors, scheduler, agents, back to ACTIVE.
+"""Builds per second on simulated hosts, through API, conductors, scheduler and agents, back to ACTIVE.
 
     python benchmarks/builds.py [servers]
 
-Twice: in `manage.py up`, one process for everything, and in processes of their own (a web, a conductor of the API level
-and one for each of two cells, four hosts, Redis between them) that share the SQLite files. The hypervisors take no
-time; the servers are launched by one request, and the last is waited for to be ACTIVE: so many that the beginning, in
-which one process works for all, counts for little. The machine's commit limit is measured before and after each, for
-the ratios: on one connection, and on eight, which wait for each other as builds do.
+Twice: in `manage.py up`, one process for everything on SQLite, and in separate processes (a web, a conductor of the API
+level and one for each of two cells, four hosts) with PostgreSQL and Redis. The hypervisors take no time. One request
+launches all servers, and the benchmark waits until the last is ACTIVE: there are so many that the beginning, in which
+one process works for all, counts for little. The ratios are to the machine's commit limit on SQLite files, measured
+before and after each: on one connection, and on eight, which wait for each other as builds do.
+
+Then as many servers are launched by a request each, by one client and by eight: what a build costs all processes of the
+cloud in processor time, as a ratio to a server of the one request, and how long a client waits for its answer.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.bench_flow import processor_seconds
 from benchmarks.commit_limit import commits_per_second, crowded_commits_per_second
+from benchmarks.results import Figure, record
 from tests.acceptance.cloud import Client, Cloud, wait_until
 from tests.acceptance.deployment import Deployment
 
@@ -29,38 +36,65 @@ QUIET = {"NOVELLA_LOG_LEVEL": "WARNING"}
 ROUNDS = 3
 PAUSE_SECONDS = 0.1
 AT_ONCE = (1, 8)  # a process has eight workers
+CLIENTS = (1, 8)  # that launch servers one by one
+BAR_SINGLE = 1.5  # of a server with a request of its own, in servers of one request
+
+
+@dataclass(frozen=True)
+class Running:
+    """A cloud: a client of it, and its processes."""
+
+    client: Client
+    pids: Sequence[int]
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that all of its processes have used."""
+        return sum(map(processor_seconds, self.pids))
 
 
 @contextmanager
-def in_one_process(folder: Path) -> Iterator[Client]:
+def in_one_process(folder: Path) -> Iterator[Running]:
     cloud = Cloud(folder / "var", NOVELLA_SIMULATED_HOSTS="8", NOVELLA_SIMULATED_LATENCY_SECONDS="0", **QUIET).start()
     try:
-        yield cloud
+        assert cloud.process is not None
+        yield Running(cloud, [cloud.process.pid])
     finally:
         cloud.stop()
 
 
+FIGURES = {
+    "one process": "builds, one process, {count} servers",
+    "separate processes": "builds, separate processes, {count} servers",
+}
+
+
 @contextmanager
-def in_many(folder: Path) -> Iterator[Client]:
+def in_many(folder: Path) -> Iterator[Running]:
     hosts = {"cell1": ("h1", "h2"), "cell2": ("h3", "h4")}
-    usual = {**QUIET, "NOVELLA_LEASE_SECONDS": "10", "NOVELLA_SWEEP_SECONDS": "2", "latency_seconds": "0"}
+    default = {**QUIET, "NOVELLA_LEASE_SECONDS": "10", "NOVELLA_SWEEP_SECONDS": "2", "latency_seconds": "0"}
     cells = dict.fromkeys(hosts, 1)
-    with Deployment(folder, broker="redis", webs=1, api_conductors=1, cells=cells, hosts=hosts, **usual) as all_:
-        yield all_.api(0)
+    with Deployment(folder, broker="redis", webs=1, api_conductors=1, cells=cells, hosts=hosts, **default) as all_:
+        yield Running(all_.api(0), [member.child.pid for member in all_.members if member.child])
 
 
 def main(count: int) -> None:
-    for title, running in (("one process", in_one_process), ("processes of their own", in_many)):
+    for title, running in (("one process", in_one_process), ("separate processes", in_many)):
         with tempfile.TemporaryDirectory(prefix="novella-bench-") as name:
             _measure(title, running, Path(name), count)
 
 
-def _measure(title: str, running: Callable[[Path], AbstractContextManager[Client]], folder: Path, count: int) -> None:
+def _measure(title: str, start: Callable[[Path], AbstractContextManager[Running]], folder: Path, count: int) -> None:
     before = _limits(folder)
-    with running(folder) as cloud:
+    with start(folder) as running:
+        cloud = running.client
         warm = cloud.launch("warm").json["server"]["id"]
         _make_room(cloud, cloud.wait_for_status(warm, "ACTIVE")["tenant_id"], count)
-        rounds = [_build_and_delete(cloud, count) for _ in range(ROUNDS)]
+        began, rounds = running.cpu_seconds(), []
+        for _ in range(ROUNDS):
+            rounds.append(_build_and_delete(cloud, count))
+        together = (running.cpu_seconds() - began) / ROUNDS
+        for clients in CLIENTS:
+            _measure_singles(title, running, count, clients, together)
     built, deleted = (sorted(count / seconds for seconds in kind) for kind in zip(*rounds, strict=True))
     print(f"-- {title}, {count} servers, median of {ROUNDS} rounds (and their range)")
     for what, rates in (("ACTIVE", built), ("deleted", deleted)):
@@ -68,7 +102,36 @@ def _measure(title: str, running: Callable[[Path], AbstractContextManager[Client
     for connections, *limits in zip(AT_ONCE, before, _limits(folder), strict=True):
         limit = statistics.mean(limits)
         share = statistics.median(built) / limit
+        if connections == AT_ONCE[1]:
+            rate, name = statistics.median(built), FIGURES[title].format(count=count)
+            bound = f"commits of eight connections, {limit:,.0f} per second"
+            record("builds", [Figure(name, f"{rate:.0f} per second", bound, round(share, 4), "≥ 0.03")])
         print(f"commit limit, {connections} at once: {limit:.0f} per second; builds / limit: {share:.4f}")
+
+
+def _measure_singles(title: str, running: Running, count: int, clients: int, together: float) -> None:
+    """Launch servers by a request each, and delete them; `together` is the processor time of one request for all."""
+    cloud, began = running.client, running.cpu_seconds()
+
+    def launch(number: int) -> float:
+        asked = time.perf_counter()
+        answer = cloud.launch(f"many-{number}")
+        assert answer.status == 202, answer.raw
+        return time.perf_counter() - asked
+
+    with ThreadPoolExecutor(clients) as pool:
+        waits = sorted(pool.map(launch, range(count)))
+    wait_until("all active", lambda: not _is_any(cloud, "BUILD"), pause=PAUSE_SECONDS)
+    _delete_all(cloud)
+    used = running.cpu_seconds() - began
+    ratio = round(used / together, 2)
+    median, longest = (waits[int(part * (count - 1))] * 1000 for part in (0.5, 0.99))
+    print(
+        f"one request each, {clients} clients: {used / count * 1000:.1f} ms of processor time for a build and its end, "
+        f"{ratio} x that of one request for all; answered after {median:.0f} ms, p99 {longest:.0f} ms"
+    )
+    name = f"processor time of builds by single requests, {title}, {clients} clients"
+    record("builds", [Figure(name, f"{used / count * 1000:.1f} ms", "one request for all", ratio, f"≤ {BAR_SINGLE}")])
 
 
 def _make_room(cloud: Client, project_id: str, count: int) -> None:
@@ -85,15 +148,19 @@ def _build_and_delete(cloud: Client, count: int) -> tuple[float, float]:
     began = time.perf_counter()
     answer = cloud.launch("many", min_count=count, max_count=count)
     assert answer.status == 202, answer.raw
-    # Whoever waits must not take the time of those who work: one row is asked for, not all.
+    # Polling must not take time from the workers: it reads one row, not all.
     wait_until("all active", lambda: not _is_any(cloud, "BUILD"), pause=PAUSE_SECONDS)
     built = time.perf_counter()
     assert [server["status"] for server in cloud.servers("many")] == ["ACTIVE"] * count
     asked = time.perf_counter()
+    _delete_all(cloud)
+    return built - began, time.perf_counter() - asked
+
+
+def _delete_all(cloud: Client) -> None:
     for server in cloud.servers("many"):
         cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}")
     wait_until("all deleted", lambda: not _is_any(cloud, "ACTIVE") and not cloud.servers("many"), pause=PAUSE_SECONDS)
-    return built - began, time.perf_counter() - asked
 
 
 def _is_any(cloud: Client, status: str) -> bool:

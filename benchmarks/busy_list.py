@@ -1,14 +1,13 @@
-"""Whether a list of 10,000 servers stays usable while 500 of them change each second, beside the same list at rest.
+"""Usability of a list of 10,000 servers while 500 of them change each second, compared with the same list at rest.
 
     python benchmarks/busy_list.py [servers] [changes per second] [seconds]
 
-One web process serves as `manage.py web` does, another process changes servers in ten cells, each change with its
-event, and headless Chromium looks at the list in one long window that it has read to its end. First nothing changes,
-then everything does. Meanwhile one scrolls, and types into the box that filters: counted are the pauses between two
-frames, the longest task of the page's thread, how long a letter takes until it is there and until its answer is, and
-what its process holds of memory after a collection of garbage. What looks on keeps each answer in that process, so a
-page that asks as often and throws the answers away is measured too. At the end all that is drawn must be as the
-databases have it.
+One web process serves like `manage.py web`, another process changes servers in ten cells, each change with its event,
+and headless Chromium shows the list in one long window, read to its end. First nothing changes, then everything does.
+Meanwhile the benchmark scrolls and types into the filter. It measures the pauses between frames, the longest task of
+the page's thread, the time until a typed letter appears and until its result appears, and the memory of the page's
+process after a garbage collection. The browser's tools keep each response in that process, so a page that sends as many
+requests and discards the responses is measured too. At the end everything displayed must match the databases.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 SERVERS, CHANGES, SECONDS = 10_000, 500, 120
-BEATS = 10  # transactions of the other process each second
+BEATS = 10  # transactions of the other process per second
 CALM_SECONDS = 20
 BAR_FRAME_MS, BAR_TASK_MS, BAR_LETTER_MS, BAR_GROWTH = 100.0, 200.0, 100.0, 0.2
 PATIENCE_MS = 60_000
@@ -68,11 +67,11 @@ IS_FILTERED = """(word) => {
 }"""
 
 
-# -- who changes things ---------------------------------------------------------------------------------------
+# -- changes --------------------------------------------------------------------------------------------------
 
 
 def change(folder: Path, servers: int, per_second: int) -> None:
-    """Until its input ends: servers are paused and active again, by turns; says how many changes there were."""
+    """Pause and resume servers in turns until the input ends; prints the number of changes."""
     os.environ |= {"NOVELLA_DATA": str(folder), "NOVELLA_LOG_LEVEL": "ERROR"}
     os.environ |= {"NOVELLA_CELLS": ",".join(CELLS), "DJANGO_SETTINGS_MODULE": "portal.settings"}
     import django
@@ -98,7 +97,7 @@ def change(folder: Path, servers: int, per_second: int) -> None:
 def _turn(alias: str, uuids: list[Any], *, is_paused: bool) -> None:
     from conductor import events
     from conductor.cell_db.models import Instance
-    from conductor.transactions import write_tx
+    from conductor.db.transactions import write_tx
 
     with write_tx(alias):
         found = Instance.objects.using(alias).filter(uuid__in=uuids)
@@ -107,12 +106,12 @@ def _turn(alias: str, uuids: list[Any], *, is_paused: bool) -> None:
             events.append(alias, events.about_instance(uuid, project_id), "instance.updated")
 
 
-# -- who looks ------------------------------------------------------------------------------------------------
+# -- the browser ----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Look:
-    """What somebody saw for some seconds: milliseconds, and megabytes of the page's memory as time went on."""
+    """Measurements of some seconds: milliseconds, and megabytes of the page's memory over time."""
 
     frames: list[float]
     tasks: list[float]
@@ -132,11 +131,11 @@ class Look:
 
     @property
     def grown(self) -> float:
-        """Megabytes."""
+        """Growth in megabytes."""
         return self.megabytes[-1] - self.megabytes[0]
 
     def is_usable(self, kept: float) -> bool:
-        """`kept`: megabytes of those that it has grown by which are not the page's."""
+        """Return whether the list is usable. `kept`: megabytes of the growth that do not belong to the page."""
         share = (self.grown - kept) / self.megabytes[0]
         is_quick = at(self.frames, 0.99) <= BAR_FRAME_MS and max(self.letters) <= BAR_LETTER_MS
         return is_quick and max(self.tasks, default=0) <= BAR_TASK_MS and share <= BAR_GROWTH
@@ -147,7 +146,7 @@ def at(values: list[float], share: float) -> float:
 
 
 def open_list(page: Page) -> None:
-    """All of the list is in the window, and the live link stands."""
+    """Open the whole list in the window, with a live connection."""
     page.goto("/servers?rows=10000&all=1")
     page.locator("[data-link-chip][data-link=live]").wait_for()
     while not page.locator("[data-window-words]").inner_text().startswith(("All", "The first")):
@@ -162,7 +161,7 @@ def scroll_to(page: Page, share: float) -> None:
 
 
 def look(page: Page, seconds: float) -> Look:
-    """Scroll and type, for so long; then filter a few times and take the filter away again."""
+    """Scroll and type for so long; then set the filter a few times and clear it again."""
     page.evaluate(NEW)
     began, megabytes = time.monotonic(), [memory_of(page)]
     way = 1
@@ -184,7 +183,7 @@ def look(page: Page, seconds: float) -> Look:
 
 
 def memory_of(page: Page) -> float:
-    """MB of the page's process, garbage collected: rows out of sight are text, which no heap of scripts counts."""
+    """Return the process's megabytes after a garbage collection: hidden rows are text outside of the script heap."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     session.detach()
@@ -196,7 +195,7 @@ def memory_of(page: Page) -> float:
 
 
 def kept_by_who_looks_on(context: BrowserContext, answers: int) -> float:
-    """MB by which a page grows that asks for the first piece of the list so often, and throws it away each time."""
+    """Return the megabytes by which a page grows that requests the first piece so often and discards it."""
     page = context.new_page()
     page.goto("/servers?rows=200&all=1")
     before = memory_of(page)
@@ -207,7 +206,7 @@ def kept_by_who_looks_on(context: BrowserContext, answers: int) -> float:
 
 
 def filter_and_back(page: Page) -> list[float]:
-    """Milliseconds from the last letter in the box to the rows that match."""
+    """Return milliseconds from the last typed letter to the matching rows."""
     taken = []
     for word in WORDS:
         page.locator("#name-filter").press_sequentially(word, delay=40)
@@ -221,7 +220,7 @@ def filter_and_back(page: Page) -> list[float]:
 
 
 def is_true(page: Page, folder: Path) -> bool:
-    """Nothing changes any more: all that is drawn says what the databases have, within the patience of the test."""
+    """Return whether, after the last change, the page shows the databases' values within the test's patience."""
     page.wait_for_timeout(3000)
     shown = page.evaluate(SHOWN)
     with ExitStack() as stack:
@@ -268,9 +267,9 @@ def watch(browser: Browser, web: Web, folder: Path, amounts: tuple[int, int, int
         busy = look(page, seconds)
         count = len(asked)
         answers = filter_and_back(page)
-        said = json.loads(changer.communicate()[0])
-    share = (web.processor_seconds() - before) / said["seconds"]
-    print(f"{said['changes'] / said['seconds']:.0f} changes/s for {said['seconds']:.0f} s: {busy.words()}")
+        body = json.loads(changer.communicate()[0])
+    share = (web.processor_seconds() - before) / body["seconds"]
+    print(f"{body['changes'] / body['seconds']:.0f} changes/s for {body['seconds']:.0f} s: {busy.words()}")
     print(f"the filter's answer after {statistics.median(answers):.0f} ms, at most {max(answers):.0f};", end=" ")
     is_current = is_true(page, folder)
     print(f"the web process took {share:.0%} of a processor; all rows are {'' if is_current else 'NOT '}as they are")

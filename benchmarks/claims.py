@@ -1,12 +1,12 @@
-"""How fast placements are committed, as a share of claims of 100 in one bare statement in the same run.
+"""Speed of committed placements, as a share of claims of 100 in one bare statement in the same run.
 
     python benchmarks/claims.py [sqlite | postgresql]
 
-Placements are what the scheduler commits: 100 consumers on a fleet of 1,000 hosts, three resource classes each, granted
-where they fit, with their allocations, generations and change number. The bare statement takes the same amounts from a
-table of the benchmark's own with three columns, checks that they fit, and keeps no account of who holds what. On
-PostgreSQL it locks hosts in the order of their ids, as all do who claim side by side: they would wait for each other in
-a ring. Both run in turns, so that a busy machine slows both. Statements are counted, as noise does not touch them.
+A placement is a commit of the scheduler: 100 consumers on a fleet of 1,000 hosts, three resource classes each, granted
+where they fit, with allocations, generations and change number. The bare statement takes the same amounts from a table
+of the benchmark's own with three columns, checks that they fit, and does not record consumers. On PostgreSQL it locks
+hosts in the order of their ids, like all concurrent claims, to prevent deadlocks. Both run in turns, so that load on
+the machine affects both. Statements are counted too, because load does not affect them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID, uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -40,7 +39,7 @@ BARE_CLAIM = """
     FROM want
     WHERE bare.id = want.host AND vcpu >= 2 * want.n AND mem >= 2048 * want.n AND disk >= 20 * want.n {all_held}
     RETURNING bare.id"""
-# On SQLite a writer is alone.
+# SQLite has a single writer.
 LOCKS = {
     SQLITE: {"held": "", "all_held": ""},
     POSTGRESQL: {
@@ -78,7 +77,7 @@ def _measure(kind: str) -> None:
                 claims = _claims([providers[host] for host in hosts])
                 ours.append(_timed(lambda claims=claims: claim_many(claims)))
             claims = _claims(providers[:BATCH])
-            with _counting() as seen:  # for itself: who counts statements sends them the long way round
+            with _counting() as seen:  # separately: counting statements makes them slower
                 claim_many(claims)
             _report(kind, ours, bare, len(seen))
 
@@ -115,7 +114,7 @@ def _claims(providers: list[str]) -> list[Claim]:
 def _bare(hosts: list[int]) -> None:
     from django.db import connections
 
-    from conductor.transactions import write_tx
+    from conductor.db.transactions import write_tx
 
     counts: dict[int, int] = {}
     for host in hosts:
@@ -135,16 +134,10 @@ def _timed(work: Callable[[], None]) -> float:
 
 @contextmanager
 def _counting() -> Iterator[list[str]]:
-    from django.db import connections
+    from tests.counting import counted
 
-    seen: list[str] = []
-
-    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        seen.append(sql)
-        return execute(sql, params, many, context)
-
-    with connections["default"].execute_wrapper(note):
-        yield seen
+    with counted("default") as seen:
+        yield seen.statements
 
 
 if __name__ == "__main__":

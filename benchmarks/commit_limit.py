@@ -1,4 +1,4 @@
-"""What this machine's disk allows: durable one-row commits per second on one connection."""
+"""Commit limit of this machine's disk: durable one-row commits per second on one connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def commits_per_second(directory: Path, seconds: float = 2.0) -> float:
-    """Commits of one updated row per second, with the product's own pragmas (WAL, synchronous=FULL)."""
+    """Return commits of one updated row per second, with the product's own pragmas (WAL, synchronous=FULL)."""
     with closing(_open(directory / "commit-limit.sqlite3")) as connection:
         connection.execute("INSERT OR REPLACE INTO counter VALUES (1, 0)")
         done, began = 0, time.perf_counter()
@@ -21,7 +21,7 @@ def commits_per_second(directory: Path, seconds: float = 2.0) -> float:
 
 
 def crowded_commits_per_second(directory: Path, connections: int, seconds: float = 2.0) -> float:
-    """The same on several connections at once, each with a row of its own; writers wait for each other."""
+    """The same on several concurrent connections, each with a row of its own; writers wait for each other."""
     path = directory / "crowded-commit-limit.sqlite3"
     with closing(_open(path)) as first:
         first.executemany("INSERT OR REPLACE INTO counter VALUES (?, 0)", [(number,) for number in range(connections)])
@@ -57,7 +57,7 @@ def _commit_one(connection: sqlite3.Connection, number: int) -> None:
 
 
 def postgresql_commits_per_second(url: str, seconds: float = 2.0) -> float:
-    """The same on a PostgreSQL server: an UPDATE that commits by itself, one round trip each."""
+    """The same on a PostgreSQL server: an autocommitted UPDATE, one round trip each."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:

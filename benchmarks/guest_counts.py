@@ -1,8 +1,8 @@
-"""What it costs to keep the figures of ten thousand servers for a day: the rows, their writing, a tab, and the pruning.
+"""Cost of keeping the metrics of ten thousand servers for a day: the rows, their writing, a tab, and the pruning.
 
     python benchmarks/guest_counts.py [--servers 10000] [--on-host 20]
 
-One cell on SQLite files. Each host's count is a message of its own, taken in as the conductor does. Hosts count every
+One cell on SQLite files. Each host's sample is a message of its own, stored as by the conductor. Hosts send one every
 five minutes, so a round of all of them must take far less.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.bench_flow import SQLITE, database
 
 CELL = "cell1"
 ROUNDS_OF_A_DAY = 288
-MEASURED = 6  # rounds that are taken in one by one; the others of the day are written in bulk
+MEASURED = 6  # rounds that are stored one by one; the others of the day are written in bulk
 PRUNED = 20  # batches
 ROUND_SECONDS = 300
 BAR_SHARE = 0.02
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def counts(servers: int, on_host: int, turn: int) -> list[Any]:
-    """What all hosts say in one round."""
+    """Return the samples of all hosts in one round."""
     from conductor.rpc.messages import GuestsCounted
 
     figures = [86_400.25 + turn, 812.0, 40_000_000_000 + turn, 90_000_000_000 + turn, 25_000_000_000, 11_000_000_000]
@@ -64,31 +64,31 @@ def measure(servers: int, on_host: int) -> None:
 
 
 def take_in(servers: int, on_host: int) -> float:
-    """Which share of its five minutes a round takes."""
-    from conductor.services import guest_counts
+    """Return which share of its five minutes a round takes."""
+    from conductor.services.servers import guest_metrics
 
-    said = [message for turn in range(MEASURED) for message in counts(servers, on_host, turn)]
+    lines = [message for turn in range(MEASURED) for message in counts(servers, on_host, turn)]
     began = time.perf_counter()
-    for message in said:
-        guest_counts.record(CELL, message)
-    each = (time.perf_counter() - began) / len(said)
-    share = each * len(said) / MEASURED / ROUND_SECONDS
+    for message in lines:
+        guest_metrics.record(CELL, message)
+    each = (time.perf_counter() - began) / len(lines)
+    share = each * len(lines) / MEASURED / ROUND_SECONDS
     print(f"taken in: {each * 1e6:.0f} µs for each host, {share:.2%} of a round's five minutes (bar {BAR_SHARE:.0%})")
     return share
 
 
 def fill_the_day(servers: int, on_host: int) -> None:
-    """The other rounds, as old as what is pruned, and what all take of the disk."""
+    """Write the other rounds, up to the age that is pruned; returns the disk space of all."""
     from django.db import connections
 
     from conductor.cell_db.models import GuestCount
-    from conductor.transactions import database_now, write_tx
+    from conductor.db.transactions import database_now, write_tx
 
     rows = GuestCount.objects.using(CELL)
     old = database_now(-2 * 86_400.0)
     for turn in range(MEASURED, ROUNDS_OF_A_DAY):
-        said = counts(servers, on_host, turn)
-        made = [GuestCount(host=m.host, counted_at=m.counted_at, guests=m.guests, created_at=old) for m in said]
+        lines = counts(servers, on_host, turn)
+        made = [GuestCount(host=m.host, counted_at=m.counted_at, guests=m.guests, created_at=old) for m in lines]
         with write_tx(CELL):
             rows.bulk_create(made, batch_size=200)
     with connections[CELL].cursor() as cursor:
@@ -101,7 +101,7 @@ def open_a_tab(number: int, on_host: int) -> None:
     from django.db.models.fields.json import KeyTransform
 
     from conductor.cell_db.models import GuestCount
-    from conductor.services.guest_counts import MOST_COUNTS
+    from conductor.services.servers.guest_metrics import MOST_COUNTS
 
     key = str(UUID(int=number))
     began = time.perf_counter()
@@ -112,9 +112,9 @@ def open_a_tab(number: int, on_host: int) -> None:
 
 def prune(servers: int, on_host: int) -> None:
     from conductor.cell_db.models import GuestCount
-    from conductor.services.pruning import kinds
-    from conductor.services.pruning.needed import Needed
-    from conductor.transactions import write_tx
+    from conductor.db.transactions import write_tx
+    from conductor.services.operations.pruning import kinds
+    from conductor.services.operations.pruning.needed import Needed
 
     (kind,) = [one for one in kinds.KINDS if one.name == "metrics"]
     old = kind.over(CELL, 86_400.0, Needed(frozenset())).order_by("pk").values_list("pk", flat=True)

@@ -1,15 +1,14 @@
-"""How long a commit takes to reach the last of many open pages, beside a bare broadcast to as many sockets.
+"""Time from a commit to the last of many open pages, compared with a bare broadcast to as many sockets.
 
     python benchmarks/live_sockets.py [rounds] [clients ...]
 
-One web process serves the portal's websocket and, beside it, a server that does nothing but broadcast. The clients are
-real sockets of this process, each with a session of its own, of two people of one project. In turns an event is
-committed there, and a message as long as the one that it makes is broadcast; each round counts until the last client
-has heard. Two kinds of page are open: one that is told to read its list again (the bell), and one for which a row is
-drawn, with the viewers' rights (the list of workflows). Then, with the most clients, half of them with either page,
-events are committed for some seconds while clients are cut off and come back with the place that they had reached: at
-the end all must have reached the last event, and none may have been told of a place twice, or of an earlier one after
-a later one.
+One web process serves the portal's WebSocket and, beside it, a server that only broadcasts. The clients are real
+sockets of this process, each with a session of its own, of two users of one project. In turns the process commits an
+event, and broadcasts a message as long as that event's; a round ends when the last client has received it. There are
+two kinds of pages: one that is told to reload its list (the bell), and one for which a row is rendered, with the
+viewers' rights (the list of workflows). Then, with the most clients, half of them with each page, events are committed
+for some seconds while clients are disconnected and reconnect with their last position: at the end all must have the
+last event, and none may have received a position twice, or an earlier one after a later one.
 """
 
 from __future__ import annotations
@@ -26,29 +25,33 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.results import Figure, record
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 ROUNDS = 20
 CLIENTS = (100, 500)
 BAR_RATIO, BAR_P99_MS = 3.0, 250.0
-REST_SECONDS = 0.3  # a page is told at most four times a second
+REST_SECONDS = 0.3  # a page is updated at most four times a second
 STORM_SECONDS = 10.0
 STORM_EVENTS_PER_SECOND = 20
 CUT_SHARE = 0.1  # of the clients, each second
 PATIENCE_SECONDS = 60.0
 PAGES = {"bell": ("me", "tray"), "rows": ("workflows", "list")}
+RECORDED = {"bell": "notifications", "rows": "list of workflows"}
 
 
 # -- the web process ------------------------------------------------------------------------------------------
 
 
 def serve(folder: Path, clients: int) -> None:
-    """Says where it listens and which sessions it takes; then does what each line of its input asks for."""
+    """Print the addresses and the accepted sessions; then execute the command in each line of input."""
     os.environ |= {
         "NOVELLA_DATA": str(folder),
         "NOVELLA_CELLS": "cell1",
@@ -81,7 +84,7 @@ def serve(folder: Path, clients: int) -> None:
 
 
 def _listen(loop: asyncio.AbstractEventLoop, bare: set[Any]) -> list[int]:
-    """Both servers on one loop, as the portal's websockets have it: their ports."""
+    """Start both servers on one loop; returns their ports."""
     import socket
 
     import uvicorn
@@ -111,20 +114,20 @@ def _listen(loop: asyncio.AbstractEventLoop, bare: set[Any]) -> list[int]:
 
 
 def _commit(person: Any, run: Any) -> str:
-    """One event about a workflow, in the least transaction; its number, and when it was committed."""
+    """Commit one event about a workflow, in a minimal transaction; returns its number and the time of the commit."""
     from conductor import events
-    from conductor.transactions import write_tx
+    from conductor.db.transactions import write_tx
 
-    if not told:
-        events.subscribe(told.append)
+    if not lines:
+        events.subscribe(lines.append)
     with write_tx("default"):
-        events.append("default", events.Subject(f"wf:{run.uuid}", person.project.id, run.uuid), "run.progress")
+        events.append("default", events.EventSubject(f"wf:{run.uuid}", person.project.id, run.uuid), "run.progress")
     at = time.monotonic()
-    del told[:-1]
-    return f"{at!r} {told[0].cursor}"
+    del lines[:-1]
+    return f"{at!r} {lines[0].cursor}"
 
 
-told: list[Any] = []  # the newest event: asking for its number would keep the sockets waiting
+lines: list[Any] = []  # the newest event: reading its number would delay the sockets
 
 
 def _broadcast(bare: set[Any], text: str) -> None:
@@ -139,7 +142,7 @@ def _broadcast(bare: set[Any], text: str) -> None:
 
 @dataclass
 class Page:
-    """One open page: the last place that it was told of, when, and what was wrong with the order."""
+    """An open page: its last position, the time of that, and errors in the order."""
 
     reached: int = 0
     heard_at: float = 0.0
@@ -154,7 +157,7 @@ class Page:
 
     def take(self, text: str | bytes, at: float) -> None:
         message = json.loads(text)
-        if "at" in message:  # of the bare server
+        if "at" in message:  # from the bare server
             self.heard_at = at
             self.news.set()
             return
@@ -178,9 +181,9 @@ class Web:
     def __init__(self, folder: Path, clients: int) -> None:
         command = [sys.executable, str(Path(__file__).resolve()), "serve", str(folder), str(clients)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        told = json.loads(self._line())
-        self.portal, self.bare = told["ports"]
-        self.sessions = told["sessions"]
+        lines = json.loads(self._line())
+        self.portal, self.bare = lines["ports"]
+        self.sessions = lines["sessions"]
 
     def _line(self) -> str:
         assert self.process.stdout is not None
@@ -203,7 +206,7 @@ class Web:
         return float(at), int(number)
 
     async def open(self, page: Page, topic: tuple[str, str]) -> None:
-        """Open or take up again; returns once the server has said that nothing was missed, or what was."""
+        """Open or resume a page; returns once the server has confirmed its position."""
         from websockets.asyncio.client import connect
 
         origin = f"http://127.0.0.1:{self.portal}"
@@ -241,17 +244,17 @@ async def _read(page: Page) -> None:
 
 
 async def _cut(page: Page) -> None:
-    """As a network does it: without a word."""
+    """Disconnect without closing, as a network failure does."""
     page.socket.transport.abort()
     assert page.reader is not None
     await page.reader
 
 
-# -- what is measured -----------------------------------------------------------------------------------------
+# -- measurements ---------------------------------------------------------------------------------------------
 
 
 async def _round(pages: Sequence[Page], begin: Any) -> float:
-    """Milliseconds from the moment that `begin` gives to the last page's hearing of it."""
+    """Return milliseconds from the time that `begin` returns until the last page has the event."""
     for page in pages:
         page.news.clear()
     began = await begin()
@@ -287,7 +290,7 @@ async def _in_turns(web: Web, topic: tuple[str, str], clients: int, rounds: int)
 
 
 async def _storm(web: Web, clients: int) -> dict[str, int]:
-    """Events all the time, and clients that are cut off and come back."""
+    """Commit events continuously, while clients are disconnected and reconnect."""
     chance, pages = random.Random(7), web.pages(clients)
     topics = {id(page): list(PAGES.values())[number % len(PAGES)] for number, page in enumerate(pages)}
     for page in pages:
@@ -337,6 +340,9 @@ async def measure(web: Web, rounds: int, clients: Sequence[int]) -> int:
             ratio = statistics.median(ours) / statistics.median(bare)
             cells = [f"{value:.1f} ms" for one in (ours, bare) for value in (statistics.median(one), _p99(one))]
             print(f"| {name} | {count} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
+            middle, bound = statistics.median(ours), f"bare broadcast, {statistics.median(bare):.1f} ms"
+            figure = Figure(f"{RECORDED[name]}, {count} clients, p50", f"{middle:.1f} ms", bound, round(ratio, 1))
+            record("open_pages", [replace(figure, bar=f"≤ {BAR_RATIO:g}")])
             missed += ratio > BAR_RATIO if count < max(CLIENTS) else _p99(ours) > BAR_P99_MS
     found = await _storm(web, max(clients))
     print(f"load of the machine: {os.getloadavg()[0]:.0f}")

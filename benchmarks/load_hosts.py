@@ -1,16 +1,15 @@
-"""How long a scheduler that has just started takes to know all hosts, and what they take of its memory.
+"""Time until a new scheduler has loaded all hosts, and the memory that they take.
 
     python benchmarks/load_hosts.py [--hosts 100000]
 
-Hosts are rows in one cell's database and in placement's, as agents report them, on SQLite files. Measured is the first
-snapshot, which reads all of them, then one when nothing changed, and one after a host's claim.
+Hosts are rows in the databases of one cell and of placement, as agents report them, on SQLite files. Measured are the
+first snapshot, which reads all of them, one without changes, and one after a claim on one host.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -21,7 +20,7 @@ from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.bench_flow import SQLITE, database
+from benchmarks.bench_flow import all_databases
 
 BAR_SECONDS, BAR_MB = 3.0, 300.0
 CELL = "cell1"
@@ -38,14 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--hosts", type=int, default=100_000)
     count = parser.parse_args().hosts
-    with (
-        tempfile.TemporaryDirectory(prefix="novella-bench-", ignore_cleanup_errors=True) as name,
-        database(SQLITE, Path(name)),
-    ):
-        from django.core.management import call_command
-
-        for alias in ("default", "cell0"):
-            call_command("migrate", database=alias, verbosity=0)
+    with all_databases():
         fill(count)
         measure(count)
 
@@ -59,14 +51,14 @@ def fill(count: int) -> None:
     from conductor.placement.models import ChangeCounter, Inventory, ResourceProvider
 
     CellMapping.objects.get_or_create(name=CELL)
-    now = timezone.now() + timedelta(hours=1)  # none is silent while this runs
+    now = timezone.now() + timedelta(hours=1)  # none becomes unresponsive during the run
     hosts = [(f"host-{index}", UUID(int=index + 1)) for index in range(count)]
     facts = {"driver": "libvirt", "hypervisor_type": "QEMU", "hypervisor_version": 8_002_000, "report": REPORT}
     service = Service(binary="nova-compute", last_seen_at=now, created_at=now)
     write(service, CELL, ({"host": host, "uuid": uuid} for host, uuid in hosts))
     node = ComputeNode(created_at=now, updated_at=now, **facts)
     write(node, CELL, ({"host": host, "node": host, "uuid": uuid} for host, uuid in hosts))
-    ChangeCounter.objects.update_or_create(pk=COUNTER, defaults={"number": 1})  # as it is where agents have reported
+    ChangeCounter.objects.update_or_create(pk=COUNTER, defaults={"number": 1})  # as if agents had reported
     write(ResourceProvider(change_number=1), "default", ({"name": host, "uuid": uuid} for host, uuid in hosts))
     numbers = ResourceProvider.objects.order_by("pk").values_list("pk", flat=True)
     kinds = [{"resource_class": kind, "total": of} for kind, of in ROOM.items()]
@@ -74,11 +66,11 @@ def fill(count: int) -> None:
 
 
 def write(like: Any, alias: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows like this one, but for some fields: a model for each of so many would take minutes."""
+    """Write copies of this row with some other fields: a model instance for each would take minutes."""
     from django.db import connections
 
-    from conductor.sql.dialect import run_many
-    from conductor.transactions import write_tx
+    from conductor.db.dialect import run_many
+    from conductor.db.transactions import write_tx
 
     connection = connections[alias]
     fields = [field for field in like._meta.concrete_fields if not field.primary_key]

@@ -1,10 +1,10 @@
-"""How many attempts a placement takes where many schedulers decide at once, and whether any host gives too much.
+"""Attempts per placement with many concurrent schedulers, and a check that no host is overcommitted.
 
     python benchmarks/many_deciders.py [--deciders 32] [--hosts 1000] [--rounds 12] [--full 60 98] [--subset 1]
 
-Processes on one PostgreSQL, each with a table of hosts of its own. Each places one server after another and gives one
-back, so that the fleet stays as full as it was. No two hosts weigh the same: all find the same one best. An attempt is
-a claim, granted or lost; over-commits are counted by SQL on what is held in the end.
+Processes on one PostgreSQL, each with a host table of its own. Each places one server after another and deletes one, so
+that the fleet stays equally full. No two hosts have equal weights: all schedulers find the same one best. An attempt is
+a claim, granted or lost; overcommitted hosts are counted by SQL on the final allocations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.load_hosts import ROOM, fill
 BAR = 1.2
 SLOTS = 32  # servers that an empty host takes
 SERVER = {name: amount // SLOTS for name, amount in ROOM.items()}
-SPARE_MB = 4000  # less than a server has: of so much hosts differ
+SPARE_MB = 4000  # less than a server needs: hosts differ by up to this
 BATCH = 100
 WAIT_SECONDS = 900.0
 OVERCOMMITTED = """
@@ -92,7 +92,7 @@ def _report(options: argparse.Namespace, results: list[dict[str, int]], took: fl
 
 
 def _take(hosts: int, share: float) -> None:
-    """Fill each host with one consumer, so that no two have the same left."""
+    """Fill each host with one consumer, so that no two have the same free amounts."""
     from conductor.placement.allocations import Claim, claim_many
 
     dice = random.Random(hosts)
@@ -109,9 +109,9 @@ def _take(hosts: int, share: float) -> None:
 
 
 def _decide(folder: Path, options: argparse.Namespace) -> list[dict[str, int]]:
-    from conductor.scheduler import host_manager, manager  # noqa: F401 - what every child needs, once
+    from conductor.scheduler import host_manager, manager  # noqa: F401 - imported once, before the processes are forked
 
-    # On two cores a cell may seem silent to who waits behind thirty others: that is not what is measured.
+    # On two cores a cell may seem unresponsive to a process behind thirty others: that is not measured here.
     host_manager.scatter_gather = partial(host_manager.scatter_gather, timeout_seconds=WAIT_SECONDS)
     children = [_forked(folder, number, options.rounds) for number in range(options.deciders)]
     (folder / "go").touch()
@@ -159,7 +159,7 @@ def _work(number: int, rounds: int) -> dict[str, int]:
         except NoValidHost:
             counts["refused"] += 1
             continue
-        except OperationalError:  # stood behind others for too long: a flow would do the step again
+        except OperationalError:  # waited too long behind others: a flow would retry the step
             counts["lost"] += 1
             continue
         finally:

@@ -1,12 +1,12 @@
-"""How much slower a project's requests get while a hostile one beside it keeps two requests under way.
+"""Slowdown of a project's requests while a hostile project keeps two requests in flight.
 
     python benchmarks/noisy_neighbour.py [--quick] [--rounds N] [--seconds S] [attack ...]
 
-One `manage.py up` (SQLite, simulated hosts) serves two projects. Four clients of the first send a fixed mix of requests
-all the time: list with details, one server, a page, a token, and now and then a launch and a delete. In turns they are
-alone and beside one attack of the second project, in windows of equal length, so that a busy machine slows both; the
-p99 of all windows beside the attack is divided by that of all windows alone. The attacker's clients are a process
-of their own with a lower priority. A row is missed above BAR_RATIO, and where a request of the first project fails.
+One `manage.py up` (SQLite, simulated hosts) serves two projects. Four clients of the first continuously send a fixed
+mix of requests: list with details, one server, a page, a token, and now and then a launch and a delete. In turns they
+are alone and beside one attack of the second project, in windows of equal length, so that load on the machine affects
+both; the p99 of all windows beside the attack is divided by that of all windows alone. The attacker's clients are a
+process of their own with a lower priority. A row fails above BAR_RATIO, and if a request of the first project fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import itertools
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,7 +40,7 @@ SETTLE_SECONDS = 0.5  # after an attack began or ended, before the next window
 CLEAN_UP_SECONDS = 180.0
 ATTACKERS_SERVERS = 3000
 VICTIMS_SERVERS = 20
-AT_ONCE = 200  # servers of one launch of the attacker
+AT_ONCE = 200  # servers in one launch of the attacker
 COMPUTE, IDENTITY = "/compute/v2.1", "/identity/v3/auth/tokens"
 CYCLE = ("create", *("detail", "show", "page", "show", "token") * 4, "delete", *("detail", "show", "page", "show") * 5)
 VERSION = {"OpenStack-API-Version": "compute 2.90"}
@@ -83,7 +82,7 @@ def _fill(context: Any, servers: int) -> None:
 
     cell = CellMapping.objects.get(name="cell1")
     rows = [bench_cloud.server_row(context, "cell1", number) for number in range(servers)]
-    for row in rows:  # no host has a guest of it, so no host reports that it is missing
+    for row in rows:  # no host has such a guest, so no host reports it as missing
         row.vm_state, row.power_state, row.host, row.node, row.addresses = "shelved_offloaded", 4, "", "", []
     Instance.objects.using("cell1").bulk_create(rows, batch_size=500)
     mappings = (bench_cloud.mapping_row(context, cell.pk, number) for number in range(servers))
@@ -95,7 +94,7 @@ def _fill(context: Any, servers: int) -> None:
 
 @dataclass
 class Attacker:
-    """The hostile project's clients: each attack is a function that one of them repeats until it is cancelled."""
+    """The hostile project's clients. Each attack is a function that a client repeats until it is cancelled."""
 
     port: int
     tokens: dict[str, Any]
@@ -106,7 +105,7 @@ class Attacker:
     numbers: Any = field(default_factory=itertools.count)
 
     async def call(self, method: str, path: str, body: Any = None, *, source: str = "127.0.0.1", **more: str) -> bytes:
-        """One request on a connection of its own; the answer's body."""
+        """Send a request on a connection of its own; returns the response's body."""
         data = json.dumps(body).encode() if body is not None else b""
         reader, writer = await self.send_head(method, path, len(data), source=source, **more)
         writer.write(data)
@@ -143,7 +142,7 @@ class Attacker:
         await self._drip(reader, writer)
 
     async def half_poll(self, number: int) -> None:
-        """The attacker's pages take up their session again and again, and never say what they follow."""
+        """Resume a page's session again and again, without ever sending which topics to follow."""
         cookie = f"novella_session={self.tokens['session']}"
         origin = f"http://127.0.0.1:{self.port}"
         reader, writer = await self.send_head("POST", "/live/poll", 400, Cookie=cookie, Origin=origin)
@@ -151,7 +150,7 @@ class Attacker:
         await self._drip(reader, writer)
 
     async def _drip(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A byte now and then until there is an answer; one that is refused tries again a second later."""
+        """Send a byte now and then until there is a response; after a refusal, retry a second later."""
         answering = asyncio.ensure_future(self.answer(reader, writer))
         try:
             while not answering.done():
@@ -163,7 +162,7 @@ class Attacker:
             writer.close()
 
     async def sign_in(self, number: int) -> None:
-        """A wrong password for a new name from a new address, so that no limit on failures counts."""
+        """Send a wrong password for a new name from a new address, so that no limit on failures applies."""
         source = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(1, 254)}"
         body = _sign_in(f"stranger-{random.randrange(1 << 40)}", "not-the-password", None)
         await self.call("POST", IDENTITY, body, source=source, Accept="application/json")
@@ -239,8 +238,8 @@ ATTACKS = {
 
 
 async def attack() -> None:
-    """Takes lines from its input: the facts of the cloud first, then "begin <attack>" and "end" by turns."""
-    os.nice(10)  # what an attacker's own machine takes is not the cloud's
+    """Read commands from the input: the cloud's details first, then "begin <attack>" and "end" in turns."""
+    os.nice(10)  # an attacker's own machine would not take the cloud's processor time
     lines: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
@@ -267,19 +266,19 @@ async def attack() -> None:
 
 @dataclass
 class Victim:
-    """One client that sends its next request as soon as the last is answered."""
+    """A client that sends its next request as soon as the last is answered."""
 
     port: int
     tokens: dict[str, Any]
     launch: dict[str, Any]
     servers: Sequence[str]
     place: int
-    taken: list[float] = field(default_factory=list)
+    taken: list[tuple[str, float]] = field(default_factory=list)  # kind, seconds
     failures: Counter[str] = field(default_factory=Counter)
     own: str = ""
 
     def run(self, seconds: float) -> None:
-        """Go on in the mix where the last window ended."""
+        """Continue the mix where the last window ended."""
         ends_at = time.perf_counter() + seconds
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         while time.perf_counter() < ends_at:
@@ -290,7 +289,7 @@ class Victim:
             connection.request(method, path, json.dumps(body) if body else None, headers)
             answer = connection.getresponse()
             content = answer.read()
-            self.taken.append(time.perf_counter() - began)
+            self.taken.append((kind, time.perf_counter() - began))
             self.place += 1
             if answer.status != EXPECTED.get(kind, 200):
                 self.failures[f"{kind} {answer.status}"] += 1
@@ -324,9 +323,9 @@ def _sign_in(name: str, password: str, project: str | None) -> dict[str, Any]:
 
 @dataclass
 class Window:
-    """What the victim's clients found in the windows of one kind: seconds by request, and what failed."""
+    """Results of the victim's clients in the windows of one kind: kind and seconds of requests, and errors."""
 
-    taken: list[float] = field(default_factory=list)
+    taken: list[tuple[str, float]] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
     def measure(self, victims: Sequence[Victim], seconds: float) -> None:
@@ -342,16 +341,13 @@ class Window:
             self.taken += victim.taken
             self.failures += victim.failures
 
-    @property
-    def p50(self) -> float:
-        return statistics.median(self.taken)
-
-    @property
-    def p99(self) -> float:
-        return sorted(self.taken)[min(len(self.taken) - 1, int(len(self.taken) * 0.99))]
+    def quantile(self, part: float, kind: str = "") -> float:
+        """Return a quantile in seconds, of the requests of one kind or of all."""
+        taken = sorted(seconds for one, seconds in self.taken if kind in ("", one))
+        return taken[min(len(taken) - 1, int(len(taken) * part))] if taken else 0.0
 
 
-# -- what is measured -----------------------------------------------------------------------------------------
+# -- measurements ---------------------------------------------------------------------------------------------
 
 
 class Hostile:
@@ -368,7 +364,7 @@ class Hostile:
         self.process.stdin.flush()
 
     def end(self) -> Counter[str]:
-        """End the attack, with all that it made: how many answers it got, by status."""
+        """End the attack and delete its servers; returns the number of responses by status."""
         assert self.process.stdout is not None
         self.send("end")
         return Counter(json.loads(self.process.stdout.readline()))
@@ -379,7 +375,7 @@ class Hostile:
 
 
 def measure(name: str, victims: Sequence[Victim], hostile: Hostile, rounds: int, seconds: float) -> bool:
-    """Print one row of the table; whether it is within the bar."""
+    """Print a row of the table; returns whether it is within the bar."""
     alone, beside, statuses = Window(), Window(), Counter[str]()
     for _ in range(rounds):
         alone.measure(victims, seconds)
@@ -388,21 +384,24 @@ def measure(name: str, victims: Sequence[Victim], hostile: Hostile, rounds: int,
         beside.measure(victims, seconds)
         statuses += hostile.end()
         time.sleep(SETTLE_SECONDS)
-    ratio = beside.p99 / alone.p99
+    ratio = beside.quantile(0.99) / alone.quantile(0.99)
     failed = sum((alone.failures + beside.failures).values())
     is_met = ratio <= BAR_RATIO and not failed
-    times = " | ".join(f"{value * 1000:.0f} ms" for value in (alone.p50, beside.p50, alone.p99, beside.p99))
+    times = " | ".join(f"{one.quantile(part) * 1000:.0f} ms" for part in (0.5, 0.99) for one in (alone, beside))
     counts = f"{len(alone.taken)}, {len(beside.taken)} | {failed}"
     answers = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items())) or "–"
     verdict = f"{ratio:.1f} | {BAR_RATIO:g} | {'ok' if is_met else 'missed'}"
     print(f"| {ATTACKS[name].title} | {answers} | {counts} | {times} | {verdict} |", flush=True)
     if failed:
         print(f"  failed: {dict(alone.failures + beside.failures)}", file=sys.stderr)
+    for kind in sorted(set(CYCLE)):  # the kinds of requests in the p99 of all
+        spans = ", ".join(f"{one.quantile(part, kind) * 1000:.0f}" for part in (0.5, 0.95) for one in (alone, beside))
+        print(f"  {kind}: p50 alone, beside, p95 alone, beside: {spans} ms", file=sys.stderr)
     return is_met
 
 
 def prepare(cloud: Any, servers: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The projects, their quotas and the victim's servers: both sides' tokens, and what both launch."""
+    """Create the projects, their quotas and the victim's servers; returns both sides' tokens, and what both launch."""
     command = [sys.executable, str(Path(__file__).resolve()), "seed", str(servers)]
     environment = {**cloud.environment(), "PYTHONPATH": str(ROOT)}
     seeded = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
@@ -451,7 +450,7 @@ def main(names: Sequence[str], rounds: int, seconds: float, servers: int, at_onc
                 Victim(cloud.port, victim, launch, mine, place=number * len(CYCLE) // CLIENTS)
                 for number in range(CLIENTS)
             ]
-            Window().measure(victims, max(1.0, seconds / 2))  # caches are filled
+            Window().measure(victims, max(1.0, seconds / 2))  # warms up caches
             print("| attack | answers to it | requests alone, beside | failed | p50 alone | p50 beside ", end="")
             print("| p99 alone | p99 beside | ratio | bar | |\n|---|---|---|---|---|---|---|---|---|---|---|")
             met = [measure(name, victims, hostile, rounds, seconds) for name in names]

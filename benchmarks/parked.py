@@ -1,15 +1,14 @@
-"""What runs that wait for a host cost the conductor that looks after them: memory, processor time and threads.
+"""Cost of runs that wait for a host, for their conductor: memory, processor time and threads.
 
     python benchmarks/parked.py [runs]
 
-One real conductor takes up that many runs, each of which has a host move a running guest and parks until it answers.
-The host never does, so that each command is sent again every minute, as in a move that takes hours. Measured are the
-conductor alone, and then with all of them parked.
+One real conductor claims that many runs, each of which has a host migrate a running guest and waits for it. The host
+never answers, so each command is sent again every minute, as in a migration that takes hours. Measured are the
+conductor alone, and then with all runs waiting.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
@@ -18,18 +17,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.bench_flow import processor_seconds
 from tests.acceptance.crew import Crew
 
 RUNS = 5_000
 LOOK_SECONDS = 8.0
 PARK_SECONDS = 600.0
-# The host counts as alive for the whole time, though nobody has heard of it.
+# The host counts as up for the whole time, without heartbeats.
 PATIENT = {"NOVELLA_LOG_LEVEL": "ERROR", "NOVELLA_HOST_DOWN_SECONDS": "3600"}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one process: bytes in memory, seconds of processor time per second, threads."""
+    """Cost of one process: bytes of memory, seconds of processor time per second, threads."""
 
     memory: int
     processor: float
@@ -65,16 +65,11 @@ def _await_parked(crew: Crew, runs: int) -> None:
 
 def _cost(pid: int) -> Cost:
     time.sleep(1.0)
-    began, used = time.monotonic(), _ticks(pid)
+    began, used = time.monotonic(), processor_seconds(pid)
     time.sleep(LOOK_SECONDS)
-    share = (_ticks(pid) - used) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+    share = (processor_seconds(pid) - used) / (time.monotonic() - began)
     status = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
     return Cost(int(status["VmRSS"].split()[0]) * 1024, share, int(status["Threads"]))
-
-
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def _print(what: str, cost: Cost) -> None:

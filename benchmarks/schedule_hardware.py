@@ -1,10 +1,10 @@
-"""How long a decision takes that every filter has a say in, with NUMA cells and PCI devices.
+"""Duration of a decision that uses every filter, with NUMA cells and PCI devices.
 
     python benchmarks/schedule_hardware.py [--hosts 10000] [--rounds 25]
 
-All filters that ship are enabled. The request pins its CPUs in two cells with large pages, wants a device near to them,
-and gives the other filters something to do: hints, aggregates, capabilities, limits. Cold: nothing is remembered of the
-decision before, on a table that has been looked at once. Medians of processor time.
+All built-in filters are enabled. The request pins its CPUs in two cells with large pages, needs a device near to them,
+and sets values for the other filters: hints, aggregates, capabilities, limits. Cold: nothing is cached from the
+decision before, on a table that was used once. Medians of processor time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from conductor.core.host_state import HostState, HostTable
 from conductor.core.placement.amounts import Amount
 from conductor.core.plugin_choice import FILTER, WEIGHER, PluginKey
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
-from conductor.core.scheduling.select import Outcome, decide
+from conductor.core.scheduling.select import SelectionResult, decide
 from conductor.plugins import PluginOptions, Registry, load
 
 BAR_MILLISECONDS = 10.0
@@ -47,7 +47,7 @@ def main() -> None:
     pipeline = replace(as_shipped(), filters=shipped.brought_filters)
     pipeline = replace(pipeline, rules=replace(pipeline.rules, clock=time.thread_time, trusted=trusted(shipped)))
 
-    def one(asked: RequestSpec = spec) -> Outcome:
+    def one(asked: RequestSpec = spec) -> SelectionResult:
         return decide(hosts, asked, ["new"], pipeline=pipeline, seed=1)
 
     outcome = one()
@@ -87,7 +87,7 @@ def request() -> RequestSpec:
 
 
 def inside(hosts: HostTable) -> HostTable:
-    """The same hosts, each with two cells, some CPUs and pages of them taken, and devices on every fourth."""
+    """Return the same hosts, each with two cells, some CPUs and pages of them taken, and devices on every fourth."""
     dice = random.Random(len(hosts))
     return HostTable.from_states([_with_inside(state, dice) for state in hosts.states])
 

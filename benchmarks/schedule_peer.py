@@ -1,13 +1,13 @@
-"""Decisions per second beside those of Nova's own scheduler, on the same hosts, by turns in the same run.
+"""Decisions per second compared with Nova's own scheduler, on the same hosts, in turns in the same run.
 
     python benchmarks/schedule_peer.py [--hosts 1000 10000] [--rounds 12]
 
-Both decide for one server of the same flavor and image with their default filters and weighers, on hosts in memory, and
-neither claims. Nova is asked for what `get_filtered_hosts` and `get_weighed_hosts` take; what it does for each request
-besides, above all asking placement and reading hosts, services and instances, is not counted, and its bound of 1,000
-candidates per request is not kept where there are more hosts. Ours is a cold decision, which begins with the room that
-placement would be asked for; how long it takes with its reasons, and for a class that it knows, is told too. Nova comes
-from its package on PyPI, in an environment of its own that is made where it is missing. Processor time.
+Both decide for one server of the same flavor and image with their default filters and weighers, on hosts in memory,
+without claims. For Nova only `get_filtered_hosts` and `get_weighed_hosts` are measured; its other work for each
+request, above all querying placement and reading hosts, services and instances, is not, and its limit of 1,000
+candidates per request is not applied with more hosts. Ours is a cold decision, which begins with the capacity check
+that placement would do; its duration with reasons, and for a cached class, is reported too. Nova is its package from
+PyPI, in an environment of its own that is created if missing. Processor time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from benchmarks.peers.child import Child
 from benchmarks.schedule_hosts import FLAVOR, SPEC, as_shipped, fleet
 from conductor.core.host_state import HostTable
 from conductor.core.scheduling.decision import explain
-from conductor.core.scheduling.recall import Recall
-from conductor.core.scheduling.select import Outcome, decide
+from conductor.core.scheduling.decision_cache import DecisionCache
+from conductor.core.scheduling.select import SelectionResult, decide
 from tests.services import nova_environment
 
 BAR = 100.0
@@ -50,7 +50,7 @@ class Peer:
             raise SystemExit("Nova's scheduler did not start.")
 
     def decide(self) -> tuple[float, int, float]:
-        """Seconds, candidates, and the weight of the best one."""
+        """Return seconds, candidates, and the weight of the best one."""
         self._child.say("go")
         seconds, count, _, weight = self._child.read().split()
         return float(seconds), int(count), float(weight)
@@ -60,10 +60,10 @@ class Peer:
 
 
 def measure(count: int, rounds: int) -> float:
-    """Print the figures of one fleet; the ratio of decisions per second."""
+    """Print the figures of one fleet; returns the ratio of decisions per second."""
     hosts = fleet(count)
     cold = as_shipped()
-    warm = replace(cold, recall=Recall())
+    warm = replace(cold, decision_cache=DecisionCache())
     outcome = decide(hosts, SPEC, ["new"], pipeline=cold, seed=1)
     decide(hosts, SPEC, ["new"], pipeline=warm, seed=1)
     works: dict[str, Callable[[], object]] = {
@@ -94,8 +94,8 @@ def measure(count: int, rounds: int) -> float:
     return ratios["cold"]
 
 
-def _same_answer(outcome: Outcome, peer: Peer) -> None:
-    """Both must let as many hosts pass and find the same greatest weight, else they were asked different things."""
+def _same_answer(outcome: SelectionResult, peer: Peer) -> None:
+    """Check that both pass as many hosts and find the same maximum weight; otherwise their requests differed."""
     _, count, weight = peer.decide()
     ours = outcome.shown.weighing
     if count != ours.count or abs(weight - float(ours.totals.max())) > 1e-9:

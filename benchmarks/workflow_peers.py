@@ -1,11 +1,11 @@
-"""Workflow steps per second beside other durable engines: TaskFlow and DBOS, from PyPI, by turns within seconds.
+"""Workflow steps per second compared with the durable engines TaskFlow and DBOS, in turns within seconds.
 
     python benchmarks/workflow_peers.py [rounds]
 
-The same work each time: a linear flow of eight persisted steps that do nothing, one flow at a time and by eight
-threads, on SQLite and on a private PostgreSQL server. Each engine runs in a process of its own and with its own
-defaults; the turns are short, so all meet the same noise, and each round gives one ratio.
-The engines are installed into var/bench-peers when they are not there yet.
+The work is the same: a linear flow of eight persisted no-op steps, one flow at a time and in eight threads, on SQLite
+and on a private PostgreSQL server. Each engine runs in a process of its own with its own defaults; turns are short, so
+that load on the machine affects all, and each round gives one ratio. The engines are installed from PyPI into
+var/bench-peers if missing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench_flow import POSTGRESQL, SQLITE
 from benchmarks.peers.child import Child
+from benchmarks.results import Figure, record
 from tests.services import postgresql
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -27,12 +28,16 @@ ENVIRONMENT = PEERS.parents[1] / "var" / "bench-peers"
 ENGINES = ("novella", "taskflow", "dbos")
 THREADS = (1, 8)
 SECONDS = 1.0
-# The bars: (threads, peer) → ratio to reach on SQLite and on PostgreSQL.
+# The bars: (threads, peer) → required ratio on SQLite and on PostgreSQL.
 BARS = {(1, "taskflow"): (40, 15), (8, "dbos"): (6, 2)}
 
 
+VERSIONS = {"taskflow": "TaskFlow 6.5.0", "dbos": "DBOS 3.4.0"}
+RECORDED = {"taskflow": (40, 15), "dbos": (6, 2)}  # peer → bars of the stored figures, with eight threads
+
+
 class Engine:
-    """An engine's process; `go` has it work for a while."""
+    """An engine's process; `go` runs flows for a while."""
 
     def __init__(self, name: str, folder: Path, url: str) -> None:
         python = sys.executable if name == "novella" else str(ENVIRONMENT / "bin" / "python")
@@ -43,7 +48,7 @@ class Engine:
             raise SystemExit(f"{name} did not start:\n{(folder / f'{name}.log').read_text()[-3000:]}")
 
     def go(self, threads: int) -> float:
-        """Steps per second."""
+        """Return steps per second."""
         self._child.say(f"go {threads} {SECONDS}")
         steps, seconds, _ = (float(word) for word in self._child.read().split())
         return steps / seconds
@@ -105,6 +110,11 @@ def _report(kind: str, rates: dict[tuple[int, str], list[float]]) -> None:
             ratios = [ours / theirs for ours, theirs in pairs]
             bars = BARS.get((threads, peer))
             bar = f"  (bar {bars[kind == POSTGRESQL]})" if bars else ""
+            if threads == max(THREADS):
+                bound = RECORDED[peer][kind == POSTGRESQL]
+                name = f"{'PostgreSQL' if kind == POSTGRESQL else 'SQLite'}, {threads} threads"
+                version = VERSIONS[peer]
+                record("steps_peers", [Figure(name, "", version, round(statistics.median(ratios), 1), f"≥ {bound}")])
             print(f"novella / {peer:8s} {threads} threads  {_spread(ratios)}{bar}")
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/workflow_steps.py [sqlite | postgresql]
 
-A flow of eight persisted steps that do nothing else: one flow at a time, 32 at once in one process and in two, each
-kept to a core of its own or not, and eight steps undone against eight done. The limit is measured before and after each
-round, on the same disk or server. Without an argument both databases are measured, each in a process of its own;
+A flow of eight persisted no-op steps: one flow at a time, 32 concurrent ones in one process, on PostgreSQL also in two,
+each pinned to a core or not, and eight compensations compared with eight steps. The limit is measured before and after
+each round, on the same disk or server. Without an argument both databases are measured, each in a process of its own;
 PostgreSQL is a private server of the benchmark's own.
 """
 
@@ -24,12 +24,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench_flow import ALIAS, POSTGRESQL, SQLITE, STEPS, database, marks, run_flow
+from benchmarks.results import Figure, record
 
 ROUNDS = 5
 FLOWS_PER_ROUND = 20
 IN_FLIGHT = 32
 FLOWS_PER_THREAD = 8
-PROCESSES = (1, 2)
+PROCESSES = {SQLITE: (1,), POSTGRESQL: (1, 2)}  # SQLite serves one process
 LOOSE, KEPT = "", ", each kept to a core"
 UNDONE_PER_ROUND = 10
 
@@ -49,13 +50,13 @@ def _measure(kind: str) -> None:
         Path(name).chmod(0o755)  # the server runs under an account of its own
         with database(kind, Path(name)) as limit:
             print(f"-- {kind}")
-            _rounds(limit)
+            _rounds(kind, limit)
             _count()
 
 
-def _rounds(limit: Callable[[float], float]) -> None:
+def _rounds(kind: str, limit: Callable[[float], float]) -> None:
     limits, alone, cpu, undone, ended = [], [], [], [], []
-    together: dict[tuple[int, str], list[float]] = {way: [] for way in product(PROCESSES, (LOOSE, KEPT))}
+    together: dict[tuple[int, str], list[float]] = {way: [] for way in product(PROCESSES[kind], (LOOSE, KEPT))}
     _one_at_a_time(3)
     for _ in range(ROUNDS):
         before = limit(0.7)
@@ -76,8 +77,30 @@ def _rounds(limit: Callable[[float], float]) -> None:
         _print(f"W2 steps per second, {IN_FLIGHT} flows, {processes} process(es){how}", rates)
         _print("W2 ratio to the limit", [rate / bar for rate, bar in zip(rates, limits, strict=True)])
     _print("W5 CPU milliseconds per step", cpu)
-    _print(f"W6 undoing {STEPS} steps / doing them", undone)
+    _print(f"W6 undoing {STEPS} steps / forward execution", undone)
     _print("   the same with the end of the run", ended)
+    _record(kind, limits, alone, together[max(PROCESSES[kind]), KEPT], undone)
+
+
+def _record(
+    kind: str, limits: Sequence[float], alone: Sequence[float], together: Sequence[float], undone: Sequence[float]
+) -> None:
+    name = "PostgreSQL" if kind == POSTGRESQL else "SQLite"
+    limit = f"commit limit, {statistics.median(limits):,.0f} per second"
+    one, many = (
+        round(statistics.median(rate / bar for rate, bar in zip(rates, limits, strict=True)), 3)
+        for rates in (alone, together)
+    )
+    figures = [
+        Figure(f"one flow at a time, {name}", "", limit, one, f"≥ {0.12 if kind == POSTGRESQL else 0.25}"),
+        Figure(
+            f"compensating {STEPS} steps, {name}", "", "forward execution", round(statistics.median(undone), 3), "≤ 1.2"
+        ),
+    ]
+    if kind == SQLITE:
+        rate = f"{statistics.median(together):,.0f} steps per second"
+        figures.append(Figure(f"{IN_FLIGHT} flows, one process pinned to a core, {name}", rate, limit, many, "≥ 1"))
+    record("steps", figures)
 
 
 def _one_at_a_time(flows: int) -> float:
@@ -88,10 +111,10 @@ def _one_at_a_time(flows: int) -> float:
 
 
 def _at_once(processes: int, *, is_kept: bool) -> float:
-    """Steps per second of many threads in so many processes, as of as many conductors, with `--core` or without."""
+    """Return steps per second of many threads in so many processes, with `--core` or without."""
     from django.db import connections
 
-    connections.close_all()  # no child has a connection of its parent's
+    connections.close_all()  # a child must not share its parent's connections
     starts, ready, done = os.pipe(), os.pipe(), os.pipe()
     cores: list[int | None] = [*sorted(os.sched_getaffinity(0))] if is_kept else [None]
     children = [
@@ -110,7 +133,7 @@ def _at_once(processes: int, *, is_kept: bool) -> float:
 
 
 def _forked(threads: int, core: int | None, pipes: tuple[int, int, int]) -> int:
-    """A process that runs flows once `start` can be read; `ready` says that its connections are open."""
+    """Start a process that runs flows once `start` can be read; it reports open connections through `ready`."""
     from conductor.management.conductor_process import keep_to_core
 
     start, ready, done = pipes
@@ -156,16 +179,17 @@ def _read(descriptor: int, count: int) -> None:
 
 
 def _undo_shares() -> tuple[float, float]:
-    """From the failure to the first step undone, and to the end, as shares of the way there.
+    """Return the time from the failure to the first compensated step, and to the end, as shares of the time before it.
 
-    There and back are as many transactions; the end of a run is one more, with its locks and its places in queues.
+    Forward steps and compensations take equally many transactions; the end of a run is one more, with its locks and
+    queue entries.
     """
     undone, ended = [], []
     for _ in range(UNDONE_PER_ROUND):
         run_flow("bench_undo")
-        doing = marks["failed"] - marks["begun"]
-        undone.append((marks["undone"] - marks["failed"]) / doing)
-        ended.append((time.perf_counter() - marks["failed"]) / doing)
+        duration = marks["failed"] - marks["begun"]
+        undone.append((marks["undone"] - marks["failed"]) / duration)
+        ended.append((time.perf_counter() - marks["failed"]) / duration)
     return statistics.median(undone), statistics.median(ended)
 
 

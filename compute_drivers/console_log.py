@@ -1,4 +1,4 @@
-"""Logs of consoles, which guests append to: they never take more than their share of the disk."""
+"""Reads the console logs of guests, and limits the disk space that they take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def read(path: Path, offset: int) -> bytes:
-    """At most a MiB from `offset` on; b"" when there is no more, or no file."""
+    """Return at most a MiB from `offset` on; b"" at the end, or where there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -25,9 +25,9 @@ def read(path: Path, offset: int) -> bytes:
 
 
 def trim(path: Path) -> None:
-    """Give the blocks of all but the last few MiB of a large log back to the disk; every offset stays true.
+    """Free the blocks of all but the last MiB of a large log by punching a hole, so that offsets stay valid.
 
-    What was there then reads as zeros. Where the file system cannot do that, nothing happens.
+    The hole reads as zeros. Does nothing where the file system cannot punch holes.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)

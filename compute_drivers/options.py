@@ -1,4 +1,4 @@
-"""Turns the options that a host gives its driver into a typed frozen dataclass, and names what is wrong with them."""
+"""Parses the options that a host gives its driver into a typed frozen dataclass."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def option(default: Any = MISSING, *, least: float | None = None, choices: Sequence[str] = ()) -> Any:
-    """A dataclass field that is an option; `least` is the lowest number, `choices` the only texts allowed."""
+    """Return a dataclass field for an option; `least` is the lowest number, `choices` are the allowed texts."""
     return field(default=default, metadata={"least": least, "choices": tuple(choices)})
 
 
 def parse(cls: type[T], given: Mapping[str, Any], driver: str) -> T:
-    """`cls` filled from `given`. Raises Invalid, naming driver and option, for what is unknown, missing or wrong."""
+    """Return `cls` filled from `given`. Raises Invalid for unknown, missing or wrong options, naming them."""
     known = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]
     for name in given:
         if name not in known:
@@ -85,7 +85,7 @@ def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
-# Type of a field → what to call it in a complaint, and the conversion, which raises TypeError or ValueError.
+# Type of a field → its name in errors, and the conversion, which raises TypeError or ValueError.
 KINDS: dict[Any, tuple[str, Callable[[Any], Any]]] = {
     bool: ("true or false", _yes_or_no),
     int: ("a whole number", _whole),

@@ -1,4 +1,4 @@
-"""The compute drivers that ship, by the names that hosts call them."""
+"""Registers the compute drivers that ship with Novella."""
 
 from __future__ import annotations
 

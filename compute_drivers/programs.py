@@ -1,4 +1,4 @@
-"""Programs of the machine, run with an end in sight and with errors that name no paths."""
+"""Runs programs of the host with timeouts, and turns failures into DriverError without paths of the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from conductor.core.errors import DriverError
 
 SECONDS = 60.0
-# Debian's packages of what the driver runs.
+# Debian's packages of the programs that drivers run.
 PACKAGES = {
     "runc": "runc",
     "ip": "iproute2",
@@ -26,32 +26,36 @@ PACKAGES = {
 
 
 def run(*words: str, given: bytes = b"", seconds: float = SECONDS) -> subprocess.CompletedProcess[bytes]:
-    """Whatever it answers. Raises DriverError when it is not installed or does not end in time."""
+    """Run a program and return its result, also of a failure.
+
+    Raises DriverError when it is not installed or does not end in time.
+    """
     try:
         return subprocess.run(words, input=given, capture_output=True, timeout=seconds, check=False)
     except OSError as error:
-        raise not_there(words[0], error) from None
+        raise start_error(words[0], error) from None
     except subprocess.TimeoutExpired:
         raise DriverError(f"The program {words[0]} did not end within {seconds:g} seconds.") from None
 
 
-def must(what: str, *words: str, given: bytes = b"", seconds: float = SECONDS) -> bytes:
-    """What it answers. Raises DriverError, beginning with `what`, when it fails."""
+def check_output(message: str, *words: str, given: bytes = b"", seconds: float = SECONDS) -> bytes:
+    """Run a program and return its output. Raises DriverError, "<message>: <cause>.", when it fails."""
     done = run(*words, given=given, seconds=seconds)
     if done.returncode:
-        raise DriverError(f"{what}: {last_line(done.stderr)}.")
+        raise DriverError(f"{message}: {last_line(done.stderr)}.")
     return done.stdout
 
 
-def not_there(program: str, error: OSError) -> DriverError:
+def start_error(program: str, error: OSError) -> DriverError:
+    """Return the error for a program that could not be started."""
     if isinstance(error, FileNotFoundError):
         package = PACKAGES.get(program)
-        cure = f": apt-get install {package}" if package else ""
-        return DriverError(f"The program {program} is not installed on this host{cure}.")
+        advice = f": apt-get install {package}" if package else ""
+        return DriverError(f"The program {program} is not installed on this host{advice}.")
     return DriverError(f"The program {program} cannot be started on this host: {error.strerror}.")
 
 
-def last_line(said: bytes) -> str:
-    """Of what a program complained."""
-    lines = said.decode(errors="replace").strip().splitlines()
+def last_line(output: bytes) -> str:
+    """Return the last line of a program's error output, without its full stop."""
+    lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1].rstrip(".") if lines else "no reason given"

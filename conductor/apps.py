@@ -1,10 +1,10 @@
-"""The app of the conductor itself: no models, but the place where plugins are loaded and commands live."""
+"""The app of the conductor: no models; it loads plugins and has the commands."""
 
 from django.apps import AppConfig
 from django.core import checks
 
-from conductor.plugins import check_plugins, converters, notes
-from conductor.scheduler.hardware_wishes import check_aliases
+from conductor.plugins import check_plugins, converters, log
+from conductor.scheduler.hardware_requests import check_aliases
 from conductor.scheduler.prefilter_check import check_prefilters
 
 
@@ -13,11 +13,11 @@ class ConductorConfig(AppConfig):
     label = "conductor"
 
     def ready(self) -> None:
-        from conductor.rpc import key_store, keys  # need models, which are there by now
-        from conductor.scheduler.extensions import in_use
+        from conductor.rpc import key_store, keys  # need models, which are loaded by now
+        from conductor.scheduler.active_plugins import in_use
 
         keys.use(key_store.STORE)
-        notes.listen()
+        log.listen()
         converters.ask_through(in_use)
         checks.register(check_plugins)
         checks.register(check_aliases)

@@ -1,4 +1,4 @@
-"""Named places at which a test may kill the process: before and after every effect and every commit."""
+"""Failpoints: named places at which a test may kill the process, before and after every effect and every commit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BY_FILE = "@"
 
 
 def reach(name: str) -> None:
-    """End this process as `kill -9` does when the option `crash_at` names this place. One comparison when off.
+    """End this process as `kill -9` does if the option `crash_at` names this place. One comparison when off.
 
-    With `@<file>` the place is what the file says; whoever reaches it takes the file away, and only then dies.
+    With `@<file>` the place is read from the file; the process that reaches it deletes the file first.
     """
     armed = _armed()
     if armed and (name == armed or (armed[0] == BY_FILE and _takes(Path(armed[1:]), name))):
@@ -26,16 +26,16 @@ def reach(name: str) -> None:
 
 @cache
 def _armed() -> str:
-    """A process begins with it, and every step asks three times."""
+    """Return the option, cached: every step reads it three times."""
     return settings.NOVELLA_CRASH_AT
 
 
 def _takes(file: Path, name: str) -> bool:
-    """Of several processes that come to the armed place at once, one dies."""
+    """Delete the file; of several processes that reach the place at once, only one dies."""
     try:
         if file.read_text() != name:
             return False
         file.rename(file.with_name(f"{file.name}.{os.getpid()}"))
-    except OSError:  # not armed, or another took it
+    except OSError:  # not armed, or another process deleted it
         return False
     return True

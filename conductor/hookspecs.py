@@ -1,7 +1,7 @@
 """The plugin contract: every hook that Novella calls, when it fires and what to return.
 
-A plugin is a module or object with functions of these names marked by `hookimpl`, found through the
-entry-point group `novella`. What is found is used, unless the operator's option names what runs, and in which order.
+A plugin is a module or object with functions of these names marked by `hookimpl`, found through the entry-point group
+`novella`. All that is found is used, unless the operator's option names what runs, and in which order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conductor.core.weigher import Weigher
 
 PROJECT = "novella"
 
-# The versions of this contract that plugins may be made for, and what each brought.
+# The supported versions of this contract, and what each introduced.
 CONTRACTS: Mapping[int, str] = {
     1: "Filters, weighers, compute drivers and memberships.",
     2: "Notification sinks; plugins may name the versions that they were made for; unknown hooks are refused.",
@@ -27,8 +27,8 @@ CONTRACTS: Mapping[int, str] = {
     4: "A logger for each filter, weigher, sink and extension (`log`), whose last lines the catalogue shows.",
 }
 
-# What plugins should define no more, by the name of the class that has it: attribute → what to do instead. Each is
-# used for two contracts after the one in which it came here, and every plugin that has it is named.
+# Deprecated attributes, by the name of the plugin's class: attribute → what to do instead. Each is
+# supported for two more contracts after its deprecation, and every plugin that defines it gets a warning.
 DEPRECATED: Mapping[str, Mapping[str, str]] = {}
 
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -67,7 +67,7 @@ def register_prefilters() -> Sequence[type[Prefilter]]:  # type: ignore[empty-bo
 
 @hookspec
 def register_quota_sources() -> Sequence[type[QuotaSource]]:  # type: ignore[empty-body]
-    """Called once at start-up. Return classes that say how much a project may have."""
+    """Called once at start-up. Return classes that give limits of projects."""
 
 
 @hookspec
@@ -87,4 +87,4 @@ def register_image_converters() -> Sequence[type[ImageConverter]]:  # type: igno
 
 @hookspec
 def register_flow_observers() -> Sequence[type[FlowObserver]]:  # type: ignore[empty-body]
-    """Called once at start-up. Return classes that are told what happened to workflows and servers."""
+    """Called once at start-up. Return classes that are notified of events of workflows and servers."""

@@ -1,4 +1,4 @@
-"""What a process is called in leases and decisions: one life of one process has one name, which nothing has again."""
+"""Process name in leases and decisions: unique for one life of one process, and never reused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def _take_new_name() -> None:
     _name = _new_name()
 
 
-# A fork has a name of its own: two workers of one name would work on one lease.
+# A fork has a name of its own: two workers of one name would share a lease.
 _name = _new_name()
 os.register_at_fork(after_in_child=_take_new_name)
 
 
 def mine() -> str:
-    """Machine, process and a word that is drawn at every start, so that a name is an epoch."""
+    """Return the machine, the process and a random word of each start, so that a name is an epoch."""
     return _name

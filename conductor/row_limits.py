@@ -1,44 +1,71 @@
-"""How many rows of each kind one owner may have: the one table for kinds that the quota APIs do not name."""
+"""Limits of rows per owner, for all kinds that the quota APIs do not cover.
+
+Operators set other defaults, and other limits of one project, with `conductor.services.quotas.row_quotas`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.apps import apps
 from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Count, QuerySet
 
+from conductor.core import messages
 from conductor.core.errors import QuotaExceeded
-from conductor.transactions import one_at_a_time
+from conductor.db.transactions import one_at_a_time
+
+UNLIMITED = -1
+MOST_REMOVED = 500  # rows in one transaction
+# Rows of `api_db.Quota` under this name instead of a project's hold the defaults.
+DEFAULT_CLASS = "class:default"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The owner of limited rows: its name in messages, and the look-up of a row's project."""
+
+    name: str
+    project: str = ""  # a look-up; empty for rows of a user in all projects
+
+
+OWNERS: Mapping[str, Owner] = {
+    "user_id": Owner("user"),
+    "trustor_id": Owner("user"),
+    "project_id": Owner("project", "project_id"),
+    "image_id": Owner("image", "image__project_id"),
+    "volume_id": Owner("volume", "volume__project_id"),
+}
 
 
 @dataclass(frozen=True)
 class RowLimit:
-    """At most `most` rows of `model` (a label of Django's) that share their column `owner`."""
+    """At most `default` rows of `model` (a label of Django's) that share their `column`, unless operators set more."""
 
     model: str
-    owner: str
-    most: int
+    column: str
+    default: int
 
     @property
-    def words(self) -> str:
-        """What the owner is called in a message."""
-        return {"user_id": "user", "trustor_id": "user", "project_id": "project", "image_id": "image"}[self.owner]
+    def owner(self) -> Owner:
+        return OWNERS[self.column]
 
 
 LIMITS: Mapping[str, RowLimit] = {
-    "application credentials": RowLimit("identity.ApplicationCredential", "user_id", 500),
-    "access rules": RowLimit("identity.AccessRule", "user_id", 1000),
+    "application_credentials": RowLimit("identity.ApplicationCredential", "user_id", 500),
+    "access_rules": RowLimit("identity.AccessRule", "user_id", 1000),
     "trusts": RowLimit("identity.Trust", "trustor_id", 1000),
     "credentials": RowLimit("identity.Credential", "user_id", 500),
-    "OAuth request tokens": RowLimit("identity.RequestToken", "project_id", 500),
-    "OAuth access tokens": RowLimit("identity.AccessToken", "user_id", 500),
-    "image members": RowLimit("image.ImageMember", "image_id", 128),
-    "address scopes": RowLimit("network.AddressScope", "project_id", 100),
-    "group snapshots": RowLimit("volume.GroupSnapshot", "project_id", 100),
+    "image_members": RowLimit("image.ImageMember", "image_id", 128),
+    "address_scopes": RowLimit("network.AddressScope", "project_id", 100),
+    "group_snapshots": RowLimit("volume.GroupSnapshot", "project_id", 100),
+    "volume_attachments": RowLimit("volume.VolumeAttachment", "volume_id", 100),
 }
+OF_PROJECTS = tuple(kind for kind, limit in LIMITS.items() if limit.owner.project)
 
-# Rows that belong to a project or a user and are limited elsewhere, with where.
+# Rows of a project or a user, or of what they have, that are limited elsewhere, with the place.
 LIMITED_ELSEWHERE: Mapping[str, str] = {
     "api_db.InstanceMapping": "compute quota `instances`",
     "api_db.BuildRequest": "compute quota `instances`",
@@ -46,11 +73,11 @@ LIMITED_ELSEWHERE: Mapping[str, str] = {
     "placement.Consumer": "compute quota `instances`",
     "api_db.KeyPair": "compute quota `key_pairs`",
     "api_db.InstanceGroup": "compute quota `server_groups`",
-    "api_db.ConsoleShare": "20 of a server: services/console_shares.py",
-    "api_db.SavedView": "30 of a user and page: services/saved_views.py",
-    "api_db.SnapshotSchedule": "5 of a server or volume: services/snapshot_schedules.py",
-    "api_db.Subscription": "services/notifications/subscriptions.py",
-    "api_db.QuotaRequest": "10 open ones of a project: services/quota_requests.py",
+    "api_db.ConsoleShare": "20 of a server, and those that ended today: services/consoles/shares.py",
+    "api_db.SavedView": "30 of a user and page: services/accounts/preferences.py",
+    "api_db.SnapshotSchedule": "5 of a server or volume, and 100 ended ones: services/snapshot_schedules/schedules.py",
+    "api_db.Subscription": "20 of a user in a project: services/notifications/subscriptions.py",
+    "api_db.QuotaRequest": "10 open and 100 closed ones of a project: services/quotas/requests.py",
     "image.Image": "image quotas",
     "network.Network": "network quota `network`",
     "network.Subnet": "network quota `subnet`",
@@ -63,22 +90,75 @@ LIMITED_ELSEWHERE: Mapping[str, str] = {
     "network.AutoTopology": "one of a project",
     "volume.Volume": "volume quotas `volumes` and `gigabytes`",
     "volume.Snapshot": "volume quotas `snapshots` and `gigabytes`",
+    "volume.ImageSnapshot": "volume quotas `snapshots` and `gigabytes`",
     "volume.Backup": "volume quotas `backups` and `backup_gigabytes`",
     "volume.VolumeGroup": "volume quota `groups`",
+    "volume.Transfer": "one of a volume",
+    "api_db.InstanceGroupMember": "compute quota `server_group_members`",
+    "cell_db.BlockDevice": "volume quota `volumes`, and compute quota `instances`",
+    "network.SecurityGroupRule": "network quota `security_group_rule`",
+    "network.AddressAllocation": "5 of a port: network/port_rows.py",
     "identity.SecondFactor": "one of a user",
     "identity.RecoveryCode": "ten of a user, made together",
 }
 
-# Rows that belong to a project or a user and that no tenant makes at will, with why.
+# Rows that no tenant can create freely, with the reason. With the two tables above, every model is in one table.
 NOT_MADE_AT_WILL: Mapping[str, str] = {
     **dict.fromkeys(
         (
             *("api_db.Budget", "api_db.FlavorAccess", "api_db.Quota", "api_db.UserQuota", "api_db.TriageSnooze"),
             *("identity.Limit", "identity.ProjectEndpoint", "identity.ProjectTag", "image.Namespace"),
             *("network.NetworkQuota", "volume.TypeAccess"),
+            *("api_db.Aggregate", "api_db.AggregateHost", "api_db.Announcement", "api_db.CellMapping", "api_db.Flavor"),
+            *("api_db.HostEnrollment", "api_db.HostKey", "api_db.PluginChoice", "api_db.PluginProposal"),
+            *("cell_db.Drain", "identity.DomainOption", "identity.Endpoint", "identity.EndpointGroup"),
+            *(
+                "identity.ImpliedRole",
+                "identity.Policy",
+                "identity.RegisteredLimit",
+                "identity.Region",
+                "identity.Role",
+            ),
+            *("identity.Service", "image.Definition", "volume.GroupType", "volume.QosSpec", "volume.VolumeQuotaClass"),
+            *("volume.VolumeService", "volume.VolumeType"),
         ),
         "made by operators",
     ),
+    **dict.fromkeys(
+        ("identity.Domain", "identity.Group", "identity.Project", "identity.User"),
+        "made by operators, and by managers of a domain, who are no tenants",
+    ),
+    "identity.ProvidedRole": "one of each role that an identity provider's answer gives",
+    **dict.fromkeys(
+        (
+            *("api_db.ConductorKey", "api_db.Finding", "api_db.HostMapping", "api_db.HostSnapshot"),
+            *("api_db.PluginConformance", "api_db.PluginMetric", "api_db.PluginNote", "api_db.PluginQuarantine"),
+            *("cell_db.ComputeNode", "cell_db.ConsoleDoor", "cell_db.GuestCount", "cell_db.ReceivedMessage"),
+            *("cell_db.Service", "identity.RightsVersion", "journal.AuditChain", "journal.PeriodicLease"),
+            *("journal.NotificationPlace", "placement.ChangeCounter", "placement.HostHardware", "placement.Inventory"),
+            *("placement.ProviderAggregate", "placement.ProviderTrait", "placement.ResourceClass"),
+            *("placement.ResourceProvider", "placement.Trait", "auth.Group", "auth.Permission"),
+            "contenttypes.ContentType",
+        ),
+        "made by conductors and hosts, or by Django",
+    ),
+    **dict.fromkeys(("api_db.RequestSpecRecord", "cell_db.ConsoleLog"), "one of a server"),
+    "network.FreedAddress": "one of each address that was allocated, and forgotten when it is not needed",
+    **dict.fromkeys(
+        ("api_db.UsageEntry", "network.ShareEntry"),
+        "one of each change of a limited row, until the next one that is created adds them up",
+    ),
+    **dict.fromkeys(("placement.Allocation", "placement.HardwareClaim"), "what a server holds of a host"),
+    **dict.fromkeys(
+        (
+            *("journal.ForeignFence", "journal.LeaseGrant", "journal.LockWait", "journal.OutboxMessage"),
+            *("journal.ResourceLock", "journal.StepRecord"),
+        ),
+        "part of a workflow, and kept as long",
+    ),
+    "sessions.Session": "ends by itself; signing in has limits of its own",
+    "identity.SignInRecord": "ends by itself within hours",
+    "api_db.ClientRequest": "the answer to a request, kept for a day",
     **dict.fromkeys(
         ("identity.Membership", "identity.RoleAssignment"),
         "one of each pair, made by managers of users that exist",
@@ -88,25 +168,64 @@ NOT_MADE_AT_WILL: Mapping[str, str] = {
     "api_db.ConsoleToken": "ends by itself within minutes",
     "image.ImageTask": "one of an import, for two days",
     **dict.fromkeys(
-        ("api_db.Notice", "api_db.SchedulingDecision", "volume.Message", "cell_db.Migration"),
+        (
+            *("api_db.Notice", "api_db.SchedulingDecision", "volume.Message", "journal.WorkflowRun"),
+            *("journal.Event", "journal.AuditRecord", "journal.NotificationDelivery"),
+        ),
         "a record of what happened, kept for a time",
     ),
     **dict.fromkeys(
-        ("journal.WorkflowRun", "journal.Event", "journal.AuditRecord"),
-        "a record of what happened, kept for a time",
+        ("cell_db.InstanceFault", "cell_db.Migration"),
+        "a record of a workflow of a server, kept with the server",
     ),
 }
 
 
-def require(kind: str, owner_id: object, *, wanted: int = 1, **details: str) -> None:
-    """Raises QuotaExceeded, with `details`, when `wanted` more of a kind of LIMITS do not fit.
+def defaults() -> dict[str, int]:
+    """Return the default limit of each kind; -1 is none."""
+    return limits("")
 
-    Inside the write transaction that makes them, before it holds rows: until its end no other transaction makes such
-    rows for the same owner.
+
+def limits(project_id: str) -> dict[str, int]:
+    """Return the limits of a project, by kind."""
+    rows = apps.get_model("api_db.Quota")._default_manager.filter(resource__in=LIMITS)
+    rows = rows.filter(project_id__in=(DEFAULT_CLASS, project_id))
+    by_name: dict[str, dict[str, int]] = {}
+    for name, resource, limit in rows.values_list("project_id", "resource", "limit"):
+        by_name.setdefault(name, {})[resource] = limit
+    built_in = {kind: limit.default for kind, limit in LIMITS.items()}
+    return {**built_in, **by_name.get(DEFAULT_CLASS, {}), **by_name.get(project_id, {})}
+
+
+def in_use(kind: str, project_id: str, user_id: str) -> int:
+    """Return how many rows of a kind count: those of the user, of the project, or of its part with most."""
+    limit = LIMITS[kind]
+    mine = {limit.owner.project: project_id} if limit.owner.project else {limit.column: user_id}
+    rows = apps.get_model(limit.model)._default_manager.filter(**mine).values(limit.column)
+    counted = rows.annotate(rows=Count("pk")).order_by("-rows").values_list("rows", flat=True)
+    return counted.first() or 0
+
+
+def require(kind: str, owner_id: object, *, project_id: str = "", wanted: int = 1, **details: str) -> None:
+    """Raise QuotaExceeded, with `details`, when `wanted` more rows of a kind of LIMITS do not fit.
+
+    Inside the write transaction that creates them, before it locks rows: until its end no other transaction creates
+    such
+    rows for the same owner. `project_id` is the project whose limit counts, where the owner is part of a project.
     """
     limit = LIMITS[kind]
     one_at_a_time(DEFAULT_DB_ALIAS, f"rows:{limit.model}:{owner_id}")
-    there = apps.get_model(limit.model)._default_manager.filter(**{limit.owner: owner_id}).count()
-    if there + wanted > limit.most:
-        message = f"Quota exceeded, too many {kind}: the {limit.words} has {there} of {limit.most}. Delete some first."
+    most = limits(str(owner_id) if limit.column == "project_id" else project_id)[kind]
+    there = apps.get_model(limit.model)._default_manager.filter(**{limit.column: owner_id}).count()
+    if most != UNLIMITED and there + wanted > most:
+        words = kind.replace("_", " ")
+        message = messages.message("quota.rows", what=words, owner=limit.owner.name, used=there, most=most)
         raise QuotaExceeded(message, **details)
+
+
+def keep_newest(rows: QuerySet[Any], most: int) -> None:
+    """Delete all of these rows but the newest: for closed ones, whose history is in the audit log.
+
+    Inside the write transaction that adds another one.
+    """
+    rows.filter(pk__in=list(rows.order_by("-pk").values_list("pk", flat=True)[most : most + MOST_REMOVED])).delete()

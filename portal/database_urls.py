@@ -1,4 +1,4 @@
-"""`postgresql://user:password@host:port/name` → where a PostgreSQL database is and how to sign in to it."""
+"""Parses `postgresql://user:password@host:port/name`, the address and credentials of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 FORM = "postgresql://user:password@host:port/name"
 SCHEMES = ("postgresql", "postgres")
-USUAL_PORT = 5432
+DEFAULT_PORT = 5432
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-# What a URL may say beyond the address; libpq's own names. `host` is the folder of a local socket.
+# Options of a URL beyond the address, by libpq's names. `host` is the folder of a local socket.
 PARAMETERS = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
 
 
 class BadDatabaseUrl(ValueError):
-    """What is wrong with a URL, without the URL: it holds a password."""
+    """An invalid URL. The message leaves the URL out, because it has a password."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseUrl:
-    """One server and a name on it: of one database, or what the names of several begin with."""
+    """A server and a database name, or the prefix of several databases' names."""
 
     host: str
     port: int
@@ -34,7 +34,7 @@ class DatabaseUrl:
 
 
 def parse(text: str) -> DatabaseUrl:
-    """Raises BadDatabaseUrl, in words that can be shown to anybody."""
+    """Parse a URL. Raises BadDatabaseUrl with a message that reveals no secret."""
     parts = _split(text)
     name = unquote(parts.path.removeprefix("/"))
     if not name:
@@ -69,8 +69,8 @@ def _split(text: str) -> SplitResult:
 
 def _port(parts: SplitResult) -> int:
     try:
-        return parts.port or USUAL_PORT
-    except ValueError:  # also what follows an unescaped / or : in a password
+        return parts.port or DEFAULT_PORT
+    except ValueError:  # also raised for an unescaped / or : in a password
         raise BadDatabaseUrl("the port is not a number (1 to 65535); in a password write %2F for / and %3A for :")
 
 

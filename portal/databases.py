@@ -1,4 +1,4 @@
-"""Django's DATABASES: SQLite files in the data folder, or databases on PostgreSQL servers; the same code on both."""
+"""Django's DATABASES: SQLite files in the data folder, or PostgreSQL databases, with the same code for both."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from typing import Any
 from portal.database_urls import DatabaseUrl
 from portal.environment import Environment
 
-# Whoever waits longer than this for a row is told so (503) instead of holding a thread; a transaction takes
-# milliseconds, so only a fault waits this long. Between databases nobody detects a deadlock: this ends it.
+# The first argument of these programs is a command.
+PROGRAMS = ("manage.py", "novella")
+# A request that waits longer than this for a row lock fails with 503 instead of holding a thread. A transaction takes
+# milliseconds, so only a fault waits this long. It also ends deadlocks between databases, which no server detects.
 SERVER_SETTINGS = {
     "lock_timeout": "10s",
     "statement_timeout": "30s",
-    "client_connection_check_interval": "2s",  # a client that was killed while it waits gives up its locks
+    "client_connection_check_interval": "2s",  # a client that was killed while it waits releases its locks
     "search_path": "public",
 }
-# Who freezes inside of a transaction keeps its rows from those who want to go on: no longer than its lease, as
-# nobody waits longer for one who froze outside. Not shorter than a busy machine may take between two statements.
+# A process that freezes inside of a transaction keeps its row locks at most as long as its lease, the time after which
+# other processes take over from a process that freezes outside of one. The minimum is what a busy machine may take
+# between two statements.
 LONGEST_IDLE_SECONDS = 30.0
 SHORTEST_IDLE_SECONDS = 5.0
-# A cut cable is noticed within some ten seconds, on both sides of a write.
+CACHED_STATEMENTS = 1024  # of SQLite, per connection
+# A lost connection is noticed within some ten seconds, on both sides of a write.
 NETWORK = {
     "connect_timeout": 5,
     "keepalives": 1,
@@ -33,7 +37,7 @@ NETWORK = {
 
 
 def databases(environment: Environment) -> dict[str, dict[str, Any]]:
-    """Every database by its alias: the API's, cell0 and the cells."""
+    """Return every database by its alias: the API's, cell0 and the cells."""
     names = {"default": "api", "cell0": "cell0", **{cell: cell for cell in environment.cells}}
     return {alias: _database(environment, name) for alias, name in names.items()}
 
@@ -45,19 +49,26 @@ def _database(environment: Environment, name: str) -> dict[str, Any]:
 
 def _sqlite(data_dir: Path, name: str) -> dict[str, Any]:
     # IMMEDIATE: a transaction that reads and then writes must not lose its snapshot to another writer.
-    # FULL: what was answered with 2xx survives a power cut, not only a killed process.
-    # A write-ahead log of 4,000 pages is moved into the file less often than one of the usual 1,000, and readers still
-    # find its pages in a single table.
-    # MEMORY: what a savepoint could bring back is kept there, not in a file that is made and deleted each time.
+    # FULL: a change that was answered with 2xx survives a power cut, not only a killed process.
+    # A write-ahead log of 4,000 pages is checkpointed less often than one of the default 1,000, and readers still find
+    # its pages in a single table.
+    # MEMORY: savepoints are kept in memory, not in a file that is created and deleted each time.
+    # Each savepoint has a name of its own and so two statements that never come again. The driver's default cache of
+    # 128 statements would lose the frequent ones to them, which would be compiled again each time.
     pragmas = (
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000; "
         "PRAGMA journal_size_limit=27000000; PRAGMA temp_store=MEMORY;"
     )
     return {
-        "ENGINE": "conductor.sqlite3",
+        "ENGINE": "conductor.db.sqlite3",
         "NAME": data_dir / f"{name}.sqlite3",
         "CONN_MAX_AGE": None,
-        "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", "init_command": pragmas},
+        "OPTIONS": {
+            "timeout": 30,
+            "transaction_mode": "IMMEDIATE",
+            "init_command": pragmas,
+            "cached_statements": CACHED_STATEMENTS,
+        },
     }
 
 
@@ -65,13 +76,13 @@ def _postgresql(url: DatabaseUrl, lease_seconds: float) -> dict[str, Any]:
     idle_seconds = min(max(lease_seconds, SHORTEST_IDLE_SECONDS), LONGEST_IDLE_SECONDS)
     limits = {**SERVER_SETTINGS, "idle_in_transaction_session_timeout": f"{idle_seconds * 1000:.0f}ms"}
     return {
-        "ENGINE": "conductor.postgresql",
+        "ENGINE": "conductor.db.postgresql",
         "NAME": url.name,
         "USER": url.user,
         "PASSWORD": url.password,
         "HOST": url.host,
         "PORT": str(url.port),
-        "CONN_MAX_AGE": 0,  # the engine keeps spare connections for the whole process
+        "CONN_MAX_AGE": 0,  # the engine keeps idle connections for the whole process
         "OPTIONS": {
             **NETWORK,
             "application_name": f"novella {_role()}",
@@ -82,5 +93,5 @@ def _postgresql(url: DatabaseUrl, lease_seconds: float) -> dict[str, Any]:
 
 
 def _role() -> str:
-    """What this process was started as, for `pg_stat_activity`: "web", "conductor", "up"."""
-    return sys.argv[1] if len(sys.argv) > 1 and Path(sys.argv[0]).name == "manage.py" else Path(sys.argv[0]).stem
+    """Return the role of this process for `pg_stat_activity`: "web", "conductor", "up"."""
+    return sys.argv[1] if len(sys.argv) > 1 and Path(sys.argv[0]).name in PROGRAMS else Path(sys.argv[0]).stem

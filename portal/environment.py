@@ -1,4 +1,4 @@
-"""Every environment variable that Novella knows: read, checked and typed once, here and nowhere else."""
+"""Environment variables of Novella. Only this module reads them: each is parsed and checked once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portal import environment_values as kind
-from portal import machine_names
+from portal import extras, machine_names, places
 from portal.database_urls import BadDatabaseUrl, DatabaseUrl
 from portal.database_urls import parse as parse_database_url
-from portal.environment_values import PROJECT_DIR as PROJECT_DIR
 from portal.environment_values import SHORTEST_SECRET_KEY
 
 PREFIX = "NOVELLA_"
@@ -28,24 +27,24 @@ ONE_DATABASE = PREFIX + "DATABASE_URL_"  # and the name of a database: NOVELLA_D
 
 
 class InvalidEnvironment(ValueError):
-    """One line that names the variable, what is wrong with it and what it may be."""
+    """An invalid variable, in one line with its name, its error and the accepted values."""
 
 
 def _variable(parse: Callable[[str], Any], default: str = "", *, is_secret: bool = False) -> Any:
-    """A field of `Environment`: how its text is parsed, and the text that stands for "not set" (empty: derived)."""
+    """Declare a field of `Environment`: the parser of its text, and the default text (empty: derived)."""
     return field(repr=not is_secret, metadata={"parse": parse, "default": default})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What the operator's shell says. Field `port` is the variable `NOVELLA_PORT`, and so on."""
+    """The parsed environment variables. Field `port` is the variable `NOVELLA_PORT`, and so on."""
 
     host: str = _variable(kind.host, "127.0.0.1")
     port: int = _variable(kind.integer("a port number", 1, 65535), "8000")
-    data: Path = _variable(kind.directory, "var")
+    data: Path = _variable(kind.directory)
     cells: tuple[str, ...] = _variable(kind.cells, "cell1,cell2")
     database_url: DatabaseUrl | None = _variable(parse_database_url, is_secret=True)
-    database_urls: Mapping[str, DatabaseUrl] = field(default_factory=dict, repr=False)  # of single databases
+    database_urls: Mapping[str, DatabaseUrl] = field(default_factory=dict, repr=False)  # of individual databases
     secret_key: str = _variable(kind.secret, is_secret=True)
     audit_key: str = _variable(kind.secret, is_secret=True)
     public_url: str = _variable(kind.public_url)
@@ -131,10 +130,10 @@ class Environment:
     image_dir: Path = _variable(kind.directory)
     crash_at: str = _variable(kind.failpoint)
     message_faults: Mapping[str, float] | str = _variable(kind.message_faults)
-    given: frozenset[str] = field(default_factory=frozenset, repr=False)  # the variables that say something
+    given: frozenset[str] = field(default_factory=frozenset, repr=False)  # the variables that are set
 
     def database_of(self, name: str) -> DatabaseUrl | None:
-        """Where the database `name` ("api", "cell0", a cell) is; None for a file in the data folder."""
+        """Return the URL of the database `name` ("api", "cell0", a cell); None for a file in the data folder."""
         if name in self.database_urls:
             return self.database_urls[name]
         return self.database_url.named(f"{self.database_url.name}_{name}") if self.database_url else None
@@ -146,16 +145,17 @@ class Environment:
 
 
 def variable_names() -> tuple[str, ...]:
-    """Every variable that is known, in the order of the fields."""
+    """Return every known variable, in the order of the fields."""
     return tuple(PREFIX + item.name.upper() for item in _single())
 
 
 def load(variables: Mapping[str, str]) -> Environment:
-    """Parse `variables`; an empty value counts as not set. Makes and keeps a secret key when none is given.
+    """Parse `variables`; an empty value counts as not set. Creates and stores a secret key when none is given.
 
-    Raises InvalidEnvironment for a value that cannot be, and for a `NOVELLA_` variable that nobody knows.
+    Raises InvalidEnvironment for an invalid value, and for an unknown `NOVELLA_` variable.
     """
     values = {item.name: _parsed(variables, item.name, item.metadata) for item in _single()}
+    values["data"] = values["data"] or kind.directory(places.default_data_dir(variables))
     values["database_url"] = values["database_url"] or None
     databases = [f"{ONE_DATABASE}{name.upper()}" for name in ("api", "cell0", *values["cells"])]
     _refuse_unknown(variables, (*variable_names(), *databases))
@@ -179,13 +179,14 @@ def load(variables: Mapping[str, str]) -> Environment:
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     values["audit_key"] = values["audit_key"] or values["secret_key"]
+    _refuse_missing_clients(values)
     given = frozenset(name for name, text in variables.items() if name.startswith(PREFIX) and text.strip())
     return Environment(**values, given=given)
 
 
 @functools.cache
 def current() -> Environment:
-    """This process's environment, parsed at the first call."""
+    """Return this process's environment, parsed at the first call."""
     return load(os.environ)
 
 
@@ -205,7 +206,7 @@ def _value(variable: str, text: str, parse: Callable[[str], Any]) -> Any:
 
 
 def _single() -> list[Field[Any]]:
-    """The fields that are one variable each."""
+    """Return the fields that are one variable each."""
     return [item for item in fields(Environment) if item.metadata]
 
 
@@ -216,11 +217,26 @@ def _refuse_unknown(variables: Mapping[str, str], known: Sequence[str]) -> None:
             raise InvalidEnvironment(f"{name}: no such variable; the nearest known one is {near[0]}")
 
 
-def _allowed_hosts(host: str, public_url: str, named: Sequence[str]) -> tuple[str, ...]:
-    """Names that requests may use: those that are named, and the one of the public URL.
+def _refuse_missing_clients(values: Mapping[str, Any]) -> None:
+    """Raise InvalidEnvironment for a service whose client library is not installed."""
+    for url in (values["database_url"], *values["database_urls"].values()):
+        _refuse_missing("DATABASE_URL", "postgresql" if url else "")
+    for name in ("broker_url", "channel_url", "membership_url", "notification_url"):
+        _refuse_missing(name.upper(), urlsplit(values[name]).scheme)
+    _refuse_missing("OIDC_ISSUER", "openid" if values["oidc_issuer"] else "")
 
-    Without named ones also loopback, the address served, and all of this machine's where every interface is served and
-    there is no public URL.
+
+def _refuse_missing(variable: str, kind_of_service: str) -> None:
+    extra = extras.missing(kind_of_service)
+    if extra:
+        raise InvalidEnvironment(f"{PREFIX}{variable}: a client is missing; run: pip install 'novella[{extra}]'")
+
+
+def _allowed_hosts(host: str, public_url: str, named: Sequence[str]) -> tuple[str, ...]:
+    """Return the host names that requests may use: the configured ones, and that of the public URL.
+
+    Without configured ones also loopback, the served address, and, if the server listens on every interface without a
+    public URL, all names of this machine.
     """
     public = (re.sub(r":[0-9]+$", "", urlsplit(public_url).netloc),) if public_url else ()
     if named:
@@ -233,7 +249,7 @@ def _allowed_hosts(host: str, public_url: str, named: Sequence[str]) -> tuple[st
 
 
 def _kept_secret_key(data_dir: Path) -> str:
-    """The key in `data_dir`, made at the first start: sessions must outlive a restart."""
+    """Return the key in `data_dir`, created at the first start so that sessions survive a restart."""
     path = data_dir / SECRET_KEY_FILE
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -248,7 +264,7 @@ def _kept_secret_key(data_dir: Path) -> str:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Write a private file that appears whole or not at all; of several processes at once, one wins."""
+    """Write a private file atomically; of several concurrent processes, one wins."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""What the text of an environment variable may be, kind by kind: each parser takes it, or raises Refused."""
+"""Parsers of environment variables: each returns the value of a text, or raises Refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-PROJECT_DIR = Path(__file__).resolve().parent.parent
+from portal.places import base_of_relative_paths
+
 SHORTEST_SECRET_KEY = 32
 HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*\.?")
 CELL_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -18,7 +19,7 @@ ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 class Refused(ValueError):
-    """What is wrong with a value, without the variable's name."""
+    """An invalid value. The message leaves the variable's name out."""
 
 
 def choice(*allowed: str, fold: Callable[[str], str] = str.lower) -> Callable[[str], str]:
@@ -73,7 +74,7 @@ def host(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        # Digits and dots alone are a mistyped address, never a name.
+        # Digits and dots alone are a mistyped address, not a host name.
         if HOST_NAME.fullmatch(text) and len(text) <= 253 and not re.fullmatch(r"[0-9.]+", text):
             return text
     raise Refused(f'"{text}" is neither an IP address nor a host name')
@@ -92,7 +93,7 @@ def directory(text: str) -> Path:
         path = Path(text).expanduser()
     except RuntimeError:
         raise Refused(f'"{text}" begins with the home of a user who is not known') from None
-    return path if path.is_absolute() else PROJECT_DIR / path
+    return path if path.is_absolute() else base_of_relative_paths() / path
 
 
 def secret(text: str) -> str:
@@ -102,7 +103,7 @@ def secret(text: str) -> str:
 
 
 def url(*schemes: str) -> Callable[[str], str]:
-    """A URL may hold a password: what is wrong with it is said without it."""
+    """Return a parser of URLs. Its errors leave the URL out, because it may have a password."""
 
     def parse(text: str) -> str:
         scheme = text.partition("://")[0].lower()
@@ -131,7 +132,7 @@ GROUP_URL = re.compile(rf"[a-z][a-z0-9+.-]*://{GROUP_HOST}(,{GROUP_HOST})*(/[A-Z
 
 
 def group_url(text: str) -> str:
-    """Which schemes there are is the plugins' to say."""
+    """Return a URL with any scheme: plugins define the schemes."""
     if not GROUP_URL.fullmatch(text):
         raise Refused("the URL is not one of a group service (zookeeper://host:port,host:port/path)")
     return text
@@ -143,7 +144,7 @@ def urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def console_listen(text: str) -> tuple[str, int] | None:
-    """ "127.0.0.1:0": an address of this machine and a port, where 0 takes a free one; "off" for no consoles."""
+    """Parse "127.0.0.1:0": an address of this machine and a port, 0 for any free one; "off" for no consoles."""
     if text.lower() == "off":
         return None
     address, _, port = text.rpartition(":")
@@ -153,7 +154,7 @@ def console_listen(text: str) -> tuple[str, int] | None:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Origins of web pages, as browsers name them: a scheme and a host, no path."""
+    """Parse origins of web pages as browsers send them: scheme and host, without a path."""
     origins = tuple(part.strip().rstrip("/").lower() for part in text.split(",") if part.strip())
     for origin in origins:
         if not re.fullmatch(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?|\*", origin):
@@ -171,7 +172,7 @@ MESSAGE_FAULTS = ("lose", "repeat", "delay")
 
 
 def message_faults(text: str) -> Mapping[str, float]:
-    """ "lose=0.05,repeat=0.1": the share of messages that each of MESSAGE_FAULTS happens to."""
+    """Parse "lose=0.05,repeat=0.1": the share of messages with each of MESSAGE_FAULTS."""
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
@@ -198,13 +199,13 @@ def label(text: str) -> str:
 
 
 def public_url(text: str) -> str:
-    """Where people reach the cloud: a scheme, a host and perhaps a port; the port of the scheme goes without saying."""
+    """Parse the URL of the cloud: scheme, host and optional port, by default that of the scheme."""
     parts = urlsplit(url("https", "http")(text))
     if parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None:
         raise Refused(f'"{text}" is not a URL without a path (https://cloud.example.org)')
     name = host(parts.hostname or "")
-    usual = {"https": 443, "http": 80}[parts.scheme]
-    port = f":{parts.port}" if parts.port not in (None, usual) else ""
+    default = {"https": 443, "http": 80}[parts.scheme]
+    port = f":{parts.port}" if parts.port not in (None, default) else ""
     return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}{port}".lower()
 
 
@@ -212,7 +213,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def networks(text: str) -> tuple[Network, ...]:
-    """Addresses and networks, separated by commas: 192.0.2.7, 10.0.0.0/8, ::1."""
+    """Parse addresses and networks, separated by commas: 192.0.2.7, 10.0.0.0/8, ::1."""
     found = []
     for part in filter(None, (one.strip() for one in text.split(","))):
         try:
@@ -223,12 +224,12 @@ def networks(text: str) -> tuple[Network, ...]:
 
 
 def label_or_off(text: str) -> str:
-    """A name, or nothing for the word `off`."""
+    """Return a name; empty for the word `off`."""
     return "" if text == "off" else label(text)
 
 
 def issuer(text: str) -> str:
-    """Who says who somebody is must be reached through TLS, unless it runs on this machine."""
+    """Return the URL of an OpenID issuer, which must use TLS unless it is on this machine."""
     parts = urlsplit(url("https", "http")(text))
     is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if (parts.scheme == "http" and not is_here) or parts.query or parts.fragment or parts.username:
@@ -247,7 +248,7 @@ ROLE = re.compile(r"(?P<value>.+)=(?P<project>[^=:]+):(?P<role>[^=:]+)")
 
 
 def roles(text: str) -> tuple[tuple[str, str, str], ...]:
-    """ "crew=shop:member,chiefs=admin:admin": what who has a value of the claim gets; `*` stands for everybody."""
+    """Parse "crew=shop:member,chiefs=admin:admin": project and role by value of the claim; `*` matches all."""
     found = []
     for part in filter(None, (one.strip() for one in text.split(","))):
         rule = ROLE.fullmatch(part)

@@ -1,9 +1,10 @@
-"""In front of the worker threads: here requests wait, bodies arrive and answers leave, where waiting costs no thread.
+"""Buffers requests and responses in front of the worker threads, so that slow clients occupy no thread.
 
-client ──body, bounded──▶ FrontDoor ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
+    client ──body, bounded──▶ FrontDoor ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
 
-A client that sends or reads slowly keeps a task and some memory, never a worker. Image data are too large for that:
-they go through worker by worker, and not slower than `Pace` says; portal/transfers.py shares them between projects.
+A client that sends or reads slowly occupies a task and some memory, never a worker. Image data are too large for that:
+they stream through a worker, at least as fast as `Pace` demands; portal/transfers.py shares these workers between
+projects.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from conductor.core.identifiers import REQUEST_ID_HEADER, new_request_id
 from portal.api.errors import fault_body
 from portal.api.roots import service_of
-from portal.body_bounds import STREAMS, most_bytes
-from portal.request_ids import COMPUTE_HEADER, HEADER, new_request_id
+from portal.callers import Caller, Callers
+from portal.fair_share import Busy, FairQueue
+from portal.request_bodies import STREAMS, most_bytes
+from portal.request_ids import COMPUTE_HEADER
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +37,17 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 BODY_SECONDS = 30.0  # from the first byte of a body to its last
 IDLE_SECONDS = 30.0  # between two pieces of image data, and while a client reads nothing
 WAIT_SECONDS = 20.0  # for a worker
-MOST_WAITING = 256
-MOST_BUFFERED = 4 << 20  # of one answer, before its worker waits for the client
-MOST_BODIES = 128 << 20  # of all bodies that are here at once
+AT_ONCE = 4  # requests that compute concurrently
+MOST_WAITING = 2048  # a waiting request costs a task and its body
+MOST_BUFFERED = 4 << 20  # of one response, before its worker waits for the client
+MOST_BODIES = 128 << 20  # of all bodies in memory
 TOO_LARGE = 413
 TOO_SLOW = 408
 MOST_PASSED_OVER = 32 << 20
 
 
 class Refused(Exception):
-    """The request goes no further."""
+    """The request is refused."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -49,53 +55,63 @@ class Refused(Exception):
 
 
 class _Gone(Exception):
-    """The client has left."""
+    """The client has disconnected."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long things may take, in seconds."""
+    """Time limits, in seconds."""
 
     body: float = BODY_SECONDS
     idle: float = IDLE_SECONDS
     wait: float = WAIT_SECONDS
     answer: float = 60.0
-    linger: float = 2.0  # after a body was refused as too large, for the rest of it
-    window: float = 30.0  # so long image data may come or go slower than `rate`, counting the time spent on the client
-    rate: float = 16384.0  # bytes of image data per second; 0 for any
+    linger: float = 2.0  # to read the rest of a body that was refused as too large
+    window: float = 30.0  # image data may be slower than `rate` for so long; only waiting for the client counts
+    rate: float = 16384.0  # minimum bytes of image data per second; 0 for no minimum
     total: float = 86400.0  # for all data of an image
 
 
 class FrontDoor:
-    """ASGI middleware around an application that keeps a thread from the first byte of a request to the last."""
+    """ASGI middleware around an application that occupies a thread from the first byte of a request to the last."""
 
-    def __init__(self, application: Application, *, workers: int, streams: int = 4, pace: Pace = Pace()) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        workers: int,
+        streams: int = 4,
+        pace: Pace = Pace(),
+        callers: Callers | None = None,
+    ) -> None:
         self.application = application
         self.pace = pace
-        self._workers = asyncio.Semaphore(workers)
-        self._streams = asyncio.Semaphore(streams)
-        self._waiting = 0
-        self._held = 0  # bytes of bodies
+        self.callers = callers or Callers()
+        self._workers = FairQueue(workers, AT_ONCE, MOST_WAITING)
+        self._streams = FairQueue(streams, streams, MOST_WAITING)
+        self._held: Counter[str] = Counter()  # bytes of bodies, by share
         self._late: set[asyncio.Future[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/healthz":  # that the process lives is said however busy it is
+        if scope["path"] == "/healthz":  # liveness is answered however busy the process is
             await self.application(scope, receive, send)
             return
         is_stream = bool(STREAMS.match(scope["path"]))
+        caller = self.callers.of(scope)
+        scope = self.callers.opened(scope)
         body = b""
         try:
             _require_host(scope)
             if not is_stream:
-                body = await self._body(scope, receive)
-            answer = _Answer(send, self.pace, is_stream=is_stream)
-            if is_stream:  # its answer begins when all has arrived
+                body = await self._body(scope, caller.share, receive)
+            answer = _ResponseSender(send, self.pace, is_stream=is_stream)
+            if is_stream:  # its response begins when the whole body has arrived
                 upload = _Upload(receive, self.pace, answer)
-                await self._serve(self._streams, scope, upload.receive, answer)
+                await self._serve(self._streams, caller, scope, upload.receive, answer)
                 upload.check()
             else:
                 whole = _with_length(scope, len(body))
-                await self._serve(self._workers, whole, _replayed(body, receive), answer, self.pace.answer)
+                await self._serve(self._workers, caller, whole, _replayed(body, receive), answer, self.pace.answer)
         except Refused as refused:
             await refuse(scope, send, refused)
             if refused.status == TOO_LARGE:
@@ -104,10 +120,15 @@ class FrontDoor:
         except _Gone:
             return
         finally:
-            self._held -= len(body)
+            self._held[caller.share] -= len(body)
+            if not self._held[caller.share]:
+                del self._held[caller.share]
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """All of it. Raises Refused for one that is too large or too slow, _Gone when the client left meanwhile."""
+    async def _body(self, scope: Scope, share: str, receive: Receive) -> bytes:
+        """Read the whole body.
+
+        Raises Refused for one that is too large or too slow, _Gone if the client disconnects.
+        """
         most = most_bytes(scope["path"])
         length = dict(scope["headers"]).get(b"content-length", b"")
         if length.isdigit() and int(length) > most:
@@ -127,34 +148,37 @@ class FrontDoor:
                         break
         except TimeoutError:
             raise Refused(408, f"The request body was not there after {self.pace.body:g} seconds.") from None
-        if self._held + size > MOST_BODIES:
+        if size and (self._held[share] + size > MOST_BODIES // 4 or self._held.total() + size > MOST_BODIES):
             raise _busy()
-        self._held += size
+        self._held[share] += size
         return b"".join(pieces)
 
     async def _serve(
-        self, gate: asyncio.Semaphore, scope: Scope, receive: Receive, answer: _Answer, seconds: float | None = None
+        self,
+        queue: FairQueue,
+        caller: Caller,
+        scope: Scope,
+        receive: Receive,
+        answer: _ResponseSender,
+        seconds: float | None = None,
     ) -> None:
-        """Raises Refused when no worker is free in time, or when its answer does not begin within `seconds`."""
-        if gate.locked() and self._waiting >= MOST_WAITING:
-            raise _busy()
-        self._waiting += 1
+        """Serve the request.
+
+        Raises Refused if no worker is free in time, or if the response does not begin within `seconds`.
+        """
         try:
-            async with asyncio.timeout(self.pace.wait):
-                await gate.acquire()
-        except TimeoutError:
+            turn = await queue.turn(caller.share, self.pace.wait, member=caller.member)
+        except Busy:
             raise _busy() from None
-        finally:
-            self._waiting -= 1
         work = asyncio.ensure_future(self.application(scope, receive, answer.take))
-        work.add_done_callback(lambda _: gate.release())
+        work.add_done_callback(lambda _: turn.end(self.callers.learn(scope)))
         try:
             if seconds is not None:
                 await _begun(work, answer, seconds)
             await answer.deliver(work)
-        except BaseException:  # nobody waits here any more
-            answer.abandon()  # the thread cannot be stopped: it goes on, and nobody hears it
-            self._late.add(work)  # else it might be collected
+        except BaseException:  # the client does not wait any more
+            answer.abandon()  # the thread cannot be stopped: it continues, and its response is dropped
+            self._late.add(work)  # keeps a reference, so that the task is not garbage-collected
             work.add_done_callback(self._late.discard)
             work.add_done_callback(_heard)
             raise
@@ -162,7 +186,7 @@ class FrontDoor:
 
 
 class _Meter:
-    """Whether image data come or go fast enough; counts the time spent waiting for the client alone."""
+    """Checks the rate of image data; counts only the time spent waiting for the client."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -175,7 +199,7 @@ class _Meter:
         return max(0.0, min(self._pace.idle, self._ends - time.monotonic()))
 
     def count(self, seconds: float, size: int) -> bool:
-        """False when a window has passed in which too little went through."""
+        """Return False if a window has passed with too few bytes."""
         self._seconds += seconds
         self._bytes += size
         if self._seconds < self._pace.window:
@@ -186,9 +210,9 @@ class _Meter:
 
 
 class _Upload:
-    """Image data on their way to a worker. A client that is too slow is cut off, and answered 408 instead."""
+    """Image data on their way to a worker. A client that is too slow is disconnected and answered 408."""
 
-    def __init__(self, receive: Receive, pace: Pace, answer: _Answer) -> None:
+    def __init__(self, receive: Receive, pace: Pace, answer: _ResponseSender) -> None:
         self._receive, self._answer, self._pace = receive, answer, pace
         self._meter = _Meter(pace)
         self._is_late = self._is_whole = False
@@ -196,7 +220,7 @@ class _Upload:
     async def receive(self) -> Message:
         if self._is_late:
             return {"type": "http.disconnect"}
-        if self._is_whole:  # all that can come is that the client leaves
+        if self._is_whole:  # only a disconnect can follow
             return await self._receive()
         began = time.monotonic()
         try:
@@ -219,14 +243,14 @@ class _Upload:
             )
 
     def _cut_off(self) -> Message:
-        """To the worker the client has left: it takes back what it has begun, and what it answers is not sent."""
+        """Report a disconnect to the worker, which rolls back; its response is dropped."""
         self._is_late = True
         self._answer.abandon()
         return {"type": "http.disconnect"}
 
 
-class _Answer:
-    """What a worker answers, on its way to a client that may be slow."""
+class _ResponseSender:
+    """A worker's response on its way to a client that may be slow."""
 
     def __init__(self, send: Send, pace: Pace, *, is_stream: bool) -> None:
         self.begun = asyncio.Event()
@@ -239,7 +263,7 @@ class _Answer:
         self._is_dead = False
 
     async def take(self, message: Message) -> None:
-        """Returns at once, unless much is waiting to be read."""
+        """Queue a message; waits only while too much is queued."""
         self.begun.set()
         await self._has_room.wait()
         if self._is_dead:
@@ -250,7 +274,7 @@ class _Answer:
         self._messages.put_nowait(message)
 
     def abandon(self) -> None:
-        """Let the worker finish; nobody reads what it says."""
+        """Let the worker finish; its response is dropped."""
         self._is_dead = True
         self._has_room.set()
 
@@ -271,7 +295,7 @@ class _Answer:
                 self._has_room.set()
 
     async def _pass_on(self, message: Message) -> None:
-        """Raises TimeoutError for a client that reads too slowly."""
+        """Send the message. Raises TimeoutError for a client that reads too slowly."""
         began = time.monotonic()
         async with asyncio.timeout(self._meter.patience if self._meter else self._idle_seconds):
             await self._send(message)
@@ -293,8 +317,8 @@ class _Answer:
         return self._messages.get_nowait() if not self._messages.empty() else None
 
 
-async def _begun(work: asyncio.Future[None], answer: _Answer, seconds: float) -> None:
-    """Raises Refused when the answer does not begin within `seconds`."""
+async def _begun(work: asyncio.Future[None], answer: _ResponseSender, seconds: float) -> None:
+    """Wait for the response to begin. Raises Refused after `seconds`."""
     begun: asyncio.Future[Any] = asyncio.ensure_future(answer.begun.wait())
     try:
         either: set[asyncio.Future[Any]] = {work, begun}
@@ -307,26 +331,26 @@ async def _begun(work: asyncio.Future[None], answer: _Answer, seconds: float) ->
 
 
 def _heard(work: asyncio.Future[None]) -> None:
-    """Nobody waits for it any more, so its error is told here."""
+    """Log the error of a request that no client waits for any more."""
     if not work.cancelled() and work.exception() is not None:
-        log.error("a request failed that nobody waited for", exc_info=work.exception())
+        log.error("a request failed whose client had gone", exc_info=work.exception())
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    is_told = False
+    is_sent = False
 
     async def replayed() -> Message:
-        nonlocal is_told
-        if is_told:
+        nonlocal is_sent
+        if is_sent:
             return await receive()
-        is_told = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replayed
 
 
 def _with_length(scope: Scope, size: int) -> Scope:
-    """A body that came in chunks is here as a whole: who reads none but by its length is told the length."""
+    """Replace `transfer-encoding` by the length of the buffered body, for code that reads only a body with a length."""
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" not in names:
         return scope
@@ -335,7 +359,7 @@ def _with_length(scope: Scope, size: int) -> Scope:
 
 
 def _require_host(scope: Scope) -> None:
-    """A request of HTTP/1.1 names one host. Raises Refused: links of the answer would lead nowhere."""
+    """Raises Refused unless an HTTP/1.1 request names exactly one host, which links in the response need."""
     if scope.get("http_version") == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
         raise Refused(400, "A request of HTTP/1.1 has one header Host: name the host that it is sent to.")
 
@@ -349,7 +373,10 @@ def _busy() -> Refused:
 
 
 async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
-    """The fault as the API of the path spells it, or as text, but for the answer's end: then the connection ends."""
+    """Send the fault in the API's format, or as text.
+
+    It leaves the response open; the server then closes the connection.
+    """
     request_id = new_request_id()
     service = service_of(scope["path"])
     if service is None:
@@ -357,7 +384,12 @@ async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
     else:
         fault = fault_body(service, refused.status, refused.message, request_id=request_id)
         content, kind = json.dumps(fault).encode(), "application/json"
-    headers = {"content-type": kind, "content-length": str(len(content)), "connection": "close", HEADER: request_id}
+    headers = {
+        "content-type": kind,
+        "content-length": str(len(content)),
+        "connection": "close",
+        REQUEST_ID_HEADER: request_id,
+    }
     if service == "compute":
         headers[COMPUTE_HEADER] = request_id
     lines = [(name.encode(), value.encode()) for name, value in {**headers, **refused.headers}.items()]
@@ -366,7 +398,7 @@ async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
 
 
 async def _pass_over(receive: Receive, seconds: float) -> None:
-    """Let some of what is under way arrive: a connection that is closed over it takes the answer along."""
+    """Read some of the remaining body: closing the connection over unread data would discard the response."""
     size = 0
     try:
         async with asyncio.timeout(seconds):

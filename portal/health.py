@@ -1,4 +1,4 @@
-"""/healthz says that the process lives; /readyz says that it can serve, or names what is missing."""
+"""/healthz shows that the process lives; /readyz shows that it can serve, or names what is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from conductor.services import readiness
+from conductor.services.operations import readiness
 
 
 @never_cache
@@ -21,7 +21,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Readiness: 200, or 503 with `missing` naming each database that is not ready.
 
-    Remarks are of what does not keep it from serving. They name nothing: whoever asks has shown no token.
+    Remarks are problems that do not prevent serving. They reveal no names, because the caller is not authenticated.
     """
     missing = readiness.missing()
     if missing:

@@ -1,7 +1,7 @@
-"""The language of a page: the person's choice, else what the browser asks for, else English.
+"""The language of a page: the user's choice, else the browser's, else English.
 
-The catalogues lie as text in `portal/locale`; what Django reads is made from them where it is missing or older. The
-APIs speak English to everybody: their words are for programs.
+The catalogues are text files in `portal/locale`. Their compiled form, which Django reads, is created when it is missing
+or outdated. The APIs always use English, because programs read their messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from babel.messages import mofile, pofile
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -30,13 +29,13 @@ SECONDS_KEPT = 3600
 
 @contextmanager
 def of_request(request: HttpRequest) -> Iterator[None]:
-    """While a page is made its thread speaks the language of who asks; what comes next on the thread does not."""
+    """Activate the caller's language while a page is rendered, on this thread only."""
     with translation.override(translation.get_language_from_request(request)):
         yield
 
 
 def of_header(text: str) -> str:
-    """The best of our languages for an Accept-Language header."""
+    """Return the best of our languages for an Accept-Language header."""
     for name, _ in parse_accept_lang_header(text):
         try:
             return translation.get_supported_language_variant(name)
@@ -46,7 +45,7 @@ def of_header(text: str) -> str:
 
 
 def scripts_words(request: HttpRequest, language: str) -> HttpResponseBase:
-    """The words of the scripts in a language; English ones are in the scripts themselves."""
+    """Return the translations for the scripts; English is in the scripts themselves."""
     known = dict(settings.LANGUAGES)
     with translation.override(language if language in known else ENGLISH):
         response = JavaScriptCatalog.as_view(packages=["portal"])(request)
@@ -55,7 +54,7 @@ def scripts_words(request: HttpRequest, language: str) -> HttpResponseBase:
 
 
 def compile_catalogues(locale_dir: Path = LOCALE_DIR) -> list[Path]:
-    """Make what Django reads from every catalogue that has changed since; the paths of what was made."""
+    """Compile every catalogue that has changed; returns the paths of the compiled files."""
     made = []
     for source in sorted(locale_dir.glob("*/LC_MESSAGES/*.po")):
         target = source.with_suffix(".mo")
@@ -71,7 +70,9 @@ def compile_catalogues(locale_dir: Path = LOCALE_DIR) -> list[Path]:
 
 
 def _compile(source: Path, target: Path) -> None:
-    """Several processes may start at once: each writes its own file, and the last one stays."""
+    """Write `target`. Several processes may start at once: each writes its own file, and the last one stays."""
+    from babel.messages import mofile, pofile  # a wheel has compiled catalogues, and needs no Babel
+
     with source.open("rb") as file:
         catalogue = pofile.read_po(file, abort_invalid=True)
     number, draft = tempfile.mkstemp(dir=target.parent, prefix=".mo-")

@@ -1,4 +1,4 @@
-"""The names and addresses under which clients may reach this machine."""
+"""Host names and addresses by which clients may reach this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IPV4_LOCAL = re.compile(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL")
 
 
 def every_name() -> tuple[str, ...]:
-    """The host name, short and whole, and the address of each interface; IPv6 ones in brackets, as URLs have them."""
+    """Return the host name, short and full, and the address of each interface; IPv6 ones in brackets, as in URLs."""
     name = socket.gethostname().lower()
     return tuple(dict.fromkeys((name, name.partition(".")[0], *_ipv4_addresses(), *_ipv6_addresses())))
 

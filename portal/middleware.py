@@ -1,7 +1,9 @@
-"""Sessions, CSRF, messages and a content security policy for pages; none of them for the APIs."""
+"""Request ids for every response; sessions, CSRF, messages and a content security policy for pages alone."""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +16,11 @@ from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
 
 from conductor.core import time_budget
+from conductor.core.identifiers import REQUEST_ID_HEADER
 from portal import languages
 from portal.api.roots import is_cookieless
-from portal.body_bounds import STREAMS
+from portal.request_bodies import STREAMS
+from portal.request_ids import COMPUTE_HEADER, request_id_of
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -35,12 +39,32 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_GLOBAL_ID = re.compile(r"\Areq-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_log = logging.getLogger(__name__)
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
+class RequestIdMiddleware:
+    """Sets `request.request_id` and adds it to the response. A caller's own id is only logged beside ours."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._next = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request_id = request_id_of(request)
+        global_id = request.headers.get(REQUEST_ID_HEADER, "")
+        if _GLOBAL_ID.match(global_id):
+            _log.info("request_id=%s global_request_id=%s", request_id, global_id)
+        response = self._next(request)
+        response[REQUEST_ID_HEADER] = request_id
+        if request.path_info.startswith("/compute"):
+            response[COMPUTE_HEADER] = request_id
+        return response
+
+
 class TimeBudgetMiddleware:
-    """Ends a request that only reads when its client has been answered 503 for its length; a change runs to its end."""
+    """Aborts a read-only request when its time is over and its client was answered 503; a change runs to its end."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self._next = get_response
@@ -53,9 +77,9 @@ class TimeBudgetMiddleware:
 
 
 class PagesOnlyMiddleware:
-    """Django's own middlewares in their usual order, taken around by requests to the APIs.
+    """Django's session, CSRF and message middlewares in their default order, skipped for requests to the APIs.
 
-    A token needs no cookie, and a cookie must not open an API: so there the session is not even read.
+    A token needs no cookie, and a cookie must not authenticate to an API: there the session is not even read.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -72,7 +96,7 @@ class PagesOnlyMiddleware:
             return self._pages(request)  # type: ignore[return-value]
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
-        """Django calls this hook on this class alone, so the CSRF check is passed on from here."""
+        """Pass the CSRF check on: Django calls this hook only on this class."""
         if is_cookieless(request.path_info):
             return None
         return self._csrf.process_view(request, view, args, kwargs)

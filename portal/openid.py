@@ -1,4 +1,4 @@
-"""Speaks to the OpenID provider: where it answers, the way there, and what its answer proves."""
+"""Client of the OpenID provider: redirects to it, and verifies its answers."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ DISCOVERY = "/.well-known/openid-configuration"
 NEEDED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 ANSWER_SECONDS = 5
 LEEWAY_SECONDS = 60
-# A signature that the provider alone can make: "none" and what is signed with a shared secret prove nothing.
+# Algorithms whose signatures only the provider can make: "none" and shared secrets prove nothing.
 ALGORITHMS = frozenset(f"{kind}{bits}" for kind in ("RS", "ES", "PS") for bits in (256, 384, 512)) | {"EdDSA"}
 PLAIN = re.compile(r"[a-z_]{1,60}")
 
 log = logging.getLogger(__name__)
 
 
-class NoAnswer(Exception):
-    """The provider does not answer, or says of itself what cannot be."""
+class ProviderUnavailable(Exception):
+    """The provider does not answer, or its metadata is invalid."""
 
 
 class NotBegunHere(Exception):
-    """Somebody comes back who was not sent, was sent too long ago, or has come back already."""
+    """The sign-in was not begun in this session, has expired, or was completed before."""
 
 
-class SaidNo(Exception):
-    """The provider did not sign the person in; it says why with a word."""
+class SignInRefused(Exception):
+    """The provider did not sign the user in; it gives an error code."""
 
 
 class NotProven(Exception):
-    """What the provider answered proves nothing."""
+    """The provider's answer cannot be verified."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Who it is, in the provider's claims, and where one signs out of it."""
+    """The verified claims of a user, and the provider's sign-out address."""
 
     claims: Mapping[str, Any]
     sign_out: str
 
 
 def is_on() -> bool:
-    """Whether the operator has named a provider."""
+    """Whether the operator has configured a provider."""
     return bool(settings.NOVELLA_OIDC_ISSUER)
 
 
 def way_there(request: HttpRequest, back_to: str) -> HttpResponse:
-    """To the provider, with a state, a nonce and a challenge that the session keeps. Raises NoAnswer."""
+    """Redirect to the provider, with state, nonce and challenge in the session. Raises ProviderUnavailable."""
     provider = _provider()
     response: HttpResponse = provider.authorize_redirect(request, back_to)
     return response
 
 
 def proof(request: HttpRequest) -> Proof:
-    """What the answer proves. Raises NoAnswer, NotBegunHere, SaidNo and NotProven; each answer is taken once."""
+    """Verify the provider's answer, once. Raises ProviderUnavailable, NotBegunHere, SignInRefused and NotProven."""
     if request.GET.get("iss", settings.NOVELLA_OIDC_ISSUER) != settings.NOVELLA_OIDC_ISSUER:
         raise NotProven("another issuer answers")
     import requests  # as in `_provider`
@@ -86,31 +86,34 @@ def proof(request: HttpRequest) -> Proof:
     except MismatchingStateError:
         raise NotBegunHere from None
     except OAuthError as error:
-        raise SaidNo(error.error if PLAIN.fullmatch(error.error or "") else "error") from None
+        raise SignInRefused(error.error if PLAIN.fullmatch(error.error or "") else "error") from None
     except requests.RequestException as error:
-        raise NoAnswer(type(error).__name__) from None
+        raise ProviderUnavailable(type(error).__name__) from None
     except (AuthlibBaseError, JoseError, ValueError, KeyError, TypeError) as error:
         raise NotProven(type(error).__name__) from None
     return Proof(claims, str(provider.server_metadata.get("end_session_endpoint") or ""))
 
 
 def sign_out_address(sign_out: str, back_to: str) -> str:
-    """Where the provider forgets its own session of the person, and leads back."""
+    """Return the address where the provider ends its own session, and redirects back."""
     words = urlencode({"client_id": settings.NOVELLA_OIDC_CLIENT_ID, "post_logout_redirect_uri": back_to})
     return f"{sign_out}{'&' if '?' in sign_out else '?'}{words}"
 
 
 def _more(provider: Any, token: Mapping[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
-    """Many providers keep the id token short, and tell the rest on asking; of the same person, or of nobody."""
-    told = provider.userinfo(token=token)
-    if told.get("sub") != claims.get("sub"):
-        raise NotProven("claims of somebody else")
-    return {**told, **claims}
+    """Add the claims of the userinfo endpoint, as many providers keep the id token short.
+
+    Raises NotProven for another user.
+    """
+    reported = provider.userinfo(token=token)
+    if reported.get("sub") != claims.get("sub"):
+        raise NotProven("claims of another user")
+    return {**reported, **claims}
 
 
 def _provider() -> Any:
-    """What the provider says of itself, asked anew each time: nothing to forget when its keys or addresses change."""
-    import requests  # only where an operator has named a provider: what speaks to it is large
+    """Return the client with the provider's current metadata, without a cache that could become outdated."""
+    import requests  # imported only with a configured provider: the libraries are large
     from authlib.integrations.django_client import OAuth
 
     issuer = settings.NOVELLA_OIDC_ISSUER
@@ -126,12 +129,12 @@ def _provider() -> Any:
         },
     )
     try:
-        told = provider.load_server_metadata()
+        reported = provider.load_server_metadata()
     except (requests.RequestException, ValueError, TypeError) as error:
-        raise NoAnswer(type(error).__name__) from None
-    if told.get("issuer") != issuer or not all(isinstance(told.get(name), str) for name in NEEDED):
-        raise NoAnswer("another issuer, or an address is missing")
-    offered = told.get("id_token_signing_alg_values_supported") or ["RS256"]
-    told["id_token_signing_alg_values_supported"] = [name for name in offered if name in ALGORITHMS]
-    told.pop("jwks", None)  # keys come from where the provider keeps them, not from what stands here
+        raise ProviderUnavailable(type(error).__name__) from None
+    if reported.get("issuer") != issuer or not all(isinstance(reported.get(name), str) for name in NEEDED):
+        raise ProviderUnavailable("another issuer, or an address is missing")
+    offered = reported.get("id_token_signing_alg_values_supported") or ["RS256"]
+    reported["id_token_signing_alg_values_supported"] = [name for name in offered if name in ALGORITHMS]
+    reported.pop("jwks", None)  # keys come from the provider's own address, not from the metadata
     return provider

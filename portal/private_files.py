@@ -1,4 +1,4 @@
-"""Keeps the data folder to the account that Novella runs as: the umask of every process, and a check at its start."""
+"""Restricts the data folder to Novella's account: sets the umask, and checks permissions at the start."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import logging
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from conductor.core import guest_uids, posix_acl
 from portal.environment import Environment, InvalidEnvironment
 
 PRIVATE_UMASK = 0o077
-# The group may pass through a folder, as the accounts of guests do on the way to their disks. It may not list it.
+# The group may pass through a folder, as guests' accounts do on the way to their disks. It may not list it.
 FOLDER_BITS_REFUSED = 0o067
 FILE_BITS_REFUSED = 0o077
 ROOT = 0
@@ -24,24 +25,26 @@ log = logging.getLogger(__name__)
 def protect(environment: Environment) -> None:
     """Set the umask of this process, then check the data folder and the image folder.
 
-    Every entry point calls this first: `manage.py`, the ASGI and the WSGI application. The folders themselves, their
-    entries and the entries of these are checked; what lies deeper lies in a folder that was checked. Permissions for
-    other accounts are taken away where the file is ours.
+    Every entry point calls this first: `manage.py`, the ASGI and the WSGI application. It checks the folders, their
+    entries and the entries of these; deeper files are inside a checked folder. It removes permissions for other
+    accounts from files that we own.
 
     Raises:
-        InvalidEnvironment: something belongs to another account, or its permissions cannot be changed.
+
+            InvalidEnvironment: a file belongs to another account, or its permissions cannot be changed.
     """
     os.umask(PRIVATE_UMASK)
     folders = {"NOVELLA_DATA": environment.data_dir, "NOVELLA_IMAGE_DIR": environment.image_dir}
     for variable, folder in folders.items():
-        repaired = [path for path in _entries(folder) if _make_private(variable, path, is_top=path == folder)]
+        bases = _guests_let_in(folder)
+        repaired = [path for path in _entries(folder) if _make_private(variable, path, bases, is_top=path == folder)]
         if repaired:
             some = ", ".join(map(str, repaired[:3])) + (", …" if len(repaired) > 3 else "")
             log.warning("other accounts could use %d files in %s; now they cannot: %s", len(repaired), folder, some)
 
 
 def _entries(folder: Path, depth: int = 2) -> Iterator[Path]:
-    """The folder, and what lies in it down to `depth`. A folder that is not there has nothing."""
+    """Yield the folder and its contents down to `depth`. Nothing for a missing folder."""
     if not folder.exists():
         return
     yield folder
@@ -56,8 +59,30 @@ def _entries(folder: Path, depth: int = 2) -> Iterator[Path]:
                 yield path
 
 
-def _make_private(variable: str, path: Path, *, is_top: bool) -> bool:
-    """Whether permissions had to be taken away. The top folder may be a link that the operator made."""
+def _guests_let_in(folder: Path) -> list[int]:
+    """Return the groups of guests that may pass through the folder; the uids of the guests follow each of them."""
+    try:
+        return [party.number for party in posix_acl.named(folder) if party.tag == posix_acl.GROUP]
+    except OSError:  # the folder does not exist
+        return []
+
+
+def _is_volume_of_guest(path: Path, found: os.stat_result, bases: Collection[int]) -> bool:
+    """Whether the access control list of a file gives access only to guests: a volume that is attached now."""
+    if not bases or found.st_mode & stat.S_IRWXO or not stat.S_ISREG(found.st_mode) or posix_acl.group_of_file(path):
+        return False
+    parties = posix_acl.named(path)
+    return all(
+        party.tag == posix_acl.USER and any(base < party.number <= base + guest_uids.COUNT for base in bases)
+        for party in parties
+    )
+
+
+def _make_private(variable: str, path: Path, bases: Collection[int], *, is_top: bool) -> bool:
+    """Remove permissions of other accounts; returns whether there were any.
+
+    The top folder may be an operator's symlink.
+    """
     try:
         found = path.stat() if is_top else path.lstat()
         if found.st_uid not in (os.geteuid(), ROOT):
@@ -66,7 +91,7 @@ def _make_private(variable: str, path: Path, *, is_top: bool) -> bool:
                 f"{_account(os.geteuid())}. Run it as that account, or make it yours: chown -R {os.geteuid()} {path}"
             )
         refused = FOLDER_BITS_REFUSED if stat.S_ISDIR(found.st_mode) else FILE_BITS_REFUSED
-        if stat.S_ISLNK(found.st_mode) or not found.st_mode & refused:
+        if stat.S_ISLNK(found.st_mode) or not found.st_mode & refused or _is_volume_of_guest(path, found, bases):
             return False
         path.chmod(stat.S_IMODE(found.st_mode) & ~PRIVATE_UMASK & 0o777)
     except FileNotFoundError:  # another process removed it meanwhile

@@ -1,9 +1,9 @@
-"""Decides what the application believes of a request's address: which client sent it, by which scheme and host.
+"""Determines the client, scheme and host of a request behind proxies.
 
     client ──▶ proxies that the operator trusts ──▶ PublicAddress ──▶ the application
 
-`X-Forwarded-For`, `-Proto` and `-Host` are believed from addresses in NOVELLA_TRUSTED_PROXIES alone. All that reads an
-address behind this (audit records, rate limits, sessions, links) reads the connection's own fields.
+`X-Forwarded-For`, `-Proto` and `-Host` are believed only from addresses in NOVELLA_TRUSTED_PROXIES. Code behind this
+(audit records, rate limits, sessions, links) reads the connection's own fields.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from django.http.request import split_domain_port, validate_host
 from conductor.core.ip_addresses import Address, Network, read_address
 from portal.front_door import Application, Receive, Refused, Scope, Send, refuse
 
-HEALTH = ("/healthz", "/readyz")  # asked by address, and without a link in their answers
+HEALTH = ("/healthz", "/readyz")  # requested by address, and without a link in their responses
 SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 LONGEST_SHOWN = 100
 
 
 class PublicAddress:
-    """ASGI middleware; `allowed_hosts` is looked at with each request, as Django does.
+    """ASGI middleware; `allowed_hosts` is read with each request, as in Django.
 
-    With a public URL every request that names an allowed host counts as sent to that URL, so all links lead there.
+    With a public URL every request for an allowed host counts as sent to that URL, so all links lead there.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PublicAddress:
         await self.application(scope, receive, send)
 
     def _from_proxies(self, scope: Scope) -> Scope:
-        """The request as the outermost trusted proxy received it."""
+        """Return the request as the outermost trusted proxy received it."""
         peer = read_address(str((scope.get("client") or ("",))[0]))
         if peer is None:
             return scope
@@ -81,19 +81,19 @@ class PublicAddress:
 
 
 def _host_of(scope: Scope) -> str:
-    """The header Host; "" where there is none or several, which is for others to refuse."""
+    """Return the header Host; "" for none or several, which other code refuses."""
     found = [value for name, value in scope["headers"] if name == b"host"]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:
-    """The comma-separated values of a header, of all lines that have its name, in their order."""
+    """Return the comma-separated values of a header, from all lines with its name, in order."""
     lines = [value.decode("latin-1") for header, value in scope["headers"] if header == name]
     return [value for line in lines for part in line.split(",") if (value := part.strip())]
 
 
 def _sent_to(scope: Scope, scheme: str, host: str) -> Scope:
-    """The request with another scheme ("http" or "https") and host, where they are named."""
+    """Return the request with another scheme ("http" or "https") and host, where they are given."""
     changed: dict[str, Any] = dict(scope)
     if scheme in SOCKET_SCHEMES:
         changed["scheme"] = SOCKET_SCHEMES[scheme] if scope["type"] == "websocket" else scheme

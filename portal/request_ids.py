@@ -1,23 +1,16 @@
-"""A request id for every answer: errors, discovery and pages included."""
+"""Ids and addresses of requests: every response has an id, errors and pages included."""
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Callable
+from django.http import HttpRequest
 
-from django.http import HttpRequest, HttpResponse
-
-from conductor.core.request_ids import HEADER as HEADER
-from conductor.core.request_ids import new_request_id as new_request_id
+from conductor.core.identifiers import new_request_id
 
 COMPUTE_HEADER = "x-compute-request-id"
-_GLOBAL_ID = re.compile(r"\Areq-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_log = logging.getLogger(__name__)
 
 
 def request_id_of(request: HttpRequest) -> str:
-    """The id of this request; made on first use."""
+    """Return the id of this request; generated on first use."""
     found: str | None = getattr(request, "request_id", None)
     if found is None:
         found = new_request_id()
@@ -26,23 +19,5 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def remote_address_of(request: HttpRequest) -> str:
-    """The client's address: the connection's, or what a proxy of NOVELLA_TRUSTED_PROXIES says (`public_address`)."""
+    """Return the client's address: the connection's, or as reported by a trusted proxy (`public_address`)."""
     return str(request.META.get("REMOTE_ADDR", ""))[:64]
-
-
-class RequestIdMiddleware:
-    """Gives `request.request_id` and answers with it. A caller's own id is logged beside ours, never taken over."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        request_id = request_id_of(request)
-        global_id = request.headers.get(HEADER, "")
-        if _GLOBAL_ID.match(global_id):
-            _log.info("request_id=%s global_request_id=%s", request_id, global_id)
-        response = self.get_response(request)
-        response[HEADER] = request_id
-        if request.path_info.startswith("/compute"):
-            response[COMPUTE_HEADER] = request_id
-        return response

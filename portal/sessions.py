@@ -1,4 +1,4 @@
-"""How long a browser's session lasts: it is renewed by use, says how much of it is left, and ends for all that ask."""
+"""Lifetime of browser sessions: renewed by use, and visible to all code that checks it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ Session = MutableMapping[str, Any]
 
 
 def renew(session: Session) -> None:
-    """From now on the whole time is left."""
+    """Restart the session's lifetime."""
     session[ENDS_KEY] = time.time() + settings.NOVELLA_SESSION_SECONDS
 
 
 def seconds_left(session: Mapping[str, Any]) -> float | None:
-    """None for a session that nobody has begun by signing in; such a one ends with its row."""
+    """Return the seconds left; None for a session without a sign-in, which ends with its row."""
     ends_at = session.get(ENDS_KEY)
     return None if ends_at is None else max(0.0, ends_at - time.time())
 
 
 def is_over(session: Mapping[str, Any]) -> bool:
-    """Whether its time is up, also where its row is still there."""
+    """Return whether its lifetime is over, even if its row still exists."""
     return seconds_left(session) == 0.0
 
 
 def renew_by_use(session: Session) -> None:
-    """Written once in half of its time at most, so that reading pages stays reading."""
+    """Renew the session at most once in half of its lifetime, so that most reads write nothing."""
     left = seconds_left(session)
     if left is not None and left < settings.NOVELLA_SESSION_SECONDS / 2:
         renew(session)
 
 
 def warning_seconds() -> float:
-    """How long before its end a page counts down."""
+    """Return how many seconds before the end a page counts down."""
     return float(min(WARNING_SECONDS, settings.NOVELLA_SESSION_SECONDS / 2))

@@ -1,6 +1,6 @@
-"""Every setting as it is in this process: its value, where that came from, its default, and what it is for.
+"""Settings of this process: each with its value, source, default and meaning.
 
-Values come from `environment` and `settings`, what they mean from docs/configuration.md: nothing is told twice.
+Values come from `environment` and `settings`, their meaning from docs/reference/configuration.md.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from typing import Any
 
 from django.conf import settings
 
-from conductor.services.operator_audit import without_secrets
-from portal.environment import ONE_DATABASE, PREFIX, PROJECT_DIR, Environment, current
+from conductor.services.audit.operator_audit import without_secrets
+from portal.environment import ONE_DATABASE, PREFIX, Environment, current
+from portal.places import FILES_DIR
 
-PAGE = "docs/configuration.md"
-ELSEWHERE = "What is not a variable"
+PAGE = "docs/reference/configuration.md"
+ELSEWHERE = "Settings without a variable"
 ROW = re.compile(r"^\| `(NOVELLA_[A-Z_]+)` \| (.*?) \| (.*) \|$")
+CODE = re.compile(r"`[^`]*`")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 FROM_SHELL, FROM_DEFAULT, FROM_FILE = "environment", "default", "portal/settings.py"
-DERIVED, MADE, NOT_SET = "derived", "made at the first start", "not set"
+DERIVED, MADE, NOT_SET = "derived", "created at the first start", "not set"
 HIDDEN = "set, not shown"
-ONE_OF_DATABASES = "where one of the databases is; a URL may hold a password"
+ONE_OF_DATABASES = "Location of one database. The URL may contain a password."
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting. `default` and `meaning` are the documentation's words."""
+    """A setting. `default` and `meaning` are from the documentation."""
 
     name: str
     value: str
@@ -40,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Section:
-    """The settings under one heading of the documentation; `place` is where they are explained."""
+    """The settings under one heading of the documentation; `place` is its anchor."""
 
     title: str
     place: str
@@ -48,24 +50,25 @@ class Section:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What the documentation says of a variable."""
+class _DocumentedSetting:
+    """The documentation of a variable. `has_words`: the default is described, not only a value."""
 
     section: str
     default: str
     meaning: str
+    has_words: bool = False
 
 
 def sections() -> list[Section]:
-    """All settings, in the order of the documentation."""
-    environment, told = current(), _documentation()
+    """Return all settings, in the order of the documentation."""
+    environment, reported = current(), _documentation()
     found: dict[str, list[Setting]] = {}
     for item in fields(Environment):
         if item.metadata:
             name = PREFIX + item.name.upper()
-            about = told.get(name, _Told("Not documented", "", ""))
+            about = reported.get(name, _DocumentedSetting("Not documented", "", ""))
             found.setdefault(about.section, []).append(_of_variable(environment, item, about))
-    order = list(dict.fromkeys(one.section for one in told.values()))
+    order = list(dict.fromkeys(one.section for one in reported.values()))
     for name in sorted(environment.given):
         if name.startswith(ONE_DATABASE):
             meaning = ONE_OF_DATABASES
@@ -79,12 +82,14 @@ def sections() -> list[Section]:
 
 
 def words() -> list[str]:
-    """What pages say of settings, in English."""
-    fixed = [FROM_SHELL, FROM_DEFAULT, DERIVED, MADE, NOT_SET, HIDDEN, ONE_OF_DATABASES]
-    return [*fixed, *(one.meaning for one in _documentation().values() if one.meaning)]
+    """Return all words on settings pages, in English."""
+    fixed = [FROM_SHELL, FROM_DEFAULT, DERIVED, MADE, NOT_SET, HIDDEN, ONE_OF_DATABASES, ELSEWHERE]
+    documented = list(_documentation().values())
+    texts = [*(one.section for one in documented), *(one.default for one in documented if one.has_words)]
+    return [*dict.fromkeys([*fixed, *texts, *(one.meaning for one in documented if one.meaning)])]
 
 
-def _of_variable(environment: Environment, item: Field[Any], about: _Told) -> Setting:
+def _of_variable(environment: Environment, item: Field[Any], about: _DocumentedSetting) -> Setting:
     name, value = PREFIX + item.name.upper(), getattr(environment, item.name)
     is_secret, is_set = not item.repr, value not in (None, "", (), {})
     shown = (HIDDEN if is_secret else _text(value)) if is_set else NOT_SET
@@ -100,7 +105,7 @@ def _source(environment: Environment, item: Field[Any], is_set: bool) -> str:
 
 
 def _of_file() -> list[Setting]:
-    """What belongs to a deployment rather than to a shell."""
+    """Return the settings of the settings file that have no variable."""
     variables = {PREFIX + item.name.upper() for item in fields(Environment)}
     names = sorted(name for name in dir(settings) if name.startswith(PREFIX) and name not in variables)
     return [Setting(name, _text(without_secrets(getattr(settings, name))), FROM_FILE, "", "") for name in names]
@@ -117,17 +122,18 @@ def _text(value: Any) -> str:
 
 
 @cache
-def _documentation() -> dict[str, _Told]:
-    """By variable. Where the documentation was not brought along, nothing is told."""
-    found: dict[str, _Told] = {}
+def _documentation() -> dict[str, _DocumentedSetting]:
+    """Return the documentation by variable; empty if the page is not installed."""
+    found: dict[str, _DocumentedSetting] = {}
     section = ""
-    page = PROJECT_DIR / PAGE
+    page = FILES_DIR / PAGE
     for line in page.read_text().splitlines() if page.exists() else ():
         if line.startswith("## "):
             section = line.removeprefix("## ")
         row = ROW.match(line)
         if row:
-            found[row[1]] = _Told(section, _plain(row[2]), _plain(row[3]))
+            has_words = bool(CODE.sub("", row[2]).strip())
+            found[row[1]] = _DocumentedSetting(section, _plain(row[2]), _plain(row[3]), has_words)
     return found
 
 

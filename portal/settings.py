@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from portal.databases import databases
 from portal.environment import current
+from portal.places import PACKAGE_DIR, PROJECT_DIR, TEMPLATES_DIR
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = PROJECT_DIR
 environment = current()
 
 SECRET_KEY = environment.secret_key
@@ -55,7 +55,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.request_ids.RequestIdMiddleware",
+    "portal.middleware.RequestIdMiddleware",
     "portal.middleware.TimeBudgetMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -63,7 +63,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
-# Pages of other origins may use the APIs where the operator names them, with a token: cookies stay at home.
+# Pages of other origins may use the APIs with a token where the operator names them; cookies are not sent.
 if environment.cors_origins:
     MIDDLEWARE.insert(1, "corsheaders.middleware.CorsMiddleware")
 CORS_ALLOW_ALL_ORIGINS = "*" in environment.cors_origins
@@ -83,7 +83,7 @@ CORS_EXPOSE_HEADERS = (
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [TEMPLATES_DIR],
         "APP_DIRS": True,
         "OPTIONS": {
             "builtins": ["django.templatetags.i18n", "django.templatetags.l10n", "portal.templatetags.words"],
@@ -104,11 +104,11 @@ DATABASE_ROUTERS = ["conductor.cells.router.CellRouter"]
 
 AUTH_USER_MODEL = "identity.User"
 AUTHENTICATION_BACKENDS = ["conductor.identity.sign_ins.Backend"]
-# A login name is unique within a domain; the backend says whom a bare one means.
+# A login name is unique within a domain; the backend resolves a name without a domain.
 SILENCED_SYSTEM_CHECKS = ["auth.W004"]
 LOGIN_URL = "/sign-in"
 LOGIN_REDIRECT_URL = "/"
-# Scrypt costs memory instead of many rounds: a login stays cheap for us and dear for a thief.
+# Scrypt needs memory instead of many rounds: cheap for a login, expensive for an attacker.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.ScryptPasswordHasher"]
 SESSION_COOKIE_NAME = "novella_session"
 CSRF_COOKIE_NAME = "novella_csrf"
@@ -116,8 +116,8 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = math.ceil(environment.session_seconds)
 X_FRAME_OPTIONS = "DENY"
-# Where people come by TLS, browsers keep every cookie to it. Only a public URL makes them insist on TLS for a year:
-# without one the name may be localhost, which other programs of the machine share.
+# With TLS, browsers send cookies only over it. HSTS for a year needs a public URL: without one the name may be
+# localhost, which other programs on this machine share.
 _is_public_by_tls = environment.public_url.startswith("https://")
 _is_tls = _is_public_by_tls if environment.public_url else environment.tls_cert is not None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = _is_tls
@@ -131,7 +131,7 @@ _REDIS_LAYER = {
 CHANNEL_LAYERS = {"default": _REDIS_LAYER if environment.channel_url else _MEMORY_LAYER}
 
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "portal" / "static"]
+STATICFILES_DIRS = [PACKAGE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
@@ -144,7 +144,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.TokenAuthentication"],
     "DEFAULT_RENDERER_CLASSES": ["portal.api.rendering.JsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "portal.api.own.description.OwnSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.api.novella.openapi.NovellaSchema",
     "EXCEPTION_HANDLER": "portal.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
@@ -154,8 +154,9 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/",
+    "COMPONENT_SPLIT_PATCH": False,  # the body of a PATCH has a serializer of its own
     "POSTPROCESSING_HOOKS": [],
-    "GET_MOCK_REQUEST": "portal.api.own.openapi.no_request",
+    "GET_MOCK_REQUEST": "portal.api.novella.reference.no_request",
     "APPEND_COMPONENTS": {"securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}}},
 }
 
@@ -166,7 +167,7 @@ NOVELLA_CHANNEL_URL = environment.channel_url
 NOVELLA_MEMBERSHIP_URL = environment.membership_url
 NOVELLA_IMAGE_DIR = environment.image_dir
 NOVELLA_WEB_APPLICATION = "portal.web:application"
-NOVELLA_LIVE_PUBLISHER = "portal.live.hub.listen"  # how a process without sockets has pages hear its events
+NOVELLA_LIVE_PUBLISHER = "portal.live.hub.listen"  # notifies processes with sockets of events in this process
 NOVELLA_LEASE_SECONDS = environment.lease_seconds
 NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
 NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
@@ -226,9 +227,9 @@ NOVELLA_NOTIFICATION_PRIVATE_TARGETS = environment.notification_private_targets
 NOVELLA_SMTP_URL = environment.smtp_url
 NOVELLA_MAIL_FROM = environment.mail_from
 NOVELLA_NOTIFICATION_SINKS: dict[str, dict[str, Any]] = {}  # of plugins: name → options
-# Of plugins: kind → name → options. Kinds are in docs/plugin-hooks.md.
+# Options of plugins: kind → name → options. Kinds are in docs/reference/plugin-hooks.md.
 NOVELLA_EXTENSIONS: dict[str, dict[str, dict[str, Any]]] = {}
-# What servers cost per hour: {"currency": "EUR", "vcpu": 0.012, "memory_gb": 0.004, "disk_gb": 0.0001}.
+# Prices of servers per hour: {"currency": "EUR", "vcpu": 0.012, "memory_gb": 0.004, "disk_gb": 0.0001}.
 NOVELLA_PRICES: dict[str, Any] = {}
 NOVELLA_CRASH_AT = environment.crash_at
 NOVELLA_MESSAGE_FAULTS = environment.message_faults or None
@@ -242,33 +243,35 @@ NOVELLA_SIMULATED_HOSTS = environment.simulated_hosts
 NOVELLA_HOSTS_FILE = environment.hosts_file or None
 NOVELLA_SIMULATED_LATENCY_SECONDS = environment.simulated_latency_seconds
 NOVELLA_PLUGINS: tuple[str, ...] = ("scheduler_plugins.plugin", "compute_drivers.plugin")
-if NOVELLA_MEMBERSHIP_URL:  # who needs no group service need not load the clients of them
+if NOVELLA_MEMBERSHIP_URL:  # without a group service its clients are not loaded
     NOVELLA_PLUGINS += ("conductor.membership.plugin",)
-NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their order, then those installed
+NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all built-in ones, in their order, then those installed
 NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
 NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g. {"ram_weight_multiplier": -1.0}
 NOVELLA_WEIGHT_RANGES: dict[str, tuple[float, float]] = {}  # by weigher: the ends of its scale
 NOVELLA_SCHEDULER_OPTIONS: dict[str, Any] = {}  # of filters and weighers, by name
-# Filters and weighers that were written for OpenStack Nova, by their paths: docs/nova-plugins.md.
+# Filters and weighers for OpenStack Nova, by their paths: docs/how-to/use-nova-plugins.md.
 NOVELLA_NOVA_FILTERS: tuple[str, ...] = ()
-NOVELLA_NOVA_WEIGHERS: dict[str, float | None] = {}  # with their multipliers; None: what Nova's own files say
+NOVELLA_NOVA_WEIGHERS: dict[str, float | None] = {}  # with their multipliers; None: from Nova's own configuration
 NOVELLA_NOVA_CONFIG_FILES: tuple[str, ...] = ()
-# Names for PCI devices that flavors ask for: {"name", "vendor_id", "product_id", "device_type", "numa_policy"} each.
+# Aliases of PCI devices in flavors: {"name", "vendor_id", "product_id", "device_type", "numa_policy"} each.
 NOVELLA_PCI_ALIASES: tuple[dict[str, str], ...] = ()
-NOVELLA_PREFILTERS: tuple[str, ...] = ()  # those that are not always on, by name
-NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that let hosts pass when they fail; all others turn away
-NOVELLA_PLUGIN_SECONDS = 2.0  # what a plugin that does not ship may take of one decision
-NOVELLA_DECISION_SECONDS = 5.0  # what all of them together may take
-NOVELLA_QUARANTINE_AFTER = 10  # decisions with trouble, of the last so many in which the plugin was asked; 0: never
+NOVELLA_PREFILTERS: tuple[str, ...] = ()  # optional ones to enable, by name
+NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that pass hosts when they fail; all others reject them
+NOVELLA_PLUGIN_SECONDS = 2.0  # time limit for an external plugin in one decision
+NOVELLA_PLUGIN_LOAD_SECONDS = 20.0  # time limit to import a package of plugins in its worker
+NOVELLA_DECISION_SECONDS = 5.0  # time limit for all of them together
+NOVELLA_QUARANTINE_AFTER = 10  # failed decisions, of the plugin's last NOVELLA_QUARANTINE_WINDOW ones; 0: never
 NOVELLA_QUARANTINE_WINDOW = 20
-NOVELLA_QUARANTINE_SECONDS = 600.0  # 0: until somebody releases it
+NOVELLA_QUARANTINE_SECONDS = 600.0  # 0: until an operator releases it
+NOVELLA_QUARANTINE_FIRST_SECONDS = 30.0  # after one hang or exit; twice as long each time, up to the one above
 NOVELLA_MAX_BUILD_ATTEMPTS = 3
 NOVELLA_HOST_SUBSET_SIZE = 1
-NOVELLA_CROWD_SUBSET_SIZE = 256  # among at most so many after claims were lost to other schedulers; 1: never
+NOVELLA_CROWD_SUBSET_SIZE = 256  # hosts to choose from at random after lost claims; 1: never
 NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS = True  # False: the first of equals, in the order of their cells and names
-NOVELLA_CANDIDATE_STRATEGY = "depth-first"  # all ways through one tree of providers, then the next; or "breadth-first"
-NOVELLA_CANDIDATES_AT_MOST = -1  # ways after which a search ends; -1: it finds all
-NOVELLA_CANDIDATES_AT_RANDOM = False  # else in the order in which providers were made
+NOVELLA_CANDIDATE_STRATEGY = "depth-first"  # all candidates of one tree, then the next; or "breadth-first"
+NOVELLA_CANDIDATES_AT_MOST = -1  # candidates after which a search ends; -1: no limit
+NOVELLA_CANDIDATES_AT_RANDOM = False  # False: in the order in which providers were created
 NOVELLA_HEARTBEAT_SECONDS = environment.heartbeat_seconds
 NOVELLA_HOST_DOWN_SECONDS = environment.host_down_seconds
 NOVELLA_COMMAND_SECONDS = environment.command_seconds
@@ -279,11 +282,10 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": environment.log_level},
-    # What starts and stops is ours to say; what proves who somebody is is nobody's.
-    # A 404 is an answer, not an event.
+    # Novella logs starts and stops itself, and must not log credentials, as authlib could. A 404 is not logged.
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq", "authlib")},
-        "pika": {"level": "CRITICAL"},  # a broker that is gone is told of once, by the one that sends
+        "pika": {"level": "CRITICAL"},  # the sender logs a lost broker once
         "django.request": {"level": "ERROR"},
     },
 }

@@ -1,4 +1,4 @@
-"""Shares of the image transfers that run at once in this process: no project takes them all."""
+"""Limits on concurrent image transfers in this process, so that no project takes all of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RETRY_SECONDS = 5
 
 
 class TransferShares:
-    """`total` transfers at once, up to `per_project` for one project.
+    """`total` concurrent transfers, up to `per_project` for one project.
 
-    A project that has a transfer gets another one only while less than half of all are taken: the rest is for
-    projects that have none.
+    A project with a transfer gets another one only while less than half of all are taken: the rest is for projects
+    without one.
     """
 
     def __init__(self, total: int, per_project: int) -> None:
@@ -27,7 +27,10 @@ class TransferShares:
         self._lock = threading.Lock()
 
     def take(self, project_id: str) -> None:
-        """Raises Unavailable when the project has its share, or all are taken. Every `take` needs a `release`."""
+        """Take a transfer. Raises Unavailable when the project has its share, or all are taken.
+
+        Every `take` needs a `release`.
+        """
         with self._lock:
             own, all_taken = self._taken[project_id], self._taken.total()
             if own >= self._per_project or (own and 2 * all_taken >= self._total):
@@ -49,7 +52,7 @@ class TransferShares:
 
     @contextmanager
     def share(self, project_id: str) -> Iterator[None]:
-        """`take` and `release` around what happens inside."""
+        """`take` and `release` around the block."""
         self.take(project_id)
         try:
             yield

@@ -9,10 +9,10 @@ from portal.api.base import unknown_route
 from portal.health import healthz, readyz
 
 
-def api(root: str, service: str) -> list[URLPattern | URLResolver]:
-    """Routes of one API. Its root answers with and without a slash, and nothing ever redirects."""
+def api(root: str, service: str, package: str = "") -> list[URLPattern | URLResolver]:
+    """Return the routes of one API. Its root answers with and without a trailing slash, and nothing redirects."""
     return [
-        re_path(rf"^{root}(?:/|$)", include(f"portal.api.{service}.urls")),
+        re_path(rf"^{root}(?:/|$)", include(f"portal.api.{package or service}.urls")),
         re_path(rf"^{root}/", unknown_route(service)),
     ]
 
@@ -26,7 +26,7 @@ urlpatterns = [
     *api("network", "network"),
     *api("volume", "volume"),
     *api("placement", "placement"),
-    *api("api", "own"),
+    *api("api", "novella", "novella"),
     path("", include("portal.pages.urls")),
 ]
 

@@ -48,7 +48,7 @@ from scheduler_plugins.weighers.soft_affinity import ServerGroupSoftAffinityWeig
 def register_filters() -> Sequence[type[Filter]]:
     return (
         AllHostsFilter,
-        ComputeFilter,  # a dead host is out whatever else it offers
+        ComputeFilter,  # a dead host is never a candidate
         AvailabilityZoneFilter,
         ComputeCapabilitiesFilter,
         ImagePropertiesFilter,
@@ -67,8 +67,8 @@ def register_filters() -> Sequence[type[Filter]]:
         NumInstancesFilter,
         AggregateNumInstancesFilter,
         PciPassthroughFilter,
-        NUMATopologyFilter,  # the dearest to ask, so only about hosts that all others let pass
-        ServerGroupAntiAffinityFilter,  # groups last: they are asked again for each instance of a request
+        NUMATopologyFilter,  # the most expensive, so it runs only on hosts that passed all others
+        ServerGroupAntiAffinityFilter,  # groups last: they run again for each instance of a request
         ServerGroupAffinityFilter,
     )
 

@@ -1,4 +1,4 @@
-"""A client of the HTTP APIs: JSON in and out, with somebody's token."""
+"""A client of the HTTP APIs: JSON in and out, with a user's token."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _handler(middleware: tuple[str, ...]) -> ClientHandler:
 class ApiClient:
     """Calls the APIs in this process through the whole middleware stack.
 
-    `version` is the compute microversion to ask for ("2.90", "latest"); None asks for none. Answers are Django's:
-    `status_code`, `json()`, `headers`. Our own failure is a 500, as it is for everybody; see the log.
+    `version` is the compute microversion to request ("2.90", "latest"); None requests none. Responses are Django's:
+    `status_code`, `json()`, `headers`. An unexpected error is a 500, as for all clients; see the log.
     """
 
     def __init__(self, token: str | None = None, *, version: str | None = None) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import UUID
 
 from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping
 from conductor.cell_db.models import ComputeNode, Instance, Service
 from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.context import RequestContext
 from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.db.transactions import database_now, database_time
 from conductor.image.models import Image
 from conductor.network import seed as network_seed
 from conductor.network.models import Network
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services import flavors
-from conductor.transactions import database_now, database_time
+from conductor.services.servers import flavors
+from tests import replayed_rows
+from tests.fleet import add_host, provider_of
 from tests.people import People
 
 CELLS = ("cell0", "cell1", "cell2")
@@ -25,7 +28,7 @@ TINY = FlavorSpec(flavor_id="1", name="tiny", vcpus=1, memory_mb=128, root_gb=1)
 
 @dataclass(frozen=True)
 class Cloud:
-    """What every launch needs."""
+    """The common needs of all launches."""
 
     people: People
     image: Image
@@ -36,9 +39,22 @@ def make_cloud(people: People) -> Cloud:
     """Cells, the shipped sizes, the shared network and one public image that needs 96 MB."""
     for name in CELLS:
         CellMapping.objects.create(name=name)
-    flavors.seed()
-    network_seed.seed(people.admin.project.id)
+    seed_cloud(people)
     return Cloud(people, make_image(people, "little-linux"), Network.objects.get(name="private"))
+
+
+def seed_cloud(people: People, *hosts: str) -> None:
+    """The sizes and the networks of a new cloud, and large hosts in cell1."""
+    owner = people.admin.project.id
+
+    def seed() -> None:
+        flavors.seed()
+        network_seed.seed(owner)
+        for host in hosts:
+            add_host(host, "cell1", size=(64, 65536, 1000))
+
+    known = {host: UUID(provider_of(host)).hex for host in hosts}
+    replayed_rows.insert(" ".join(("cloud", *hosts)), seed, owner=owner, **known)
 
 
 def make_image(people: People, name: str, **values: Any) -> Image:
@@ -49,7 +65,7 @@ def make_image(people: People, name: str, **values: Any) -> Image:
 
 
 def make_host(cell: str, host: str, *, zone: str = "az-1", **values: Any) -> Service:
-    """A compute service, its node and its mapping; heard just now."""
+    """Create a compute service with a fresh heartbeat, its node and its mapping."""
     now = {"created_at": database_now()}
     HostMapping.objects.create(host=host, cell=CellMapping.objects.get(name=cell))
     ComputeNode.objects.using(cell).create(

@@ -1,11 +1,11 @@
-"""What every test shares: kinds of proof by folder, real databases, people, and clients of the APIs.
+"""Shared fixtures of all tests: kinds of tests by folder, real databases, users, and clients of the APIs.
 
     def test_names_are_unique(people, api_client):
         answer = api_client("ana").post("/compute/v2.1/servers", {…})
         assert answer.status_code == 202
 
 `databases` gives all of them (API and cells), as files, and empties them afterwards; commits are real, so threads see
-each other's rows. `people` and `api_client` bring it along.
+each other's rows. `people` and `api_client` include it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.chromium", "tests.services.fixtures"]  # for whoever asks for them
-TESTS_DIR = Path(__file__).parent
+from conductor.core import garbage
+
+pytest.register_assert_rewrite("tests.fixtures")  # so that their failures show values, too
+pytest_plugins = ["tests.chromium", "tests.services.fixtures", "tests.slots"]  # for tests that request them
 ENDED_WELL = pytest.StashKey[bool]()
 ApiClientFactory = Callable[..., Any]
 
 
 def pytest_configure() -> None:
-    """A root of this run's own for temporary folders: another run that starts closes the shared one to PostgreSQL.
+    """Use a temporary root of this run's own: another run that starts would close the shared one to PostgreSQL.
 
-    How long a generated case takes says something of the machine, and nothing of what is tested.
+    The time of a generated case depends on the machine, not on the tested code.
     """
     settings.register_profile("novella", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("novella")
-    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="nv-")  # short: sockets lie below it
+    garbage.rest()
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="nv-")  # short: paths of sockets are below it
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -47,14 +49,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    from tests.slots import folder_of
+
     for item in items:
-        kind = item.path.relative_to(TESTS_DIR).parts[0]
-        item.add_marker(kind)
+        item.add_marker(folder_of(item))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage as the product's processes do: all tests stay, and to scan them costs as much as many tests."""
+    garbage.settle()
+    garbage.resume()
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_test_environment: None) -> Iterator[None]:
-    """Every database for whoever asks for one, in this run's own folder or server: nothing is there to be spared."""
+    """Every database for tests that need one, in this run's own folder or server, which is disposable."""
     from django.conf import settings
     from django.test import TransactionTestCase
 
@@ -84,14 +93,14 @@ def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Every database, empty; emptied again afterwards."""
     from conductor.cells import quarantine
     from conductor.rpc import backports
-    from conductor.scheduler.plugin_watch import plugin_watch
-    from conductor.services import usual_times
+    from conductor.scheduler.plugin_health import plugin_watch
+    from conductor.services.workflows import duration_statistics
     from tests import keys
     from tests.databases import empty_all
 
     keys.install()
     backports.forget()  # what the hosts of another test spoke
-    usual_times.forget()
+    duration_statistics.forget()
     quarantine.forget()
     plugin_watch.forget()
     with django_db_blocker.unblock():

@@ -1,4 +1,4 @@
-"""Counts what a piece of work asks of a database: noise does not touch these figures, so tests may demand them."""
+"""Counts what a piece of work asks of a database, at the driver: noise does not touch these figures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connections
+import psycopg
+import pytest
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 WRITES = ("INSERT", "UPDATE", "DELETE", "WITH")
+BOOKKEEPING = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "--")
+TABLES_WITH_TRIGGERS = "SELECT DISTINCT tbl_name FROM sqlite_master WHERE type = 'trigger'"
+_listeners: dict[int, list[Callable[[str], None]]] = {}  # per connection of SQLite's driver
 
 
 @dataclass
@@ -19,26 +25,123 @@ class Counted:
     transactions: int = 0
     statements: list[str] = field(default_factory=list)
 
+    def note(self, sql: str, *, is_inside: bool) -> None:
+        """A statement, or one that ends a transaction, as the driver executes it."""
+        self.transactions += sql.startswith("COMMIT")
+        if not sql.startswith(BOOKKEEPING):
+            self.statements.append(sql)
+            self.transactions += not is_inside and sql.startswith(WRITES)
+
 
 @contextmanager
 def counted(alias: str) -> Iterator[Counted]:
     """Count on this thread's connection to `alias`."""
     connection, seen = connections[alias], Counted()
-    commit: Callable[[], None] = connection._commit
+    connection.ensure_connection()
+    driver = connection.connection
 
-    def count_commit() -> None:
-        seen.transactions += 1
-        commit()
+    def is_inside() -> bool:
+        return bool(driver.in_transaction) if connection.vendor == "sqlite" else connection.in_atomic_block
 
-    def count_statement(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if not sql.startswith(("BEGIN", "SAVEPOINT", "RELEASE")):
-            seen.statements.append(sql)
-            seen.transactions += not connection.in_atomic_block and sql.startswith(WRITES)
-        return execute(sql, params, many, context)
+    with _heard(connection, lambda sql: seen.note(sql, is_inside=is_inside())):
+        yield seen
 
-    connection._commit = count_commit
+
+def plan_of(alias: str, sql: str, parameters: Any, settings: str = "") -> str:
+    """Return the plan of a statement, after `settings` on PostgreSQL."""
+    connection = connections[alias]
+    with transaction.atomic(alias), connection.cursor() as cursor:
+        if connection.vendor == "postgresql" and settings:
+            cursor.execute(settings)
+        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{sql}", parameters)
+        return "\n".join(str(line[-1]) for line in cursor.fetchall())
+
+
+class Captured:
+    """The statements of a connection while inside, as Django's `CaptureQueriesContext` has them, but all of them."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+        self.captured_queries: list[dict[str, str]] = []
+
+    def __enter__(self) -> Captured:
+        self._connection.ensure_connection()
+        self._heard = _heard(self._connection, self._note)
+        self._heard.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._heard.__exit__(*exc)
+
+    def _note(self, sql: str) -> None:
+        if not sql.startswith("--"):
+            self.captured_queries.append({"sql": sql})
+
+    def __len__(self) -> int:
+        return len(self.captured_queries)
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        return iter(self.captured_queries)
+
+    def __getitem__(self, index: int) -> dict[str, str]:
+        return self.captured_queries[index]
+
+
+@contextmanager
+def _heard(connection: Any, note: Callable[[str], None]) -> Iterator[None]:
+    if connection.vendor == "sqlite":
+        with _heard_by_sqlite(connection.connection, note):
+            yield
+    else:
+        with _heard_by_psycopg(connection, note):
+            yield
+
+
+@contextmanager
+def _heard_by_sqlite(driver: Any, note: Callable[[str], None]) -> Iterator[None]:
+    listeners = _listeners.setdefault(id(driver), [])
+    listeners.append(note)
+    driver.set_trace_callback(_once(driver, lambda sql: [listener(sql) for listener in listeners]))
     try:
-        with connection.execute_wrapper(count_statement):
-            yield seen
+        yield
     finally:
-        del connection._commit
+        listeners.remove(note)
+        if not listeners:
+            del _listeners[id(driver)]
+            driver.set_trace_callback(None)
+
+
+def _once(driver: Any, note: Callable[[str], Any]) -> Callable[[str], None]:
+    """Note each statement once: the driver names a write again for each trigger that it starts."""
+    with_triggers = [f" {table} " for (table,) in driver.execute(TABLES_WITH_TRIGGERS)]
+    last = ""
+
+    def heard(sql: str) -> None:
+        nonlocal last
+        is_of_trigger = sql == last and any(table in sql for table in with_triggers)
+        last = sql
+        if not is_of_trigger:
+            note(sql.lstrip())
+
+    return heard
+
+
+@contextmanager
+def _heard_by_psycopg(connection: Any, note: Callable[[str], None]) -> Iterator[None]:
+    """Each statement and commit of this connection, whichever of its cursors executes it."""
+
+    def noting(method: Any, text_of: Callable[..., str]) -> Any:
+        def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            driver = getattr(self, "connection", self)
+            if driver is connection.connection:
+                note(text_of(*args))
+            return method(self, *args, **kwargs)
+
+        return noted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("execute", "executemany"):
+            method = getattr(psycopg.Cursor, name)
+            patch.setattr(psycopg.Cursor, name, noting(method, lambda query, *_: str(query).lstrip()))
+        patch.setattr(psycopg.Connection, "commit", noting(psycopg.Connection.commit, lambda: "COMMIT"))
+        yield

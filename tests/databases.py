@@ -27,7 +27,8 @@ def _empty_filled(connection: Any, tables: list[str]) -> None:
     """TRUNCATE makes new files for every table, full or not; a test fills a few rows of a few tables."""
     looks = [f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables]
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")  # in any order, whoever points to whom
+        # no foreign key checks, so that rows load in any order
+        cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(" UNION ALL ".join(looks))
         filled = [table for (table,) in cursor.fetchall()]
         for table in filled:

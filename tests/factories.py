@@ -17,6 +17,7 @@ from conductor.core.host_state import HostState
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.scheduling import snapshots
 from conductor.core.states import PowerState, RunState, StepState, VmState
+from conductor.db.transactions import write_tx
 from conductor.identity.effective import is_admin_project
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.roles import implied_names
@@ -24,14 +25,13 @@ from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
 from conductor.network.models import Network, Subnet
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.transactions import write_tx
 from tests.people import PASSWORD
 
 SMALL = FlavorSpec("2", "small", vcpus=1, memory_mb=512, root_gb=5)
 LINUX = ImageSpec("5f1c0a6e-0000-4000-8000-000000000001", "simulated-linux", size=4096)
 
 API_PLAN = [
-    {"name": "SelectDestinations", "title": "Choose hosts", "lane": "Scheduler", "event": "schedule_instances"},
+    {"name": "SelectDestinations", "title": "Select hosts", "lane": "Scheduler", "event": "schedule_instances"},
     {"name": "CreateInCells", "title": "Create in cell", "lane": "Conductor", "event": ""},
     {"name": "HandOver", "title": "Hand over to cell", "lane": "Conductor", "event": ""},
 ]
@@ -43,9 +43,9 @@ CELL_PLAN = [
 ]
 
 
-def image(name: str, asker: RequestContext, **values: Any) -> Image:
+def image(name: str, caller: RequestContext, **values: Any) -> Image:
     """A public image, ready to boot from."""
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "status": "active",
         "visibility": "public",
         "disk_format": "raw",
@@ -55,16 +55,16 @@ def image(name: str, asker: RequestContext, **values: Any) -> Image:
         "created_at": ago(900),
         "updated_at": ago(900),
     }
-    return Image.objects.create(name=name, project_id=asker.project_id, **{**usual, **values})
+    return Image.objects.create(name=name, project_id=caller.project_id, **{**defaults, **values})
 
 
-def network(name: str, asker: RequestContext, cidr: str = "10.64.0.0/20", **values: Any) -> Network:
+def network(name: str, caller: RequestContext, cidr: str = "10.64.0.0/20", **values: Any) -> Network:
     """A shared network with one subnet."""
     times = {"created_at": ago(900), "updated_at": ago(900)}
-    usual: dict[str, Any] = {"is_shared": True, "project_id": asker.project_id}
-    made = Network.objects.create(name=name, **{**usual, **values}, **times)
+    defaults: dict[str, Any] = {"is_shared": True, "project_id": caller.project_id}
+    made = Network.objects.create(name=name, **{**defaults, **values}, **times)
     Subnet.objects.create(
-        network=made, name=f"{name}-subnet", project_id=asker.project_id, cidr=cidr, gateway_ip="10.64.0.1",
+        network=made, name=f"{name}-subnet", project_id=caller.project_id, cidr=cidr, gateway_ip="10.64.0.1",
         allocation_pools=[{"start": "10.64.0.10", "end": "10.64.15.254"}], **times,
     )  # fmt: skip
     return made
@@ -96,7 +96,7 @@ def user(name: str, **roles: str) -> User:
 
 
 def context(name: str, project_name: str) -> RequestContext:
-    """The asker that a person is in a project."""
+    """The caller that a person is in a project."""
     person, place = User.objects.get(username=name), project(project_name)
     names = RoleAssignment.objects.filter(user=person, project=place).values_list("role__name", flat=True)
     return RequestContext(
@@ -116,7 +116,7 @@ def cells() -> list[CellMapping]:
 
 
 def host(name: str, cell: str = "cell1", *, zone: str = "az-1", seen: float = 0.0, **service: Any) -> Service:
-    """A simulated compute host that was heard of `seen` seconds ago."""
+    """Create a simulated compute host whose last heartbeat was `seen` seconds ago."""
     HostMapping.objects.get_or_create(host=name, defaults={"cell": CellMapping.objects.get(name=cell)})
     inventory = {
         "VCPU": {"total": 16, "reserved": 0, "allocation_ratio": 4.0},
@@ -138,21 +138,21 @@ def host(name: str, cell: str = "cell1", *, zone: str = "az-1", seen: float = 0.
     return Service.objects.using(cell).create(binary="nova-compute", host=name, **{**values, **service})
 
 
-def instance(asker: RequestContext, name: str, *, cell: str = "cell1", age: float = 60, **values: Any) -> Instance:
-    """An instance in a cell, active unless told otherwise; `build_run_uuid` names the run that made it."""
+def instance(caller: RequestContext, name: str, *, cell: str = "cell1", age: float = 60, **values: Any) -> Instance:
+    """Create an instance in a cell, active by default; `build_run_uuid` names the run that built it."""
     uuid = values.pop("uuid", None) or uuid4()
     build_run_uuid = values.pop("build_run_uuid", None) or uuid4()
     InstanceMapping.objects.create(
         instance_uuid=uuid,
         cell=CellMapping.objects.get(name=cell),
-        project_id=asker.project_id,
-        user_id=asker.user_id,
+        project_id=caller.project_id,
+        user_id=caller.user_id,
         vcpus=SMALL.vcpus,
         memory_mb=SMALL.memory_mb,
         build_run_uuid=build_run_uuid,
         created_at=ago(age),
     )
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "hostname": name,
         "vm_state": VmState.ACTIVE,
         "power_state": PowerState.RUNNING,
@@ -166,8 +166,8 @@ def instance(asker: RequestContext, name: str, *, cell: str = "cell1", age: floa
         "updated_at": ago(age / 2),
         "launched_at": ago(age / 2),
     }
-    row = {**usual, **values, "uuid": uuid, "name": name}
-    return Instance.objects.using(cell).create(project_id=asker.project_id, user_id=asker.user_id, **row)
+    row = {**defaults, **values, "uuid": uuid, "name": name}
+    return Instance.objects.using(cell).create(project_id=caller.project_id, user_id=caller.user_id, **row)
 
 
 def address(ip_address: str, network: str = "private") -> dict[str, Any]:
@@ -190,14 +190,14 @@ def fault(of: Instance, message: str, cell: str, **values: Any) -> InstanceFault
 
 
 def console(of: Instance, text: str, cell: str = "cell1") -> ConsoleLog:
-    """What an instance wrote to its console."""
+    """Write an instance's console log."""
     return ConsoleLog.objects.using(cell).create(instance_uuid=of.uuid, text=text, updated_at=ago(0))
 
 
-def run(asker: RequestContext, alias: str = "default", *, age: float = 10, **values: Any) -> WorkflowRun:
+def run(caller: RequestContext, alias: str = "default", *, age: float = 10, **values: Any) -> WorkflowRun:
     """A workflow run; by default a build at the API level that has just begun."""
     is_api = alias == "default"
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "flow": "build_instances" if is_api else "build_in_cell",
         "flow_version": 1,
         "action": "create",
@@ -209,20 +209,20 @@ def run(asker: RequestContext, alias: str = "default", *, age: float = 10, **val
         "wake_at": ago(0),
         "created_at": ago(age),
         "started_at": ago(age - 0.2),
-        "context": asker.to_json(),
+        "context": caller.to_json(),
     }
     return WorkflowRun.objects.using(alias).create(
-        project_id=asker.project_id,
-        user_id=asker.user_id,
-        user_name=asker.user_name,
-        request_id=asker.request_id,
-        **{**usual, **values},
+        project_id=caller.project_id,
+        user_id=caller.user_id,
+        user_name=caller.user_name,
+        request_id=caller.request_id,
+        **{**defaults, **values},
     )
 
 
 def step(of: WorkflowRun, index: int, begun: float, ended: float | None = None, **values: Any) -> StepRecord:
     """A try of a step: begun and ended that many seconds ago; done, or running while it has no end."""
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "state": StepState.DONE if ended is not None else StepState.RUNNING,
         "name": of.plan[index]["name"] if index < len(of.plan) else "MarkFailed",
         "worker": "worker-1",
@@ -231,7 +231,7 @@ def step(of: WorkflowRun, index: int, begun: float, ended: float | None = None, 
         "started_at": ago(begun),
         "finished_at": ago(ended) if ended is not None else None,
     }
-    return StepRecord.objects.using(of._state.db).create(run=of, index=index, **{**usual, **values})
+    return StepRecord.objects.using(of._state.db).create(run=of, index=index, **{**defaults, **values})
 
 
 def lock(of: WorkflowRun, resource: str) -> ResourceLock:
@@ -239,14 +239,14 @@ def lock(of: WorkflowRun, resource: str) -> ResourceLock:
     return ResourceLock.objects.using(of._state.db).create(resource=resource, run=of, granted_at=ago(5))
 
 
-def tell(of: WorkflowRun, kind: str, **data: Any) -> None:
+def emit(of: WorkflowRun, kind: str, **data: Any) -> None:
     """Append an event about a run, as the engine does."""
     alias = str(of._state.db)
     with write_tx(alias):
         events.append(alias, events.about_run(of), kind, data)
 
 
-def tell_of_instance(of: Instance, cell: str, kind: str = "instance.updated") -> None:
+def emit_instance_event(of: Instance, cell: str, kind: str = "instance.updated") -> None:
     """Append an event about an instance."""
     with write_tx(cell):
         events.append(cell, events.about_instance(of.uuid, of.project_id), kind)
@@ -254,23 +254,25 @@ def tell_of_instance(of: Instance, cell: str, kind: str = "instance.updated") ->
 
 def decision(of: WorkflowRun, *, summary: dict[str, Any], details: dict[str, Any], **values: Any) -> SchedulingDecision:
     """A stored scheduling decision."""
-    usual: dict[str, Any] = {"is_successful": True, "selections": [], "created_at": ago(5), "step_key": str(uuid4())}
+    defaults: dict[str, Any] = {"is_successful": True, "selections": [], "created_at": ago(5), "step_key": str(uuid4())}
     return SchedulingDecision.objects.create(
-        run_uuid=of.uuid, project_id=of.project_id, summary=summary, details=details, **{**usual, **values}
+        run_uuid=of.uuid, project_id=of.project_id, summary=summary, details=details, **{**defaults, **values}
     )
 
 
-def build(asker: RequestContext, name: str, cell: str = "cell1", *, age: float = 12) -> tuple[WorkflowRun, WorkflowRun]:
+def build(
+    caller: RequestContext, name: str, cell: str = "cell1", *, age: float = 12
+) -> tuple[WorkflowRun, WorkflowRun]:
     """A build that has been handed to a cell and is at its third step there: the run of each."""
     uuid: UUID = uuid4()
     parent = run(
-        asker, age=age, state=RunState.DONE, position=3, finished_at=ago(age - 0.8), owner=None, instance_name=name,
+        caller, age=age, state=RunState.DONE, position=3, finished_at=ago(age - 0.8), owner=None, instance_name=name,
         instance_uuid=uuid,
     )  # fmt: skip
     for index, (begun, ended) in enumerate(((age - 0.2, age - 0.5), (age - 0.5, age - 0.7), (age - 0.7, age - 0.8))):
         step(parent, index, begun, ended)
     child = run(
-        asker, cell, age=age - 0.8, parent_uuid=parent.uuid, instance_uuid=uuid, instance_name=name, position=2,
+        caller, cell, age=age - 0.8, parent_uuid=parent.uuid, instance_uuid=uuid, instance_name=name, position=2,
         state=RunState.WAITING, owner=None, waits_for={"cause": "host", "detail": "sim-1"},
     )  # fmt: skip
     step(child, 0, age - 1.0, age - 1.1)
@@ -278,14 +280,14 @@ def build(asker: RequestContext, name: str, cell: str = "cell1", *, age: float =
     step(child, 2, age - 1.9, None, host="sim-1", state=StepState.WAITING, progress={"message": "starting the guest"})
     lock(child, f"instance:{uuid}")
     instance(
-        asker, name, cell=cell, age=age, uuid=uuid, build_run_uuid=parent.uuid, vm_state=VmState.BUILDING,
+        caller, name, cell=cell, age=age, uuid=uuid, build_run_uuid=parent.uuid, vm_state=VmState.BUILDING,
         task_state="spawning", power_state=PowerState.NOSTATE, launched_at=None, addresses=[address("10.64.0.17")],
     )  # fmt: skip
     return parent, child
 
 
-def builds(asker: RequestContext, names: Sequence[str]) -> list[tuple[WorkflowRun, WorkflowRun]]:
-    return [build(asker, name) for name in names]
+def builds(caller: RequestContext, names: Sequence[str]) -> list[tuple[WorkflowRun, WorkflowRun]]:
+    return [build(caller, name) for name in names]
 
 
 def some_decision() -> dict[str, Any]:
@@ -338,12 +340,12 @@ def _details() -> dict[str, Any]:
     ram = {"weigher": "ram", "raw": 20.0, "normalized": 1.0, "multiplier": 1.0, "weight": 1.0}
     failures = {"weigher": "build_failure", "raw": 1.0, "normalized": 0.5, "multiplier": -1.0, "weight": -0.5}
     fits = {"cell": "cell1", "zone": "az-1", "is_simulated": True, "passed": True, "rejected_by": ""}
-    silent = {"reason": "", "need": "", "have": ""}
+    empty = {"reason": "", "need": "", "have": ""}
     down = {"passed": False, "rejected_by": "compute_status", "reason": "host is down", "need": "up", "have": "down"}
     return {
         "hosts": [
-            {"host": "sim-1", **fits, **silent},
-            {"host": "sim-2", **fits, **silent},
+            {"host": "sim-1", **fits, **empty},
+            {"host": "sim-2", **fits, **empty},
             {"host": "sim-3", **fits, **down},
         ],
         "weights": [

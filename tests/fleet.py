@@ -14,9 +14,9 @@ from conductor.cell_db.models import ComputeNode, Instance, Service
 from conductor.core.compute_driver import CAPABILITIES, Inventory
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.states import VmState
+from conductor.db.transactions import database_now
 from conductor.placement import inventories
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.transactions import database_now
 
 SHOP = "5" * 32
 LAB = "6" * 32
@@ -44,7 +44,7 @@ def add_host(
     offers: tuple[tuple[str, str, str], ...] = SIMULATED,
     **report: Any,
 ) -> str:
-    """A host with `size` vCPUs, MB of memory and GB of disk, heard just now; gives its provider's uuid."""
+    """Create a host of `size` (vCPUs, MB of memory, GB of disk) with a heartbeat; returns its provider's uuid."""
     add_cells(cell)
     uuid = provider_of(host)
     now = database_now()
@@ -86,7 +86,7 @@ def put_into_zone(zone: str, hosts: Iterable[str], **metadata: str) -> None:
 
 
 def silence(host: str, cell: str = "cell1") -> None:
-    """The host was last heard an hour ago."""
+    """Set the host's last heartbeat to an hour ago."""
     an_hour = timedelta(hours=1)
     service = Service.objects.using(cell).get(host=host)
     Service.objects.using(cell).filter(pk=service.pk).update(last_seen_at=service.last_seen_at - an_hour)
@@ -116,7 +116,7 @@ def add_instance(uuid: str, host: str, cell: str = "cell1", *, vm_state: str = V
     )
 
 
-def wish(
+def requested(
     *, vcpus: int = 1, memory_mb: int = 512, disk_gb: int = 1, image: Mapping[str, str] | None = None, **more: Any
 ) -> RequestSpec:
     """A request of the shop."""

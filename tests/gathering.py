@@ -1,4 +1,4 @@
-"""Writers who come together at the gate of a SQLite file, for tests of what they share."""
+"""Writers that meet at the group commit of a SQLite file, for tests of shared commits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 from django.db import connections
 
 from conductor import events
+from conductor.db.group_commit import gate_of
+from conductor.db.transactions import write_tx
 from conductor.journal.models import Event
-from conductor.transactions import write_tx
-from conductor.write_door import Door
-from conductor.write_gate import gate_of
 
 ALIAS = "cell1"
 Write = Callable[[], None]
@@ -29,31 +28,31 @@ def closing(work: Callable[[], Any]) -> Callable[[], Any]:
     return wrapped
 
 
-def tell(kind: str) -> None:
-    events.append(ALIAS, events.Subject("host:a"), kind)
+def emit(kind: str) -> None:
+    events.append(ALIAS, events.EventSubject("host:a"), kind)
 
 
-def told() -> list[str]:
+def emitted() -> list[str]:
     return list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", flat=True))
 
 
 def telling(kind: str) -> Write:
     def write() -> None:
         with write_tx(ALIAS):
-            tell(kind)
+            emit(kind)
 
     return write
 
 
 def together(pool: ThreadPoolExecutor, *writes: Write) -> list[Future[Any]]:
-    """Have all of them come to the gate, in this order, while somebody writes."""
+    """Queue all writes at the group commit, in this order, while another one is written."""
     with write_tx(ALIAS):
-        tell("first")
+        emit("first")
         return coming(pool, *writes)
 
 
 def coming(pool: ThreadPoolExecutor, *writes: Callable[[], Any]) -> list[Future[Any]]:
-    """The same for whoever writes just now."""
+    """The same while the caller itself writes."""
     gate, futures = gate_of(ALIAS), []
     for number, write in enumerate(writes, start=1):
         futures.append(pool.submit(closing(write)))
@@ -73,10 +72,7 @@ def path() -> str:
 
 
 def assert_gate_is_free() -> None:
-    another = Door()  # as another process has it
-    another.lock(path())
-    another.close()
     gate = gate_of(ALIAS)
-    assert (gate._holder, list(gate._queue), gate.open) == (None, [], None)
+    assert (gate._holder, len(gate._queue), gate.open) == (None, 0, None)
     connection = connections[ALIAS]
     assert (connection.in_atomic_block, connection.needs_rollback, connection.run_on_commit) == (False, False, [])

@@ -1,4 +1,4 @@
-"""Guests for tests: above all a boot sector of a hundred bytes that says it runs and ticks on the serial port."""
+"""Guests for tests: above all a boot sector of a hundred bytes that prints its start and ticks on the serial port."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def chatty_disk() -> bytes:
 def image_of(image_id: str, data: bytes, **values: Any) -> ImageSpec:
     """An image whose figures are true of `data`."""
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    told = {"disk_format": "raw", "container_format": "bare", "size": len(data), "checksum": digest} | values
-    return ImageSpec(image_id=image_id, name=image_id, **told)
+    fields = {"disk_format": "raw", "container_format": "bare", "size": len(data), "checksum": digest} | values
+    return ImageSpec(image_id=image_id, name=image_id, **fields)
 
 
 class ImageShelf:
@@ -76,9 +76,9 @@ class ImageShelf:
 
 def guest_of(instance_uuid: str, image: ImageSpec, **values: Any) -> GuestSpec:
     """A small guest named web-1 of `image`."""
-    told = {"name": "web-1", "hostname": "web-1", "project_id": "5" * 32} | values
-    told.setdefault("flavor", FlavorSpec("1", "tiny", vcpus=1, memory_mb=64, root_gb=1))
-    return GuestSpec(instance_uuid=instance_uuid, image=image, **told)
+    fields = {"name": "web-1", "hostname": "web-1", "project_id": "5" * 32} | values
+    fields.setdefault("flavor", FlavorSpec("1", "tiny", vcpus=1, memory_mb=64, root_gb=1))
+    return GuestSpec(instance_uuid=instance_uuid, image=image, **fields)
 
 
 def qemu_of(uuid: str) -> list[int]:

@@ -14,7 +14,7 @@ from conductor.rpc.envelope import CONDUCTOR, Signer, SigningKey
 from conductor.rpc.identities import Credentials, HostIdentity
 from conductor.rpc.key_store import STORE, Known, KnownConductorKey
 from conductor.rpc.keys import KnownHostKey
-from conductor.services import host_keys
+from conductor.services.hosts import keys as host_keys
 
 _KEY = SigningKey.new()
 
@@ -55,5 +55,5 @@ def enroll(folder: Path, host: str, cell: str) -> HostIdentity:
 
 def sealed(signer: Signer, cell: str, message: Any, **changes: Any) -> dict[str, Any]:
     """A message to the conductor of a cell as it travels; `changes` are made to its envelope after it was signed."""
-    said = {"cell": cell, **encode(message)}
-    return {**signer.seal(said["message"], f"{CONDUCTOR_QUEUE}.{cell}", said), **changes}
+    values = {"cell": cell, **encode(message)}
+    return {**signer.seal(values["message"], f"{CONDUCTOR_QUEUE}.{cell}", values), **changes}

@@ -1,4 +1,4 @@
-"""What several workers or runs of tests share is made by one of them while the others wait."""
+"""Resources that several test workers or runs share are created by one of them while the others wait."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     server = migrated.start_server(folder)           # PostgreSQL: a server that holds novella_api, novella_cell0, …
 
 They are made by the product's own commands, kept in a cache folder of the checkout and found again by a key of all
-that decides what they look like: what has changed is made anew. Whoever finds none makes them while others wait.
+that decides what they look like: what has changed is created anew. The first process creates them while others wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SOURCES = (
     "conductor/journal/event_order.py",
     "conductor/cells/router.py",
     "conductor/management/databases.py",
-    "conductor/postgresql/*.py",
+    "conductor/db/postgresql/*.py",
+    "conductor/db/triggers.py",
     "portal/settings.py",
     "portal/databases.py",
     "requirements/base.lock",
@@ -56,7 +57,7 @@ def start_server(folder: Path, *, is_durable: bool = True) -> postgresql.Service
 
 
 def key(project: Path, version: str) -> str:
-    """What the databases of this state of the project, made by this version of the library, are found by."""
+    """Return the key of the databases for this state of the project and this version of the library."""
     seen = hashlib.sha256(version.encode())
     for path in sorted(path for pattern in SOURCES for path in project.glob(pattern)):
         seen.update(f"\n{path.relative_to(project)}\n".encode())
@@ -77,7 +78,7 @@ def provide(cache: Path, name: str, make: Make, target: Path) -> None:
         if not kept.exists():
             for old in cache.glob(f"{kind}-*"):
                 shutil.rmtree(old)
-            part = cache / f"{kind}-part"  # whoever dies while it makes leaves this to be removed
+            part = cache / f"{kind}-part"  # removes the leftover of a process that died while it created one
             make(part)
             part.rename(kept)
         target.mkdir(parents=True, exist_ok=True)

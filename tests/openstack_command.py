@@ -42,7 +42,7 @@ for line in sys.stdin:
 
 
 class OpenStackCommand:
-    """Runs one line after the other, each as who `environment` says."""
+    """Runs command lines one after the other, each as the user in `environment`."""
 
     def __init__(self) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
@@ -51,7 +51,7 @@ class OpenStackCommand:
         )
 
     def run(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
-        """How it ended, what it said, and what it complained of."""
+        """Return exit code, output, and error output."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,10 +1,11 @@
-"""Who appears in tests: ana and bo share the project shop, chi has lab, rea only reads in shop, admin runs it all."""
+"""Users in tests: ana and bo share the project shop, chi has lab, rea reads in shop, admin administers the cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.hashers import make_password
@@ -12,12 +13,13 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import transaction
 
 from conductor.core.context import RequestContext
+from conductor.core.identifiers import new_request_id
 from conductor.identity import catalog, effective, roles, tokens
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.seed import ROLES
 from portal import sessions
-from portal.askers import PROJECT_KEY
-from portal.request_ids import new_request_id
+from portal.session_callers import PROJECT_KEY
+from tests import replayed_rows
 
 PASSWORD = "seven-ducks-swim"
 _WHO = (("admin", "admin", "admin"), ("ana", "shop", "member"), ("bo", "shop", "member"))
@@ -26,7 +28,7 @@ _WHO += (("rea", "shop", "reader"), ("chi", "lab", "member"))
 
 @cache
 def _password_hash() -> str:
-    return make_password(PASSWORD)  # once for everybody: hashing is slow on purpose
+    return make_password(PASSWORD)  # once for all users: hashing is slow on purpose
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Person:
 
 
 class People(Mapping[str, Person]):
-    """Everybody by name, also as attributes: `people.ana`, `people["ana"]`."""
+    """Users by name, also as attributes: `people.ana`, `people["ana"]`."""
 
     def __init__(self, persons: Mapping[str, Person]) -> None:
         self._persons = persons
@@ -88,16 +90,24 @@ class People(Mapping[str, Person]):
         return len(self._persons)
 
 
-@transaction.atomic
 def create_people() -> People:
-    """Inserts the domain, the roles, the projects and the people."""
+    """Insert the domain, the roles, the projects and the people."""
+    replayed_rows.insert("people", _create_rows)
+    projects, roles_by_name = _by_name(Project), _by_name(Role)
+    users = {user.username: user for user in User.objects.all()}
+    return People({name: Person(name, users[name], projects[on], roles_by_name[role]) for name, on, role in _WHO})
+
+
+def _by_name(kind: Any) -> dict[str, Any]:
+    return {row.name: row for row in kind.objects.all()}
+
+
+@transaction.atomic
+def _create_rows() -> None:
     domain = Domain.objects.create(id="default", name="Default")
     catalog.ensure_first_region()
     role_rows = {name: Role.objects.create(name=name) for name in ROLES}
     projects = {name: Project.objects.create(domain=domain, name=name) for name in ("admin", "shop", "lab")}
-    persons = {}
     for name, project, role in _WHO:
         user = User.objects.create(domain=domain, username=name, password=_password_hash())
         RoleAssignment.objects.create(user=user, project=projects[project], role=role_rows[role])
-        persons[name] = Person(name, user, projects[project], role_rows[role])
-    return People(persons)

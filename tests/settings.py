@@ -1,4 +1,4 @@
-"""The product's settings with a data directory of this test run's own: runs side by side never meet."""
+"""The product's settings with a data directory of this test run's own, so that parallel runs do not conflict."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if _is_on_postgresql:
 
 from portal.settings import *  # noqa: E402, F403
 
-os.environ.pop("NOVELLA_DATABASE_URL", None)  # processes that a test starts say for themselves where they write
+os.environ.pop("NOVELLA_DATABASE_URL", None)  # child processes of a test set it themselves
 
 # A power cut in the middle of a test proves nothing: leave out the waiting for the disk, keep all else.
 for _database in () if _is_on_postgresql else DATABASES.values():  # noqa: F405
     _options = _database["OPTIONS"]
     _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")
 
-# One process: it hears of its own changes at once. So no test counts a look at the clock of another one.
+# A single process is notified of its own changes at once, so no test depends on polling.
 NOVELLA_TOKEN_RECHECK_SECONDS = 3600.0
-# And no conductor runs beside a request, unless a test says so.
+# No conductor runs beside a request by default.
 NOVELLA_INTERFACE_SECONDS = 0.0

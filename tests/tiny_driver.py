@@ -1,4 +1,4 @@
-"""A hypervisor in a dictionary: notes every call, and fails or waits when a test says so."""
+"""A hypervisor in a dictionary: records every call, and fails or waits when a test sets it."""
 
 from __future__ import annotations
 

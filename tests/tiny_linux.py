@@ -1,4 +1,4 @@
-"""The image `tiny-linux`, built once for all who need a real guest: it is fetched, unpacked and packed for seconds."""
+"""The image `tiny-linux`, built once for all tests with real guests: downloading and packing takes seconds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from conductor.management.tiny_linux import cpio
 from tests.locks import locked
-from tools import cpio
 
 PROJECT = Path(__file__).resolve().parents[1]
 KEPT = PROJECT / ".pytest_cache" / "tiny-linux"
 BUILD_SECONDS = 280.0
 AGENT_PACKAGE = "qemu-guest-agent"
-# User data for a guest that has its files; what is asked of file systems is heard on the serial line.
+# User data for a guest that has its files; commands about file systems come over the serial line.
 STARTS_AGENT = (
     b"#!/bin/sh\nmkdir -p /var/run /var/log\n"
     b"printf '#!/bin/sh\\necho files: $1 > /dev/ttyS0\\n' > /bin/hook\nchmod +x /bin/hook\n"
@@ -25,11 +25,11 @@ STARTS_AGENT = (
 
 
 def copy_image(folder: Path) -> Path:
-    """Put the image's files into `folder`, where `manage.py up` finds them too. The builder says what is stale."""
+    """Copy the image's files into `folder`, where `manage.py up` finds them too. The builder reports outdated ones."""
     KEPT.parent.mkdir(exist_ok=True)
     with locked(KEPT.with_suffix(".lock")):
-        build = [sys.executable, str(PROJECT / "tools" / "build_tiny_linux.py"), "--output", str(KEPT)]
-        done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
+        build = [sys.executable, "-m", "conductor.management.tiny_linux.builder", "--output", str(KEPT)]
+        done = subprocess.run(build, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
         assert done.returncode == 0, done.stderr
         shutil.copytree(KEPT, folder, dirs_exist_ok=True)
     return folder

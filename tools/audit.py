@@ -1,6 +1,6 @@
-"""Compares the locks with `requirements/advisories.toml`: fails when a locked version has a known weakness.
+"""Compares the locks with `requirements/advisories.toml`: fails when a locked version has a known vulnerability.
 
-It needs no network. What it does not know is not found: the table is kept by hand, from the advisories of the packages.
+It needs no network, and finds only what is in the table, which is kept by hand from the packages' advisories.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOCKED = re.compile(r"^([a-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
 def findings(project_dir: Path) -> list[str]:
-    """One line for each locked version below its bound, and for each bound of a package that no lock has."""
+    """Return a line for each locked version below its bound, and for each bound of a package that no lock has."""
     table: dict[str, dict[str, Any]] = tomllib.loads((project_dir / TABLE).read_text())
     locked = {"python": list(_python_locks(project_dir)), "npm": list(_npm_lock(project_dir))}
     found = []

@@ -1,7 +1,7 @@
-"""Makes `.venv` and fills it from the hashed locks; with only the standard library, and only what has changed.
+"""Creates `.venv` and installs the hashed locks, with only the standard library, and only what has changed.
 
-`python3 -m tools.bootstrap run` installs what the product runs on, `python3 -m tools.bootstrap test` also what the
-test suite and the gates need.
+`python3 -m tools.bootstrap run` installs the dependencies of the product, `python3 -m tools.bootstrap test` also those
+of the test suite and the linters.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ OLDEST_PYTHON = (3, 11)
 
 
 class CannotSetUp(Exception):
-    """One line: why the environment could not be made."""
+    """The environment cannot be created; one line with the reason."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things lie in one checkout."""
+    """Paths in a checkout."""
 
     project_dir: Path
 
@@ -43,7 +43,7 @@ class Layout:
         return self.project_dir / "requirements" / f"{name}.lock"
 
     def is_current(self, part: str, *sources: Path) -> bool:
-        """Was `part` last made from `sources` as they are now?"""
+        """Return whether `part` is up to date with the present contents of `sources`."""
         stamp = self._stamp(part)
         return stamp.is_file() and stamp.read_text() == _digest(sources)
 
@@ -79,7 +79,7 @@ def _make_venv(layout: Layout) -> None:
         return
     if find_spec("ensurepip") is None:
         _install_ensurepip()
-    # --clear: what is left of an environment whose Python went away is of no use.
+    # --clear: the rest of an environment without its Python is useless.
     command: list[object] = [sys.executable, "-m", "venv", "--clear", layout.venv_dir]
     _run(command, what="making .venv", cwd=layout.project_dir)
 
@@ -92,7 +92,7 @@ def _is_usable(python: Path) -> bool:
 
 
 def _install_ensurepip() -> None:
-    """Debian ships Python without the part that puts pip into a new environment."""
+    """Install ensurepip: Debian ships Python without it, and a new environment needs it for pip."""
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
     try:
         debian.install([package])
@@ -118,7 +118,7 @@ def _sync(layout: Layout, name: str) -> None:
     uv: list[object] = [
         layout.venv_dir / "bin" / "uv",
         "pip",
-        "install",  # and not sync: plugins and extras that were put there are the operator's
+        "install",  # not `sync`, which would remove plugins and extras that the operator has installed
         "--quiet",
         "--require-hashes",
         "--python",

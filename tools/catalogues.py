@@ -1,8 +1,8 @@
-"""Finds every text that pages say, and keeps the catalogues of translations in step: `make words`.
+"""Finds every translatable text, and keeps the translation catalogues up to date: `make words`.
 
-Three kinds of places hold texts: templates mark them with `{% translate %}`, Python marks sentences with `gettext`, and
-scripts with `say` and `sayCount`. What is described as data (columns, fields, states, actions) stays plain English and
-is translated where it is drawn, by the filter `say`; the tables below name those descriptions.
+Three kinds of files hold texts: templates mark them with `{% translate %}`, Python marks sentences with `gettext`, and
+scripts with `say` and `sayCount`. Descriptions as data (columns, fields, states, actions) stay plain English and are
+translated when they are rendered, by the filter `say`; the tables below name these descriptions.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ LOCALE_DIR = PROJECT_DIR / "portal" / "locale"
 LANGUAGES = ("de",)
 PLURALS = {"gettext": None, "_": None, "ngettext": (1, 2)}
 SCRIPT_PLURALS = {"gettext": None, "ngettext": (1, 2)}
-# Which of its positional arguments a description says on a page; by keyword, those below.
+# The positional arguments of a description that are displayed; keyword arguments are below.
 DESCRIBED: Mapping[str, tuple[int, ...]] = {
     "Advice": (1, 2),
-    "Choice": (1,),
+    "FieldOption": (1,),
     "Column": (0,),
-    "Face": (1, 2),
+    "StatusBadge": (1, 2),
     "Field": (1,),
     "Intervention": (1, 5),
-    "Kind": (1,),
+    "DiscrepancyKind": (1,),
     "Measure": (1,),
-    "Offer": (1, 2),
-    "Part": (0,),
+    "MigrationAction": (1, 2),
+    "RelatedTable": (0,),
     "Group": (0,),
-    "Place": (0, 5),
-    "_Deed": (1, 2),
+    "NavigationEntry": (0, 5),
+    "_CellAction": (1, 2),
+    "_HostAction": (1, 2),
     "_creation": (1, 2),
     "View": (0,),
     "own": (1,),
@@ -45,7 +46,7 @@ DESCRIBED: Mapping[str, tuple[int, ...]] = {
 DESCRIBED_BY_KEYWORD = frozenset(
     {"title", "does", "label", "help", "nothing", "empty", "reveal_name", "group", "heading", "risk", "detail"}
 )
-# Assignments whose strings are all said: the values of mappings, everything else in whole.
+# Assignments of which all strings are displayed: the values of mappings, everything else as a whole.
 TABLES = frozenset(
     {
         *("FLOW_WORDS", "WAIT_WORDS", "ALL_COLUMNS", "COLUMN_WORDS", "BULK_ACTIONS", "SPANS", "HOW_WORDS", "GROUPINGS"),
@@ -58,6 +59,9 @@ TABLES = frozenset(
             "COMPUTE_WORDS",
             "VOLUME_WORDS",
             "NETWORK_WORDS",
+            "IMAGE_WORDS",
+            "ROW_WORDS",
+            "ROW_DEFAULT_WORDS",
             "SHOWN",
             "CAUSES",
             "SNOOZES",
@@ -66,8 +70,6 @@ TABLES = frozenset(
             "CONFIDENCE_WORDS",
             "PHASE_NAMES",
             "PLUGIN_NAMES",
-            "SENTENCES",
-            "SHAPE_PARTS",
             "NAMES",
             "TITLES",
             "TABS",
@@ -81,17 +83,18 @@ TABLES = frozenset(
 )
 DESCRIPTIONS = ("portal/pages", "conductor/services", "conductor/core/states.py", "conductor/core/interventions.py")
 STATES = "conductor/core/states.py"
-STEPS = "conductor/workflows/steps"
+SPEAKERS = ("conductor", "compute_drivers", "scheduler_plugins")  # packages with messages
+STEPS = "conductor/workflows"
 PLUGINS = ("scheduler_plugins", "compute_drivers", "conductor/core/scheduling", "conductor/core/metrics.py")
 SENTENCE = re.compile(r"[A-Z“][^\n]* [^\n]*\.")
-SAID = re.compile(r"^(?!.*\.html$|flow$|cause$|owner$).*[a-z]{2}")  # neither codes nor files
+TEXT = re.compile(r"^(?!.*\.html$|flow$|cause$|owner$).*[a-z]{2}")  # neither codes nor files
 LITERAL = re.compile(r'_\("([^"]+)"\)')
 
 Texts = dict[str, str]  # text → its plural, empty where it has none
 
 
 def texts_of_pages() -> Texts:
-    """What templates and Python say."""
+    """Return the texts in templates and Python."""
     found: Texts = {}
     for path in sorted((PROJECT_DIR / "templates").rglob("*.html")):
         found |= _of_template(path)
@@ -104,6 +107,7 @@ def texts_of_pages() -> Texts:
             is_page = path.is_relative_to(PROJECT_DIR / "portal")
             found |= dict.fromkeys(_described(ast.parse(path.read_text()), with_sentences=is_page), "")
     found |= _phrases()
+    found |= _messages()
     found |= dict.fromkeys(_states(), "")
     found |= dict.fromkeys(_step_titles(), "")
     found |= dict.fromkeys(_plugin_descriptions(), "")
@@ -112,7 +116,7 @@ def texts_of_pages() -> Texts:
 
 
 def texts_of_scripts() -> Texts:
-    """What scripts say."""
+    """Return the texts in scripts."""
     found: Texts = {}
     for path in sorted((PROJECT_DIR / "portal" / "static" / "novella" / "js").rglob("*.js")):
         with path.open("rb") as file:
@@ -121,7 +125,7 @@ def texts_of_scripts() -> Texts:
 
 
 def read(language: str, domain: str) -> Catalog:
-    """A catalogue as it is kept; an empty one where there is none yet."""
+    """Return a catalogue; an empty one if there is none yet."""
     path = _path(language, domain)
     if not path.exists():
         return Catalog(locale=language)
@@ -130,7 +134,7 @@ def read(language: str, domain: str) -> Catalog:
 
 
 def bring_up_to_date(language: str, domain: str, texts: Texts) -> tuple[list[str], list[str]]:
-    """Add what is missing, without a translation, and drop what nobody says any more; both are returned."""
+    """Add missing texts, without a translation, and remove unused ones; returns both."""
     before = read(language, domain)
     after = Catalog(locale=language, fuzzy=False, project="Novella", charset="utf-8")
     after.mime_headers = [(name, value) for name, value in after.mime_headers if "Date" not in name]
@@ -162,12 +166,12 @@ def _path(language: str, domain: str) -> Path:
 
 
 def text_of(message: Message) -> str:
-    """What an entry of a catalogue translates."""
+    """Return the text that an entry of a catalogue translates."""
     return message.id[0] if isinstance(message.id, tuple | list) else str(message.id)
 
 
 def strings_of(message: Message) -> tuple[str, ...]:
-    """Its translations: one, or one for each form of a plural."""
+    """Return an entry's translations: one, or one for each plural form."""
     return tuple(message.string) if isinstance(message.string, tuple | list) else (str(message.string),)
 
 
@@ -178,11 +182,11 @@ def _python_files(root: str) -> list[Path]:
 
 def _pairs(found: Iterable[tuple[int, str | tuple[str, ...], list[str], str | None]]) -> Texts:
     texts: Texts = {}
-    for _, said, _, _ in found:
-        if isinstance(said, tuple):
-            texts[said[0]] = said[1]
-        elif said:
-            texts[said] = ""
+    for _, reported, _, _ in found:
+        if isinstance(reported, tuple):
+            texts[reported[0]] = reported[1]
+        elif reported:
+            texts[reported] = ""
     return texts
 
 
@@ -194,8 +198,8 @@ def _of_template(path: Path) -> Texts:
     texts: Texts = {}
     for node in template.nodelist.get_nodes_by_type(TranslateNode):
         assert isinstance(node, TranslateNode)
-        said = node.filter_expression.var
-        texts[said if isinstance(said, str) else str(said.literal)] = ""
+        reported = node.filter_expression.var
+        texts[reported if isinstance(reported, str) else str(reported.literal)] = ""
     for node in template.nodelist.get_nodes_by_type(BlockTranslateNode):
         assert isinstance(node, BlockTranslateNode)
         text = node.render_token_list(node.singular)[0]
@@ -230,7 +234,7 @@ def _of_call(node: ast.Call) -> Iterator[str]:
 
 
 def _values(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and SAID.search(node.value):
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and TEXT.search(node.value):
         yield node.value
     elif isinstance(node, ast.Dict):
         for value in node.values:
@@ -255,7 +259,7 @@ def _sentences(tree: ast.Module) -> Iterator[str]:
 
 
 def _phrases() -> Texts:
-    """Sentences of services, as `phrase` and `phrases` of `conductor/core/phrases.py` put them together."""
+    """Return the sentences of services, as `phrase` and `phrases` of `conductor/core/phrases.py` build them."""
     found: Texts = {}
     for path in _python_files("conductor"):
         if "phrases import" not in path.read_text():
@@ -266,6 +270,22 @@ def _phrases() -> Texts:
                 texts = [*map(_literal, node.args[:2]), ""]
                 if texts[0]:
                     found[texts[0]] = texts[1] if name == "phrases" else ""
+    return found
+
+
+def _messages() -> Texts:
+    """Return the texts of messages and the words in them: all of `WORDS`, and those of each `word("…")`."""
+    from conductor.core.texts import TEXTS, WORDS
+    from conductor.core.texts.forms import Plural
+
+    found: Texts = dict.fromkeys(WORDS, "")
+    for text in TEXTS.values():
+        found |= {text.one: text.many} if isinstance(text, Plural) else {text: ""}
+    for path in (path for root in SPEAKERS for path in _python_files(root)):
+        if "core.messages import" in path.read_text():
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "word" and node.args:
+                    found |= dict.fromkeys(_values(node.args[0]), "")
     return found
 
 
@@ -294,7 +314,7 @@ def _step_titles() -> Iterator[str]:
 
 
 def _plugin_descriptions() -> Iterator[str]:
-    """What the plugins that ship say of themselves and of their options, as the catalogue of plugins shows it."""
+    """Yield the descriptions of built-in plugins and their options, as the plugin catalogue shows them."""
     for path in (path for root in PLUGINS for path in _python_files(root)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef) and _is_named(node):
@@ -305,14 +325,14 @@ def _plugin_descriptions() -> Iterator[str]:
 
 
 def _settings() -> list[str]:
-    """What the documentation says of variables, as the page of settings shows it."""
+    """Return the documentation's texts about variables, as the settings page shows them."""
     from portal import setting_facts
 
     return setting_facts.words()
 
 
 def _is_named(node: ast.ClassDef) -> bool:
-    """Whether it is a plugin itself, and not what several of them share."""
+    """Return whether a class is a plugin itself, not a base class of several."""
     if node.name.endswith("Driver"):
         return True
     targets = [target for line in node.body if isinstance(line, ast.Assign) for target in line.targets]
@@ -320,9 +340,9 @@ def _is_named(node: ast.ClassDef) -> bool:
 
 
 def _nouns() -> Texts:
-    """What lists count: a noun and its plural, by the filter `counted`."""
+    """Return the counted nouns with their plurals, from the filter `counted`."""
     found: Texts = {}
-    for path in _python_files("portal/pages/resources"):
+    for path in _python_files("portal/pages"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "noun" and isinstance(node.value, ast.Constant):
                 noun = str(node.value.value)

@@ -13,8 +13,8 @@ from pathlib import Path
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 NODE_MODULES = PROJECT_DIR / "node_modules"
 VENDOR_DIR = PROJECT_DIR / "portal" / "static" / "vendor"
-# Package → the few files that pages name; each lands in vendor/<last part of the name>-<version>/. What ends with a
-# slash is a folder, whose files find each other by their places in it.
+# Package → the files that pages use; each is copied to vendor/<last part of the name>-<version>/. A name that ends with
+# a slash is a folder, whose files refer to each other by relative paths.
 PICKED: Mapping[str, Sequence[str]] = {
     "@novnc/novnc": ("core/", "vendor/", "LICENSE.txt"),
     "@xterm/addon-fit": ("lib/addon-fit.mjs", "LICENSE"),
@@ -26,7 +26,7 @@ SOURCE_MAP = re.compile(rb"\s*(?://[#@] sourceMappingURL=\S+|/\*[#@] sourceMappi
 def collect(node_modules: Path, vendor_dir: Path, picked: Mapping[str, Sequence[str]] = PICKED) -> list[Path]:
     """Replace `vendor_dir` by the picked files and return their paths in it.
 
-    Raises FileNotFoundError, and leaves `vendor_dir` as it was, when a picked file is not there.
+    Raises FileNotFoundError, and leaves `vendor_dir` unchanged, when a picked file is missing.
     """
     vendor_dir.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".vendor-", dir=vendor_dir.parent))
@@ -51,7 +51,10 @@ def _folder(node_modules: Path, package: str) -> str:
 
 
 def _files(package_dir: Path, name: str) -> list[tuple[Path, Path]]:
-    """The files of a picked name, each with its place. Raises FileNotFoundError for a folder that is not there."""
+    """Return the files of a picked name, each with its path in the folder.
+
+    Raises FileNotFoundError for a missing folder.
+    """
     path = package_dir / name
     if not name.endswith("/"):
         return [(path, Path(path.name))]
@@ -61,7 +64,7 @@ def _files(package_dir: Path, name: str) -> list[tuple[Path, Path]]:
 
 
 def _copy(path: Path, target: Path) -> Path:
-    """Copy without the pointer to a source map: none is served, and a manifest storage insists on what is named."""
+    """Copy a file without its reference to a source map: none is served, and the manifest storage would require it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(SOURCE_MAP.sub(b"\n", path.read_bytes()))
     return target

@@ -1,4 +1,4 @@
-"""Asks Debian's package tools what is installed and installs what is not, where this user may."""
+"""Installs missing Debian packages, if this user may."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# Debian starts a service as soon as it is installed, and makes a first cluster of PostgreSQL. What we install is
-# for tests, which start servers of their own: both are switched off, the first one only meanwhile.
+# Debian starts a service on installation, and creates a first PostgreSQL cluster. The packages are for tests, which
+# start servers of their own. Both are switched off, starting services only during the installation.
 POLICY = Path("/usr/sbin/policy-rc.d")
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/novella.conf")
 PACKAGE_LISTS = Path("/var/lib/apt/lists")
 
 
 class CannotInstall(Exception):
-    """One line: why the packages could not be installed and what the operator can do."""
+    """The packages cannot be installed; one line with the reason and the remedy."""
 
 
 def missing(packages: Sequence[str]) -> list[str]:
-    """Those of `packages` that are not installed, in the order given; all of them where there is no dpkg."""
+    """Return the packages that are not installed, in the given order; all of them without dpkg."""
     if not shutil.which("dpkg-query"):
         return list(packages)
     asked = subprocess.run(
@@ -35,9 +35,9 @@ def missing(packages: Sequence[str]) -> list[str]:
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install `packages` without asking anything; refreshes the package lists only when they do not suffice."""
+    """Install `packages` non-interactively; updates the package lists only if that fails."""
     command = _apt_get(packages)
-    # A list that was never fetched or grew old names files that the mirror no longer has: refresh, once.
+    # Package lists that are missing or outdated name files that the mirror does not have: update them once.
     if not any(PACKAGE_LISTS.glob("*_Packages*")) or _failure([*command, "install", *packages]):
         refresh_failure = _failure([*command, "update"])
         failure = _failure([*command, "install", *packages])
@@ -47,7 +47,7 @@ def install(packages: Sequence[str]) -> None:
 
 @contextmanager
 def nothing_starts() -> Iterator[None]:
-    """While inside, the package tools start no service. Raises CannotInstall."""
+    """Prevent the package tools from starting services inside the block. Raises CannotInstall."""
     become_root = _become_root("install it by hand")
     is_ours = not POLICY.exists()
     if is_ours:
@@ -84,7 +84,7 @@ def _become_root(otherwise: str) -> list[str]:
 
 
 def _failure(command: Sequence[str]) -> str:
-    """Run `command`; its last line of complaint when it failed, else nothing."""
+    """Run `command`; returns the last line of its error output when it failed, else ""."""
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode == 0:
         return ""

@@ -1,4 +1,4 @@
-"""Writes docs/plugin-reference.md: every hook, and every class that plugins subclass, as the code has them.
+"""Generates docs/reference/plugin-classes.md: every hook, and every class that plugins subclass, from the code.
 
 python -m tools.plugin_reference
 """
@@ -16,28 +16,29 @@ from typing import Any
 from conductor import hookspecs
 from conductor.core.compute_driver import ComputeDriver
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "plugin-reference.md"
-HEAD = """# Reference of plugins
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "plugin-classes.md"
+HEAD = """# Plugin classes
 
-Made of the code by `python -m tools.plugin_reference`: change it there. How plugins are written is told in
-[plugin-hooks.md](plugin-hooks.md), step by step in [tutorials](tutorials/README.md).
+This page lists every hook and every class that plugins subclass. `python -m tools.plugin_reference` writes it from the
+code: change it there. [Plugin hooks](plugin-hooks.md) describes the contract, and the
+[tutorials](../tutorials/index.md) show it step by step.
 """
 WIDTH = 120
-QUOTED = re.compile(r"(: |-> )'([^']*)'")  # annotations that are not read in are texts
+QUOTED = re.compile(r"(: |-> )'([^']*)'")  # unresolved annotations are strings
 
 
 def written() -> str:
-    """The whole page."""
+    """Return the page."""
     return "\n".join([HEAD, *_contracts(), *(line for name, hook in hooks().items() for line in _hook(name, hook))])
 
 
 def hooks() -> dict[str, Any]:
-    """Hook → its specification, in the order of the file."""
+    """Return hooks with their specifications, in the order of the file."""
     return {name: value for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec")}
 
 
 def base_of(hook: Any) -> type[Any]:
-    """The class whose subclasses the hook hands over."""
+    """Return the class whose subclasses the hook returns."""
     handed = typing.get_args(typing.get_type_hints(hook)["return"])[-1]
     kind: type[Any] = typing.get_args(handed)[0]
     return kind
@@ -72,14 +73,14 @@ def _hook(name: str, hook: Any) -> Iterator[str]:
 def _attributes(kind: type[Any]) -> Iterator[str]:
     found: dict[str, tuple[str, Any]] = {}
     for base in reversed(kind.__mro__[:-1]):
-        for name, said in vars(base).get("__annotations__", {}).items():
+        for name, reported in vars(base).get("__annotations__", {}).items():
             if not name.startswith("_") and hasattr(kind, name):
-                found[name] = (str(said).removeprefix("ClassVar[").removesuffix("]"), getattr(kind, name))
+                found[name] = (str(reported).removeprefix("ClassVar[").removesuffix("]"), getattr(kind, name))
     if not found:
         return
     yield "| attribute | type | unless you say otherwise |\n|---|---|---|"
-    for name, (said, value) in found.items():
-        yield f"| `{name}` | `{said.replace('|', chr(92) + '|')}` | `{_shown(value)}` |"
+    for name, (reported, value) in found.items():
+        yield f"| `{name}` | `{reported.replace('|', chr(92) + '|')}` | `{_shown(value)}` |"
     yield ""
 
 
@@ -100,7 +101,7 @@ def _methods(kind: type[Any]) -> Iterator[str]:
 
 
 def _wrapped(signature: str) -> list[str]:
-    """One parameter on each line where all together are too long."""
+    """Return a signature, with one parameter per line if it is too long."""
     if len(signature) <= WIDTH - 8:
         return [signature]
     inside, _, returned = signature.partition("(")[2].rpartition(")")
@@ -109,7 +110,7 @@ def _wrapped(signature: str) -> list[str]:
 
 
 def _parted(text: str) -> Iterator[str]:
-    """The parameters: commas inside of brackets part nothing."""
+    """Yield the parameters; commas inside of brackets do not separate them."""
     part, depth = "", 0
     for letter in text:
         depth += (letter in "[(") - (letter in "])")
@@ -122,8 +123,8 @@ def _parted(text: str) -> Iterator[str]:
 
 
 def _returns(hook: Any) -> str:
-    said = inspect.signature(hook).return_annotation
-    return f" -> {said}" if isinstance(said, str) else ""
+    reported = inspect.signature(hook).return_annotation
+    return f" -> {reported}" if isinstance(reported, str) else ""
 
 
 def _text(thing: Any) -> str:

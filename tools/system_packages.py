@@ -1,6 +1,6 @@
 """Installs the Debian packages that real guests and the test suite need, and links libvirt's bindings into `.venv`.
 
-`run` goes on without them, then there is no real host; `test` fails, as a suite that skips proves nothing.
+`run` continues without them, but without real hosts; `test` fails, because skipped tests prove nothing.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from portal.environment import InvalidEnvironment, current
 from tools import debian
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
-# libvirt, opened by root, looks up this account before it reads any configuration. Debian makes it with the package
-# of the daemon, which we do not need.
+# libvirt, opened by root, looks up this account before it reads any configuration. Debian creates it with the daemon's
+# package, which is not needed.
 ACCOUNT = "libvirt-qemu"
 DEBIAN_MODULES = Path("/usr/lib/python3/dist-packages")
 REAL_HOST = (
     "qemu-system-x86",  # runs the guests
-    "qemu-utils",  # qemu-img makes their disks
+    "qemu-utils",  # qemu-img creates their disks
     "libvirt-daemon-driver-qemu",  # the driver that this process opens; no daemon
-    "libvirt-daemon",  # for the program that writes the memory of suspended guests; the daemon is never started
+    "libvirt-daemon",  # for the program that saves the memory of suspended guests; the daemon is never started
     "python3-libvirt",
 )
 FIRMWARE = ("ovmf",)  # starts guests with secure boot
 CONTAINERS = (
     "runc",  # runs them
-    "iproute2",  # plugs their cards
-    "e2fsprogs",  # makes and enlarges their disks
-    "busybox-static",  # is all that the containers of the test suite hold
+    "iproute2",  # configures their cards
+    "e2fsprogs",  # creates and enlarges their disks
+    "busybox-static",  # the whole content of the test suite's containers
 )
 NETWORKS = (
-    "dnsmasq-base",  # gives guests on networks of the kernel their addresses; the service is another package
-    "nftables",  # lets through what their security groups say
+    "dnsmasq-base",  # DHCP for guests on kernel networks; its service is another package
+    "nftables",  # security groups
 )
 BROWSER = (
-    "chromium-headless-shell",  # the browser without the windows: half the processor time
-    "fonts-dejavu-core",  # a browser without a font draws nothing
-    "libatomic1",  # the Node.js inside Playwright loads it
+    "chromium-headless-shell",  # headless only: half the processor time
+    "fonts-dejavu-core",  # without a font a browser renders no text
+    "libatomic1",  # needed by the Node.js inside Playwright
 )
-# Each test run starts its own; the package's server never runs.
+# Each test run starts its own server; the package's never runs.
 SERVICES = ("postgresql", "rabbitmq-server", "redis-server", "zookeeper", "etcd-server")
 PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 
 class CannotLink(Exception):
-    """One line: why libvirt's bindings cannot be used from `.venv`."""
+    """libvirt's bindings cannot be used from `.venv`; one line with the reason."""
 
 
 def provide(packages: Sequence[str]) -> str:
-    """Install what is missing of `packages`; one line that says what was done. Raises debian.CannotInstall."""
+    """Install the missing packages; returns a line about the result. Raises debian.CannotInstall."""
     wanted = debian.missing(packages)
     if not wanted:
         return "system packages: all there"
@@ -67,9 +67,9 @@ def provide(packages: Sequence[str]) -> str:
 
 
 def link_bindings(modules_dir: Path, site_packages: Path) -> list[Path]:
-    """Make Debian's libvirt modules importable from the environment of `site_packages`; the links that are there.
+    """Make Debian's libvirt modules importable from the environment of `site_packages`; returns the links.
 
-    The bindings are compiled for one Python: raises CannotLink when that is not the environment's.
+    The bindings are compiled for one Python: raises CannotLink for an environment with another one.
     """
     found = {path: match for path in sorted(modules_dir.glob("libvirt*")) if (match := BINDING.fullmatch(path.name))}
     tag = site_packages.parent.name.removeprefix("python").replace(".", "")
@@ -88,7 +88,7 @@ def link_bindings(modules_dir: Path, site_packages: Path) -> list[Path]:
 
 
 def provide_account() -> None:
-    """Make the account that libvirt insists on when root opens it; another user's libvirt does not ask."""
+    """Create the account that libvirt requires when root opens it; for other users it does not."""
     if os.geteuid() != 0 or ACCOUNT in {entry.pw_name for entry in pwd.getpwall()}:
         return
     home = ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]

@@ -1,4 +1,4 @@
-"""A peer that works in a process of its own: it is told by lines, and answers by lines."""
+"""A peer in a process of its own, which reads and answers lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STOP_SECONDS = 20
 
 
 class Child:
-    """The process; `log` takes what it says besides."""
+    """The process; `log` receives its error output."""
 
     def __init__(self, command: Sequence[str], log: int | IO[str], folder: Path | None = None) -> None:
         self._process = subprocess.Popen(
@@ -24,12 +24,12 @@ class Child:
         self._process.stdin.flush()
 
     def read(self) -> str:
-        """Its next line; empty when it has ended."""
+        """Return its next line; empty when it has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
     def stop(self) -> None:
-        """End it, by force where it does not go by itself."""
+        """End the process, by force if it does not exit."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

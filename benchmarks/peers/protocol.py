@@ -1,7 +1,7 @@
-"""How a benchmark talks to an engine in a process of its own: lines on standard input and output.
+"""Protocol between a benchmark and an engine in a process of its own: lines on standard input and output.
 
-"go <threads> <seconds>" has flows run in that many threads for that long; the answer is "<steps> <seconds> <cpu>".
-Only the standard library: the engines live in different environments.
+"go <threads> <seconds>" runs flows in that many threads for that long; the answer is "<steps> <seconds> <cpu>". Only
+the standard library: the engines are installed in different environments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STEPS = 8
 
 def serve(run_flow: Callable[[], object]) -> None:
     """Answer until standard input ends. The first flow is not counted."""
-    out, sys.stdout = sys.stdout, sys.stderr  # what an engine prints must not be taken for an answer
+    out, sys.stdout = sys.stdout, sys.stderr  # output of the engine must not mix with the answers
     run_flow()
     print("ready", file=out, flush=True)
     for line in sys.stdin:

@@ -1,9 +1,9 @@
-"""Nova's own filters and weighers, as its scheduler runs them, on hosts that are in memory: for schedule_peer.py.
+"""Nova's own filters and weighers, as its scheduler runs them, on hosts in memory, for schedule_peer.py.
 
-python run_nova_scheduler.py < {"hosts": […], "flavor": {…}, "properties": {…}}, then a line per question
+    python run_nova_scheduler.py < {"hosts": […], "flavor": {…}, "properties": {…}}, then a line per request
 
-Only what one request costs once its hosts are known is timed: the filters one after another, then the weighers. Its
-question to placement, the rows of hosts, services and instances that it reads for each request, and its claim are not.
+Only the cost of one request with loaded hosts is measured: the filters one after another, then the weighers. Nova's
+query to placement, the rows of hosts, services and instances that it reads for each request, and its claim are not.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LOADS = ("refresh_cells_caches", "_init_aggregates", "_init_instance_info")
 
 
 def main() -> None:
-    out, sys.stdout = sys.stdout, sys.stderr  # what it prints must not be taken for an answer
+    out, sys.stdout = sys.stdout, sys.stderr  # its output must not mix with the answers
     asked = json.loads(sys.stdin.readline())
-    logging.disable(logging.CRITICAL)  # a line for each host that is down would be counted
+    logging.disable(logging.CRITICAL)  # a log line for each host that is down would be measured too
     conf.CONF([], project="nova", default_config_files=[])
-    conf.CONF.set_override("service_down_time", 10**6)  # none falls silent while this runs
+    conf.CONF.set_override("service_down_time", 10**6)  # none becomes unresponsive during the run
     objects.register_all()
     manager = _manager()
     states = [_state(host) for host in asked["hosts"]]
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _manager() -> Any:
-    """With its default filters and weighers, and without the rows that it would read at start."""
+    """Return a manager with its default filters and weighers, and without the rows that it would read at start."""
     with mock.patch.multiple(host_manager.HostManager, **dict.fromkeys(LOADS, mock.DEFAULT)):
         return host_manager.HostManager()
 

@@ -1,44 +1,47 @@
-"""A container as the OCI runtime wants it described: what it starts, what it sees, what it may, how much it gets."""
+"""Writes a container's OCI bundle (process, mounts, permissions, limits) and its seed with metadata."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compute_drivers.container.options import ContainerOptions
 from compute_drivers.container.root_archives import IDS
-from compute_drivers.host_places import files
+from compute_drivers.host_paths import os_errors_as
+from compute_drivers.metadata_files import metadata_files
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import BuildAborted
 
 MB = 1 << 20
 PERIOD = 100_000
 INIT = "/sbin/init"
-PATHS = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH_VARIABLE = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Where cloud-init looks for a config drive that is a folder.
-SEED_PLACE = "/var/lib/cloud/seed/config_drive"
-OWN_DISK_PLACE = "/mnt"
-# As root of its own namespaces alone; nothing here reaches the machine.
-POWERS = [
+SEED_MOUNT_POINT = "/var/lib/cloud/seed/config_drive"
+OWN_DISK_MOUNT_POINT = "/mnt"
+# Capabilities inside the container's own namespaces; none reaches the machine.
+CAPABILITIES = [
     f"CAP_{name}"
     for name in (
         *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_ADMIN"),
         *("NET_BIND_SERVICE", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_NICE"),
     )
 ]
-# What a kernel does for the whole machine.
-FORBIDDEN_CALLS = [
+# System calls that affect the whole machine.
+FORBIDDEN_SYSCALLS = [
     *("add_key", "bpf", "delete_module", "finit_module", "init_module", "kexec_file_load", "kexec_load", "keyctl"),
     *("lookup_dcookie", "open_by_handle_at", "perf_event_open", "request_key", "userfaultfd"),
 ]
-HIDDEN = [
+MASKED_PATHS = [
     *("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi"),
     *("/proc/timer_list", "/sys/firmware"),
 ]
-READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
+READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
 MOUNTS = (
     ("/proc", "proc", ["nosuid", "noexec", "nodev"]),
     ("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
@@ -51,58 +54,65 @@ MOUNTS = (
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What the container is made of on this machine; `own_disk` is there while it is rescued."""
+class ContainerMounts:
+    """Paths of the host that the container sees; `own_disk` only while it is rescued."""
 
     root: Path
     seed: Path
     own_disk: Path | None = None
 
 
-def write(folder: Path, guest: GuestSpec, parts: Parts, has: ContainerOptions) -> None:
-    """Raises BuildAborted, DriverError."""
-    described = json.dumps(describe(guest, parts, has))
-    with files("The container could not be described"):
+def write(folder: Path, guest: GuestSpec, mounts: ContainerMounts, options: ContainerOptions) -> None:
+    """Write the bundle's `config.json`. Raises BuildAborted, DriverError."""
+    described = json.dumps(describe(guest, mounts, options))
+    with os_errors_as("The container could not be described"):
         (folder / "config.json").write_text(described)
 
 
-def describe(guest: GuestSpec, parts: Parts, has: ContainerOptions) -> dict[str, Any]:
-    ids = [{"containerID": 0, "hostID": has.first_id, "size": IDS}]
+def describe(guest: GuestSpec, mounts: ContainerMounts, options: ContainerOptions) -> dict[str, Any]:
+    """Return the OCI runtime configuration. Raises BuildAborted."""
+    ids = [{"containerID": 0, "hostID": options.first_id, "size": IDS}]
     return {
         "ociVersion": "1.0.2",
         "hostname": guest.hostname[:64] or "guest",
-        "root": {"path": str(parts.root), "readonly": False},
+        "root": {"path": str(mounts.root), "readonly": False},
         "process": {
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
-            "args": init_of(guest),
-            "env": [PATHS, "TERM=linux", "HOME=/root", "container=oci", f"container_uuid={guest.instance_uuid}"],
+            "args": init_command(guest),
+            "env": [
+                PATH_VARIABLE,
+                "TERM=linux",
+                "HOME=/root",
+                "container=oci",
+                f"container_uuid={guest.instance_uuid}",
+            ],
             "cwd": "/",
-            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), POWERS),
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES),
             "noNewPrivileges": False,
         },
-        "mounts": _mounts(parts),
+        "mounts": _mounts(mounts),
         "linux": {
             "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount", "user", "cgroup")],
             "uidMappings": ids,
             "gidMappings": ids,
             "cgroupsPath": f"/novella/{guest.instance_uuid}",
-            "resources": _resources(guest, has),
-            "maskedPaths": HIDDEN,
-            "readonlyPaths": READ_ONLY,
+            "resources": _resources(guest, options),
+            "maskedPaths": MASKED_PATHS,
+            "readonlyPaths": READ_ONLY_PATHS,
             "seccomp": {
                 "defaultAction": "SCMP_ACT_ALLOW",
-                "syscalls": [{"names": FORBIDDEN_CALLS, "action": "SCMP_ACT_ERRNO"}],
+                "syscalls": [{"names": FORBIDDEN_SYSCALLS, "action": "SCMP_ACT_ERRNO"}],
             },
         },
     }
 
 
-def init_of(guest: GuestSpec) -> list[str]:
-    """The image may say what to start. Raises BuildAborted for what is no command."""
-    wanted = str(guest.image.properties.get("os_command_line", ""))
+def init_command(guest: GuestSpec) -> list[str]:
+    """Return the command of the init process, which the image may set. Raises BuildAborted for an invalid one."""
+    command = str(guest.image.properties.get("os_command_line", ""))
     try:
-        words = shlex.split(wanted) or [INIT]
+        words = shlex.split(command) or [INIT]
     except ValueError:
         raise BuildAborted("os_command_line: a quote is not closed.") from None
     if not words[0].startswith("/"):
@@ -110,29 +120,52 @@ def init_of(guest: GuestSpec) -> list[str]:
     return words
 
 
-def _resources(guest: GuestSpec, has: ContainerOptions) -> dict[str, Any]:
+def _resources(guest: GuestSpec, options: ContainerOptions) -> dict[str, Any]:
     return {
         "devices": [{"allow": False, "access": "rwm"}],  # the runtime adds null, zero, random and terminals
         "memory": {"limit": guest.flavor.memory_mb * MB},
         "cpu": {"quota": guest.flavor.vcpus * PERIOD, "period": PERIOD},
-        "pids": {"limit": has.most_processes},
+        "pids": {"limit": options.most_processes},
     }
 
 
-def _mounts(parts: Parts) -> list[dict[str, Any]]:
+def _mounts(mounts: ContainerMounts) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"destination": place, "type": kind, "source": kind, "options": options} for place, kind, options in MOUNTS
+        {"destination": path, "type": kind, "source": kind, "options": options} for path, kind, options in MOUNTS
     ]
-    found.append(_bind(parts.seed, SEED_PLACE, "ro"))
-    if parts.own_disk is not None:
-        found.append(_bind(parts.own_disk, OWN_DISK_PLACE, "rw"))
+    found.append(_bind(mounts.seed, SEED_MOUNT_POINT, "ro"))
+    if mounts.own_disk is not None:
+        found.append(_bind(mounts.own_disk, OWN_DISK_MOUNT_POINT, "rw"))
     return found
 
 
-def _bind(source: Path, place: str, how: str) -> dict[str, Any]:
+def _bind(source: Path, mount_point: str, mode: str) -> dict[str, Any]:
     return {
-        "destination": place,
+        "destination": mount_point,
         "type": "bind",
         "source": str(source),
-        "options": ["bind", how, "nosuid", "nodev"],
+        "options": ["bind", mode, "nosuid", "nodev"],
     }
+
+
+def write_seed(folder: Path, guest: GuestSpec, first_id: int, password: str = "") -> None:
+    """Replace the folder with the guest's metadata files, readable for root of the container only.
+
+    Raises BuildAborted, DriverError.
+    """
+    files = metadata_files(guest, password)
+    part = folder.with_name(f"{folder.name}.part")
+    with os_errors_as("What the guest shall know could not be written"):
+        for left in (part, folder):
+            if left.exists():
+                shutil.rmtree(left)
+        part.mkdir(mode=0o700)
+        for path, data in files.items():
+            (part / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (part / path).write_bytes(data)
+        for parent, _, names in os.walk(part):
+            os.chown(parent, first_id, first_id)
+            for name in names:
+                os.chmod(Path(parent) / name, 0o400)
+                os.chown(Path(parent) / name, first_id, first_id)
+        os.replace(part, folder)

@@ -1,4 +1,4 @@
-"""What a host may tell the container driver."""
+"""Options of a host that the container driver takes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from compute_drivers.options import option
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerOptions:
-    """`state_dir` holds images, disks and consoles, `run_dir` what a restart of the machine ends. None: the machine's.
+    """Options of a host with the container driver.
 
-    Root of every guest is the user `first_id` of this machine, and so on for 65536 ids.
+    Attributes:
+        state_dir: Folder for images, disks and consoles.
+        run_dir: Folder for mounts and sockets, which is empty after a reboot.
+        first_id: The id on this machine of root in every guest; the guest's 65536 ids follow.
+        vcpus, memory_mb, disk_gb: Amounts to offer; None offers all that the machine has.
     """
 
     state_dir: Path = option()

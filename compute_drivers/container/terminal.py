@@ -1,4 +1,4 @@
-"""Shells inside of containers, as sockets that carry what is typed and what is answered."""
+"""Shells in containers, connected to sockets that carry input and output."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from functools import partial
 from pathlib import Path
 
 from compute_drivers.container.runtime import Runtime
-from compute_drivers.host_places import files
+from compute_drivers.host_paths import os_errors_as
 from conductor.core.errors import DriverError
 
-HAND_OVER_SECONDS = 10.0
+TERMINAL_TIMEOUT_SECONDS = 10.0
 CHUNK_BYTES = 65_536
 
 
-def connect(runtime: Runtime, instance_uuid: str, folder: Path) -> socket.socket:
-    """A new shell of root; it ends with the socket, and the socket with it. Raises DriverError."""
-    terminal = _opened(runtime, instance_uuid, folder)
-    ours, theirs = socket.socketpair()
-    threading.Thread(target=_carry, args=(terminal, ours), name="container terminal", daemon=True).start()
-    return theirs
+def open_shell(runtime: Runtime, instance_uuid: str, folder: Path) -> socket.socket:
+    """Return a socket connected to a new root shell; each ends with the other. Raises DriverError."""
+    terminal = _open_terminal(runtime, instance_uuid, folder)
+    near, far = socket.socketpair()
+    threading.Thread(target=_relay, args=(terminal, near), name="container terminal", daemon=True).start()
+    return far
 
 
-def _opened(runtime: Runtime, instance_uuid: str, folder: Path) -> int:
-    """The near end of a terminal, which the runtime hands over at a socket in `folder`."""
-    place = folder / f"tty-{secrets.token_hex(4)}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+def _open_terminal(runtime: Runtime, instance_uuid: str, folder: Path) -> int:
+    """Return the descriptor of a terminal, which the runtime sends over a socket in `folder`."""
+    path = folder / f"tty-{secrets.token_hex(4)}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
-            with files("The terminal of the guest has no place"):
-                listening.bind(str(place))
-                listening.listen(1)
-                listening.settimeout(HAND_OVER_SECONDS)
-            runtime.open_shell(instance_uuid, place)
-            with files("The terminal of the guest was not handed over"):
-                met, _ = listening.accept()
-                with met:
-                    met.settimeout(HAND_OVER_SECONDS)
-                    _, handed, _, _ = socket.recv_fds(met, CHUNK_BYTES, 1)
+            with os_errors_as("The terminal of the guest has no place"):
+                listener.bind(str(path))
+                listener.listen(1)
+                listener.settimeout(TERMINAL_TIMEOUT_SECONDS)
+            runtime.open_shell(instance_uuid, path)
+            with os_errors_as("The terminal of the guest was not handed over"):
+                peer, _ = listener.accept()
+                with peer:
+                    peer.settimeout(TERMINAL_TIMEOUT_SECONDS)
+                    _, descriptors, _, _ = socket.recv_fds(peer, CHUNK_BYTES, 1)
         finally:
-            place.unlink(missing_ok=True)
-    if not handed:
+            path.unlink(missing_ok=True)
+    if not descriptors:
         raise DriverError("The terminal of the guest was not handed over.")
-    return handed[0]
+    return descriptors[0]
 
 
-def _carry(terminal: int, ours: socket.socket) -> None:
-    """Both ways until one of them ends. A terminal whose shell is gone fails to be read."""
+def _relay(terminal: int, near: socket.socket) -> None:
+    """Copy data both ways until one end closes. Reading a terminal whose shell has ended fails."""
     try:
-        with contextlib.suppress(OSError), ours, selectors.DefaultSelector() as waiting:
-            waiting.register(terminal, selectors.EVENT_READ, (partial(os.read, terminal), ours.sendall))
-            waiting.register(ours, selectors.EVENT_READ, (ours.recv, partial(_write, terminal)))
-            while all(_pass_on(*key.data) for key, _ in waiting.select()):
+        with contextlib.suppress(OSError), near, selectors.DefaultSelector() as selector:
+            selector.register(terminal, selectors.EVENT_READ, (partial(os.read, terminal), near.sendall))
+            selector.register(near, selectors.EVENT_READ, (near.recv, partial(_write, terminal)))
+            while all(_copy_chunk(*key.data) for key, _ in selector.select()):
                 pass
     finally:
         os.close(terminal)
 
 
-def _pass_on(read: Callable[[int], bytes], write: Callable[[bytes], None]) -> bool:
-    """False at the end."""
+def _copy_chunk(read: Callable[[int], bytes], write: Callable[[bytes], None]) -> bool:
+    """Copy one chunk; return False at the end of the data."""
     data = read(CHUNK_BYTES)
     if data:
         write(data)

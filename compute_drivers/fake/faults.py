@@ -1,4 +1,4 @@
-"""What a simulated hypervisor was told to do wrong: fail so many times, be late or hang, at calls of a name."""
+"""Fault injection for the fake driver: failures, delays and hangs of driver methods, by rules."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ ERRORS: Mapping[str, type[DriverError]] = {
     "BuildAborted": BuildAborted,
     "GuestMissing": GuestMissing,
 }
-# Every call of a driver can be told to fail, but for those that begin and end it.
-VERBS = tuple(
+# Every driver method can fail, except those that start and stop the driver.
+METHODS = tuple(
     name
     for name, value in vars(ComputeDriver).items()
     if callable(value) and not name.startswith("_") and name not in ("start", "stop")
 )
-# What guests can be told to do by themselves, and the power state that they are in afterwards.
+# Events that guests can undergo by themselves, and their power state afterwards.
 EVENTS: Mapping[str, PowerState] = {"shutdown": PowerState.SHUTDOWN, "crash": PowerState.CRASHED}
 HANG_TICK_SECONDS = 0.1
-READ_TRIES = 10
+MAX_READ_ATTEMPTS = 10
 READ_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One rule. It fails the first `fail_times` calls that it matches, and delays every one.
+    """One rule. It delays every call that it matches, and fails the first `fail_times` of them.
 
-    `hangs` holds every one until it is aborted, nobody wants it any more, or the rule is gone. `after_effect` lets the
-    call do its work first. `match_name` and `match_host` are regular expressions, found anywhere in the guest's name
-    and the host's.
+    Attributes:
+        hangs: Hold every call until it is aborted, a newer command makes it stale, or the rule is removed.
+        after_effect: Let the call do its work first.
+        match_name, match_host: Regular expressions, searched in the guest's and the host's name.
     """
 
     fail_times: int = option(0, least=0)
     error: str = option("DriverError", choices=tuple(ERRORS))
-    message: str = option("The simulated hypervisor was told to fail.")
+    message: str = option("The simulated hypervisor fails as configured.")
     delay_seconds: float = option(0.0, least=0.0)
     hangs: bool = option(False)
     after_effect: bool = option(False)
@@ -60,82 +61,84 @@ class Fault:
 
 
 class Faults:
-    """The rules of one host: its own, and those of a file that is read anew at each call.
+    """The rules of one host: its own, and those of a file that is read again at each call.
 
-    The file's count is kept in a second file beside it: however many hosts and processes share the rules, a fault
-    happens `fail_times` times in all. Writing the file again begins to count again.
+    A second file beside it counts the failures of all hosts and processes together, so that a fault happens
+    `fail_times` times in all. Writing the rules again resets the counts.
     """
 
     def __init__(self, host: str, rules: Mapping[str, Any], file: Path | None) -> None:
         self._host = host
         self._rules = _parsed(rules)
         self._file = file
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
 
     def meet(
-        self, verb: str, name: str = "", pause: Callable[[float], None] = time.sleep, *, is_after: bool = False
+        self, method: str, name: str = "", sleep: Callable[[float], None] = time.sleep, *, is_after: bool = False
     ) -> None:
-        """Be late, hang or fail, where a rule says so. Raises the rule's error, or what `pause` raises."""
-        for key, fault, is_own in self._all(verb):
+        """Delay, hang or fail, where a rule says so. Raises the rule's error, or what `sleep` raises."""
+        for key, fault, is_own in self._all(method):
             if fault.after_effect != is_after or not fault.matches(self._host, name):
                 continue
             if fault.delay_seconds:
-                pause(fault.delay_seconds)
+                sleep(fault.delay_seconds)
             if fault.hangs:
-                self._hang(verb, fault, pause)
+                self._hang(method, fault, sleep)
             if fault.fail_times and self._is_next(key, fault.fail_times, is_own):
                 raise ERRORS[fault.error](fault.message)
 
     def happens(self, event: str, name: str) -> bool:
-        """Whether a guest was told to do `event` (of EVENTS) now; `fail_times` guests do."""
+        """Return whether `event` (of EVENTS) happens to the guest now; it happens to `fail_times` guests."""
         return any(
             fault.matches(self._host, name) and self._is_next(key, fault.fail_times, is_own)
             for key, fault, is_own in self._all(event)
         )
 
-    def has(self, verb: str) -> bool:
-        return any(True for _ in self._all(verb))
+    def has_any(self, methods: Iterable[str]) -> bool:
+        """Return whether there is a rule for one of `methods`."""
+        _, rules = self._from_file()
+        return any(method in self._rules or method in rules for method in methods)
 
-    def _hang(self, verb: str, fault: Fault, pause: Callable[[float], None]) -> None:
-        while any(fault == known for _, known, _ in self._all(verb)):
-            pause(HANG_TICK_SECONDS)
+    def _hang(self, method: str, fault: Fault, sleep: Callable[[float], None]) -> None:
+        while any(fault == known for _, known, _ in self._all(method)):
+            sleep(HANG_TICK_SECONDS)
 
-    def _all(self, verb: str) -> Iterator[tuple[str, Fault, bool]]:
-        for index, fault in enumerate(self._rules.get(verb, ())):
-            yield f"{verb}:{index}", fault, True
-        stamp, rules = self._from_file()
-        for index, fault in enumerate(rules.get(verb, ())):
-            yield f"{stamp}:{verb}:{index}", fault, False
+    def _all(self, method: str) -> Iterator[tuple[str, Fault, bool]]:
+        for index, fault in enumerate(self._rules.get(method, ())):
+            yield f"{method}:{index}", fault, True
+        version, rules = self._from_file()
+        for index, fault in enumerate(rules.get(method, ())):
+            yield f"{version}:{method}:{index}", fault, False
 
     def _from_file(self) -> tuple[int, Mapping[str, tuple[Fault, ...]]]:
         if self._file is None:
             return 0, {}
-        for _ in range(READ_TRIES):
+        for _ in range(MAX_READ_ATTEMPTS):
             try:
                 with self._file.open() as file:
-                    stamp = os.fstat(file.fileno()).st_mtime_ns
-                    return stamp, _parsed(json.load(file))
+                    version = os.fstat(file.fileno()).st_mtime_ns
+                    return version, _parsed(json.load(file))
             except FileNotFoundError:
                 return 0, {}
-            except ValueError:  # somebody is writing it just now
+            except ValueError:  # being written
                 time.sleep(READ_PAUSE_SECONDS)
             except Invalid as error:
                 raise DriverError(f"The faults file is wrong: {error.message}") from None
         raise DriverError("The faults file is not JSON.")
 
     def _is_next(self, key: str, fail_times: int, is_own: bool) -> bool:
-        """Is this one of the calls that fail? Counts it."""
+        """Count the call; return whether it is one of those that fail."""
         if is_own:
-            with self._gate:
+            with self._lock:
                 self._counts[key] = self._counts.get(key, 0) + 1
                 return self._counts[key] <= fail_times
         with self._shared_counts() as file:
             counts = _loaded(file)
             if counts.get(key, 0) >= fail_times:
                 return False
-            stamp = key.partition(":")[0]
-            kept = {known: count for known, count in counts.items() if known.partition(":")[0] == stamp}
+            version = key.partition(":")[0]
+            kept = {known: count for known, count in counts.items() if known.partition(":")[0] == version}
             kept[key] = kept.get(key, 0) + 1
             file.seek(0)
             file.truncate()
@@ -160,20 +163,20 @@ def _loaded(file: IO[str]) -> dict[str, int]:
 
 
 def _parsed(rules: Any) -> dict[str, tuple[Fault, ...]]:
-    """{"spawn": rule or list of rules, …} as rules. Raises Invalid."""
+    """Parse {"spawn": rule or list of rules, …}. Raises Invalid."""
     if not isinstance(rules, Mapping):
         raise Invalid("Faults are a mapping of calls to rules.")
-    for verb in rules:
-        if verb not in (*VERBS, *EVENTS):
-            raise Invalid(f"Faults: there is no call {verb!r}. There are: {', '.join((*VERBS, *EVENTS))}.")
-    return {verb: tuple(_rules_of(verb, given)) for verb, given in rules.items()}
+    for method in rules:
+        if method not in (*METHODS, *EVENTS):
+            raise Invalid(f"Faults: there is no call {method!r}. There are: {', '.join((*METHODS, *EVENTS))}.")
+    return {method: tuple(_rules_of(method, given)) for method, given in rules.items()}
 
 
-def _rules_of(verb: str, given: Any) -> Iterable[Fault]:
+def _rules_of(method: str, given: Any) -> Iterable[Fault]:
     for rule in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(rule, Mapping):
-            raise Invalid(f"Faults: a rule of {verb} is a mapping, not {rule!r}.")
-        fault = parse(Fault, rule, f"fake.faults.{verb}")
+            raise Invalid(f"Faults: a rule of {method} is a mapping, not {rule!r}.")
+        fault = parse(Fault, rule, f"fake.faults.{method}")
         for pattern in (fault.match_name, fault.match_host):
             try:
                 re.compile(pattern)

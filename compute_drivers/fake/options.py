@@ -1,4 +1,4 @@
-"""What a host may tell the simulated hypervisor."""
+"""Options of a host that the fake driver takes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from compute_drivers.options import option
 
 @dataclass(frozen=True, kw_only=True)
 class FakeOptions:
-    """`latency_seconds` is how long a build, a removal and a copy of a disk take, `action_seconds` every other verb.
+    """Options of a simulated host.
 
-    Without `state_file` guests end with the process, and only hosts of the same process can move them.
-    `faults` and `faults_file` say what shall fail: see `compute_drivers.fake.faults`.
-
-    With `numa_cells` the host's CPUs and memory are in so many cells, in equal parts; `threads_per_core` are the
-    threads of a core, `pinned_vcpus` the CPUs of the host that are for pinning alone, `huge_pages` the pages of 2 MB in
-    each cell, and `pci_devices` the devices (vendor 1af4, product 1110) on each, or on a host without cells.
-
-    `metrics` are reported as they are given, by the names of `conductor.core.metrics`.
+    Attributes:
+        latency_seconds: Duration of a build, a removal and a copy of a disk.
+        action_seconds: Duration of every other action.
+        state_file: Without it guests end with the process, and only hosts of the same process can migrate them.
+        numa_cells: Number of cells, with equal parts of CPUs and memory.
+        pinned_vcpus: CPUs of the host that are for pinning alone.
+        huge_pages: Pages of 2 MB in each cell.
+        pci_devices: Devices (vendor 1af4, product 1110) in each cell, or on a host without cells.
+        metrics: Reported as they are, by the names of `conductor.core.metrics`.
+        faults, faults_file: Rules of `compute_drivers.fake.faults`.
     """
 
     vcpus: int = option(64, least=1)

@@ -1,4 +1,4 @@
-"""The DHCP server of a network on this host: dnsmasq, which knows our ports and answers nobody else."""
+"""DHCP server of one bridge: dnsmasq with a static lease for each port, which answers no other card."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from compute_drivers import guest_metadata, programs
-from compute_drivers.guest_metadata import GuestPages
-from compute_drivers.host_net.honest import SERVER
+from compute_drivers import metadata_pages, programs
+from compute_drivers.host_net.anti_spoofing import SERVER
+from compute_drivers.metadata_pages import MetadataPages
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import DriverError
 
-WHAT = "The addresses of the network could not be served"
+START_FAILED = "The addresses of the network could not be served"
 NOT_IN_HOST_NAMES = re.compile(r"[^A-Za-z0-9-]")
 LEASE = "1d"
-END_SECONDS = 5.0
+STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Client:
-    """A port, what its guest is called, and what it reads of itself where that is known."""
+    """A port, its guest's hostname, and the guest's metadata pages where they are known."""
 
     port: NetworkPort
     hostname: str
-    pages: GuestPages | None = field(default=None, compare=False)
+    pages: MetadataPages | None = field(default=None, compare=False)
 
     @property
     def leased(self) -> PortAddress | None:
-        """Of its addresses the one that DHCP gives; further ones a guest takes by itself. None: it has but IPv6."""
+        """The address that DHCP gives, the first IPv4 one; None for a port with IPv6 only."""
         return next((one for one in self.port.addresses if ":" not in one.ip_address), None)
 
 
 def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str:
-    """What dnsmasq is told: leases for the cards that we know, by their ports' addresses, and none for others."""
+    """Return dnsmasq's configuration with a static lease for each client."""
     lines = [
         *("port=0", f"interface={bridge}", "except-interface=lo", "bind-interfaces", f"pid-file={pid_file}"),
         *("dhcp-authoritative", "leasefile-ro", "no-ping", "quiet-dhcp", "dhcp-no-override", "user=nobody"),
@@ -57,20 +57,20 @@ def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str
 
 
 def _options(address: PortAddress) -> list[str]:
-    """Without a value an option is left out: dnsmasq would name itself."""
+    """Return the options of a subnet. An option without a value is not sent; without the line dnsmasq names itself."""
     router = _ipv4_of(address.gateway_ip)
-    on_link = (one for service in (SERVER, guest_metadata.ADDRESS) for one in (f"{service}/32", "0.0.0.0"))
-    ways = [*on_link, *(one for gateway in router for one in ("0.0.0.0/0", gateway))]
+    on_link = (one for service in (SERVER, metadata_pages.ADDRESS) for one in (f"{service}/32", "0.0.0.0"))
+    routes = [*on_link, *(one for gateway in router for one in ("0.0.0.0/0", gateway))]
     return [
         ",".join(["option:router", *router]),
         ",".join(["option:dns-server", *_ipv4_of(*address.dns_nameservers)]),
-        # Who heeds these ways out heeds no router, so it is named again.
-        ",".join(["option:classless-static-route", *ways]),
+        # Clients that use these routes ignore the router option, so the default route is repeated here.
+        ",".join(["option:classless-static-route", *routes]),
     ]
 
 
 def _ipv4_of(*addresses: str) -> list[str]:
-    """Those that are; a line of settings is no place for anything else."""
+    """Return the valid IPv4 addresses; nothing else may get into the configuration."""
     found = []
     for address in addresses:
         with suppress(ValueError):
@@ -79,7 +79,7 @@ def _ipv4_of(*addresses: str) -> list[str]:
 
 
 class DhcpServer:
-    """One process for one bridge, which runs on when we end and is found by its file."""
+    """One process for one bridge. It outlives the agent and is found by its pid file."""
 
     def __init__(self, folder: Path, bridge: str) -> None:
         self._bridge = bridge
@@ -87,22 +87,22 @@ class DhcpServer:
         self._pid_file = folder / f"{bridge}.pid"
 
     def serve(self, clients: Sequence[Client]) -> None:
-        """These from now on; one that serves them already is left alone. Raises DriverError."""
-        wanted = configuration(self._bridge, self._pid_file, clients)
-        if self._pid() is not None and self._settings.read_text() == wanted:
+        """Serve these clients; a server with the same configuration keeps running. Raises DriverError."""
+        settings = configuration(self._bridge, self._pid_file, clients)
+        if self._pid() is not None and self._settings.read_text() == settings:
             return
-        self.end()
-        self._settings.write_text(wanted)
-        # It goes to the background once its socket is there: what is wrong is said before.
-        programs.must(WHAT, "dnsmasq", f"--conf-file={self._settings}")
+        self.stop()
+        self._settings.write_text(settings)
+        # It forks to the background once it listens, so errors are reported here.
+        programs.check_output(START_FAILED, "dnsmasq", f"--conf-file={self._settings}")
 
-    def end(self) -> None:
-        """Raises DriverError for one that does not end."""
+    def stop(self) -> None:
+        """Stop the server and remove its files. Raises DriverError when it does not end."""
         pid = self._pid()
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            deadline = time.monotonic() + END_SECONDS
+            deadline = time.monotonic() + STOP_SECONDS
             while self._pid() is not None:
                 if time.monotonic() > deadline:
                     raise DriverError("The DHCP server of a network does not end.")
@@ -111,7 +111,7 @@ class DhcpServer:
             path.unlink(missing_ok=True)
 
     def _pid(self) -> int | None:
-        """None where it does not run: a number may be somebody else's by now."""
+        """Return the pid; None where the server does not run and the number may belong to another process."""
         try:
             pid = int(self._pid_file.read_text())
             words = Path(f"/proc/{pid}/cmdline").read_bytes()

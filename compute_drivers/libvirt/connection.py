@@ -1,4 +1,4 @@
-"""The connection with libvirt. Import it when one is wanted, not before."""
+"""The connection to libvirt. It loads libvirt, so only a driver that starts imports it."""
 
 from __future__ import annotations
 
@@ -13,48 +13,47 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, Guest, passing_over
-from compute_drivers.libvirt.migration import Standing, is_at, standing
-from compute_drivers.libvirt.steering import is_post_copy
+from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, LibvirtGuest, ignoring
+from compute_drivers.libvirt.migration_job import Location, is_at, is_post_copy, location_of
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import DriverError, GuestMissing
 from conductor.core.states import PowerState
 
 log = logging.getLogger(__name__)
 
-EVERYTHING = (
+UNDEFINE_FLAGS = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
 )
-LONGEST_CAUSE = 300
-# Where things lie on a host is the operator's to know; the name of the file is enough for others.
+MAX_CAUSE_LENGTH = 300
+# Folders are removed from error messages: paths of the host are not for users.
 FOLDERS = re.compile(r"(?:/[^\s/'\":,]+)+/(?=[^\s/])")
 
-_event_loop_gate = threading.Lock()
+_event_loop_lock = threading.Lock()
 _has_event_loop = False
 
 
 class Connection:
-    """An open hypervisor, which any thread may use. Guests of another `host` of ours are none of ours."""
+    """An open hypervisor, safe to use from any thread. It sees the guests of one `host` only."""
 
     def __init__(self, uri: str, host: str) -> None:
         self._uri = uri
         self._host = host
         self._changed: Callable[[], None] | None = None
         self._listener: int | None = None
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._handle: Any = None
 
     def open(self) -> None:
-        """Connect, or connect again after the hypervisor went away. Raises DriverError."""
+        """Connect. Later calls reconnect by themselves after the hypervisor went away. Raises DriverError."""
         _run_event_loop()
         self._open()
 
     def close(self) -> None:
-        """Let go; guests run on."""
-        with self._gate:
+        """Disconnect; guests keep running."""
+        with self._lock:
             handle, self._handle = self._handle, None
             listener, self._listener = self._listener, None
         if handle is not None:
@@ -64,9 +63,9 @@ class Connection:
                 handle.close()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed`, from a thread of libvirt's, whenever a guest starts, ends or stands still."""
+        """Call `changed` from one of libvirt's threads whenever a guest starts, ends or is paused."""
         handle = self._open()
-        with self._gate, translated("tell of its guests"):
+        with self._lock, translated("tell of its guests"):
             self._changed = changed
             self._listen(handle)
 
@@ -77,101 +76,101 @@ class Connection:
             self._listener = handle.domainEventRegisterAny(None, kind, lambda *_: changed(), None)
 
     def version(self) -> int:
-        """QEMU's: major * 1,000,000 + minor * 1,000 + release."""
+        """Return QEMU's version as major * 1,000,000 + minor * 1,000 + release."""
         with translated("say its version"):
             return int(self._open().getVersion())
 
     def guests(self) -> list[GuestInfo]:
-        """Our guests, running or not."""
+        """Return the guests of this host, running or not."""
         with translated("list the guests"):
             domains = self._open().listAllDomains(0)
             return [
-                GuestInfo(domain.UUIDString(), Guest(domain).power_state())
+                GuestInfo(domain.UUIDString(), LibvirtGuest(domain).power_state())
                 for domain in domains
                 if self._is_ours(domain)
             ]
 
     def is_running(self, instance_uuid: str) -> bool:
-        """Whether it is there and runs. Raises DriverError when the uuid is a domain of somebody else's."""
+        """Return whether the guest is here and runs. Raises DriverError for a domain that is not ours."""
         with translated("look for the guest"):
             domain = self._find(instance_uuid)
-            return domain is not None and Guest(domain).power_state() is PowerState.RUNNING
+            return domain is not None and LibvirtGuest(domain).power_state() is PowerState.RUNNING
 
     def has(self, instance_uuid: str) -> bool:
-        """Whether it is there, on or off."""
+        """Return whether the guest is here, on or off."""
         with translated("look for the guest"):
             return self._find(instance_uuid) is not None
 
     @contextmanager
-    def guest(self, instance_uuid: str, doing: str) -> Iterator[Guest]:
-        """The guest, for `doing` something with it: a few words for the error. Raises GuestMissing."""
-        with translated(doing):
+    def guest(self, instance_uuid: str, action: str) -> Iterator[LibvirtGuest]:
+        """Yield the guest; `action` completes "The hypervisor could not …" in errors. Raises GuestMissing."""
+        with translated(action):
             domain = self._find(instance_uuid)
             if domain is None:
                 raise GuestMissing()
-            yield Guest(domain)
+            yield LibvirtGuest(domain)
 
     @contextmanager
-    def domain(self, instance_uuid: str, doing: str) -> Iterator[Any]:
-        """As `guest`, but libvirt's own handle, for `migration`."""
-        with translated(doing):
+    def domain(self, instance_uuid: str, action: str) -> Iterator[Any]:
+        """Like `guest`, but yields libvirt's own handle, for `migration_job`."""
+        with translated(action):
             domain = self._find(instance_uuid)
             if domain is None:
                 raise GuestMissing()
             yield domain
 
     def is_here(self, instance_uuid: str) -> bool:
-        """Whether it is there and is not coming or going."""
-        return self._standing(instance_uuid) is Standing.HERE
+        """Return whether the guest is here and not in the middle of a migration."""
+        return self._location(instance_uuid) is Location.HERE
 
     def is_between(self, instance_uuid: str) -> bool:
-        """Whether it stands still because it has not arrived here yet, or has just left."""
-        return self._standing(instance_uuid) is Standing.BETWEEN
+        """Return whether the guest is paused because it has not arrived here yet, or has just left."""
+        return self._location(instance_uuid) is Location.BETWEEN
 
     def is_post_copy(self, instance_uuid: str) -> bool:
-        """Whether it has switched to another host, and fetches the rest of its memory from here."""
+        """Return whether the guest has switched to another host and fetches the rest of its memory from here."""
         with translated("look for the guest"):
             domain = self._find(instance_uuid)
             return domain is not None and is_post_copy(domain)
 
     @staticmethod
     def is_at(uri: str, instance_uuid: str) -> bool:
-        """Whether the guest has arrived at another hypervisor. Raises DriverError when that one cannot be asked."""
+        """Return whether the guest has arrived at another hypervisor. Raises DriverError when that does not answer."""
         with translated("ask the other host for the guest"):
             return is_at(uri, instance_uuid)
 
-    def _standing(self, instance_uuid: str) -> Standing:
+    def _location(self, instance_uuid: str) -> Location:
         with translated("look for the guest"):
             domain = self._find(instance_uuid)
-            return Standing.ABSENT if domain is None else standing(domain)
+            return Location.ABSENT if domain is None else location_of(domain)
 
     def define(self, domain_xml: str) -> None:
-        """Say anew what a guest is; it counts from its next start on."""
+        """Redefine a guest; the definition applies from its next start on."""
         with translated("define the guest"):
             self._define(domain_xml)
 
     def start(self, domain_xml: str) -> None:
-        """Define a domain and start it; one that does not start is forgotten again."""
+        """Define a domain and start it; one that does not start is undefined again."""
         with translated("start the guest"):
             domain = self._define(domain_xml)
             try:
                 domain.create()
             except BaseException:
-                _forget(domain)
+                _undefine(domain)
                 raise
 
     def remove(self, instance_uuid: str) -> None:
-        """End and forget a guest; one that is gone is as good."""
+        """End and undefine a guest; nothing where it is gone."""
         with translated("end the guest"):
             domain = self._find(instance_uuid)
             if domain is None:
                 return
-            with passing_over(ALREADY_OFF):
+            with ignoring(ALREADY_OFF):
                 domain.destroy()
-            _forget(domain)
+            _undefine(domain)
 
     def _open(self) -> Any:
-        with self._gate:
+        with self._lock:
             if self._handle is None or not self._handle.isAlive():
                 with translated("be opened"):
                     self._handle = libvirt.open(self._uri)
@@ -179,7 +178,7 @@ class Connection:
             return self._handle
 
     def _define(self, domain_xml: str) -> Any:
-        """Raises DriverError rather than say anew what a guest of another host is."""
+        """Define a domain. Raises DriverError where the uuid belongs to a guest of another host."""
         uuid = ElementTree.fromstring(domain_xml).findtext("uuid", "")
         domain = self._look_up(uuid)
         if domain is not None and not self._is_ours(domain):
@@ -187,12 +186,15 @@ class Connection:
         return self._open().defineXML(domain_xml)
 
     def _find(self, instance_uuid: str) -> Any:
-        """The domain; None when there is none, or when it is another host's of ours."""
+        """Return the domain; None where there is none, or where it belongs to another host.
+
+        Raises DriverError for a domain that this driver did not create.
+        """
         domain = self._look_up(instance_uuid)
-        if domain is not None and not Guest(domain).mark():
+        if domain is not None and not LibvirtGuest(domain).metadata():
             if self._look_up(instance_uuid) is None:
-                return None  # it went while it was looked at
-            raise DriverError("A guest of somebody else has this instance's uuid.")
+                return None  # removed meanwhile
+            raise DriverError("An unmanaged guest has this instance's uuid.")
         return domain if domain is not None and self._is_ours(domain) else None
 
     def _look_up(self, instance_uuid: str) -> Any:
@@ -205,41 +207,41 @@ class Connection:
             return None
 
     def _is_ours(self, domain: Any) -> bool:
-        """By the mark in its description; one that names no host is of an earlier release."""
-        mark = Guest(domain).mark()
-        return bool(mark) and mark.get("host", self._host) == self._host
+        """Return whether the domain's metadata names this host, or no host as in an earlier release."""
+        metadata = LibvirtGuest(domain).metadata()
+        return bool(metadata) and metadata.get("host", self._host) == self._host
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """libvirt's errors as DriverError: the cause in one line for the user, all of it in the log."""
+def translated(action: str) -> Iterator[None]:
+    """Raise libvirt's errors as DriverError with the cause in one line; the whole text goes to the log."""
     try:
         yield
     except libvirt.libvirtError as error:
         text = str(error).strip()
-        log.warning("libvirt failed: doing=%s code=%s: %s", doing, error.get_error_code(), text)
+        log.warning("libvirt failed: action=%s code=%s: %s", action, error.get_error_code(), text)
         cause = FOLDERS.sub("", (text.splitlines() or ["no reason given"])[0])
-        raise DriverError(f"The hypervisor could not {doing}: {cause[:LONGEST_CAUSE]}") from error
+        raise DriverError(f"The hypervisor could not {action}: {cause[:MAX_CAUSE_LENGTH]}") from error
 
 
-def _forget(domain: Any) -> None:
-    with passing_over(GONE):
-        domain.undefineFlags(EVERYTHING)
+def _undefine(domain: Any) -> None:
+    with ignoring(GONE):
+        domain.undefineFlags(UNDEFINE_FLAGS)
 
 
 def _run_event_loop() -> None:
-    """One loop serves every connection of the process; libvirt wants it before the first is opened."""
+    """Start libvirt's event loop, one for the process; libvirt needs it before the first connection is opened."""
     global _has_event_loop
-    with _event_loop_gate:
+    with _event_loop_lock:
         if _has_event_loop:
             return
-        libvirt.registerErrorHandler(lambda *_: None, None)  # it would print what we raise
+        libvirt.registerErrorHandler(lambda *_: None, None)  # it would print errors to standard error
         libvirt.virEventRegisterDefaultImpl()
-        threading.Thread(target=_turn_forever, name="libvirt-events", daemon=True).start()
+        threading.Thread(target=_run_forever, name="libvirt-events", daemon=True).start()
         _has_event_loop = True
 
 
-def _turn_forever() -> None:
+def _run_forever() -> None:
     while True:
         try:
             libvirt.virEventRunDefaultImpl()

@@ -1,4 +1,4 @@
-"""Prepares the folder of a hypervisor that lives inside this process: short paths, settings, log."""
+"""Prepares the folder of a hypervisor that runs inside this process: short paths, settings, log."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from conductor.core.errors import DriverError
 LONGEST_ROOT = 48
 LOG_VARIABLE = "LIBVIRT_LOG_OUTPUTS"
 QEMU_SETTINGS = {
-    "user": '"root"',  # a second user could not open /dev/kvm, and libvirt would look at QEMU anew at each start
-    "group": '"root"',
     "dynamic_ownership": "0",
     "remember_owner": "0",
     "security_driver": '"none"',
@@ -28,13 +26,23 @@ QEMU_SETTINGS = {
     "stdio_handler": '"file"',  # there is no log daemon
 }
 
+# The user that probes QEMU's capabilities where root runs it: with any other user libvirt would probe at each start.
+# The accounts of guests are in their domains.
+ROOT_SETTINGS = {"user": '"root"', "group": '"root"'}
+# For guests with their own accounts: libvirt changes the owner of a guest's files at its start and its end.
+ACCOUNT_SETTINGS = {"dynamic_ownership": "1"}
+# Folders below libvirt's root that QEMU traverses.
+TRAVERSED_FOLDERS = ("lib/qemu/nvram", "lib/qemu/channel/target", "run/qemu")
 
-def prepare(root_dir: Path) -> str:
-    """Make and fill `root_dir`; the URI that opens it. Raises DriverError."""
+
+def prepare(root_dir: Path, *, has_accounts: bool = False) -> str:
+    """Create and fill `root_dir`; return the URI that opens it. Raises DriverError."""
     try:
-        (root_dir / "etc").mkdir(parents=True, exist_ok=True)
-        (root_dir / "log").mkdir(exist_ok=True)
-        settings = "".join(f"{name} = {value}\n" for name, value in QEMU_SETTINGS.items())
+        for folder in (root_dir, root_dir / "etc", root_dir / "log"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        root_settings = ROOT_SETTINGS if os.geteuid() == 0 else {}
+        chosen = {**QEMU_SETTINGS, **root_settings, **(ACCOUNT_SETTINGS if has_accounts else {})}
+        settings = "".join(f"{name} = {value}\n" for name, value in chosen.items())
         (root_dir / "etc" / "qemu.conf").write_text(settings)
         return f"qemu:///embed?root={short_path(root_dir)}"
     except OSError as error:
@@ -42,9 +50,9 @@ def prepare(root_dir: Path) -> str:
 
 
 @contextmanager
-def own_log(root_dir: Path) -> Iterator[None]:
-    """What libvirt says of itself goes to a file instead of our standard error, if it is loaded in this block."""
-    # It reads this while it is loaded, and offers no other way. Processes that we start must not inherit it.
+def log_to_file(root_dir: Path) -> Iterator[None]:
+    """Have libvirt log to a file instead of standard error, if it is loaded inside this block."""
+    # libvirt reads the variable while it is loaded and offers no other way. Child processes must not inherit it.
     os.putenv(LOG_VARIABLE, f"3:file:{root_dir / 'log' / 'libvirt.log'}")
     try:
         yield
@@ -53,16 +61,16 @@ def own_log(root_dir: Path) -> Iterator[None]:
 
 
 def short_path(directory: Path) -> Path:
-    """`directory`, or a link to it that is short enough and the same at every start. Raises DriverError, OSError."""
+    """Return `directory`, or a short link to it that is the same at every start. Raises DriverError, OSError."""
     directory = directory.resolve()
     if len(os.fsencode(directory)) <= LONGEST_ROOT:
         return directory
     name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
-    for place in (Path("/run"), Path(f"/run/user/{os.geteuid()}"), Path(tempfile.gettempdir())):
-        link = place / f"novella-{os.geteuid()}" / name
-        if len(os.fsencode(link)) > LONGEST_ROOT or not _is_ours(link.parent):
+    for parent in (Path("/run"), Path(f"/run/user/{os.geteuid()}"), Path(tempfile.gettempdir())):
+        link = parent / f"novella-{os.geteuid()}" / name
+        if len(os.fsencode(link)) > LONGEST_ROOT or not _is_private(link.parent):
             continue
-        _drop_dead_links(link.parent)
+        _remove_dead_links(link.parent)
         if not link.is_symlink() or Path(os.readlink(link)) != directory:
             link.unlink(missing_ok=True)
             link.symlink_to(directory)
@@ -70,8 +78,8 @@ def short_path(directory: Path) -> Path:
     raise DriverError(f"The path {directory} is too long for the sockets of the hypervisor; choose a shorter one.")
 
 
-def _is_ours(directory: Path) -> bool:
-    """Make it if it is not there; a folder in which others may put links is none for us."""
+def _is_private(directory: Path) -> bool:
+    """Create the folder where it is missing; return whether only this user can write to it."""
     with suppress(OSError):
         directory.mkdir(mode=0o700, exist_ok=True)
         found = directory.lstat()
@@ -79,7 +87,7 @@ def _is_ours(directory: Path) -> bool:
     return False
 
 
-def _drop_dead_links(directory: Path) -> None:
+def _remove_dead_links(directory: Path) -> None:
     for link in directory.iterdir():
         if link.is_symlink() and not link.exists():
             link.unlink(missing_ok=True)

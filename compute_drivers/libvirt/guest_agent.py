@@ -1,4 +1,4 @@
-"""The agent inside of a guest, by its channel: a program of the guest's that may be there, or not, or not answer."""
+"""QEMU guest agent: a program inside the guest that may be missing or not answer. It loads libvirt."""
 
 from __future__ import annotations
 
@@ -16,49 +16,48 @@ from conductor.core.errors import DriverError
 
 log = logging.getLogger(__name__)
 
-# How long it may take to answer.
-SECONDS = 10
-# The same where somebody waits who only wants to look.
-SECONDS_OF_A_LOOK = 2
-MOST_ADDRESSES = 64
-# In the description of a guest whose image says os_require_quiesce.
+TIMEOUT_SECONDS = 10
+# Timeout for reads during a request whose caller waits.
+READ_TIMEOUT_SECONDS = 2
+MAX_ADDRESSES = 64
+# Value in the domain's metadata for an image with os_require_quiesce.
 REQUIRED = "required"
 NO_CHANNEL = libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
 NO_AGENT = {
     *(NO_CHANNEL, libvirt.VIR_ERR_AGENT_UNRESPONSIVE),
     *(libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_CONFIG_UNSUPPORTED),
 }
-NOBODY = "No agent answers inside of the guest: its image needs hw_qemu_guest_agent=yes and the agent's program."
+NO_ANSWER = "No agent answers inside of the guest: its image needs hw_qemu_guest_agent=yes and the agent's program."
 
 
 def set_password(domain: Any, user: str, password: str) -> None:
-    """Raises DriverError where no agent answers, libvirtError for what it refuses."""
+    """Set a user's password. Raises DriverError where no agent answers, libvirtError for what it refuses."""
     try:
-        domain.agentSetResponseTimeout(SECONDS, 0)
+        domain.agentSetResponseTimeout(TIMEOUT_SECONDS, 0)
         domain.setUserPassword(user, password, 0)
     except libvirt.libvirtError as error:
         if error.get_error_code() not in NO_AGENT:
             raise
-        raise DriverError(NOBODY) from error
+        raise DriverError(NO_ANSWER) from error
 
 
 def addresses(domain: Any) -> dict[str, list[str]]:
-    """What the guest's cards have by its own word, by MAC; nothing where no agent answers. No link-local ones."""
+    """Return the addresses of the guest's cards by MAC, without link-local ones; empty where no agent answers."""
     try:
-        domain.agentSetResponseTimeout(SECONDS_OF_A_LOOK, 0)
-        told = domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, 0)
+        domain.agentSetResponseTimeout(READ_TIMEOUT_SECONDS, 0)
+        interfaces = domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, 0)
     except libvirt.libvirtError as error:
         if error.get_error_code() not in NO_AGENT:
-            log.info("a guest does not tell its addresses: %s: %s", domain.name(), error)
+            log.info("guest addresses could not be read: %s: %s", domain.name(), error)
         return {}
-    cards = ((str(card.get("hwaddr", "")).lower(), card.get("addrs") or ()) for card in told.values())
-    found = {mac: list(islice(_real(one["addr"] for one in has), MOST_ADDRESSES)) for mac, has in cards}
-    return {mac: has for mac, has in found.items() if mac and has}
+    cards = ((str(card.get("hwaddr", "")).lower(), card.get("addrs") or ()) for card in interfaces.values())
+    found = {mac: list(islice(_usable(one["addr"] for one in listed), MAX_ADDRESSES)) for mac, listed in cards}
+    return {mac: listed for mac, listed in found.items() if mac and listed}
 
 
-def _real(told: Iterable[str]) -> Iterator[str]:
-    """A guest may say anything."""
-    for text in told:
+def _usable(texts: Iterable[str]) -> Iterator[str]:
+    """Yield valid addresses; a guest may report anything."""
+    for text in texts:
         with suppress(ValueError):
             address = ip_address(text)
             if not (address.is_loopback or address.is_link_local):
@@ -66,38 +65,38 @@ def _real(told: Iterable[str]) -> Iterator[str]:
 
 
 def require(domain: Any) -> None:
-    """Before much is done: raises DriverError when the guest could not be made to stand still."""
+    """Raises DriverError when the agent does not answer, before a snapshot that needs it begins."""
     try:
-        libvirt_qemu.qemuAgentCommand(domain, '{"execute": "guest-ping"}', SECONDS, 0)
+        libvirt_qemu.qemuAgentCommand(domain, '{"execute": "guest-ping"}', TIMEOUT_SECONDS, 0)
     except libvirt.libvirtError as error:
-        raise _must_be_still() from error
+        raise _quiesce_failed() from error
 
 
 @contextmanager
-def standing_still(domain: Any, *, must_be: bool) -> Iterator[None]:
-    """What the guest has written is on its disks, and it writes no more until this ends.
+def frozen_file_systems(domain: Any, *, is_required: bool) -> Iterator[None]:
+    """Flush and freeze the guest's file systems inside the block.
 
-    One without an agent goes on as it is. Raises DriverError when that is not good enough.
+    Where no agent answers nothing is frozen. Raises DriverError when freezing is required and fails.
     """
     try:
-        domain.agentSetResponseTimeout(SECONDS, 0)
+        domain.agentSetResponseTimeout(TIMEOUT_SECONDS, 0)
         domain.fsFreeze(None, 0)
     except libvirt.libvirtError as error:
-        go_on(domain)  # it may have come half the way
-        if must_be:
-            raise _must_be_still() from error
+        thaw(domain)  # some file systems may be frozen
+        if is_required:
+            raise _quiesce_failed() from error
         if error.get_error_code() != NO_CHANNEL:
-            log.info("a guest does not stand still for its snapshot: %s: %s", domain.name(), error)
+            log.info("file systems of a guest were not frozen for its snapshot: %s: %s", domain.name(), error)
         yield
         return
     try:
         yield
     finally:
-        go_on(domain)
+        thaw(domain)
 
 
-def go_on(domain: Any) -> None:
-    """The guest writes again; one that did not stand still, or has no agent, is as good."""
+def thaw(domain: Any) -> None:
+    """Thaw the guest's file systems; nothing where none are frozen or no agent answers."""
     try:
         domain.fsThaw(None, 0)
     except libvirt.libvirtError as error:
@@ -105,7 +104,7 @@ def go_on(domain: Any) -> None:
             log.warning("the file systems of a guest could not be thawed: %s: %s", domain.name(), error)
 
 
-def _must_be_still() -> DriverError:
+def _quiesce_failed() -> DriverError:
     return DriverError(
-        f"The guest's image asks that nothing is written during a snapshot (os_require_quiesce). {NOBODY}"
+        f"The guest's image asks that nothing is written during a snapshot (os_require_quiesce). {NO_ANSWER}"
     )

@@ -1,40 +1,51 @@
-"""What a host may tell the libvirt driver."""
+"""Options of a host that the libvirt driver takes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compute_drivers.options import option
+from conductor.core.errors import Invalid
+from conductor.core.guest_uids import DEFAULT_BASE
 
 VIRT_TYPES = ("auto", "kvm", "qemu")
 TRANSPORTS = ("native", "tls", "tunnelled")
-PAUSE, POST_COPY = FORCES = ("pause", "post-copy")
-# Who plays the network of a port.
+UNIX = "unix"  # of `migration_address`: both hosts are on one machine
+FORCE_BY_PAUSE, FORCE_BY_POST_COPY = "pause", "post-copy"
+# Values of `guest_network`: which component serves the networks of guests.
 AGENT, BRIDGE = "agent", "bridge"
-PLAYERS = ("qemu", AGENT, BRIDGE)
+NETWORK_BACKENDS = ("qemu", AGENT, BRIDGE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibvirtOptions:
-    """`state_dir` holds images, disks and consoles. Amounts that are None are the machine's.
+    """Options of a host with the libvirt driver.
 
-    With `shared_dir` images and disks are there instead, where other hosts see them.
-
-    `uri` "" is the hypervisor inside this process; `ram_allocation_ratio` None is what suits the virt type.
-    `pinned_cpus` are for guests that pin theirs, `pci_devices` are addresses or vendor:product with commas between.
-    `image_cache_gb` 0 has no bound; `shutdown_seconds` is what a guest gets to power itself off before it moves.
-    `vendor_data` are told to each guest; cloud-init does what their key cloud-init says.
-    `migration_uri` is how the libvirt of another host reaches this one's, "" lets no guest come or go while it runs.
+    Attributes:
+        state_dir: Folder for images, disks and consoles.
+        shared_dir: Folder for images and disks instead, on storage that other hosts mount at the same path.
+        uri: libvirt's connection URI; "" runs the hypervisor inside this process.
+        guest_uid_base: First uid of guests, where root runs the hypervisor inside this process; 0 gives none out.
+        vendor_data: Given to each guest; cloud-init carries out what is under its key "cloud-init".
+        vcpus, memory_mb, disk_gb: Amounts to offer; None offers all that the machine has.
+        ram_allocation_ratio: None chooses by the virt type.
+        pinned_cpus: Processors for guests that pin theirs.
+        pci_devices: Addresses or vendor:product of devices to offer, separated by commas.
+        image_cache_gb: Size of the image cache; 0 is unlimited.
+        shutdown_seconds: Time for a guest to shut down before a cold migration.
+        migration_uri: How the libvirt of another host reaches this one's; "" turns live migration off.
     """
 
     state_dir: Path = option()
     shared_dir: Path | None = option(None)
     uri: str = option("")
+    guest_uid_base: int = option(DEFAULT_BASE, least=0)
     virt_type: str = option("auto", choices=VIRT_TYPES)
-    guest_network: str = option("qemu", choices=PLAYERS)
+    guest_network: str = option("qemu", choices=NETWORK_BACKENDS)
     vendor_data: Mapping[str, Any] = field(default_factory=dict)
     vcpus: int | None = option(None, least=1)
     memory_mb: int | None = option(None, least=1)
@@ -55,9 +66,21 @@ class LibvirtOptions:
     migration_downtime_ms: int = option(500, least=1)
     migration_mib_per_second: int = option(0, least=0)
     migration_throttles: bool = option(True)
-    migration_force: str = option(PAUSE, choices=FORCES)
+    migration_force: str = option(FORCE_BY_PAUSE, choices=(FORCE_BY_PAUSE, FORCE_BY_POST_COPY))
     migration_post_copy: bool = option(False)
 
     @property
     def may_post_copy(self) -> bool:
-        return self.migration_post_copy or self.migration_force == POST_COPY
+        return self.migration_post_copy or self.migration_force == FORCE_BY_POST_COPY
+
+    def check(self) -> None:
+        """Raises Invalid for options that contradict each other."""
+        address = self.migration_address
+        if self.migration_uri and not self.uri:
+            raise Invalid(
+                "Option libvirt.migration_uri: other hosts cannot reach the hypervisor of a process; set uri."
+            )
+        if not re.fullmatch(r"|unix|tcp://[^\s/]+", address):
+            raise Invalid(f"Option libvirt.migration_address: {address!r} is neither unix nor like tcp://192.0.2.7.")
+        if self.migration_transport == "tls" and address == UNIX:
+            raise Invalid("Option libvirt.migration_transport: tls needs a migration_address like tcp://192.0.2.7.")

@@ -1,4 +1,4 @@
-"""The file that names the machines of a host: where their controllers are, who may talk to them, what they have."""
+"""Parses the machines file: controllers, credentials and hardware of a host's machines."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ PASSWORDS = ("password", "pass", "secret")
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine. `vcpus`, `memory_mb` and `disk_gb` count where they are given; else what its controller tells.
+    """One machine of the file.
 
-    `system` is the path of the machine where its controller has several. `verify` false takes any certificate, and no
-    encryption; `ca_file` is whose certificates are right.
+    Attributes:
+        bmc: URL of the controller.
+        system: Path of the machine on a controller that has several.
+        verify: False accepts any certificate, and plain HTTP.
+        ca_file: Certificates of the accepted authorities.
+        vcpus, memory_mb, disk_gb: Replace what the controller reports.
     """
 
     name: str = option()
@@ -39,7 +43,7 @@ class Machine:
     disk_gb: int | None = option(None, least=1)
 
     def password(self) -> str:
-        """Read each time that it is needed, and kept nowhere. Raises DriverError."""
+        """Read the password from its file each time; it is kept nowhere. Raises DriverError."""
         try:
             return self.password_file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -48,7 +52,7 @@ class Machine:
 
 
 def read(path: Path) -> dict[str, Machine]:
-    """The machines by name. Raises Invalid, naming the machine and the field that is wrong."""
+    """Return the machines by name. Raises Invalid, naming machine and field."""
     try:
         found = tomllib.loads(path.read_text()).get(TABLE)
     except OSError as error:
@@ -60,9 +64,10 @@ def read(path: Path) -> dict[str, Machine]:
     machines: dict[str, Machine] = {}
     for number, given in enumerate(found, 1):
         machine = _machine(number, given)
-        twice = [one.name for one in machines.values() if one.name == machine.name or _place(one) == _place(machine)]
-        if twice:
-            raise Invalid(f"Machine {machine.name} is the same as {twice[0]}: name and place must be its own.")
+        address = _address_of(machine)
+        same = [one.name for one in machines.values() if one.name == machine.name or _address_of(one) == address]
+        if same:
+            raise Invalid(f"Machine {machine.name} is the same as {same[0]}: name and place must be its own.")
         machines[machine.name] = machine
     return machines
 
@@ -79,7 +84,7 @@ def _machine(number: int, given: Mapping[str, Any]) -> Machine:
 
 
 def _check_address(what: str, machine: Machine) -> None:
-    """Credentials go there: in the clear, or to whoever answers, only where that is said."""
+    """Raises Invalid for an unusable URL, and for plain HTTP without `verify = false`: credentials are sent there."""
     try:
         address = urlsplit(machine.bmc)
         is_usable = address.scheme in ("http", "https") and bool(address.hostname) and (address.port or 1) > 0
@@ -95,5 +100,5 @@ def _check_address(what: str, machine: Machine) -> None:
         raise Invalid(f"The {what}: system must be a path such as /redfish/v1/Systems/1.")
 
 
-def _place(machine: Machine) -> tuple[str, str]:
+def _address_of(machine: Machine) -> tuple[str, str]:
     return machine.bmc.rstrip("/").lower(), machine.system.rstrip("/")

@@ -1,4 +1,4 @@
-"""Files that controllers fetch: a web server shows them, under names that nobody can guess."""
+"""Boot images and config drives that controllers fetch from a web server, under unguessable names."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from conductor.core.errors import DriverError, Invalid
+from compute_drivers.host_paths import os_errors_as
+from conductor.core.errors import Invalid
 
 TOKEN = re.compile(r"[0-9a-f]{32}")
 BOOT, CONFIG = "boot-", "config-"
-ENDING = ".iso"
+SUFFIX = ".iso"
+NOT_KEPT = "The media of the guest could not be kept"
 
 
 def new_token() -> str:
     return secrets.token_hex(16)
 
 
-class Media:
-    """`<media_dir>/<host>/<token>/…`: who knows a path may read it, nobody may list them; there are secrets in them."""
+class MediaStore:
+    """Files at `<media_dir>/<host>/<token>/…`.
+
+    The files contain secrets: the web server can read a file by its path but not list the folders.
+    """
 
     def __init__(self, media_dir: Path, media_url: str, host: str) -> None:
         try:
@@ -40,20 +44,20 @@ class Media:
         self._url = f"{media_url.rstrip('/')}/{quote(own)}"
 
     def prepare(self, tokens: Collection[str]) -> None:
-        """Make the folder, and remove what belongs to none of `tokens`. Raises OSError."""
+        """Create the folder, and remove media that belong to none of `tokens`. Raises OSError."""
         if not self._folder.parent.exists():
             self._folder.parent.mkdir(parents=True)
-            self._folder.parent.chmod(0o711)  # whatever the umask is: the web server is another account
+            self._folder.parent.chmod(0o711)  # independent of the umask: the web server runs under another account
         self._folder.mkdir(exist_ok=True)
         self._folder.chmod(0o711)
         for folder in self._folder.iterdir():
             if TOKEN.fullmatch(folder.name) and folder.name not in tokens:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def show_image(self, token: str, image: Path) -> str:
-        """The URL of an image that this host has."""
-        path = self._place(token) / f"{BOOT}{image.name}{ENDING}"
-        with _kept():
+    def publish_image(self, token: str, image: Path) -> str:
+        """Publish an image file of this host and return its URL."""
+        path = self._folder_of(token) / f"{BOOT}{image.name}{SUFFIX}"
+        with os_errors_as(NOT_KEPT):
             if not path.exists():
                 part = path.with_suffix(".part")
                 part.unlink(missing_ok=True)
@@ -62,30 +66,31 @@ class Media:
                 os.replace(part, path)
         return self._url_of(path)
 
-    def show_config(self, token: str, data: bytes) -> str:
-        """The URL of a disc that was made just now; a name of its own keeps controllers from showing an earlier one."""
-        path = self._place(token) / f"{CONFIG}{secrets.token_hex(4)}{ENDING}"
-        with _kept():
+    def publish_config_drive(self, token: str, data: bytes) -> str:
+        """Publish a config drive and return its URL, which is new each time: controllers cache media by URL."""
+        path = self._folder_of(token) / f"{CONFIG}{secrets.token_hex(4)}{SUFFIX}"
+        with os_errors_as(NOT_KEPT):
             path.write_bytes(data)
             path.chmod(0o644)
         return self._url_of(path)
 
-    def keep_only(self, token: str, urls: Collection[str]) -> None:
-        """Of the media of `token` those that are at `urls`."""
-        with _kept():
-            for path in self._place(token).iterdir():
+    def remove_others(self, token: str, urls: Collection[str]) -> None:
+        """Remove the media of `token` that are not at `urls`."""
+        with os_errors_as(NOT_KEPT):
+            for path in self._folder_of(token).iterdir():
                 if self._url_of(path) not in urls:
                     path.unlink(missing_ok=True)
 
     def remove(self, token: str) -> None:
+        """Remove all media of `token`."""
         folder = self._folder / token
         if TOKEN.fullmatch(token) and folder.exists():
-            with _kept():
+            with os_errors_as(NOT_KEPT):
                 shutil.rmtree(folder)
 
-    def _place(self, token: str) -> Path:
+    def _folder_of(self, token: str) -> Path:
         folder = self._folder / token
-        with _kept():
+        with os_errors_as(NOT_KEPT):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o711)
         return folder
@@ -95,16 +100,8 @@ class Media:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """A link takes no room; the folder of media may be on another file system."""
+    """Link where both are on one file system, which takes no space; copy otherwise."""
     try:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-@contextmanager
-def _kept() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DriverError(f"The media of the guest could not be kept: {error.strerror}.") from error

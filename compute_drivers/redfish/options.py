@@ -1,4 +1,4 @@
-"""What a host may tell the redfish driver."""
+"""Options of a host that the redfish driver takes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ ONCE, ALWAYS, NEVER = "once", "always", "never"
 
 @dataclass(frozen=True, kw_only=True)
 class RedfishOptions:
-    """`machines_file` names the machines, `state_dir` remembers which of them has which guest.
+    """Options of a host with the redfish driver.
 
-    Controllers fetch media from `media_url`, where a web server shows what is in `media_dir`. `erase` has no default:
-    whether the next owner of a machine may find the data of the one before is nothing to be decided by accident.
+    Attributes:
+        machines_file: The file with the machines.
+        state_dir: Folder for assignments of machines and for images.
+        media_dir: Folder for media, which a web server publishes at `media_url` for the controllers.
+        erase: Whether drives are erased before a machine is free again. It has no default, so that nobody leaves
+            data to the next owner by accident.
     """
 
     machines_file: Path = option()

@@ -1,4 +1,4 @@
-"""Answers a guest that asks for its address: it has the one of its port, and no other."""
+"""Answers DHCP requests of a guest with the address of its port."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 CLIENT_PORT, SERVER_PORT = 68, 67
 LEASE_SECONDS = 86400
-DISCOVER, OFFER, REQUEST, AGREE, REFUSE, INFORM = 1, 2, 3, 5, 6, 8
+DISCOVER, OFFER, REQUEST, ACK, NAK, INFORM = 1, 2, 3, 5, 6, 8
 MASK, ROUTER, NAME, WANTED, LEASE, KIND, SERVER, ROUTES, END = 1, 3, 12, 50, 51, 53, 54, 121, 255
-ANSWERS = {DISCOVER: OFFER, REQUEST: AGREE, INFORM: AGREE}
+ANSWERS = {DISCOVER: OFFER, REQUEST: ACK, INFORM: ACK}
 NOWHERE = bytes(4)
 _MAGIC = b"\x63\x82\x53\x63"
 _HEAD = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
@@ -18,7 +18,7 @@ _HEAD = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
 
 @dataclass(frozen=True)
 class Lease:
-    """What the guest is told; addresses as four bytes, `gateway` empty where the network has none."""
+    """The values of a lease. Addresses are four bytes; `gateway` is empty where the network has none."""
 
     address: bytes
     mask: bytes
@@ -29,32 +29,32 @@ class Lease:
 
 
 def answer(asked: bytes, mac: bytes, lease: Lease) -> bytes:
-    """b"" for what is not to be answered."""
+    """Return the reply to a DHCP message; b"" where there is none."""
     if len(asked) < _HEAD.size:
         return b""
-    operation, _, _, _, transaction, _, flags, has, _, _, _, asker, _, _, magic = _HEAD.unpack_from(asked)
-    if operation != 1 or magic != _MAGIC or asker[:6] != mac:
+    operation, _, _, _, transaction, _, flags, has, _, _, _, caller, _, _, magic = _HEAD.unpack_from(asked)
+    if operation != 1 or magic != _MAGIC or caller[:6] != mac:
         return b""
-    told = _options(asked[_HEAD.size :])
-    kind = told.get(KIND, b"\0")[:1][0] if told.get(KIND) else 0
-    if kind not in ANSWERS or told.get(SERVER, lease.server) != lease.server:
+    given = _options(asked[_HEAD.size :])
+    kind = given.get(KIND, b"\0")[:1][0] if given.get(KIND) else 0
+    if kind not in ANSWERS or given.get(SERVER, lease.server) != lease.server:
         return b""
-    said = ANSWERS[kind]
-    if kind == REQUEST and told.get(WANTED, has) != lease.address:
-        said = REFUSE
-    yours = lease.address if kind != INFORM and said != REFUSE else NOWHERE
+    reply = ANSWERS[kind]
+    if kind == REQUEST and given.get(WANTED, has) != lease.address:
+        reply = NAK
+    yours = lease.address if kind != INFORM and reply != NAK else NOWHERE
     head = _HEAD.pack(
         *(2, 1, 6, 0, transaction, 0, flags, has if kind == INFORM else NOWHERE, yours),
-        *(lease.server, NOWHERE, asker, b"", b"", _MAGIC),
+        *(lease.server, NOWHERE, caller, b"", b"", _MAGIC),
     )
-    options = {KIND: bytes([said]), SERVER: lease.server}
-    if said != REFUSE:
+    options = {KIND: bytes([reply]), SERVER: lease.server}
+    if reply != NAK:
         options |= _facts(lease, is_leased=kind != INFORM)
     return (head + _packed(options)).ljust(300, b"\0")
 
 
 def _facts(lease: Lease, *, is_leased: bool) -> dict[int, bytes]:
-    # Who reads routes does not look at the router: the way out is in both.
+    # Clients that use the routes option ignore the router option, so the default route is in both.
     routes = b"\x20" + lease.metadata + lease.server + (b"\0" + lease.gateway if lease.gateway else b"")
     facts = {MASK: lease.mask, NAME: lease.hostname.encode("ascii", "ignore")[:255], ROUTES: routes}
     if lease.gateway:

@@ -1,4 +1,4 @@
-"""Reads and writes the few kinds of packets that a guest's own segment speaks. What is not well-formed is None."""
+"""Parses and builds Ethernet frames, ARP, IPv4, IPv6, TCP, UDP and ICMP. Parsers return None for malformed data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
 ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
 BROADCAST = b"\xff" * 6
-EVERYBODY = b"\xff" * 4
+BROADCAST_IP = b"\xff" * 4
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 _ETHERNET = struct.Struct("!6s6sH")
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
@@ -17,9 +17,9 @@ _IPV4 = struct.Struct("!BBHHHBBH4s4s")
 _IPV6 = struct.Struct("!IHBB16s16s")
 _TCP = struct.Struct("!HHIIBBHHH")
 _UDP = struct.Struct("!HHHH")
-FRAGMENT = 0x3FFF  # more to come, or not the first
+FRAGMENT_MASK = 0x3FFF  # more fragments flag and offset
 TTL = 64
-NEAR = 255  # hops of IPv6: what was sent from another network has been counted down
+LINK_HOP_LIMIT = 255  # packets from other links have a lower one
 
 
 class Frame(NamedTuple):
@@ -37,7 +37,7 @@ class Arp(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """IPv4 or IPv6, as it was sent, and in parts."""
+    """An IPv4 or IPv6 packet; `whole` includes its header."""
 
     source: bytes
     target: bytes
@@ -48,7 +48,7 @@ class Packet(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """Of TCP."""
+    """A TCP segment."""
 
     source_port: int
     target_port: int
@@ -57,7 +57,7 @@ class Segment:
     flags: int
     window: int
     data: bytes = b""
-    largest: int = 0  # what the other side takes at once, where it says that
+    largest: int = 0  # the maximum segment size option, 0 without it
 
 
 def frame_of(data: bytes) -> Frame | None:
@@ -89,7 +89,7 @@ def packet_of(data: bytes) -> Packet | None:
         return None
     first, _, total, _, fragment, _, protocol, _, source, target = _IPV4.unpack_from(data)
     head = (first & 0x0F) * 4
-    if first >> 4 != 4 or head < _IPV4.size or not head <= total <= len(data) or fragment & FRAGMENT:
+    if first >> 4 != 4 or head < _IPV4.size or not head <= total <= len(data) or fragment & FRAGMENT_MASK:
         return None
     return Packet(source, target, protocol, data[head:total], data[:total])
 
@@ -110,23 +110,23 @@ def packet_of_ipv6(data: bytes) -> Packet | None:
     return Packet(source, target, protocol, data[_IPV6.size : total], data[:total])
 
 
-def is_near(packet: Packet) -> bool:
-    """Whether IPv6 was sent on this very link."""
-    return packet.whole[7] == NEAR
+def is_from_link(packet: Packet) -> bool:
+    """Return whether an IPv6 packet was sent on this link."""
+    return packet.whole[7] == LINK_HOP_LIMIT
 
 
 def packet_ipv6(source: bytes, target: bytes, protocol: int, payload: bytes) -> bytes:
-    """With the checksum, which is in the third and fourth byte of ICMP, in the last two of UDP's head, and in TCP."""
+    """Build a packet, with the checksum of ICMPv6 (at byte 2) or UDP (at byte 6); TCP segments have theirs already."""
     if protocol != TCP:
         place = 2 if protocol == ICMPV6 else 6
         pseudo = source + target + struct.pack("!IHBB", len(payload), 0, 0, protocol)
         checked = checksum(pseudo + payload) or 0xFFFF
         payload = payload[:place] + struct.pack("!H", checked) + payload[place + 2 :]
-    return _IPV6.pack(6 << 28, len(payload), protocol, NEAR, source, target) + payload
+    return _IPV6.pack(6 << 28, len(payload), protocol, LINK_HOP_LIMIT, source, target) + payload
 
 
 def udp_of(data: bytes) -> tuple[int, int, bytes] | None:
-    """Source port, target port, data."""
+    """Return source port, target port and data."""
     if len(data) < _UDP.size:
         return None
     source, target, length, _ = _UDP.unpack_from(data)
@@ -149,7 +149,7 @@ def segment_of(data: bytes) -> Segment | None:
 
 
 def segment(source: bytes, target: bytes, wanted: Segment) -> bytes:
-    """`source` and `target` are addresses: the checksum is of them too."""
+    """Build a TCP segment. The checksum includes the addresses `source` and `target`."""
     options = struct.pack("!BBH", 2, 4, wanted.largest) if wanted.largest else b""
     head = _TCP.pack(
         wanted.source_port,
@@ -168,7 +168,7 @@ def segment(source: bytes, target: bytes, wanted: Segment) -> bytes:
 
 
 def icmp(kind: int, code: int, rest: bytes) -> bytes:
-    """`rest` begins with the four bytes that belong to the kind."""
+    """Build an ICMP message; `rest` begins with the four type-specific header bytes."""
     plain = struct.pack("!BBH", kind, code, 0) + rest
     return plain[:2] + struct.pack("!H", checksum(plain)) + plain[4:]
 

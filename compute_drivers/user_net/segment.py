@@ -1,30 +1,30 @@
-"""The network of one port, played by the agent: address and routes by DHCP, the metadata service, and nothing else."""
+"""The network of one port, served by the agent: DHCP, the metadata service, and nothing else."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 
-from compute_drivers import guest_metadata
-from compute_drivers.guest_metadata import GuestPages
+from compute_drivers import metadata_pages
+from compute_drivers.metadata_pages import MetadataPages
 from compute_drivers.user_net import dhcp, packets
 from compute_drivers.user_net.http import Exchange
 from compute_drivers.user_net.tcp import TcpServer, refusal
 from conductor.core.compute_driver import NetworkPort
 
-# Of the one neighbour that the guest has; locally administered.
-NEIGHBOUR = b"\x02nvla\x01"
-METADATA = ipaddress.IPv4Address(guest_metadata.ADDRESS).packed
+# MAC address of the guest's only neighbor; locally administered.
+NEIGHBOR_MAC = b"\x02nvla\x01"
+METADATA = ipaddress.IPv4Address(metadata_pages.ADDRESS).packed
 UNSPECIFIED = bytes(4)
-PROHIBITED = (3, 13)
-ECHO, ECHO_ANSWER = 8, 0
+ADMINISTRATIVELY_PROHIBITED = (3, 13)  # ICMP type and code
+ECHO, ECHO_REPLY = 8, 0
 NOT_IN_HOST_NAMES = re.compile(r"[^A-Za-z0-9.-]")
 
 
 class GuestSegment:
-    """Frame in, frames out. A guest that claims another card or address than its port's is not heard."""
+    """Answers frames with frames; frames with another MAC or IP address than the port's are ignored."""
 
-    def __init__(self, port: NetworkPort, hostname: str, pages: GuestPages) -> None:
+    def __init__(self, port: NetworkPort, hostname: str, pages: MetadataPages) -> None:
         self._mac = bytes.fromhex(port.mac_address.replace(":", ""))
         network = ipaddress.IPv4Network(port.cidr)
         address = ipaddress.IPv4Address(port.ip_address)
@@ -41,7 +41,7 @@ class GuestSegment:
             metadata=METADATA,
             hostname=NOT_IN_HOST_NAMES.sub("", hostname) or "guest",
         )
-        self._tcp = TcpServer(guest_metadata.TCP_PORT, lambda: Exchange(pages))
+        self._tcp = TcpServer(metadata_pages.TCP_PORT, lambda: Exchange(pages))
 
     def receive(self, data: bytes, now: float) -> list[bytes]:
         frame = packets.frame_of(data)
@@ -52,16 +52,16 @@ class GuestSegment:
         packet = packets.packet_of(frame.payload) if frame.kind == packets.IPV4 else None
         if packet is None:
             return []
-        told = packets.udp_of(packet.payload) if packet.protocol == packets.UDP else None
-        if told is not None and told[1] == dhcp.SERVER_PORT:
-            return self._dhcp(told[2])
-        if packet.source != self._address or frame.target[0] & 1 or packet.target == packets.EVERYBODY:
+        udp = packets.udp_of(packet.payload) if packet.protocol == packets.UDP else None
+        if udp is not None and udp[1] == dhcp.SERVER_PORT:
+            return self._dhcp(udp[2])
+        if packet.source != self._address or frame.target[0] & 1 or packet.target == packets.BROADCAST_IP:
             return []
         return [self._framed(one) for one in self._packet(packet, now)]
 
-    def turn(self, now: float) -> list[bytes]:
-        """What is due by the clock."""
-        return [self._framed(self._segment(METADATA, one)) for one in self._tcp.turn(now)]
+    def tick(self, now: float) -> list[bytes]:
+        """Return the frames that are due."""
+        return [self._framed(self._segment(METADATA, one)) for one in self._tcp.tick(now)]
 
     def _arp(self, data: bytes) -> list[bytes]:
         asked = packets.arp_of(data)
@@ -69,17 +69,17 @@ class GuestSegment:
             return []
         if asked.source_mac != self._mac or asked.source not in (self._address, UNSPECIFIED):
             return []
-        said = packets.arp_answer(NEIGHBOUR, asked.target, asked)
-        return [packets.frame(self._mac, NEIGHBOUR, packets.ARP, said)]
+        reply = packets.arp_answer(NEIGHBOR_MAC, asked.target, asked)
+        return [packets.frame(self._mac, NEIGHBOR_MAC, packets.ARP, reply)]
 
     def _dhcp(self, asked: bytes) -> list[bytes]:
-        said = dhcp.answer(asked, self._mac, self._lease)
-        if not said:
+        reply = dhcp.answer(asked, self._mac, self._lease)
+        if not reply:
             return []
-        datagram = packets.udp(dhcp.SERVER_PORT, dhcp.CLIENT_PORT, said)
-        packet = packets.packet(self._server, packets.EVERYBODY, packets.UDP, datagram)
-        # Everybody on this segment is the guest, which may not know its address yet.
-        return [packets.frame(packets.BROADCAST, NEIGHBOUR, packets.IPV4, packet)]
+        datagram = packets.udp(dhcp.SERVER_PORT, dhcp.CLIENT_PORT, reply)
+        packet = packets.packet(self._server, packets.BROADCAST_IP, packets.UDP, datagram)
+        # Broadcast: the guest is alone on this segment and may not know its address yet.
+        return [packets.frame(packets.BROADCAST, NEIGHBOR_MAC, packets.IPV4, packet)]
 
     def _packet(self, packet: packets.Packet, now: float) -> list[bytes]:
         if packet.target not in (self._server, METADATA):
@@ -89,36 +89,36 @@ class GuestSegment:
         came = packets.segment_of(packet.payload) if packet.protocol == packets.TCP else None
         if came is None:
             return self._prohibited(packet)
-        if packet.target != METADATA or came.target_port != guest_metadata.TCP_PORT:
-            said = [] if came.flags & packets.RST else [refusal(came)]
+        if packet.target != METADATA or came.target_port != metadata_pages.TCP_PORT:
+            reply = [] if came.flags & packets.RST else [refusal(came)]
         else:
-            said = self._tcp.receive(came, now)
-        return [self._segment(packet.target, one) for one in said]
+            reply = self._tcp.receive(came, now)
+        return [self._segment(packet.target, one) for one in reply]
 
     def _echo(self, packet: packets.Packet) -> list[bytes]:
         if len(packet.payload) < 8 or packet.payload[0] != ECHO:
             return []
-        said = packets.icmp(ECHO_ANSWER, 0, packet.payload[4:])
-        return [packets.packet(packet.target, self._address, packets.ICMP, said)]
+        reply = packets.icmp(ECHO_REPLY, 0, packet.payload[4:])
+        return [packets.packet(packet.target, self._address, packets.ICMP, reply)]
 
     def _prohibited(self, packet: packets.Packet) -> list[bytes]:
-        """Said at once, so that nobody inside waits for what cannot be reached."""
+        """Return an ICMP error, so that programs in the guest fail at once instead of waiting."""
         if packet.protocol == packets.ICMP and packet.payload[:1] != bytes([ECHO]):
             return []
         if ipaddress.IPv4Address(packet.target).is_multicast:
             return []
-        said = packets.icmp(*PROHIBITED, bytes(4) + packet.whole[:28])
-        return [packets.packet(self._server, self._address, packets.ICMP, said)]
+        reply = packets.icmp(*ADMINISTRATIVELY_PROHIBITED, bytes(4) + packet.whole[:28])
+        return [packets.packet(self._server, self._address, packets.ICMP, reply)]
 
     def _segment(self, source: bytes, wanted: packets.Segment) -> bytes:
-        said = packets.segment(source, self._address, wanted)
-        return packets.packet(source, self._address, packets.TCP, said)
+        reply = packets.segment(source, self._address, wanted)
+        return packets.packet(source, self._address, packets.TCP, reply)
 
     def _framed(self, packet: bytes) -> bytes:
-        return packets.frame(self._mac, NEIGHBOUR, packets.IPV4, packet)
+        return packets.frame(self._mac, NEIGHBOR_MAC, packets.IPV4, packet)
 
 
 def _highest_first(network: ipaddress.IPv4Network) -> list[ipaddress.IPv4Address]:
-    """The two highest usable addresses: one of them is not the guest's."""
+    """Return the two highest usable addresses, of which at least one is not the guest's."""
     last = int(network.broadcast_address) - 1
     return [ipaddress.IPv4Address(last), ipaddress.IPv4Address(last - 1)]

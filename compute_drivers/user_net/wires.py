@@ -1,4 +1,4 @@
-"""What frames of guests come by: a pair of paths per port, or a device, and one thread for all of them."""
+"""Transports of Ethernet frames between guests and this process: sockets or taps, served by one thread."""
 
 from __future__ import annotations
 
@@ -15,34 +15,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from compute_drivers.user_net import guest_socket
+
 log = logging.getLogger(__name__)
 
-LARGEST_FRAME = 2048
-FRAMES_AT_ONCE = 32
-# A guest that says more than this in one turn of a second is heard again in the next.
-FRAMES_PER_TURN = 2000
-TURN_SECONDS = 1.0
-NOTHING = dict.fromkeys(("rx_packets", "rx_octets", "rx_drop", "tx_packets", "tx_octets"), 0)
+MAX_FRAME_BYTES = 2048
+NOT_HELD, UNCHANGED = -1, -1
+FRAMES_PER_POLL = 32
+# A guest that sends more in one tick is read again at the next one.
+MAX_FRAMES_PER_TICK = 2000
+TICK_SECONDS = 1.0
+NO_TRAFFIC = dict.fromkeys(("rx_packets", "rx_octets", "rx_drop", "tx_packets", "tx_octets"), 0)
 
 
 @dataclass(frozen=True)
 class WirePaths:
-    """Where QEMU reads, and where we do."""
+    """Paths of QEMU's socket and of the agent's."""
 
     theirs: Path
     ours: Path
 
 
 class Segment(Protocol):
-    """Who is at our end: frame in, frames out, and what is due by the clock."""
+    """The network at the agent's end of a wire."""
 
-    def receive(self, data: bytes, now: float) -> list[bytes]: ...
+    def receive(self, data: bytes, now: float) -> list[bytes]:
+        """Return the frames that answer a frame."""
 
-    def turn(self, now: float) -> list[bytes]: ...
+    def tick(self, now: float) -> list[bytes]:
+        """Return the frames that are due."""
 
 
-class End(Protocol):
-    """Our end of a wire. `receive` raises BlockingIOError when there is nothing, OSError when there never will be."""
+class WireEnd(Protocol):
+    """The agent's end of a wire. `receive` raises BlockingIOError when no frame is there, OSError at the end."""
 
     name: str
 
@@ -53,25 +58,32 @@ class End(Protocol):
     def send(self, frame: bytes) -> None: ...
 
     def close(self) -> None:
-        """The next process finds the wire where it was."""
+        """Close the end; the next process can open the wire again."""
 
     def remove(self) -> None:
-        """Nobody will look for it."""
+        """Remove the agent's path of a wire that is not used any more."""
 
 
 class SocketEnd:
-    """Datagrams between two paths: no end has to wait for the other, and either may be gone for a while."""
+    """Datagram sockets at two paths: neither end waits for the other, and either may be absent for a while."""
 
     def __init__(self, paths: WirePaths) -> None:
         """Raises OSError."""
         self.name = paths.ours.name
         self._paths = paths
+        self._theirs = NOT_HELD
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             paths.ours.unlink(missing_ok=True)
             self._socket.bind(str(paths.ours))
-            # The folder lets nobody in but us and QEMU, which may run as another user.
-            os.chmod(paths.ours, 0o666)
+            owner = paths.theirs.parent.stat().st_uid
+            if owner == os.geteuid():
+                # Only this user and QEMU, which may run under another one, can enter the folder.
+                os.chmod(paths.ours, 0o666)
+            else:
+                # Guests with own accounts traverse the folder; each may send to its own wires only.
+                os.chmod(paths.ours, 0o600)
+                os.chown(paths.ours, owner, UNCHANGED)
         except BaseException:
             self._socket.close()
             raise
@@ -80,13 +92,26 @@ class SocketEnd:
         return self._socket.fileno()
 
     def receive(self) -> bytes:
-        return self._socket.recv(LARGEST_FRAME)
+        return self._socket.recv(MAX_FRAME_BYTES)
 
     def send(self, frame: bytes) -> None:
-        self._socket.sendto(frame, str(self._paths.theirs))
+        if self._theirs == NOT_HELD:
+            self._theirs = guest_socket.hold(self._paths.theirs)
+        try:
+            self._socket.sendto(frame, guest_socket.address_of(self._theirs))
+        except ConnectionRefusedError:  # QEMU has ended, and creates a new socket at its next start
+            self._close()
+            self._theirs = guest_socket.hold(self._paths.theirs)
+            self._socket.sendto(frame, guest_socket.address_of(self._theirs))
 
     def close(self) -> None:
         self._socket.close()
+        self._close()
+
+    def _close(self) -> None:
+        if self._theirs != NOT_HELD:
+            os.close(self._theirs)
+            self._theirs = NOT_HELD
 
     def remove(self) -> None:
         self._paths.ours.unlink(missing_ok=True)
@@ -94,147 +119,147 @@ class SocketEnd:
 
 @dataclass(eq=False)
 class _Wire:
-    end: End
+    end: WireEnd
     segment: Segment
     frames: int = 0
-    is_heard: bool = True
+    is_read: bool = True
     counted: Counter[str] = field(default_factory=Counter)
-    gate: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Wires:
-    """Each has its key: a guest's id, and a port's of it."""
+    """All wires of a process, by guest and port."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._by_key: dict[tuple[str, str], _Wire] = {}
         self._by_number: dict[int, _Wire] = {}
         self._poll: select.epoll | None = None
-        self._bell = -1
+        self._wake_event = -1
         self._thread: threading.Thread | None = None
         self._is_over = False
 
     def open(self, instance_uuid: str, port_uuid: str, paths: WirePaths, segment: Segment) -> None:
-        """Begin to answer, or go on with another segment. Raises OSError."""
+        """Connect a port's sockets to a segment, replacing an earlier one. Raises OSError."""
         self.join(instance_uuid, port_uuid, lambda: SocketEnd(paths), segment)
 
-    def join(self, instance_uuid: str, port_uuid: str, make_end: Callable[[], End], segment: Segment) -> None:
-        """The same with an end that is made when the one before is gone. Raises what `make_end` raises."""
+    def join(self, instance_uuid: str, port_uuid: str, make_end: Callable[[], WireEnd], segment: Segment) -> None:
+        """Like `open`, with an end that is made after the former one is closed. Raises what `make_end` raises."""
         self.close(instance_uuid, port_uuid)
         end = make_end()
         wire = _Wire(end, segment)
-        with self._gate:
+        with self._lock:
             self._by_key[instance_uuid, port_uuid] = wire
             self._by_number[end.fileno()] = wire
-            self._run().register(end.fileno(), select.EPOLLIN)
+            self._ensure_running().register(end.fileno(), select.EPOLLIN)
 
     def close(self, instance_uuid: str, port_uuid: str = "") -> None:
-        """One port's, or all of a guest; the paths go too. Nothing where there is none."""
-        with self._gate:
+        """Close the wire of one port, or all of a guest, and remove their paths."""
+        with self._lock:
             keys = [key for key in self._by_key if key[0] == instance_uuid and port_uuid in ("", key[1])]
             gone = [self._by_key.pop(key) for key in keys]
             for wire in gone:
-                self._let_go(wire)
+                self._close(wire)
                 wire.end.remove()
 
-    def counted(self, instance_uuid: str) -> dict[str, dict[str, int]]:
-        """By port, what came and went since it was opened, as the guest sees it."""
-        with self._gate:
+    def counters(self, instance_uuid: str) -> dict[str, dict[str, int]]:
+        """Return the traffic of each port since it was opened, by the guest's view."""
+        with self._lock:
             wires = {port: wire for (uuid, port), wire in self._by_key.items() if uuid == instance_uuid}
         found = {}
         for port, wire in wires.items():
-            with wire.gate:  # an answer that is on its way is counted
-                found[port] = {**NOTHING, **wire.counted}
+            with wire.lock:  # waits for answers in progress
+                found[port] = {**NO_TRAFFIC, **wire.counted}
         return found
 
     def stop(self) -> None:
-        """Guests run on, and find the next process at the same paths."""
-        with self._gate:
+        """Close all wires; guests keep running, and the next process uses the same paths."""
+        with self._lock:
             for wire in self._by_key.values():
-                self._let_go(wire)
+                self._close(wire)
             self._by_key.clear()
-            self._is_over = True  # not before: with it the thread lets go of the poll
+            self._is_over = True  # last: the thread then closes the poll
             thread, self._thread = self._thread, None
             if thread is not None:
-                os.eventfd_write(self._bell, 1)
+                os.eventfd_write(self._wake_event, 1)
         if thread is not None:
-            thread.join(TURN_SECONDS * 5)
+            thread.join(TICK_SECONDS * 5)
 
-    def _let_go(self, wire: _Wire) -> None:
+    def _close(self, wire: _Wire) -> None:
         number = wire.end.fileno()
         self._by_number.pop(number, None)
         if self._poll is not None:
-            with suppress(OSError):  # it was silenced
+            with suppress(OSError):  # not registered any more
                 self._poll.unregister(number)
-        with wire.gate:
+        with wire.lock:
             wire.end.close()
 
-    def _run(self) -> select.epoll:
+    def _ensure_running(self) -> select.epoll:
         if self._thread is None or self._poll is None:
             self._is_over = False
             self._poll = poll = select.epoll()
-            self._bell = bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            poll.register(bell, select.EPOLLIN)
+            self._wake_event = wake_event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            poll.register(wake_event, select.EPOLLIN)
             self._thread = threading.Thread(
-                target=self._turn_forever, args=(poll, bell), name="guest-wires", daemon=True
+                target=self._run_forever, args=(poll, wake_event), name="guest-wires", daemon=True
             )
             self._thread.start()
         return self._poll
 
-    def _turn_forever(self, poll: select.epoll, bell: int) -> None:
-        due_at = self._clock() + TURN_SECONDS
+    def _run_forever(self, poll: select.epoll, wake_event: int) -> None:
+        due_at = self._clock() + TICK_SECONDS
         while not self._is_over:
             for number, _ in poll.poll(max(0.0, due_at - self._clock())):
-                with self._gate:
+                with self._lock:
                     wire = self._by_number.get(number)
                 if wire is not None:
                     self._guarded(wire, self._listen)
             if self._clock() >= due_at:
-                due_at = self._clock() + TURN_SECONDS
-                with self._gate:
+                due_at = self._clock() + TICK_SECONDS
+                with self._lock:
                     wires = list(self._by_number.values())
                 for wire in wires:
-                    self._guarded(wire, self._turn)
+                    self._guarded(wire, self._tick)
         poll.close()
-        os.close(bell)
+        os.close(wake_event)
 
-    def _guarded(self, wire: _Wire, does: Callable[[_Wire], None]) -> None:
-        """What one guest sends never ends the service of the others."""
+    def _guarded(self, wire: _Wire, function: Callable[[_Wire], None]) -> None:
+        """Log errors: data of one guest must never end the service of the others."""
         try:
-            with wire.gate:
+            with wire.lock:
                 if wire.end.fileno() >= 0:
-                    does(wire)
+                    function(wire)
         except Exception:
-            log.exception("frame of a guest could not be handled: wire=%s", wire.end.name)
+            log.exception("frame of a guest was not handled: wire=%s", wire.end.name)
 
     def _listen(self, wire: _Wire) -> None:
-        for _ in range(FRAMES_AT_ONCE):
+        for _ in range(FRAMES_PER_POLL):
             try:
                 frame = wire.end.receive()
             except BlockingIOError:
                 return
-            except OSError:  # somebody else has it now, or it is gone: it would be told of for ever
-                log.warning("a wire is not heard any more: wire=%s", wire.end.name)
-                self._silence(wire)
+            except OSError:  # another process has it, or it is gone: poll would report it for ever
+                log.warning("wire is not read any more: wire=%s", wire.end.name)
+                self._stop_reading(wire)
                 return
             wire.counted.update(tx_packets=1, tx_octets=len(frame))
             self._send(wire, wire.segment.receive(frame, self._clock()))
             wire.frames += 1
-        if wire.frames > FRAMES_PER_TURN:
-            wire.is_heard = False
-            self._silence(wire)
+        if wire.frames > MAX_FRAMES_PER_TICK:
+            wire.is_read = False
+            self._stop_reading(wire)
 
-    def _silence(self, wire: _Wire) -> None:
+    def _stop_reading(self, wire: _Wire) -> None:
         if self._poll is not None:
-            with suppress(OSError):  # it was let go just now
+            with suppress(OSError):  # just closed
                 self._poll.unregister(wire.end.fileno())
 
-    def _turn(self, wire: _Wire) -> None:
-        self._send(wire, wire.segment.turn(self._clock()))
+    def _tick(self, wire: _Wire) -> None:
+        self._send(wire, wire.segment.tick(self._clock()))
         wire.frames = 0
-        if not wire.is_heard and self._poll is not None:
-            wire.is_heard = True
+        if not wire.is_read and self._poll is not None:
+            wire.is_read = True
             self._poll.register(wire.end.fileno(), select.EPOLLIN)
 
     @staticmethod
@@ -242,7 +267,7 @@ class Wires:
         for frame in frames:
             try:
                 wire.end.send(frame)
-            except OSError:  # QEMU is gone, or reads too slowly: a frame that is lost comes again
+            except OSError:  # QEMU is gone or reads too slowly: protocols repeat lost frames
                 wire.counted.update(rx_drop=1)
             else:
                 wire.counted.update(rx_packets=1, rx_octets=len(frame))

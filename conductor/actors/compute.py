@@ -1,4 +1,4 @@
-"""Door of the compute agents in this process."""
+"""Message actor of the compute agents in this process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _agents: list[ComputeAgent] = []
 
 
 def serve(agent: ComputeAgent) -> None:
-    """Let commands for the agent's hosts reach it."""
+    """Deliver commands for the agent's hosts to it."""
     _agents.append(agent)
 
 
 @door(trust.TO_COMPUTE, COMPUTE_QUEUE)
 def compute_message(received: Received) -> None:
-    """A conductor's command for the host that it names; one for a host that is not here is left to ring again."""
+    """Deliver a conductor's command to its host; one for a host that is not here is logged, and resent later."""
     host = received.body["body"]["host"]
     for agent in _agents:
         if agent.has_host(host):

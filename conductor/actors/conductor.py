@@ -1,10 +1,12 @@
-"""Doors of the conductor: a doorbell for a run, and messages from compute hosts."""
+"""Message actors of the conductor: notifications of runs, and messages from compute hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from conductor.actors import report_intake
+from conductor.actors.report_intake import INTAKE
 from conductor.rpc import trust
 from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
 from conductor.rpc.codec import UnknownMessage, decode
@@ -19,56 +21,49 @@ from conductor.rpc.messages import (
     StepProgressed,
 )
 from conductor.rpc.trust import Received
-from conductor.services import (
-    console_doors,
-    console_logs,
-    driver_doings,
-    guest_counts,
-    host_keys,
-    host_reports,
-    port_filters,
-    refused_messages,
-)
-from conductor.services.reconciliation import undos
-from conductor.workflows import engine
+from conductor.services.consoles import connections, logs
+from conductor.services.operations import refused_messages
+from conductor.services.operations.reconciliation import undos
+from conductor.services.servers import guest_metrics
+from conductor.workflows.engine import executor
 
 
 def _take_report(cell: str, message: HostReported) -> None:
-    if host_reports.record(cell, message):
-        driver_doings.store(message)
-    port_filters.settle(message)
-    host_keys.settle(message)
+    if INTAKE.is_running:
+        INTAKE.put(cell, message)
+    else:
+        report_intake.record(cell, message)
 
 
 def _take_answer(cell: str, message: StepAnswered) -> None:
-    if engine.answer(cell, message):
+    if executor.answer(cell, message):
         undos.go_on_after(cell, message.run_uuid)
 
 
 RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     StepAnswered: _take_answer,
-    StepProgressed: engine.progress,
+    StepProgressed: executor.progress,
     HostReported: _take_report,
-    ConsoleWritten: console_logs.store,
-    ConsolesWritten: console_logs.store_all,
-    ConsolesOffered: console_doors.record,
-    GuestsCounted: guest_counts.record,
+    ConsoleWritten: logs.store,
+    ConsolesWritten: logs.store_all,
+    ConsolesOffered: connections.record,
+    GuestsCounted: guest_metrics.record,
     RefusalsCounted: refused_messages.record,
 }
 
 
 @door(trust.RING, CONDUCTOR_QUEUE)
 def conductor_ring(received: Received) -> None:
-    """Look at a run: {"alias", "run_uuid"}."""
-    engine.run(received.body["alias"], received.body["run_uuid"])
+    """Execute a run: {"alias", "run_uuid"}."""
+    executor.run(received.body["alias"], received.body["run_uuid"])
 
 
 @door(trust.TO_CONDUCTOR, CONDUCTOR_QUEUE)
 def conductor_message(received: Received) -> None:
-    """A message from a compute host about itself, to the conductor of its cell."""
+    """Handle a message from a compute host about itself, as a conductor of its cell."""
     try:
         message = decode(received.body)
     except UnknownMessage:
-        put_back()  # newer than this process: not ours to drop
+        put_back()  # newer than this process, which must not drop it
         return
     RECEIVERS[type(message)](received.body["cell"], message)

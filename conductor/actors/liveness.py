@@ -1,4 +1,4 @@
-"""Who else lives: this process among the others, and what is done when one of them has died."""
+"""Group membership of processes, and takeover from those that have died."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from django.db import connections
 from conductor import plugins
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.errors import Invalid
-from conductor.core.membership import Member, Membership, Place
+from conductor.core.membership import Member, Membership, MembershipLocation
 from conductor.membership.database import DatabaseMembership
-from conductor.workflows import leases, recovery
+from conductor.workflows.engine import leases, recovery
 
 log = logging.getLogger(__name__)
 
 
 def memberships() -> list[Membership]:
-    """The kinds in use here, not yet joined: the default, and the one that the operator chose besides.
+    """Return the memberships in use, not yet joined: the default, and the configured one.
 
-    Raises Invalid when no plugin brings that one.
+    Raises Invalid when no plugin provides that one.
     """
     url = settings.NOVELLA_MEMBERSHIP_URL
-    place = Place(url=url, data_dir=settings.NOVELLA_DATA)
+    place = MembershipLocation(url=url, data_dir=settings.NOVELLA_DATA)
     scheme = url.partition("://")[0]
     if not scheme:
         return [DatabaseMembership(place)]
@@ -38,13 +38,13 @@ def memberships() -> list[Membership]:
 
 
 def living() -> list[Member]:
-    """Who lives by any of the kinds, by name. Raises Unavailable when one of them cannot be asked."""
+    """Return the live members of all memberships, by name. Raises Unavailable when one of them does not respond."""
     found = {member.life: member for membership in memberships() for member in membership.members()}
     return sorted(found.values(), key=lambda member: (member.name, member.worker))
 
 
 class Group:
-    """A conductor's part in its group: it is seen by the others, and takes over from those who die."""
+    """A conductor's membership in its group: it is visible to the others, and takes over from those that die."""
 
     def __init__(self, aliases: Iterable[str], name: str) -> None:
         self._me = Member(worker=leases.WORKER, name=name)
@@ -61,9 +61,9 @@ class Group:
 
 
 def take_over(aliases: Iterable[str], life: str) -> None:
-    """End what a dead process owned in these journals; what fails waits for its leases. Never raises.
+    """Release a dead process's runs in these journals; where that fails, its leases expire by themselves. Never raises.
 
-    Leases of periodic work for the whole cloud are in the API database, whichever journals this process looks after.
+    Leases of periodic work for the whole cloud are in the API database, whichever journals this process serves.
     """
     for alias in dict.fromkeys((*aliases, API_ALIAS)):
         try:
@@ -73,4 +73,4 @@ def take_over(aliases: Iterable[str], life: str) -> None:
         else:
             if freed:
                 log.warning("a process died, its runs go on: alias=%s life=%s runs=%s", alias, life, freed)
-    connections.close_all()  # this thread is the membership's: it may end now, or wait for long
+    connections.close_all()  # the thread is the membership's: it may end now, or wait for long

@@ -1,4 +1,4 @@
-"""The app of the API database: what is global."""
+"""The app of the API database: global tables."""
 
 from django.apps import AppConfig
 

@@ -1,6 +1,6 @@
-"""How many builds have failed on each host of a cell since the last one that succeeded there.
+"""Consecutive build failures of each host of a cell.
 
-Only a failure writes. That a build has succeeded meanwhile is seen by its instance, so success costs nothing.
+Only a failure writes. A later success is derived from its instance, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from datetime import datetime
 from django.db.models import F, Max
 
 from conductor.cell_db.models import ComputeNode, Instance
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
 
 
 def note(alias: str, host: str) -> None:
-    """A build has failed on the host; inside a transaction."""
+    """Record a failed build on the host; inside a transaction."""
     nodes = ComputeNode.objects.using(alias).filter(host=host)
     count = F("failed_builds") + 1 if in_a_row(alias, [host]) else 1
     nodes.update(failed_builds=count, build_failed_at=database_now())
 
 
 def in_a_row(alias: str, hosts: Iterable[str] | None = None) -> dict[str, int]:
-    """Host → failures in a row, of those hosts (or of all) that have any."""
+    """Return host → consecutive failures, for those of the hosts (or of all) that have any."""
     nodes = ComputeNode.objects.using(alias).filter(failed_builds__gt=0, build_failed_at__isnull=False)
     if hosts is not None:
         nodes = nodes.filter(host__in=hosts)
@@ -33,6 +33,6 @@ def in_a_row(alias: str, hosts: Iterable[str] | None = None) -> dict[str, int]:
 
 
 def _launched(alias: str, hosts: Iterable[str]) -> dict[str, datetime]:
-    """When each host last got an instance to run."""
+    """Return when each host last started an instance."""
     instances = Instance.objects.using(alias).filter(host__in=list(hosts), launched_at__isnull=False)
     return dict(instances.values_list("host").annotate(at=Max("launched_at")))

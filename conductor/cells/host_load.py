@@ -1,4 +1,4 @@
-"""What is on a host, or on its way there: a host is empty when nothing of it is left."""
+"""Load of a host: the instances, moves and runs that keep it from being empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITH_GUEST_OFF = (MigrationType.RESIZE, MigrationType.MIGRATION)
 
 @dataclass(frozen=True)
 class Load:
-    """Instances that are there, moves whose way back is there, runs that use it, and whether placement holds any."""
+    """Instances on it, moves that can revert to it, runs that use it, and whether it has allocations."""
 
     instances: tuple[Instance, ...]
     ways_back: tuple[Migration, ...]
@@ -37,7 +37,7 @@ class Load:
 
 
 def of(alias: str, host: str) -> Load:
-    """The load of a host now."""
+    """Return the load of a host now."""
     instances = Instance.objects.using(alias).alive().filter(host=host).order_by("created_at", "uuid")
     ways_back = Migration.objects.using(alias).filter(
         source_host=host, status=MigrationStatus.FINISHED, migration_type__in=WITH_GUEST_OFF

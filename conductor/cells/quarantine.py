@@ -1,4 +1,4 @@
-"""Cells that operators cut off: nothing is asked of them and nothing new is sent there until that is lifted."""
+"""Cell quarantine: cells that operators cut off get no queries and no new servers until it is lifted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from django.db import InterfaceError, OperationalError
 
 from conductor.api_db.models import CellMapping
 from conductor.core.errors import CellUnavailable
+from conductor.core.messages import message
 from conductor.core.states import CELL_IN_QUARANTINE
 
-LOOK_EVERY_SECONDS = 1.0  # every list asks: a process looks this often, and goes by what it saw
+LOOK_EVERY_SECONDS = 1.0  # every list needs it: a process reads this often, and caches the result
 
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Who cut a cell off, why, and when."""
+    """Quarantine of a cell: who began it, why, and when."""
 
     cell: str
     by: str
@@ -29,7 +30,7 @@ class Quarantine:
 
 
 class _Seen:
-    """What this process knows."""
+    """The cache of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -41,32 +42,32 @@ _seen = _Seen()
 
 
 def all_now() -> Mapping[str, Quarantine]:
-    """The cells that are cut off, as of a second ago at most."""
+    """Return the cells in quarantine, as of a second ago at most."""
     if time.monotonic() >= _seen.due_at:
-        with suppress(OperationalError, InterfaceError):  # then what was known goes on
+        with suppress(OperationalError, InterfaceError):  # then the cached state stays
             look()
     return _seen.found
 
 
 def holds(alias: str) -> bool:
-    """Whether a cell is cut off."""
+    """Whether a cell is in quarantine."""
     return alias in all_now()
 
 
 def refuse(alias: str) -> None:
-    """Raises CellUnavailable where a cell is cut off."""
+    """Raise CellUnavailable where a cell is in quarantine."""
     if holds(alias):
-        raise CellUnavailable(f"Cell {alias} is in quarantine: nothing is changed there until an operator lifts it.")
+        raise CellUnavailable(message("cell.no_changes", cell=alias))
 
 
 def failures(aliases: Iterable[str]) -> dict[str, str]:
-    """Those of the cells that are cut off, as cells that do not answer are named."""
+    """Return the cells in quarantine with a reason, in the form of cells that do not answer."""
     found = all_now()
     return {alias: CELL_IN_QUARANTINE for alias in aliases if alias in found} if found else {}
 
 
 def look() -> None:
-    """Read who is cut off. Whoever changed it does so at once; other processes follow."""
+    """Read the quarantines. The process that changes them does so at once; others follow."""
     with _seen.lock:
         _seen.due_at = time.monotonic() + LOOK_EVERY_SECONDS
         rows = CellMapping.objects.filter(quarantined_at__isnull=False)
@@ -78,5 +79,5 @@ def look() -> None:
 
 
 def forget() -> None:
-    """Know of none, and look no more until somebody says so: for tests, which count statements."""
+    """Drop the cache and do not read until asked: for tests, which count statements."""
     _seen.found, _seen.due_at = {}, float("inf")

@@ -1,4 +1,4 @@
-"""Ask all cells the same question at once, and name the ones that did not answer."""
+"""Queries all cells at once, and reports those that did not answer."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def scatter_gather(
 ) -> Gathered[R]:
     """Call `ask(alias)` inside each cell.
 
-    A file database answers in this thread, one cell after another: a hop to another thread would cost more
-    than the query. Others are asked side by side, and one that is silent after the timeout is left out and named, as
-    is one in quarantine, without being asked.
+    A file database answers in this thread, one cell after another: another thread would cost more than the query.
+    Others are queried concurrently; one that is unresponsive after the timeout is left out and reported, as is one in
+    quarantine, without a query.
     """
     gathered: Gathered[R] = Gathered()
     remote: dict[str, Future[R]] = {}
@@ -61,8 +61,8 @@ def _collect(gathered: Gathered[R], alias: str, answer: Callable[[], R]) -> None
     try:
         gathered.answers[alias] = answer()
     except CELL_IS_DOWN as error:
-        time_budget.check()  # a statement that was ended for its own length says nothing about the cell
-        # It must not take the others with it; a fault of ours is no outage, and is raised.
+        time_budget.check()  # a statement that exceeded its own budget proves nothing about the cell
+        # One cell must not fail the others; a bug of ours is no outage, and is raised.
         contact.failed(alias, error)
         gathered.failures[alias] = f"{type(error).__name__}: {error}"
     else:

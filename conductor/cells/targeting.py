@@ -1,4 +1,4 @@
-"""`target_cell`: the block in which queries go to one cell."""
+"""`target_cell`: a context manager that directs queries to one cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NoCellTargeted(NovellaError):
 
 
 def current_cell(default: str | None = None) -> str:
-    """The alias of the targeted cell; `default` or NoCellTargeted outside of any block."""
+    """Return the alias of the targeted cell; `default` or NoCellTargeted outside of any block."""
     alias = _target.get() or default
     if alias is None:
         raise NoCellTargeted()
@@ -25,7 +25,7 @@ def current_cell(default: str | None = None) -> str:
 
 @contextmanager
 def target_cell(alias: str) -> Iterator[str]:
-    """Queries on cell tables and on the journal go to the database `alias` inside this block."""
+    """Direct queries on cell tables and on the journal to the database `alias` inside this block."""
     token = _target.set(alias)
     try:
         yield alias

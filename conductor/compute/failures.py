@@ -1,49 +1,58 @@
-"""What an answer says about a command that failed: enough to decide by, and nothing that is secret."""
+"""Failures of commands: what may be raised, and its description in answers, without secrets."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from conductor.core.errors import DriverError, Invalid, NotFound, NovellaError, StaleToken
+from conductor.core.messages import fields, message, shortened
 
-LONGEST_MESSAGE = 1000
-# A shorter one hits innocent words: any password may happen to be base64.
-SHORTEST_DECODED = 6
-HIDDEN = "[hidden]"
-NO_HOST_CAN_MEND = (StaleToken, Invalid, NotFound)
+# What a driver may raise that would silently end a thread of the agent.
+THREAD_EXITS = (SystemExit, KeyboardInterrupt)
+MAX_MESSAGE_LENGTH = 1000
+# Shorter decoded secrets would match ordinary words: any password may happen to be valid base64.
+MIN_DECODED_LENGTH = 6
+REDACTED = "[hidden]"
+NOT_RESCHEDULABLE = (StaleToken, Invalid, NotFound)
 
 
-def describe(error: Exception, secrets: Iterable[str] = ()) -> dict[str, Any]:
-    """`error` as an answer tells it: {"class", "message", "is_reschedulable"}.
+def describe_error(error: Exception, secrets: Iterable[str] = ()) -> dict[str, Any]:
+    """Return {"class", "message", "is_reschedulable"} for an answer, with code and values of the message.
 
-    Only errors of our own tree are written for other eyes. Of any other the class is told, and another host may try.
+    Messages of Novella's own errors are public. Of any other error only the class is named, and another host may try.
     """
     name = type(error).__name__
     if isinstance(error, DriverError):
-        message, is_reschedulable = error.message, error.reschedulable
+        error_text, is_reschedulable = error.message, error.reschedulable
     elif isinstance(error, NovellaError):
-        message, is_reschedulable = error.message, not isinstance(error, NO_HOST_CAN_MEND)
+        error_text, is_reschedulable = error.message, not isinstance(error, NOT_RESCHEDULABLE)
     else:
-        message, is_reschedulable = f"The driver failed unexpectedly ({name}).", True
-    return {"class": name, "message": hide(message, secrets)[:LONGEST_MESSAGE], "is_reschedulable": is_reschedulable}
+        error_text, is_reschedulable = message("driver.failed", kind=name), True
+    return {"class": name, **fields(_safe(error_text, list(secrets))), "is_reschedulable": is_reschedulable}
 
 
-def hide(message: str, secrets: Iterable[str]) -> str:
-    """`message` without any of `secrets`: as they are, as Python or JSON would show them, or decoded from base64."""
+def _safe(error_text: str, secrets: Sequence[str]) -> str:
+    """Return the message without secrets, shortened; a message without secrets keeps its code and values."""
+    hidden = redact(error_text, secrets)
+    return shortened(error_text if hidden == error_text else hidden, MAX_MESSAGE_LENGTH)
+
+
+def redact(message: str, secrets: Iterable[str]) -> str:
+    """Remove `secrets` from a message: as they are, escaped as in Python or JSON, and decoded from base64."""
     for secret in secrets:
         for form in _forms(secret):
-            message = message.replace(form, HIDDEN)
+            message = message.replace(form, REDACTED)
     return message
 
 
 def _forms(secret: str) -> set[str]:
     forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}
     decoded = _decoded(secret)
-    return forms | {decoded} if len(decoded) >= SHORTEST_DECODED else forms
+    return forms | {decoded} if len(decoded) >= MIN_DECODED_LENGTH else forms
 
 
 def _decoded(text: str) -> str:

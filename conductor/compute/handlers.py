@@ -1,4 +1,4 @@
-"""What each command has the driver do: one row per command."""
+"""Maps each command to the driver method that carries it out, in one table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conductor.compute.driver_words import ENDS_THREADS, staying, usable_result
+from conductor.compute.driver_validation import thread_exits_as_errors, validate_result
+from conductor.compute.failures import THREAD_EXITS
 from conductor.core.compute_driver import (
     HAS_LEFT,
     ComputeDriver,
@@ -26,196 +27,216 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Hands:
-    """What a command is carried out with. `progress` is that command's own."""
+class CommandContext:
+    """Resources of a handler; `progress` belongs to the one command."""
 
     driver: ComputeDriver
     store_image: StoreImage
     progress: Progress
 
 
-Verb = Callable[[Hands, Any], Mapping[str, Any] | None]
+HandlerFunction = Callable[[CommandContext, Any], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
 class Handler:
-    """`verb` calls the driver and gives what the answer holds; `needs` is the capability without which it never does.
+    """How one command is carried out.
 
-    What a command that `builds` made goes again when nobody wants it any more.
+    Attributes:
+        function: Calls the driver and returns the result for the answer.
+        capability: The driver's capability that it requires, "" for none.
+        builds: What the command built is destroyed when the command has become stale meanwhile.
     """
 
-    verb: Verb
-    needs: str = ""
+    function: HandlerFunction
+    capability: str = ""
     builds: bool = False
 
 
-def carry_out(hands: Hands, command: Any) -> dict[str, Any]:
-    """Have the driver do what `command` says; the result for its answer. Raises NotSupported, and what it raises."""
+def carry_out(context: CommandContext, command: Any) -> dict[str, Any]:
+    """Carry out a command and return the result for its answer. Raises NotSupported, and what the driver raises."""
     handler = HANDLERS[type(command)]
-    if handler.needs and handler.needs not in hands.driver.capabilities:
-        raise NotSupported(f"The driver of host {hands.driver.host} cannot do that: it has no {handler.needs}.")
-    with staying():
-        return usable_result(handler.verb(hands, command) or {})
+    if handler.capability and handler.capability not in context.driver.capabilities:
+        raise NotSupported(f"The driver of host {context.driver.host} cannot do that: it has no {handler.capability}.")
+    with thread_exits_as_errors():
+        return validate_result(handler.function(context, command) or {})
 
 
 def _guest(command: Any) -> GuestSpec:
     return GuestSpec.from_json(command.guest)
 
 
-def _spawn(at: Hands, command: m.SpawnInstance) -> None:
+def _spawn(context: CommandContext, command: m.SpawnInstance) -> None:
     guest = _guest(command)
-    at.driver.spawn(guest, at.progress)
+    context.driver.spawn(guest, context.progress)
     if not command.is_running:
-        at.driver.power_off(guest.instance_uuid, 0.0)
+        context.driver.power_off(guest.instance_uuid, 0.0)
 
 
-def _rebuild(at: Hands, command: m.RebuildInstance) -> None:
-    """A guest that the host has lost is built anew: a rebuild keeps nothing of the old disks anyway."""
+def _rebuild(context: CommandContext, command: m.RebuildInstance) -> None:
+    """Rebuild the guest; one that the host has lost is spawned, as a rebuild keeps nothing of the old disks."""
     guest = _guest(command)
     try:
-        at.driver.rebuild(guest, at.progress, is_running=command.is_running)
+        context.driver.rebuild(guest, context.progress, is_running=command.is_running)
     except GuestMissing:
-        log.warning("a guest that was to be rebuilt is not there, and is built: instance=%s", guest.instance_uuid)
-        at.driver.spawn(guest, at.progress)
+        log.warning("guest to rebuild is missing, spawning it: instance=%s", guest.instance_uuid)
+        context.driver.spawn(guest, context.progress)
         if not command.is_running:
-            at.driver.power_off(guest.instance_uuid, 0.0)
+            context.driver.power_off(guest.instance_uuid, 0.0)
 
 
-def _destroy(at: Hands, command: m.DestroyInstance) -> None:
-    """What a driver still lists is there, whatever it answered."""
-    at.driver.destroy(command.instance_uuid)
-    if _is_here(at, command.instance_uuid):
+def _destroy(context: CommandContext, command: m.DestroyInstance) -> None:
+    """Destroy the guest. Raises DriverError when the driver succeeds but still lists it."""
+    context.driver.destroy(command.instance_uuid)
+    if _is_listed(context, command.instance_uuid):
         raise DriverError("The driver says that it destroyed the guest, and still lists it.")
 
 
-def _pause(at: Hands, command: m.PauseInstance) -> None:
-    at.driver.pause(command.instance_uuid)
-    _require_still(at, command.instance_uuid, "paused")
+def _pause(context: CommandContext, command: m.PauseInstance) -> None:
+    context.driver.pause(command.instance_uuid)
+    _require_not_running(context, command.instance_uuid, "paused")
 
 
-def _suspend(at: Hands, command: m.SuspendInstance) -> None:
-    at.driver.suspend(command.instance_uuid)
-    _require_still(at, command.instance_uuid, "suspended")
+def _suspend(context: CommandContext, command: m.SuspendInstance) -> None:
+    context.driver.suspend(command.instance_uuid)
+    _require_not_running(context, command.instance_uuid, "suspended")
 
 
-def _require_still(at: Hands, instance_uuid: str, deed: str) -> None:
-    """The hypervisor's word counts, not the driver's."""
-    if _found(at, instance_uuid) is PowerState.RUNNING:
-        raise DriverError(f"The driver says that it {deed} the guest, and lists it as running.")
+def _require_not_running(context: CommandContext, instance_uuid: str, action: str) -> None:
+    """Raises DriverError when the driver succeeded but lists the guest as running."""
+    if _listed_state(context, instance_uuid) is PowerState.RUNNING:
+        raise DriverError(f"The driver says that it {action} the guest, and lists it as running.")
 
 
-def _take_over(at: Hands, command: m.TakeOverInstance) -> None:
+def _take_over(context: CommandContext, command: m.TakeOverInstance) -> None:
     guest = _guest(command)
-    at.driver.take_over(guest, command.source_host, at.progress)
+    context.driver.take_over(guest, command.source_host, context.progress)
     if not command.is_running:
-        at.driver.power_off(guest.instance_uuid, 0.0)
+        context.driver.power_off(guest.instance_uuid, 0.0)
 
 
-def _reboot(at: Hands, command: m.RebootInstance) -> None:
-    at.driver.reboot(_guest(command), is_hard=command.is_hard, timeout_seconds=command.timeout_seconds)
+def _reboot(context: CommandContext, command: m.RebootInstance) -> None:
+    context.driver.reboot(_guest(command), is_hard=command.is_hard, timeout_seconds=command.timeout_seconds)
 
 
-def _snapshot(at: Hands, command: m.SnapshotInstance) -> None:
-    at.driver.snapshot(command.instance_uuid, command.image_id, at.store_image, at.progress)
+def _snapshot(context: CommandContext, command: m.SnapshotInstance) -> None:
+    context.driver.snapshot(command.instance_uuid, command.image_id, context.store_image, context.progress)
 
 
-def _swap(at: Hands, command: m.SwapVolume) -> None:
+def _swap(context: CommandContext, command: m.SwapVolume) -> None:
     volume = VolumeConnection.from_json(command.volume)
-    at.driver.swap_volume(command.instance_uuid, command.old_volume_uuid, volume, at.progress)
+    context.driver.swap_volume(command.instance_uuid, command.old_volume_uuid, volume, context.progress)
 
 
-def _prepare(at: Hands, command: m.PrepareLiveMigration) -> Mapping[str, Any]:
-    return at.driver.prepare_live_migration(_guest(command), is_block_migration=command.is_block_migration)
+def _prepare(context: CommandContext, command: m.PrepareLiveMigration) -> Mapping[str, Any]:
+    return context.driver.prepare_live_migration(_guest(command), is_block_migration=command.is_block_migration)
 
 
-def _live_migrate(at: Hands, command: m.LiveMigrate) -> Mapping[str, Any]:
-    """A failure is only told of a guest that is still here: whoever takes it for that lets the other host end it."""
+def _live_migrate(context: CommandContext, command: m.LiveMigrate) -> Mapping[str, Any]:
+    """Migrate the guest. An error is raised only while the guest is still here: it makes the destination clean up."""
     guest = _guest(command)
     try:
-        at.driver.live_migrate(guest, command.target, at.progress, is_block_migration=command.is_block_migration)
+        context.driver.live_migrate(
+            guest, command.target, context.progress, is_block_migration=command.is_block_migration
+        )
     except GuestMissing:
         raise
-    except (Exception, *ENDS_THREADS):
-        if _is_here(at, guest.instance_uuid):
+    except (Exception, *THREAD_EXITS):
+        if _is_listed(context, guest.instance_uuid):
             raise
-        log.exception("a live migration went wrong after its guest had left: %s", guest.instance_uuid)
+        log.exception("live migration failed after its guest had left: %s", guest.instance_uuid)
         return {HAS_LEFT: True}
     return {}
 
 
-def _steer(at: Hands, command: m.SteerLiveMigration) -> None:
-    """A kind that only a newer conductor knows is one that this driver cannot."""
+def _steer(context: CommandContext, command: m.SteerLiveMigration) -> None:
+    """Steer a migration. A kind of a newer conductor counts as one that the driver does not support."""
     steering = STEERINGS.get(command.kind)
-    if steering is None or steering.capability not in at.driver.capabilities:
-        raise NotSupported(f"The driver of host {at.driver.host} cannot do that to a move: {command.kind[:60]}.")
-    at.driver.steer_live_migration(command.instance_uuid, command.kind, command.amount)
+    if steering is None or steering.capability not in context.driver.capabilities:
+        raise NotSupported(f"The driver of host {context.driver.host} cannot do that to a move: {command.kind[:60]}.")
+    context.driver.steer_live_migration(command.instance_uuid, command.kind, command.amount)
 
 
-def _is_here(at: Hands, instance_uuid: str) -> bool:
-    """Whether the hypervisor lists the guest; one that cannot be asked does not say so."""
-    return _found(at, instance_uuid) is not None
+def _is_listed(context: CommandContext, instance_uuid: str) -> bool:
+    """Return whether the driver lists the guest; False where listing fails."""
+    return _listed_state(context, instance_uuid) is not None
 
 
-def _found(at: Hands, instance_uuid: str) -> PowerState | None:
-    """What the listed guest does; None where it is not listed, or nobody can tell."""
+def _listed_state(context: CommandContext, instance_uuid: str) -> PowerState | None:
+    """Return the power state that the driver lists; None where it does not, or where listing fails."""
     try:
-        return next((found.power_state for found in at.driver.guests() if found.instance_uuid == instance_uuid), None)
-    except (Exception, *ENDS_THREADS):
+        return next(
+            (found.power_state for found in context.driver.guests() if found.instance_uuid == instance_uuid), None
+        )
+    except (Exception, *THREAD_EXITS):
         log.exception("guests cannot be listed")
         return None
 
 
-def _migrate_in(at: Hands, command: m.MigrateIn) -> None:
-    at.driver.migrate_in(_guest(command), command.disks, at.progress, is_running=command.is_running)
+def _migrate_in(context: CommandContext, command: m.MigrateIn) -> None:
+    context.driver.migrate_in(_guest(command), command.disks, context.progress, is_running=command.is_running)
 
 
 HANDLERS: Mapping[type[Any], Handler] = {
     m.SpawnInstance: Handler(_spawn, builds=True),
     m.DestroyInstance: Handler(_destroy),
     m.RebuildInstance: Handler(_rebuild, "rebuild"),
-    # what is taken over is all that is left of a guest: nobody destroys it because a newer command came
+    # Not `builds`: the disks taken over are all that is left of the guest, so it is never destroyed as stale.
     m.TakeOverInstance: Handler(_take_over, "evacuate"),
-    m.HandBackInstance: Handler(lambda at, it: at.driver.hand_back(it.instance_uuid, it.source_host), "evacuate"),
+    m.HandBackInstance: Handler(lambda ctx, cmd: ctx.driver.hand_back(cmd.instance_uuid, cmd.source_host), "evacuate"),
     # power
-    m.PowerOn: Handler(lambda at, it: at.driver.power_on(_guest(it))),
-    m.PowerOff: Handler(lambda at, it: at.driver.power_off(it.instance_uuid, it.timeout_seconds)),
+    m.PowerOn: Handler(lambda ctx, cmd: ctx.driver.power_on(_guest(cmd))),
+    m.PowerOff: Handler(lambda ctx, cmd: ctx.driver.power_off(cmd.instance_uuid, cmd.timeout_seconds)),
     m.RebootInstance: Handler(_reboot),
     m.PauseInstance: Handler(_pause, "pause"),
-    m.UnpauseInstance: Handler(lambda at, it: at.driver.unpause(it.instance_uuid), "pause"),
+    m.UnpauseInstance: Handler(lambda ctx, cmd: ctx.driver.unpause(cmd.instance_uuid), "pause"),
     m.SuspendInstance: Handler(_suspend, "suspend"),
-    m.ResumeInstance: Handler(lambda at, it: at.driver.resume(_guest(it)), "suspend"),
-    m.RescueInstance: Handler(lambda at, it: at.driver.rescue(_guest(it), it.password, at.progress), "rescue"),
-    m.UnrescueInstance: Handler(lambda at, it: at.driver.unrescue(_guest(it), is_running=it.is_running), "rescue"),
+    m.ResumeInstance: Handler(lambda ctx, cmd: ctx.driver.resume(_guest(cmd)), "suspend"),
+    m.RescueInstance: Handler(lambda ctx, cmd: ctx.driver.rescue(_guest(cmd), cmd.password, ctx.progress), "rescue"),
+    m.UnrescueInstance: Handler(lambda ctx, cmd: ctx.driver.unrescue(_guest(cmd), is_running=cmd.is_running), "rescue"),
     m.SetAdminPassword: Handler(
-        lambda at, it: at.driver.set_admin_password(it.instance_uuid, it.password), "set_password"
+        lambda ctx, cmd: ctx.driver.set_admin_password(cmd.instance_uuid, cmd.password),
+        "set_password",
     ),
-    m.TriggerCrashDump: Handler(lambda at, it: at.driver.trigger_crash_dump(it.instance_uuid), "crash_dump"),
-    # what hangs on it
+    m.TriggerCrashDump: Handler(lambda ctx, cmd: ctx.driver.trigger_crash_dump(cmd.instance_uuid), "crash_dump"),
+    # snapshots, volumes and ports
     m.SnapshotInstance: Handler(_snapshot, "snapshot"),
     m.AttachVolume: Handler(
-        lambda at, it: at.driver.attach_volume(it.instance_uuid, VolumeConnection.from_json(it.volume)), "attach_volume"
+        lambda ctx, cmd: ctx.driver.attach_volume(cmd.instance_uuid, VolumeConnection.from_json(cmd.volume)),
+        "attach_volume",
     ),
-    m.DetachVolume: Handler(lambda at, it: at.driver.detach_volume(it.instance_uuid, it.volume_uuid), "attach_volume"),
+    m.DetachVolume: Handler(
+        lambda ctx, cmd: ctx.driver.detach_volume(cmd.instance_uuid, cmd.volume_uuid),
+        "attach_volume",
+    ),
     m.SwapVolume: Handler(_swap, "swap_volume"),
     m.AttachInterface: Handler(
-        lambda at, it: at.driver.attach_interface(it.instance_uuid, NetworkPort.from_json(it.port)), "attach_interface"
+        lambda ctx, cmd: ctx.driver.attach_interface(cmd.instance_uuid, NetworkPort.from_json(cmd.port)),
+        "attach_interface",
     ),
     m.DetachInterface: Handler(
-        lambda at, it: at.driver.detach_interface(it.instance_uuid, it.port_uuid), "attach_interface"
+        lambda ctx, cmd: ctx.driver.detach_interface(cmd.instance_uuid, cmd.port_uuid),
+        "attach_interface",
     ),
-    # moving with the guest off
-    m.MigrateOut: Handler(lambda at, it: at.driver.migrate_out(_guest(it), it.destination, at.progress), "migrate"),
+    # cold migration
+    m.MigrateOut: Handler(
+        lambda ctx, cmd: ctx.driver.migrate_out(_guest(cmd), cmd.destination, ctx.progress),
+        "migrate",
+    ),
     m.MigrateIn: Handler(_migrate_in, "migrate", builds=True),
-    m.ConfirmMigration: Handler(lambda at, it: at.driver.confirm_migration(it.instance_uuid), "migrate"),
+    m.ConfirmMigration: Handler(lambda ctx, cmd: ctx.driver.confirm_migration(cmd.instance_uuid), "migrate"),
     m.RevertMigration: Handler(
-        lambda at, it: at.driver.revert_migration(_guest(it), is_running=it.is_running), "migrate"
+        lambda ctx, cmd: ctx.driver.revert_migration(_guest(cmd), is_running=cmd.is_running),
+        "migrate",
     ),
-    # moving while the guest runs
+    # live migration
     m.PrepareLiveMigration: Handler(_prepare, "live_migrate"),
     m.LiveMigrate: Handler(_live_migrate, "live_migrate"),
-    m.FinishLiveMigration: Handler(lambda at, it: at.driver.finish_live_migration(_guest(it)), "live_migrate"),
-    m.CancelLiveMigration: Handler(lambda at, it: at.driver.cancel_live_migration(it.instance_uuid), "live_migrate"),
-    m.AbortLiveMigration: Handler(lambda at, it: at.driver.abort_live_migration(it.instance_uuid), "live_migrate"),
-    m.ForceLiveMigration: Handler(lambda at, it: at.driver.force_live_migration(it.instance_uuid), "live_migrate"),
+    m.FinishLiveMigration: Handler(lambda ctx, cmd: ctx.driver.finish_live_migration(_guest(cmd)), "live_migrate"),
+    m.CancelLiveMigration: Handler(
+        lambda ctx, cmd: ctx.driver.cancel_live_migration(cmd.instance_uuid), "live_migrate"
+    ),
+    m.AbortLiveMigration: Handler(lambda ctx, cmd: ctx.driver.abort_live_migration(cmd.instance_uuid), "live_migrate"),
+    m.ForceLiveMigration: Handler(lambda ctx, cmd: ctx.driver.force_live_migration(cmd.instance_uuid), "live_migrate"),
     m.SteerLiveMigration: Handler(_steer, "live_migrate"),
 }

@@ -1,28 +1,45 @@
-"""Tells the conductor that a host is alive, what it offers and which guests it has."""
+"""Reports a host to the conductor: a heartbeat with its inventory, its guests, and their usage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import random
+import time
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from conductor.compute.driver_account import DriverAccount
-from conductor.compute.driver_words import usable_guests, usable_kept, usable_report
+from conductor.compute.driver_statistics import DriverStatistics
+from conductor.compute.driver_validation import (
+    validate_guests,
+    validate_kept,
+    validate_report,
+    validate_result,
+)
+from conductor.compute.failures import THREAD_EXITS
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
 from conductor.core.compute_driver import ComputeDriver, GuestInfo
+from conductor.core.guest_questions import CAPABILITY_OF, GuestQuestion
+from conductor.core.guest_usage import pack_usage, usage_of
 from conductor.core.metrics import BOOTED_AT
+from conductor.core.states import PowerState
 from conductor.rpc import keys
 from conductor.rpc.identities import KEYS
-from conductor.rpc.messages import HostReported
+from conductor.rpc.messages import GuestsCounted, HostReported
 from conductor.rpc.versions import SERVICE_VERSION
+
+log = logging.getLogger(__name__)
+
+USAGE_INTERVAL_SECONDS = 300.0
+MAX_FIRST_DELAY_SECONDS = 60.0  # random, so that hosts that start together do not report usage together
 
 
 @cache
-def booted() -> dict[str, int]:
-    """When this machine started, as reports tell it; nothing where the kernel does not say."""
+def boot_time() -> dict[str, int]:
+    """Return when this machine booted, as part of a report; empty where the kernel does not report it."""
     try:
         lines = Path("/proc/stat").read_text().splitlines()
     except OSError:
@@ -32,7 +49,7 @@ def booted() -> dict[str, int]:
 
 
 class Heartbeat:
-    """Reports of one host. `guests` is what the last one said."""
+    """Sends the reports of one host. `guests` are those of the last report."""
 
     def __init__(
         self,
@@ -41,42 +58,44 @@ class Heartbeat:
         *,
         journal: HostJournal,
         send: Send,
-        account: DriverAccount | None = None,
+        statistics: DriverStatistics | None = None,
     ) -> None:
         self._config = config
         self._driver = driver
         self._journal = journal
         self._send = send
-        self._account = account or DriverAccount(driver.name)
-        self._usable: dict[str, Any] = {}
+        self._statistics = statistics or DriverStatistics(driver.name)
+        self._last_report: dict[str, Any] = {}
         self.guests: tuple[GuestInfo, ...] = ()
 
     def beat(self) -> None:
-        """Send one report; raises what the driver raises, and then says nothing: silence is what it deserves."""
-        # The number comes before the look: of two reports, the one with the higher number looked later.
+        """Send one report. Raises what the driver raises, and then sends nothing, so that the host counts as down."""
+        # The number is taken first: of two reports, the one with the higher number has the newer data.
         number = self._journal.next_report_number()
-        report = self._offered()
-        self.guests = usable_guests(self._driver.guests())
-        kept = usable_kept(self._driver.kept_guests())
-        doings = self._account.take()
+        report = self._driver_report()
+        self.guests = validate_guests(self._driver.guests())
+        kept = validate_kept(self._driver.kept_guests())
+        statistics = self._statistics.take()
         try:
-            self._send(self._config.cell, self._report(number, report, doings, kept))
+            self._send(self._config.cell, self._report(number, report, statistics, kept))
         except BaseException:
-            self._account.give_back(doings)
+            self._statistics.restore(statistics)
             raise
 
-    def _offered(self) -> dict[str, Any]:
-        """The driver's report, and what the agent adds."""
-        self._usable = usable_report(self._driver.report(), self._usable)
-        said = {"actions": sorted(self._driver.capabilities), **booted(), **self._keys()}
-        return {**self._usable, "capabilities": {**self._usable["capabilities"], **said}}
+    def _driver_report(self) -> dict[str, Any]:
+        """Return the driver's report with what the agent adds."""
+        self._last_report = validate_report(self._driver.report(), self._last_report)
+        added = {"actions": sorted(self._driver.capabilities), **boot_time(), **self._keys()}
+        return {**self._last_report, "capabilities": {**self._last_report["capabilities"], **added}}
 
     def _keys(self) -> dict[str, Any]:
-        """Which keys the host has and which conductors it obeys: the conductors announce what is new."""
+        """Return the host's keys and the conductors that it accepts; the conductors announce newer ones."""
         identity = keys.identity_of(self._config.host)
         return {} if identity is None else {KEYS: identity.summary}
 
-    def _report(self, number: int, report: dict[str, Any], doings: Mapping[str, Any], kept: list[str]) -> HostReported:
+    def _report(
+        self, number: int, report: dict[str, Any], statistics: Mapping[str, Any], kept: list[str]
+    ) -> HostReported:
         return HostReported(
             host=self._config.host,
             cell=self._config.cell,
@@ -87,6 +106,34 @@ class Heartbeat:
             availability_zone=self._config.availability_zone,
             report=report,
             guests={guest.instance_uuid: int(guest.power_state) for guest in self.guests},
-            doings=dict(doings),
+            doings=dict(statistics),
             kept=kept,
         )
+
+
+class GuestUsageReporter:
+    """Reports what each guest of one host has used, all guests in one message. `due_at` is on the monotonic clock."""
+
+    def __init__(self, config: HostConfig, driver: ComputeDriver, send: Send) -> None:
+        self._config = config
+        self._driver = driver
+        self._send = send
+        self.due_at = time.monotonic() + MAX_FIRST_DELAY_SECONDS * random.random()
+
+    def report(self, guests: Iterable[GuestInfo]) -> None:
+        """Send the usage of each running guest; one whose statistics cannot be read is left out until next time."""
+        self.due_at = time.monotonic() + USAGE_INTERVAL_SECONDS * random.uniform(0.9, 1.0)
+        if CAPABILITY_OF[GuestQuestion.DIAGNOSTICS] not in self._driver.capabilities:
+            return
+        usage: dict[str, list[float | None]] = {}
+        for guest in guests:
+            if guest.power_state != PowerState.RUNNING:
+                continue
+            try:
+                usage[guest.instance_uuid] = pack_usage(
+                    usage_of(validate_result(self._driver.diagnostics(guest.instance_uuid)))
+                )
+            except (Exception, *THREAD_EXITS) as error:
+                log.info("guest usage not read: host=%s instance=%s: %s", self._config.host, guest.instance_uuid, error)
+        if usage:
+            self._send(self._config.cell, GuestsCounted(host=self._config.host, counted_at=time.time(), guests=usage))

@@ -1,4 +1,4 @@
-"""One host of an agent: its driver, started until it succeeds, and all that works with it."""
+"""One host of an agent: starts its driver, retrying until it succeeds, and everything that works with it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from functools import partial
 from typing import Any
 
 from conductor.compute.console_follower import ConsoleFollower
-from conductor.compute.driver_account import DriverAccount
-from conductor.compute.driver_words import ENDS_THREADS, staying, usable_result
-from conductor.compute.guest_counts import GuestCounts
-from conductor.compute.heartbeat import Heartbeat
+from conductor.compute.driver_statistics import DriverStatistics
+from conductor.compute.driver_validation import thread_exits_as_errors, validate_result
+from conductor.compute.failures import THREAD_EXITS
+from conductor.compute.heartbeat import GuestUsageReporter, Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.manager import ComputeManager, Shared
+from conductor.compute.manager import AgentResources, ComputeManager
+from conductor.compute.report_clock import MIN_REPORT_INTERVAL_SECONDS
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import NotSupported, NovellaError, Unavailable
-from conductor.core.guest_questions import CAPABILITY_OF as QUESTION_NEEDS
+from conductor.core.guest_questions import CAPABILITY_OF as QUESTION_CAPABILITIES
 from conductor.core.guest_questions import GuestQuestion
 from conductor.core.port_filters import PortFilter
 from conductor.rpc import keys
@@ -31,14 +32,12 @@ from conductor.rpc.messages import ConsolesOffered, FilterPorts, KeysAnnounced
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 60.0
-# After a command the host reports at once, but many commands make no more reports than this.
-SHORTEST_BEAT_SECONDS = 1.0
-PRUNE_SECONDS = 3600.0
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+PRUNE_INTERVAL_SECONDS = 3600.0
 PORT_FILTERS_MESSAGE = "filter_ports"
 KEYS_MESSAGE = "keys_announced"
-OFFER_CONSOLES_SECONDS = 60.0  # again and again: a message may be lost
+ANNOUNCEMENT_SECONDS = 60.0  # repeated, as a message may be lost
 
 
 def _forget_password(driver: ComputeDriver, instance_uuid: str) -> Mapping[str, Any]:
@@ -54,48 +53,48 @@ ANSWERS: Mapping[GuestQuestion, Callable[[ComputeDriver, str], Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _HostParts:
     driver: ComputeDriver
     manager: ComputeManager
     heartbeat: Heartbeat
     follower: ConsoleFollower
-    account: DriverAccount
-    counts: GuestCounts
+    statistics: DriverStatistics
+    usage: GuestUsageReporter
 
 
 class HostAgent:
-    """A host: `turn` starts it or beats, whenever `due_at` (on the monotonic clock) has come."""
+    """One host. `run` starts it or sends a report; it is due at `due_at` on the monotonic clock."""
 
-    def __init__(self, config: HostConfig, make_driver: Callable[[], ComputeDriver], shared: Shared) -> None:
+    def __init__(self, config: HostConfig, make_driver: Callable[[], ComputeDriver], resources: AgentResources) -> None:
         self.config = config
         self.due_at = 0.0
+        self.last_run_at = 0.0
         self._make_driver = make_driver
-        self._shared = shared
+        self._resources = resources
         self._journal: HostJournal | None = None
-        self._parts: _Parts | None = None
-        self._last_beat_at = 0.0
+        self._parts: _HostParts | None = None
         self._pruned_at = time.monotonic()
-        self._offer_consoles_at = 0.0
+        self._console_announcement_at = 0.0
         self._failures = 0
-        self._complaint = ""
+        self._last_error = ""
 
     @property
     def has_started(self) -> bool:
         return self._parts is not None
 
     def receive(self, body: Mapping[str, Any]) -> None:
-        """Take a command; one that comes before the driver has started is left to come again."""
+        """Accept a command; one that arrives before the driver has started is dropped and will be repeated."""
         if self._parts is None:
             log.info("command before the driver has started: host=%s", self.config.host)
             return
         own = {PORT_FILTERS_MESSAGE: self._filter_ports, KEYS_MESSAGE: self._renew_keys}.get(str(body.get("message")))
         if own is not None:
-            self._shared.urgent.submit(self.config.host, str(body["message"]), partial(own, body))
+            self._resources.urgent.submit(self.config.host, str(body["message"]), partial(own, body))
             return
         self._parts.manager.receive(body)
 
     def _renew_keys(self, body: Mapping[str, Any]) -> None:
-        """No answer is waited for: the next report says which keys the host has, and brings what it lacks."""
+        """Store announced keys. There is no answer: the next report lists the host's keys."""
         identity = keys.identity_of(self.config.host)
         if identity is None:
             return
@@ -110,97 +109,102 @@ class HostAgent:
             self._report_soon()
 
     def _filter_ports(self, body: Mapping[str, Any]) -> None:
-        """Nobody waits for an answer: the next report says what the host has, and it is told again what it has not."""
+        """Apply security group rules. There is no answer: the next report contains their fingerprint."""
         if self._parts is None or not self._parts.driver.filters_ports:
             return
         try:
-            told: FilterPorts = decode(body)
-            self._parts.driver.filter_ports({port: PortFilter.from_json(found) for port, found in told.filters.items()})
-        except (Exception, *ENDS_THREADS) as error:
+            message: FilterPorts = decode(body)
+            filters = {port: PortFilter.from_json(values) for port, values in message.filters.items()}
+            self._parts.driver.filter_ports(filters)
+        except (Exception, *THREAD_EXITS) as error:
             is_ours = isinstance(error, NovellaError)
             log.error("rules of ports not applied: host=%s: %s", self.config.host, error, exc_info=not is_ours)
             return
         self._report_soon()
 
-    def turn(self) -> None:
-        """Start the driver where that is still to be done, then report; never raises."""
+    def run(self) -> None:
+        """Start the driver if it has not started, then report. Never raises."""
         try:
             parts = self._parts or self._start()
-            self._last_beat_at = time.monotonic()
+            self.last_run_at = time.monotonic()
             parts.heartbeat.beat()
-            self._offer_consoles(parts.driver)
-            self._prune_sometimes()
-        except (Exception, *ENDS_THREADS) as error:
+            self._announce_consoles(parts.driver)
+            self._prune_if_due()
+        except (Exception, *THREAD_EXITS) as error:
             self._fail(error)
         else:
             self._recover()
-        finally:
-            self._shared.wake()
 
     def open_console(self, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
-        """A console of a guest. Raises Unavailable before the driver has started, NotSupported, DriverError."""
+        """Open a console of a guest. Raises Unavailable before the driver has started, NotSupported, DriverError."""
         if self._parts is None:
             raise Unavailable(f"Host {self.config.host} is only starting.")
         driver = self._parts.driver
         if CAPABILITY_OF[kind] not in driver.capabilities:
             raise NotSupported(f"The driver of host {self.config.host} has no such console.")
-        with staying():
+        with thread_exits_as_errors():
             return driver.open_console(instance_uuid, kind)
 
     def ask_guest(self, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
-        """The answer to a question about a guest. Raises Unavailable, NotSupported, DriverError."""
+        """Answer a question about a guest. Raises Unavailable, NotSupported, DriverError."""
         if self._parts is None:
             raise Unavailable(f"Host {self.config.host} is only starting.")
         driver = self._parts.driver
-        if QUESTION_NEEDS[question] not in driver.capabilities:
-            raise NotSupported(f"The driver of host {self.config.host} cannot tell that of its guests.")
-        with staying():
-            return usable_result(ANSWERS[question](driver, instance_uuid))
+        if QUESTION_CAPABILITIES[question] not in driver.capabilities:
+            raise NotSupported(f"The driver of host {self.config.host} cannot report that of its guests.")
+        with thread_exits_as_errors():
+            return validate_result(ANSWERS[question](driver, instance_uuid))
 
     def follow_consoles(self) -> None:
-        """Send what guests wrote since the last time."""
-        if self._parts is not None:
+        """Send new console output of the guests."""
+        if self._parts is not None and (self._parts.heartbeat.guests or self._parts.follower.is_following):
             self._parts.follower.follow(guest.instance_uuid for guest in self._parts.heartbeat.guests)
 
     @property
-    def must_count(self) -> bool:
-        return self._parts is not None and self._parts.counts.due_at <= time.monotonic()
+    def is_usage_due(self) -> bool:
+        return self._parts is not None and self._parts.usage.due_at <= time.monotonic()
 
-    def count_guests(self) -> None:
-        """Tell what the guests have used."""
+    def report_usage(self) -> None:
+        """Report what the guests have used."""
         if self._parts is not None:
-            self._parts.counts.count(self._parts.heartbeat.guests)
+            self._parts.usage.report(self._parts.heartbeat.guests)
 
     def stop(self) -> None:
-        """Let go of the hypervisor and of the journal; guests go on running."""
+        """Stop the driver and close the journal; guests keep running."""
         parts, self._parts = self._parts, None
         try:
             if parts is not None:
                 parts.driver.stop()
-        except (Exception, *ENDS_THREADS):
+        except (Exception, *THREAD_EXITS):
             log.exception("driver did not stop: host=%s", self.config.host)
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
-    def _start(self) -> _Parts:
+    def _start(self) -> _HostParts:
         if self._journal is None:
             self._journal = HostJournal(self.config.journal_path)
         driver = self._make_driver()
         driver.start()
-        account = DriverAccount(driver.name)
-        follower = ConsoleFollower(self.config, driver, self._shared.send)
+        statistics = DriverStatistics(driver.name)
+        follower = ConsoleFollower(self.config, driver, self._resources.send)
         manager = ComputeManager(
             self.config,
             driver,
             journal=self._journal,
-            shared=self._shared,
+            resources=self._resources,
             on_finished=self._after_command,
-            account=account,
+            statistics=statistics,
         )
-        heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send, account=account)
-        counts = GuestCounts(self.config, driver, self._shared.send)
-        self._parts = _Parts(driver, manager, heartbeat, follower, account, counts)
+        heartbeat = Heartbeat(
+            self.config,
+            driver,
+            journal=self._journal,
+            send=self._resources.send_report,
+            statistics=statistics,
+        )
+        usage = GuestUsageReporter(self.config, driver, self._resources.send)
+        self._parts = _HostParts(driver, manager, heartbeat, follower, statistics, usage)
         driver.watch(self._report_soon)
         return self._parts
 
@@ -210,41 +214,38 @@ class HostAgent:
         self._report_soon()
 
     def _report_soon(self) -> None:
-        soon = self._last_beat_at + SHORTEST_BEAT_SECONDS
-        if soon < self.due_at:  # else the clock knows
-            self.due_at = soon
-            self._shared.wake()
+        self._resources.bring_forward(self, self.last_run_at + MIN_REPORT_INTERVAL_SECONDS)
 
     def _recover(self) -> None:
         if self._failures:
             log.info("host works again: host=%s", self.config.host)
-        self._failures, self._complaint = 0, ""
+        self._failures, self._last_error = 0, ""
 
     def _fail(self, error: BaseException) -> None:
-        """Say it once, however often it is tried."""
-        complaint = error.message if isinstance(error, NovellaError) else f"{type(error).__name__}: {error}"
-        if complaint != self._complaint:
+        """Log a new error, and schedule the next start with backoff. A repeated error is logged once."""
+        message = error.message if isinstance(error, NovellaError) else f"{type(error).__name__}: {error}"
+        if message != self._last_error:
             what = "host does not start" if self._parts is None else "host cannot report"
             is_ours = isinstance(error, NovellaError)
-            log.error("%s: host=%s: %s", what, self.config.host, complaint, exc_info=None if is_ours else error)
+            log.error("%s: host=%s: %s", what, self.config.host, message, exc_info=None if is_ours else error)
             if self._parts is not None:
-                self._parts.account.fault("report", error)
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), LONGEST_PAUSE_SECONDS)
-        self._failures, self._complaint = self._failures + 1, complaint
-        if self._parts is None:  # a driver that has started is asked with each beat
-            self.due_at = time.monotonic() + pause * random.uniform(0.8, 1.0)
+                self._parts.statistics.record_error("report", error)
+        backoff = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 16), MAX_BACKOFF_SECONDS)
+        self._failures, self._last_error = self._failures + 1, message
+        if self._parts is None:  # a started driver is asked again with each heartbeat
+            self.due_at = time.monotonic() + backoff * random.uniform(0.8, 1.0)
 
-    def _offer_consoles(self, driver: ComputeDriver) -> None:
-        """Say where the guests' consoles are, once they can be reached; consoles are not worth a heartbeat."""
-        offer = self._shared.console_offer()
-        if offer is None or time.monotonic() < self._offer_consoles_at:
+    def _announce_consoles(self, driver: ComputeDriver) -> None:
+        """Send where the consoles of guests can be reached. A failure must not stop heartbeats."""
+        announcement = self._resources.console_announcement()
+        if announcement is None or time.monotonic() < self._console_announcement_at:
             return
-        if driver.capabilities.isdisjoint({*CAPABILITY_OF.values(), *QUESTION_NEEDS.values()}):
+        if driver.capabilities.isdisjoint({*CAPABILITY_OF.values(), *QUESTION_CAPABILITIES.values()}):
             return
-        self._offer_consoles_at = time.monotonic() + OFFER_CONSOLES_SECONDS * random.uniform(0.9, 1.0)
-        self._shared.send(self.config.cell, ConsolesOffered(host=self.config.host, **asdict(offer)))
+        self._console_announcement_at = time.monotonic() + ANNOUNCEMENT_SECONDS * random.uniform(0.9, 1.0)
+        self._resources.send_report(self.config.cell, ConsolesOffered(host=self.config.host, **asdict(announcement)))
 
-    def _prune_sometimes(self) -> None:
-        if self._journal is not None and time.monotonic() - self._pruned_at > PRUNE_SECONDS:
+    def _prune_if_due(self) -> None:
+        if self._journal is not None and time.monotonic() - self._pruned_at > PRUNE_INTERVAL_SECONDS:
             self._pruned_at = time.monotonic()
             self._journal.prune()

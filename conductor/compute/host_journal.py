@@ -1,26 +1,30 @@
-"""The file in which a host remembers what it was told: no command acts twice, and none that is out of date."""
+"""The host's journal: a file that keeps commands and answers, so that no command acts twice or when it is stale."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+from urllib.parse import quote
 
 from conductor.core.errors import Unavailable
 from conductor.rpc.codec import encode
 
+log = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 1
 KEEP_ANSWERS_SECONDS = 86_400.0
-# Reports are numbered from the epoch's first number on. Epochs are at least milliseconds of the clock, so that no
-# restart comes soon enough to begin with a number that was used.
+# Reports are numbered from the epoch's first number on. Epochs are at least the clock's milliseconds, so that no
+# restart is early enough to reuse a number.
 NUMBERS_PER_EPOCH = 1 << 16
 
 SCHEMA = """
@@ -39,7 +43,7 @@ class JournalUnusable(Unavailable):
 
 
 class Command(Protocol):
-    """What every command to a host carries."""
+    """The fields of every command to a host."""
 
     UNKEPT: ClassVar[frozenset[str]]
     IS_URGENT: ClassVar[bool]
@@ -53,17 +57,17 @@ class Command(Protocol):
 
 
 class Decision(Enum):
-    """What is to become of a command that came in."""
+    """Kind of decision on a received command."""
 
     RUN = "run"
-    BUSY = "busy"  # it is under work: its answer will come
+    BUSY = "busy"  # it is being carried out and will be answered
     ANSWERED = "answered"
     REFUSED = "refused"  # a newer token was seen for its instance
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The decision, with the journalled answer where there is one."""
+class JournalDecision:
+    """The decision, with the kept answer where there is one."""
 
     decision: Decision
     answer: Mapping[str, Any] | None = None
@@ -78,8 +82,8 @@ class HostJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._gate = threading.Lock()
-        self._under_work: set[str] = set()
+        self._lock = threading.Lock()
+        self._in_progress: set[str] = set()
         self._reports = 0
         try:
             self._connection = _open(path)
@@ -88,65 +92,65 @@ class HostJournal:
             raise JournalUnusable(_advice(path, error)) from error
 
     def close(self) -> None:
-        with self._gate:
+        with self._lock:
             self._connection.close()
 
-    def begin(self, command: Command) -> Outcome:
-        """Decide about a command, and remember it before anything is done: one durable transaction.
+    def begin(self, command: Command) -> JournalDecision:
+        """Decide about a command and write it down before it is carried out, in one durable transaction.
 
-        Whoever gets RUN must call `finish` or `abandon`. Raises sqlite3.Error, and then nothing was decided.
+        After RUN the caller must call `finish` or `abandon`. Raises sqlite3.Error, and then nothing was decided.
         """
-        with self._gate:
+        with self._lock:
             with self._transaction() as sql:
                 outcome = self._decide(sql, command)
             if outcome.decision is Decision.RUN:
-                self._under_work.add(command.step_key)
+                self._in_progress.add(command.step_key)
             return outcome
 
-    def _decide(self, sql: sqlite3.Connection, command: Command) -> Outcome:
+    def _decide(self, sql: sqlite3.Connection, command: Command) -> JournalDecision:
         row = sql.execute("SELECT answer FROM commands WHERE step_key = ?", (command.step_key,)).fetchone()
         if row and row[0] is not None:
-            return Outcome(Decision.ANSWERED, json.loads(row[0]))
+            return JournalDecision(Decision.ANSWERED, json.loads(row[0]))
         if self._highest(command.instance_uuid) > command.fencing_token:
-            return Outcome(Decision.REFUSED)
-        if command.step_key in self._under_work:
-            return Outcome(Decision.BUSY)
+            return JournalDecision(Decision.REFUSED)
+        if command.step_key in self._in_progress:
+            return JournalDecision(Decision.BUSY)
         self._remember(sql, command)
-        return Outcome(Decision.RUN)
+        return JournalDecision(Decision.RUN)
 
     def finish(self, step_key: str, answer: Mapping[str, Any]) -> None:
-        """Keep the answer of a command; from now on it is given to whoever repeats the command."""
-        with self._gate:
+        """Keep the answer of a command; a repeated command gets the same answer."""
+        with self._lock:
             with self._transaction() as sql:
                 sql.execute(
                     "UPDATE commands SET state = 'answered', answer = ? WHERE step_key = ?",
                     (json.dumps(answer), step_key),
                 )
-            self._under_work.discard(step_key)
+            self._in_progress.discard(step_key)
 
     def abandon(self, step_key: str) -> None:
-        """Nobody works on the command any more, and it has no answer: repeated, it runs again."""
-        with self._gate:
-            self._under_work.discard(step_key)
+        """End a command without an answer; a repeated command runs again."""
+        with self._lock:
+            self._in_progress.discard(step_key)
 
     def is_stale(self, command: Command) -> bool:
-        """Whether a newer token than the command's was seen for its instance."""
-        with self._gate:
+        """Return whether a newer token than the command's was seen for its instance."""
+        with self._lock:
             return self._highest(command.instance_uuid) > command.fencing_token
 
     def next_report_number(self) -> int:
-        """A number that rises with every report of this host, across restarts too."""
-        with self._gate:
+        """Return a number that grows with every report of this host, across restarts too."""
+        with self._lock:
             self._reports += 1
             return self._epoch * NUMBERS_PER_EPOCH + self._reports
 
     def prune(self, older_than_seconds: float = KEEP_ANSWERS_SECONDS) -> int:
-        """Forget old commands that nobody works on; returns how many. Tokens are never forgotten."""
-        with self._gate, self._transaction() as sql:
+        """Delete old commands that are not being carried out and return their number. Tokens are never deleted."""
+        with self._lock, self._transaction() as sql:
             old = sql.execute(
                 "SELECT step_key FROM commands WHERE received_at < ?", (time.time() - older_than_seconds,)
             )
-            keys = [key for (key,) in old if key not in self._under_work]
+            keys = [key for (key,) in old if key not in self._in_progress]
             sql.executemany("DELETE FROM commands WHERE step_key = ?", [(key,) for key in keys])
             return len(keys)
 
@@ -157,7 +161,7 @@ class HostJournal:
         return int(row[0]) if row else -1
 
     def _remember(self, sql: sqlite3.Connection, command: Command) -> None:
-        # Secrets stay out of the file; the command comes whole when it is repeated.
+        # Without secrets: a repeated command carries them again.
         wire = encode(command)
         body = {name: value for name, value in wire["body"].items() if name not in command.UNKEPT}
         sql.execute(
@@ -172,7 +176,7 @@ class HostJournal:
                 time.time(),
             ),
         )
-        if command.IS_URGENT:  # it is about what is under way, and must not make that out of date
+        if command.IS_URGENT:  # it changes a command that is running, and must not make that stale
             return
         sql.execute(
             "INSERT INTO tokens VALUES (?, ?)"
@@ -181,8 +185,8 @@ class HostJournal:
         )
 
     def _begin_epoch(self) -> int:
-        """The clock is a floor only: a host whose file was lost must not count from one again and be ignored."""
-        with self._gate, self._transaction() as sql:
+        """Return the next epoch. The clock is its minimum, so that a host that lost its file does not start at one."""
+        with self._lock, self._transaction() as sql:
             row = sql.execute("SELECT number FROM epochs").fetchone()
             epoch = max((row[0] if row else 0) + 1, time.time_ns() // 1_000_000)
             sql.execute("INSERT OR REPLACE INTO epochs VALUES (1, ?)", (epoch,))
@@ -190,7 +194,7 @@ class HostJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Call it with the gate held."""
+        """A transaction; the caller holds the lock."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
@@ -205,8 +209,7 @@ def _open(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
-        # EXCLUSIVE: two agents on one file would not know of each other's work. The kernel lets go of it when the
-        # process ends, however it ends.
+        # EXCLUSIVE: two agents must not use one file. The kernel releases the lock when the process ends.
         for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=4194304"):
             connection.execute(f"PRAGMA {pragma}")
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -230,3 +233,38 @@ def _advice(path: Path, error: Exception) -> str:
         f"Host journal {path}: {error}. Mend the file's rights or bring it back from a copy; if you move it away, "
         "an empty one is begun and the host no longer knows which commands are out of date."
     )
+
+
+class CommandAttempts:
+    """Counts how often the agent's process ended during a command, so that no driver ends it for ever.
+
+    Each command that is being carried out has a plain file in `folder`, which outlives a killed process and needs no
+    fsync.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.iterdir():
+                if path.stat().st_mtime < time.time() - KEEP_ANSWERS_SECONDS:  # its command was never repeated
+                    path.unlink()
+
+    def begin(self, step_key: str) -> int:
+        """Return how often the process ended during this command so far; 0 where the file cannot be used."""
+        path, ended = self._path(step_key), 0
+        try:
+            if path.exists():
+                ended = int(path.read_text() or 0)
+            path.write_text(str(ended + 1))
+        except (OSError, ValueError) as error:
+            log.warning("attempts cannot be counted: %s: %s", type(error).__name__, error)
+        return ended
+
+    def end(self, step_key: str) -> None:
+        """Forget the command: the process has survived it."""
+        with suppress(OSError):
+            self._path(step_key).unlink(missing_ok=True)
+
+    def _path(self, step_key: str) -> Path:
+        return self._folder / quote(step_key, safe="")

@@ -1,4 +1,4 @@
-"""What an agent is told about each host that it serves."""
+"""Configuration of one host of an agent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class HostConfig:
-    """One host: its name and cell, the driver by name with its options, and the file of its journal.
+    """Configuration of one host.
 
-    `most_at_once` is how many commands of this host may run side by side: a driver that hangs holds no more threads.
+    Attributes:
+        driver: Name of the driver; `options` are its options.
+        most_at_once: Maximum number of commands that run side by side, so that a driver that hangs blocks no more
+            threads.
     """
 
     host: str

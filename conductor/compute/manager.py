@@ -1,4 +1,4 @@
-"""One host's commands: decided by the journal, done by the driver, answered by message."""
+"""Carries out the commands of one host: the journal decides, the driver acts, a message answers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from conductor.compute.attempts import Attempts
-from conductor.compute.console_door import DoorOffer
-from conductor.compute.driver_account import DriverAccount
-from conductor.compute.driver_words import ENDS_THREADS
-from conductor.compute.failures import LONGEST_MESSAGE, describe, hide
-from conductor.compute.handlers import HANDLERS, Hands, carry_out
-from conductor.compute.host_journal import Command, Decision, HostJournal
+from conductor.compute.console_relay import RelayAnnouncement
+from conductor.compute.driver_statistics import DriverStatistics
+from conductor.compute.failures import MAX_MESSAGE_LENGTH, THREAD_EXITS, describe_error, redact
+from conductor.compute.handlers import HANDLERS, CommandContext, carry_out
+from conductor.compute.host_journal import Command, CommandAttempts, Decision, HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
+from conductor.compute.keyed_executor import KeyedExecutor
 from conductor.core.compute_driver import ComputeDriver, Progress, StoreImage
 from conductor.core.errors import DriverError, NotSupported, NovellaError, StaleToken, Unavailable
 from conductor.failpoints import reach
@@ -30,25 +28,33 @@ log = logging.getLogger(__name__)
 Send = Callable[[str, Any], None]
 Answer = dict[str, Any]
 
-PROGRESS_PAUSE_SECONDS = 1.0
-MOST_ENDS = 3  # of the agent's process within one command, until that has failed
+PROGRESS_INTERVAL_SECONDS = 1.0
+MAX_PROCESS_ENDS = 3  # after so many ends of the agent's process the command fails
 
 
-def store_nowhere(image_id: str, disk_format: str, data: BinaryIO) -> None:
-    """What stands for the image store where there is none."""
+def no_image_store(image_id: str, disk_format: str, data: BinaryIO) -> None:
+    """Refuse to store an image: for an agent without an image store."""
     raise Unavailable("This agent has nowhere to send images to.")
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What the hosts of one agent share. Urgent commands have threads of their own: the others may all be at work."""
+class AgentResources:
+    """Shared resources of the hosts of one agent. Urgent commands have their own threads, as all others may be busy.
 
-    commands: Lanes
-    urgent: Lanes
+    `report` sends the reports of hosts, where that is not `send`; `bring_forward` has a host report earlier.
+    """
+
+    commands: KeyedExecutor
+    urgent: KeyedExecutor
     send: Send
-    wake: Callable[[], None] = lambda: None
-    store_image: StoreImage = store_nowhere
-    console_offer: Callable[[], DoorOffer | None] = lambda: None
+    report: Send | None = None
+    bring_forward: Callable[[Any, float], None] = lambda host, due_at: None
+    store_image: StoreImage = no_image_store
+    console_announcement: Callable[[], RelayAnnouncement | None] = lambda: None
+
+    @property
+    def send_report(self) -> Send:
+        return self.report or self.send
 
 
 class ComputeManager:
@@ -63,38 +69,38 @@ class ComputeManager:
         driver: ComputeDriver,
         *,
         journal: HostJournal,
-        shared: Shared,
+        resources: AgentResources,
         on_finished: Callable[[str], None] = lambda _: None,
-        account: DriverAccount | None = None,
+        statistics: DriverStatistics | None = None,
     ) -> None:
         self._config = config
         self._driver = driver
         self._journal = journal
-        self._shared = shared
+        self._resources = resources
         self._on_finished = on_finished
-        self._attempts = Attempts(config.journal_path.with_suffix(".underway"))
-        self._account = account or DriverAccount(driver.name)
+        self._attempts = CommandAttempts(config.journal_path.with_suffix(".underway"))
+        self._statistics = statistics or DriverStatistics(driver.name)
 
     def receive(self, body: Mapping[str, Any]) -> None:
-        """Take an encoded command. Never raises: what could not be taken is not answered, and so comes again."""
+        """Accept an encoded command. Never raises: a command that is not accepted gets no answer and is repeated."""
         try:
-            self._take(decode(body))
+            self._accept(decode(body))
         except UnknownMessage as error:
             log.warning("command left for a newer agent: host=%s %s", self._config.host, error)
-        except Exception as error:  # raised on, the broker would log the whole body
-            log.error("command not taken: host=%s %s: %s", self._config.host, type(error).__name__, error)
+        except Exception as error:  # if raised, the broker would log the whole body
+            log.error("command not accepted: host=%s %s: %s", self._config.host, type(error).__name__, error)
 
-    def _take(self, command: Any) -> None:
+    def _accept(self, command: Any) -> None:
         if type(command) not in HANDLERS:
             raise UnknownMessage(f"{type(command).__name__} is no command.")
         outcome = self._journal.begin(command)
         if outcome.decision is Decision.RUN:
-            lanes = self._shared.urgent if command.IS_URGENT else self._shared.commands
-            lanes.submit(
+            executor = self._resources.urgent if command.IS_URGENT else self._resources.commands
+            executor.submit(
                 self._config.host,
                 command.instance_uuid,
                 lambda: self._carry_out(command),
-                most_at_once=self._config.most_at_once,
+                max_parallel=self._config.most_at_once,
             )
         elif outcome.decision is Decision.ANSWERED:
             self._answer(command, outcome.answer or {})
@@ -102,17 +108,17 @@ class ComputeManager:
             self._answer(command, _failure(_stale(command)))
 
     def _carry_out(self, command: Any) -> None:
-        """Do what the command says, keep the answer, and only then give it."""
-        place = f"host.{command.MESSAGE_NAME}"
+        """Carry out a command, keep the answer, and only then send it."""
+        failpoint = f"host.{command.MESSAGE_NAME}"
         try:
             ended = self._attempts.begin(command.step_key)
-            reach(f"{place}.before")
-            answer = self._try(command) if ended < MOST_ENDS else self._given_up(command, ended)
-            reach(f"{place}.effect")
+            reach(f"{failpoint}.before")
+            answer = self._try(command) if ended < MAX_PROCESS_ENDS else self._give_up(command, ended)
+            reach(f"{failpoint}.effect")
             self._journal.finish(command.step_key, answer)
-            reach(f"{place}.kept")
+            reach(f"{failpoint}.kept")
         except BaseException:
-            # What is not kept is not said: a repeated command must never get another answer.
+            # An answer that is not kept is not sent: a repeated command must never get a different one.
             self._journal.abandon(command.step_key)
             raise
         finally:
@@ -120,24 +126,24 @@ class ComputeManager:
         self._answer(command, answer)
         self._on_finished(command.instance_uuid)
 
-    def _given_up(self, command: Any, ended: int) -> Answer:
-        words = self._config.host, command.instance_uuid, type(command).__name__
-        log.error("command ends the process and is given up: host=%s instance=%s command=%s", *words)
+    def _give_up(self, command: Any, ended: int) -> Answer:
+        names = self._config.host, command.instance_uuid, type(command).__name__
+        log.error("command ends the process and is given up: host=%s instance=%s command=%s", *names)
         return _failure(
             DriverError(f"The agent's process ended {ended} times while the driver was at this: it is not tried again.")
         )
 
     def _try(self, command: Any) -> Answer:
-        if self._journal.is_stale(command):  # it waited for its turn, and was overtaken
+        if self._journal.is_stale(command):  # a newer command came while it was queued
             return _failure(_stale(command))
         try:
-            with self._account.call(command.MESSAGE_NAME, _secrets(command)):
-                result = self._do(command)
+            with self._statistics.measure(command.MESSAGE_NAME, _secrets(command)):
+                result = self._run(command)
             return {"ok": True, "result": dict(result), "error": None}
         except NotImplementedError:
             return _failure(NotSupported(f"The driver of host {self._config.host} cannot do that."))
         except StaleToken as error:
-            log.info("overtaken: host=%s instance=%s", self._config.host, command.instance_uuid)
+            log.info("stale command: host=%s instance=%s", self._config.host, command.instance_uuid)
             return _failure(error)
         except Exception as error:
             secrets = _secrets(command)
@@ -147,33 +153,33 @@ class ComputeManager:
                 self._config.host,
                 command.instance_uuid,
                 type(command).__name__,
-                hide(cause, secrets),
+                redact(cause, secrets),
             )
             return _failure(error, secrets)
 
-    def _do(self, command: Any) -> Mapping[str, Any]:
-        """What a command built goes again when a newer one came meanwhile: nobody wants it."""
-        hands = Hands(self._driver, self._shared.store_image, self._progress(command))
+    def _run(self, command: Any) -> Mapping[str, Any]:
+        """Call the handler; what it built is destroyed when a newer command has made this one stale."""
+        context = CommandContext(self._driver, self._resources.store_image, self._progress(command))
         if not HANDLERS[type(command)].builds:
-            return carry_out(hands, command)
+            return carry_out(context, command)
         try:
-            result = carry_out(hands, command)
+            result = carry_out(context, command)
         except Exception:
             if self._journal.is_stale(command):
-                self._destroy_unwanted(command)
+                self._destroy_stale(command)
                 raise _stale(command) from None
             raise
         if self._journal.is_stale(command):
-            self._destroy_unwanted(command)
+            self._destroy_stale(command)
             raise _stale(command)
         return result
 
-    def _destroy_unwanted(self, command: Any) -> None:
+    def _destroy_stale(self, command: Any) -> None:
         try:
             self._driver.destroy(command.instance_uuid)
-        except (Exception, *ENDS_THREADS) as error:  # the newer command is next in the lane and meets the same guest
+        except (Exception, *THREAD_EXITS) as error:  # the newer command runs next and finds the same guest
             log.warning(
-                "unwanted guest stays for now: host=%s instance=%s %s",
+                "guest of a stale command not destroyed: host=%s instance=%s %s",
                 self._config.host,
                 command.instance_uuid,
                 type(error).__name__,
@@ -181,32 +187,32 @@ class ComputeManager:
 
     def _progress(self, command: Any) -> Progress:
         secrets = _secrets(command)
-        next_at = 0.0
+        report_at = 0.0
 
-        def tell(message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
-            nonlocal next_at
+        def report(message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
+            nonlocal report_at
             if self._journal.is_stale(command):
                 raise _stale(command)
-            if time.monotonic() < next_at:
+            if time.monotonic() < report_at:
                 return
-            next_at = time.monotonic() + PROGRESS_PAUSE_SECONDS
-            self._tell(
+            report_at = time.monotonic() + PROGRESS_INTERVAL_SECONDS
+            self._send(
                 command,
                 StepProgressed(
                     step_key=command.step_key,
                     run_uuid=command.run_uuid,
                     fencing_token=command.fencing_token,
                     host=self._config.host,
-                    message=hide(message, secrets)[:LONGEST_MESSAGE],
+                    message=redact(message, secrets)[:MAX_MESSAGE_LENGTH],
                     share=None if share is None else min(max(float(share), 0.0), 1.0),
                     figures={name: int(amount) for name, amount in (figures or {}).items()},
                 ),
             )
 
-        return tell
+        return report
 
     def _answer(self, command: Any, answer: Mapping[str, Any]) -> None:
-        self._tell(
+        self._send(
             command,
             StepAnswered(
                 step_key=command.step_key,
@@ -219,15 +225,15 @@ class ComputeManager:
             ),
         )
 
-    def _tell(self, command: Any, message: Any) -> None:
+    def _send(self, command: Any, message: Any) -> None:
         try:
-            self._shared.send(command.cell, message)
-        except Exception:  # an answer that is lost is asked for again; progress is not worth a build
+            self._resources.send(command.cell, message)
+        except Exception:  # a lost answer is asked for again; lost progress must not fail a build
             log.exception("could not reach the conductor: host=%s step=%s", self._config.host, command.step_key)
 
 
 def _failure(error: Exception, secrets: tuple[str, ...] = ()) -> Answer:
-    return {"ok": False, "result": {}, "error": describe(error, secrets)}
+    return {"ok": False, "result": {}, "error": describe_error(error, secrets)}
 
 
 def _stale(command: Command) -> StaleToken:
@@ -235,7 +241,7 @@ def _stale(command: Command) -> StaleToken:
 
 
 def _secrets(command: Any) -> tuple[str, ...]:
-    """What a command carries that only the guest may read."""
+    """Return the secrets that a command carries for the guest."""
     guest = getattr(command, "guest", {})
     files = [file.get("contents") for file in guest.get("files", ())]
     carried = (guest.get("user_data"), guest.get("admin_password"), getattr(command, "password", ""), *files)

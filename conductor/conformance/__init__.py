@@ -1,1 +1,1 @@
-"""The laws for plugins as test suites that their authors run: `driver` for compute drivers. Needs pytest."""
+"""Conformance test suites for authors of plugins: `driver` for compute drivers. Needs pytest."""

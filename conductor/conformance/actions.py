@@ -1,4 +1,4 @@
-"""The law for what is done to guests that stay where they are. See `driver.py`."""
+"""Conformance tests of actions on guests that stay on their host. See `driver.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from conductor.conformance.base import MakeGuest, Told, lacks, offers, power_state, restarted, uuids
+from conductor.conformance.base import MakeGuest, RecordedProgress, lacks, offers, power_state, restarted, uuids
 from conductor.conformance.volumes import VolumeConformance
 from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
@@ -50,7 +50,7 @@ VNC, SERIAL = ConsoleKind.VNC, ConsoleKind.SERIAL
 CONSOLE_SECONDS = 30.0
 DISK_FIGURES = {"read_bytes", "read_requests", "write_bytes", "write_requests", "errors_count"}
 
-# What is done to a guest that is not there, by the capability that it needs.
+# Actions on a guest that does not exist, by the capability that they need.
 ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] = {
     "power_on": ("", lambda driver, guest: driver.power_on(guest)),
     "power_off": ("", lambda driver, guest: driver.power_off(guest.instance_uuid, 0.0)),
@@ -59,14 +59,14 @@ ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] 
     "unpause": ("pause", lambda driver, guest: driver.unpause(guest.instance_uuid)),
     "suspend": ("suspend", lambda driver, guest: driver.suspend(guest.instance_uuid)),
     "resume": ("suspend", lambda driver, guest: driver.resume(guest)),
-    "rescue": ("rescue", lambda driver, guest: driver.rescue(guest, "", Told())),
+    "rescue": ("rescue", lambda driver, guest: driver.rescue(guest, "", RecordedProgress())),
     "unrescue": ("rescue", lambda driver, guest: driver.unrescue(guest, is_running=True)),
-    "rebuild": ("rebuild", lambda driver, guest: driver.rebuild(guest, Told(), is_running=True)),
+    "rebuild": ("rebuild", lambda driver, guest: driver.rebuild(guest, RecordedProgress(), is_running=True)),
     "set_admin_password": ("set_password", lambda driver, guest: driver.set_admin_password(guest.instance_uuid, "x")),
     "trigger_crash_dump": ("crash_dump", lambda driver, guest: driver.trigger_crash_dump(guest.instance_uuid)),
     "snapshot": (
         "snapshot",
-        lambda driver, guest: driver.snapshot(guest.instance_uuid, str(uuid4()), Shelf().store, Told()),
+        lambda driver, guest: driver.snapshot(guest.instance_uuid, str(uuid4()), Shelf().store, RecordedProgress()),
     ),
     "open_console vnc": ("vnc_console", lambda driver, guest: driver.open_console(guest.instance_uuid, VNC)),
     "open_console serial": ("serial_console", lambda driver, guest: driver.open_console(guest.instance_uuid, SERIAL)),
@@ -78,7 +78,7 @@ ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] 
         "attach_interface",
         lambda driver, guest: driver.detach_interface(guest.instance_uuid, PORT.port_uuid),
     ),
-    "migrate_out": ("migrate", lambda driver, guest: driver.migrate_out(guest, "elsewhere", Told())),
+    "migrate_out": ("migrate", lambda driver, guest: driver.migrate_out(guest, "elsewhere", RecordedProgress())),
     "revert_migration": ("migrate", lambda driver, guest: driver.revert_migration(guest, is_running=True)),
     "finish_live_migration": ("live_migrate", lambda driver, guest: driver.finish_live_migration(guest)),
 }
@@ -100,7 +100,7 @@ def _read_to_the_end(stream: socket.socket) -> None:
 
 
 class Shelf:
-    """Takes the images that a driver stores."""
+    """Stores the images of a driver's snapshots."""
 
     def __init__(self) -> None:
         self.images: dict[str, tuple[str, bytes]] = {}
@@ -130,18 +130,18 @@ class ActionConformance(VolumeConformance):
             call(driver, make_guest(str(uuid4())))
         assert driver.guests() == before
 
-    # -- what is asked of it
+    # -- queries
 
     def test_figures_of_a_guest_that_runs_travel_and_one_that_is_off_has_none(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
         if lacks(driver, "diagnostics"):
             return
-        told = json.loads(json.dumps(driver.diagnostics(running.instance_uuid)))
-        assert [cpu["id"] for cpu in told["cpus"]] == list(range(running.flavor.vcpus))
-        assert 0 < told["memory"]["used"] <= told["memory"]["maximum"] == running.flavor.memory_mb
-        assert {key for disk in told["disks"] for key in disk} <= DISK_FIGURES
-        assert {nic["mac_address"] for nic in told["nics"]} <= {port.mac_address for port in running.ports}
+        body = json.loads(json.dumps(driver.diagnostics(running.instance_uuid)))
+        assert [cpu["id"] for cpu in body["cpus"]] == list(range(running.flavor.vcpus))
+        assert 0 < body["memory"]["used"] <= body["memory"]["maximum"] == running.flavor.memory_mb
+        assert {key for disk in body["disks"] for key in disk} <= DISK_FIGURES
+        assert {nic["mac_address"] for nic in body["nics"]} <= {port.mac_address for port in running.ports}
         driver.power_off(running.instance_uuid, 0.0)
         with pytest.raises(DriverError):
             driver.diagnostics(running.instance_uuid)
@@ -272,18 +272,18 @@ class ActionConformance(VolumeConformance):
             again.stop()
             driver.start()
 
-    # -- other disks
+    # -- rescue and rebuild
 
     def test_rescued_and_back(self, driver: ComputeDriver, running: GuestSpec) -> None:
         if lacks(driver, "rescue"):
             return
         for _ in range(2):
-            driver.rescue(running, "correct horse", Told())
+            driver.rescue(running, "correct horse", RecordedProgress())
             assert power_state(driver, running) is PowerState.RUNNING
         for is_running in (True, True, False):
             driver.unrescue(running, is_running=is_running)
             assert power_state(driver, running) is PowerState.RUNNING  # once is enough
-        driver.rescue(running, "correct horse", Told())
+        driver.rescue(running, "correct horse", RecordedProgress())
         driver.unrescue(running, is_running=False)
         assert power_state(driver, running) in OFF
         driver.power_on(running)
@@ -292,7 +292,7 @@ class ActionConformance(VolumeConformance):
     def test_a_rescued_guest_can_be_destroyed(self, driver: ComputeDriver, running: GuestSpec) -> None:
         if lacks(driver, "rescue"):
             return
-        driver.rescue(running, "", Told())
+        driver.rescue(running, "", RecordedProgress())
         driver.destroy(running.instance_uuid)
         assert running.instance_uuid not in uuids(driver)
 
@@ -300,7 +300,7 @@ class ActionConformance(VolumeConformance):
         if lacks(driver, "rebuild"):
             return
         for is_running in (True, False, True):
-            driver.rebuild(running, Told(), is_running=is_running)
+            driver.rebuild(running, RecordedProgress(), is_running=is_running)
             assert (power_state(driver, running) is PowerState.RUNNING) is is_running
 
     def test_a_rebuild_that_nobody_wants_any_more_can_be_done_again(
@@ -309,8 +309,8 @@ class ActionConformance(VolumeConformance):
         if lacks(driver, "rebuild"):
             return
         with pytest.raises(StaleToken):
-            driver.rebuild(running, Told(stop_at=1), is_running=True)
-        driver.rebuild(running, Told(), is_running=True)
+            driver.rebuild(running, RecordedProgress(stop_at=1), is_running=True)
+        driver.rebuild(running, RecordedProgress(), is_running=True)
         assert power_state(driver, running) is PowerState.RUNNING
 
     def test_a_snapshot_of_a_guest_that_runs_and_of_one_that_is_off(
@@ -318,15 +318,15 @@ class ActionConformance(VolumeConformance):
     ) -> None:
         if lacks(driver, "snapshot"):
             return
-        shelf, told = Shelf(), Told()
-        driver.snapshot(running.instance_uuid, "first", shelf.store, told)
+        shelf, body = Shelf(), RecordedProgress()
+        driver.snapshot(running.instance_uuid, "first", shelf.store, body)
         assert power_state(driver, running) is PowerState.RUNNING
         driver.power_off(running.instance_uuid, 0.0)
-        driver.snapshot(running.instance_uuid, "second", shelf.store, told)
+        driver.snapshot(running.instance_uuid, "second", shelf.store, body)
         assert power_state(driver, running) in OFF
         assert set(shelf.images) == {"first", "second"}
         assert all(disk_format and data for disk_format, data in shelf.images.values())
-        assert told.calls
+        assert body.calls
 
     def test_a_snapshot_that_cannot_be_stored_leaves_the_guest_as_it_is(
         self, driver: ComputeDriver, running: GuestSpec
@@ -338,13 +338,13 @@ class ActionConformance(VolumeConformance):
             raise OSError("no space left")
 
         with pytest.raises((OSError, DriverError)):
-            driver.snapshot(running.instance_uuid, "first", full, Told())  # type: ignore[arg-type]
+            driver.snapshot(running.instance_uuid, "first", full, RecordedProgress())  # type: ignore[arg-type]
         assert power_state(driver, running) is PowerState.RUNNING
         shelf = Shelf()
-        driver.snapshot(running.instance_uuid, "first", shelf.store, Told())
+        driver.snapshot(running.instance_uuid, "first", shelf.store, RecordedProgress())
         assert "first" in shelf.images
 
-    # -- inside of it
+    # -- inside the guest
 
     def test_a_password_and_a_crash_dump_need_a_guest_that_runs(
         self, driver: ComputeDriver, running: GuestSpec
@@ -358,7 +358,7 @@ class ActionConformance(VolumeConformance):
                 driver.trigger_crash_dump(running.instance_uuid)
         assert power_state(driver, running) in OFF
 
-    # -- what hangs on it
+    # -- ports and volumes
 
     def test_ports_come_and_go_while_it_runs_and_while_it_is_off(
         self, driver: ComputeDriver, running: GuestSpec

@@ -1,4 +1,4 @@
-"""Asks plugins in a process of its own: whoever ends that process, or cannot be interrupted, is judged for it too."""
+"""Runs plugin code in a separate process: a plugin that ends it, or cannot be interrupted, fails its test too."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 LOOK_SECONDS = 0.1
-OVER = b"null"  # what the process says last; whoever leaves before, has ended it
+OVER = b"null"  # the last line of the process; one that ends before did not finish
 MOST_BYTES = 65536
 
-Tell = Callable[[Any], None]
+Report = Callable[[Any], None]
 
 
 class Ended(Exception):
-    """The process went, or had to be ended, before it had said all. The text says how."""
+    """The process ended, or had to be ended, before it had finished. The text says how."""
 
 
-def told_apart(work: Callable[[Tell], None], silent_seconds: float) -> Iterator[Any]:
-    """What `work` tells, as JSON values. Raises `Ended` when its process goes, or says nothing for too long."""
+def results_apart(work: Callable[[Report], None], timeout_seconds: float) -> Iterator[Any]:
+    """Yield the JSON values that `work` reports. Raises `Ended` when its process ends, or is silent for too long."""
     sys.stdout.flush()
     sys.stderr.flush()
     read, write = os.pipe()
@@ -36,7 +36,7 @@ def told_apart(work: Callable[[Tell], None], silent_seconds: float) -> Iterator[
     os.close(write)
     process = _Process(pid)
     try:
-        for line in _lines(read, process, silent_seconds):
+        for line in _lines(read, process, timeout_seconds):
             if line == OVER:
                 return
             yield json.loads(line)
@@ -46,12 +46,12 @@ def told_apart(work: Callable[[Tell], None], silent_seconds: float) -> Iterator[
         process.end()
 
 
-def _work(work: Callable[[Tell], None], write: int) -> NoReturn:
-    """In the new process."""
+def _work(work: Callable[[Report], None], write: int) -> NoReturn:
+    """Run in the child process."""
     try:
-        os.setsid()  # so that what it started ends with it
-        work(lambda value: _tell(write, json.dumps(value).encode()))
-        _tell(write, OVER)
+        os.setsid()  # so that its child processes end with it
+        work(lambda value: _write_line(write, json.dumps(value).encode()))
+        _write_line(write, OVER)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -60,14 +60,14 @@ def _work(work: Callable[[Tell], None], write: int) -> NoReturn:
         os._exit(1)
 
 
-def _tell(write: int, line: bytes) -> None:
+def _write_line(write: int, line: bytes) -> None:
     rest = line + b"\n"
     while rest:
         rest = rest[os.write(write, rest) :]
 
 
 class _Process:
-    """The other process, until it was waited for."""
+    """The child process, until it is reaped."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -81,7 +81,7 @@ class _Process:
 
     def end(self) -> None:
         if not self.has_ended():
-            for kill in (os.killpg, os.kill):  # it has no group of its own in its first moment
+            for kill in (os.killpg, os.kill):  # it has no group of its own at first
                 with suppress(ProcessLookupError):
                     kill(self._pid, signal.SIGKILL)
             self._status = os.waitpid(self._pid, 0)[1]
@@ -92,11 +92,11 @@ class _Process:
         return f"it ended its process by signal {-code}" if code < 0 else f"it ended its process with code {code}"
 
 
-def _lines(read: int, process: _Process, silent_seconds: float) -> Iterator[bytes]:
-    """What it says, line by line, until it has ended: whom it started may hold the pipe for longer."""
+def _lines(read: int, process: _Process, timeout_seconds: float) -> Iterator[bytes]:
+    """Yield its output by lines until it has ended: its own child processes may keep the pipe open longer."""
     part, heard = b"", time.monotonic()
     while True:
-        has_ended = process.has_ended()  # asked first: its last words are there then
+        has_ended = process.has_ended()  # checked first: its last output is available then
         is_readable = bool(select.select([read], [], [], 0 if has_ended else LOOK_SECONDS)[0])
         data = os.read(read, MOST_BYTES) if is_readable else b""
         if data:
@@ -105,7 +105,7 @@ def _lines(read: int, process: _Process, silent_seconds: float) -> Iterator[byte
             yield from whole
         elif has_ended:
             return
-        elif time.monotonic() - heard > silent_seconds:
-            raise Ended(f"it went on for {silent_seconds:g} seconds and could not be interrupted")
+        elif time.monotonic() - heard > timeout_seconds:
+            raise Ended(f"it went on for {timeout_seconds:g} seconds and could not be interrupted")
         elif is_readable:  # it has closed the pipe and goes on
             time.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""The law for drivers, asked of the one that the command was given."""
+"""Conformance tests of drivers, for the driver that the command got."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import pytest
 
 from conductor.conformance.base import uuids
 from conductor.conformance.driver import DriverConformance, MakeGuest
-from conductor.conformance.recorder import SUBJECT, Subject
+from conductor.conformance.recorder import SUBJECT, DriversUnderTest
 from conductor.core.compute_driver import ComputeDriver
 
 
 class TestDriver(DriverConformance):
-    """Each law has the driver started anew; what a law leaves behind breaks it."""
+    """Each test starts the driver anew, and fails if it leaves guests behind."""
 
     @pytest.fixture
-    def subject(self, request: pytest.FixtureRequest) -> Subject:
+    def subject(self, request: pytest.FixtureRequest) -> DriversUnderTest:
         return request.config.stash[SUBJECT]
 
     @pytest.fixture
-    def driver(self, subject: Subject) -> Iterator[ComputeDriver]:
+    def driver(self, subject: DriversUnderTest) -> Iterator[ComputeDriver]:
         yield from _started(subject.driver)
 
     @pytest.fixture
-    def other(self, subject: Subject) -> Iterator[ComputeDriver]:
+    def other(self, subject: DriversUnderTest) -> Iterator[ComputeDriver]:
         yield from _started(subject.other)
 
     @pytest.fixture
-    def make_guest(self, subject: Subject) -> MakeGuest:
+    def make_guest(self, subject: DriversUnderTest) -> MakeGuest:
         return lambda uuid: replace(subject.guest, instance_uuid=uuid)
 
 
 def _started(driver: ComputeDriver) -> Iterator[ComputeDriver]:
     try:
         driver.start()
-    except SystemExit as ended:  # pytest would end all laws for it
+    except SystemExit as ended:  # pytest would end all tests for it
         raise RuntimeError(f"start() raised SystemExit: {ended}") from ended
     before = uuids(driver)
     yield driver

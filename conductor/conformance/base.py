@@ -1,4 +1,4 @@
-"""What the parts of the conformance suite share: fixtures, and questions that are asked of every driver."""
+"""Common parts of the conformance suite: fixtures, and helpers for all drivers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conductor.core.errors import StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
-# Capabilities that the test under way is about: those that the driver has, and those that it does not offer.
+# Capabilities of the current test: supported ones, and ones that the driver lacks.
 ASKED: set[str] = set()
 NOT_ASKED: set[str] = set()
 
@@ -20,8 +20,8 @@ MakeGuest = Callable[[str], GuestSpec]
 NewGuest = Callable[[], GuestSpec]
 
 
-class Told:
-    """A `progress` that remembers; `stop_at` is the call at which it says that nobody wants the guest any more."""
+class RecordedProgress:
+    """A `progress` that records; `stop_at` is the call at which it raises, as a newer command would."""
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.calls: list[tuple[str, float | None]] = []
@@ -37,7 +37,7 @@ class Told:
 
 
 class Base:
-    """Fixtures to be given, and one that makes guests and removes whatever became of them."""
+    """Fixtures to override, and one that creates guests and removes them afterwards."""
 
     @pytest.fixture
     def driver(self) -> Iterator[ComputeDriver]:
@@ -49,7 +49,7 @@ class Base:
 
     @pytest.fixture
     def new_guest(self, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[NewGuest]:
-        """Makes specs of new guests, and destroys whatever became of them."""
+        """Return a function that creates specs of new guests, and destroy the guests afterwards."""
         made: list[str] = []
 
         def make() -> GuestSpec:
@@ -64,18 +64,18 @@ class Base:
     def running(self, driver: ComputeDriver, new_guest: NewGuest) -> GuestSpec:
         """A guest that was spawned."""
         guest = new_guest()
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         return guest
 
 
 def small_guest(instance_uuid: str) -> GuestSpec:
-    """A guest of one vCPU, for drivers to which the image is nothing."""
+    """Return a guest of one vCPU, for drivers that ignore the image."""
     flavor = FlavorSpec("1", "small", 1, 128, root_gb=1)
     return GuestSpec(instance_uuid, "web-1", "web-1", "shop", flavor, ImageSpec("image"))
 
 
 def lacks(driver: ComputeDriver, capability: str) -> bool:
-    """Whether the driver does not offer it: the law then has nothing to ask, and the report says so."""
+    """Whether the driver lacks it: the test then has nothing to check, and the report says so."""
     if capability in driver.capabilities:
         ASKED.add(capability)
         return False
@@ -84,14 +84,14 @@ def lacks(driver: ComputeDriver, capability: str) -> bool:
 
 
 def offers(driver: ComputeDriver, capability: str) -> bool:
-    """Whether the driver offers what a part of the law is about; the rest of the law is asked in any case."""
+    """Whether the driver supports the capability of a part of the test; the rest of the test runs in any case."""
     if capability in driver.capabilities:
         ASKED.add(capability)
     return capability in driver.capabilities
 
 
 def restarted(driver: ComputeDriver) -> ComputeDriver:
-    """The same host as another process would find it; stop it, and start `driver` again, when done."""
+    """Return the same host as another process would find it; stop it, and start `driver` again, when done."""
     driver.stop()
     again = type(driver)(driver.host, driver.options, driver.open_image)
     again.start()
@@ -103,6 +103,6 @@ def uuids(driver: ComputeDriver) -> set[str]:
 
 
 def power_state(driver: ComputeDriver, guest: GuestSpec) -> PowerState | None:
-    """None when the driver has no such guest."""
+    """Return the guest's power state; None when the driver has no such guest."""
     states = {found.instance_uuid: found.power_state for found in driver.guests()}
     return states.get(guest.instance_uuid)

@@ -1,4 +1,4 @@
-"""`novella-driver-conformance`: ask a compute driver for all that its capabilities name, and print its level."""
+"""`novella-driver-conformance`: tests a compute driver by its capabilities, and prints its level."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from conductor.conformance.report import BROKEN, FULL, LEVELS, Law, report
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
 from conductor.core.request_spec import ImageSpec
-from conductor.plugins import registry
+from conductor.plugins import imported
 
-USAGE = 2  # as argparse ends
+USAGE = 2  # as argparse exits
 
 
 class Refused(Exception):
-    """What was asked for cannot be: one line that names it."""
+    """The command cannot run as requested; one line that says why."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Ends with 0 when all law was kept and the wanted level reached, with 1 when not, and with 2 without asking.
+    """Return 0 when all tests passed and the wanted level is reached, 1 when not, and 2 without running tests.
 
-    What was to be put on record and could not be ends with 2, too.
+    A requested record that failed returns 2, too.
     """
     options = _parser().parse_args(words)
     try:
@@ -94,16 +94,16 @@ def _is_recorded(found: Mapping[str, Any]) -> bool:
 
 
 def _found(name: str) -> tuple[type[ComputeDriver], dict[str, Any]]:
-    """The class, and what the report says of where it is from."""
+    """Return the class, and the report's data on its origin."""
     if ":" in name:
         kind, source = _imported(name), None
     else:
-        drivers = registry().drivers
+        drivers = imported().drivers
         if name not in drivers:
             known = ", ".join(sorted(drivers)) or "none"
-            shut_out = "".join(f" {one.distribution} is not used: {one.reason}." for one in registry().quarantined)
+            shut_out = "".join(f" {one.distribution} is not used: {one.reason}." for one in imported().quarantined)
             raise Refused(f"driver: no plugin brings {name}. Known: {known}.{shut_out}")
-        kind, source = drivers[name], registry().source_of("driver", name)
+        kind, source = drivers[name], imported().source_of("driver", name)
     return kind, {
         "driver": kind.name or name,
         "class": f"{kind.__module__}:{kind.__qualname__}",
@@ -126,7 +126,7 @@ def _imported(name: str) -> type[ComputeDriver]:
     return kind
 
 
-def _subject(kind: type[ComputeDriver], options: argparse.Namespace) -> recorder.Subject:
+def _subject(kind: type[ComputeDriver], options: argparse.Namespace) -> recorder.DriversUnderTest:
     image, data = ImageSpec("image", disk_format=options.image_format, container_format="bare"), b""
     if options.image is not None:
         try:
@@ -141,7 +141,7 @@ def _subject(kind: type[ComputeDriver], options: argparse.Namespace) -> recorder
     own = _options(options.option)
     driver = kind(options.host, own, open_image)
     other = kind(options.other_host, own | _options(options.other_option), open_image)
-    return recorder.Subject(driver, other, replace(base.small_guest(""), image=image))
+    return recorder.DriversUnderTest(driver, other, replace(base.small_guest(""), image=image))
 
 
 def _options(texts: Sequence[str]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _options(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
-    """Whole or not at all: a catalogue may read it meanwhile."""
+    """Write atomically: a catalogue may read the file meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.write_text(json.dumps(found, indent=1) + "\n")

@@ -1,5 +1,4 @@
-"""The law for what goes wrong: a process that is killed, commands late and out of order, images that break. See
-`driver.py`."""
+"""Conformance tests of faults: killed processes, late and reordered commands, broken images. See `driver.py`."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from conductor.conformance.base import Base, NewGuest, Told, offers, power_state, restarted, uuids
+from conductor.conformance.base import Base, NewGuest, RecordedProgress, offers, power_state, restarted, uuids
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.errors import DriverError, GuestMissing, StaleToken
 from conductor.core.states import PowerState
 
 KILL_SECONDS = 120.0
-# Builds one guest, and is killed at the first word about the second.
+# Builds one guest, and is killed at the first progress of the second.
 PROGRAM = """
 import importlib, json, os, signal, sys
 told = json.load(sys.stdin)
@@ -47,7 +46,7 @@ class Breaking(io.RawIOBase):
 
 
 class FaultConformance(Base):
-    """`lives_in_process` is true where the hypervisor runs in this process, and in no other beside it."""
+    """`lives_in_process` is true where the hypervisor runs in this process, not in a process of its own."""
 
     lives_in_process = False
 
@@ -63,24 +62,24 @@ class FaultConformance(Base):
                 driver.start()
         assert uuids(driver) <= before | {first.instance_uuid, second.instance_uuid}
         for _ in range(2):
-            driver.spawn(first, Told())
+            driver.spawn(first, RecordedProgress())
             assert power_state(driver, first) is PowerState.RUNNING
         driver.destroy(second.instance_uuid)
         assert second.instance_uuid not in uuids(driver)
         assert driver.console_log(second.instance_uuid, 0) == b""
-        driver.spawn(second, Told())
+        driver.spawn(second, RecordedProgress())
         assert uuids(driver) == before | {first.instance_uuid, second.instance_uuid}
 
     def test_a_build_that_comes_after_its_removal_can_be_removed_again(
         self, driver: ComputeDriver, new_guest: NewGuest
     ) -> None:
-        """Commands that change places: the agent refuses the stale one, but may have begun it."""
+        """Reordered commands: the agent refuses the stale one, but may have begun it."""
         guest, before = new_guest(), uuids(driver)
         driver.destroy(guest.instance_uuid)
         with pytest.raises(StaleToken):
-            driver.spawn(guest, Told(stop_at=1))
+            driver.spawn(guest, RecordedProgress(stop_at=1))
         assert uuids(driver) == before
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         driver.destroy(guest.instance_uuid)
         assert uuids(driver) == before
 
@@ -111,12 +110,12 @@ class FaultConformance(Base):
     def test_an_image_that_breaks_off_fails_the_build_and_leaves_nothing(
         self, driver: ComputeDriver, new_guest: NewGuest
     ) -> None:
-        """A driver to which the image is nothing builds the guest, and it runs."""
+        """A driver that ignores the image builds the guest, and it runs."""
         guest, before = new_guest(), uuids(driver)
         guest = replace(guest, image=replace(guest.image, image_id=f"{guest.image.image_id}-broken"))
         open_image, driver.open_image = driver.open_image, _breaks
         try:
-            driver.spawn(guest, Told())
+            driver.spawn(guest, RecordedProgress())
         except (OSError, DriverError):
             assert uuids(driver) == before
             assert driver.console_log(guest.instance_uuid, 0) == b""
@@ -137,9 +136,9 @@ def _breaks(image_id: str) -> BinaryIO:
 
 
 def _killed(driver: ComputeDriver, guests: Iterable[GuestSpec], folder: Path) -> None:
-    """Another process builds the guests with a driver of the same kind, host and options, until it is killed."""
+    """Build the guests in another process with a driver of the same kind, host and options, until it is killed."""
     guests = tuple(guests)
-    told = {
+    body = {
         "path": sys.path,
         "module": type(driver).__module__,
         "kind": type(driver).__qualname__,
@@ -150,7 +149,7 @@ def _killed(driver: ComputeDriver, guests: Iterable[GuestSpec], folder: Path) ->
     }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        input=json.dumps(told, default=str),
+        input=json.dumps(body, default=str),
         capture_output=True,
         text=True,
         timeout=KILL_SECONDS,
@@ -160,11 +159,11 @@ def _killed(driver: ComputeDriver, guests: Iterable[GuestSpec], folder: Path) ->
 
 
 def _stored(driver: ComputeDriver, image_id: str, folder: Path) -> Path:
-    """The image as a file, for a process that has only files. One that cannot be had is empty."""
+    """Return the image as a file, for a process that can only read files. An unavailable image is empty."""
     path = folder / f"image-{image_id}"
     try:
         with driver.open_image(image_id) as data:
             path.write_bytes(data.read())
-    except Exception:  # as the driver needs it: its build says what is wrong with it
+    except Exception:  # as for the driver: its build reports the fault
         path.write_bytes(b"")
     return path

@@ -1,4 +1,4 @@
-"""Hosts and requests for the laws of filters and weighers: small by hand, or many drawn from a seed."""
+"""Hosts and requests for the conformance tests of filters and weighers: small by hand, or many drawn from a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRAITS = ("COMPUTE_NODE", "HW_CPU_X86_AVX2", "CUSTOM_SSD", "CUSTOM_GPU")
 
 
 def host(name: str = "host-0", **values: Any) -> HostState:
-    """A host with 8 vCPUs, 16 GB and 100 GB, nothing of it used; `values` say otherwise."""
+    """Return a host with 8 vCPUs, 16 GB and 100 GB, unused; `values` override its fields."""
     base = HostState(
         host=name,
         node=name,
@@ -37,13 +37,13 @@ def host(name: str = "host-0", **values: Any) -> HostState:
 
 
 def request(extra_specs: Mapping[str, str] | None = None, **values: Any) -> RequestSpec:
-    """Project shop asks for one vCPU, 512 MB and 1 GB; `values` are other fields of RequestSpec."""
+    """Return a request of project shop for one vCPU, 512 MB and 1 GB; `values` are other fields of RequestSpec."""
     flavor = FlavorSpec("1", "small", 1, 512, root_gb=1, extra_specs=dict(extra_specs or {}))
     return RequestSpec("shop", "ana", flavor, **{"image": ImageSpec(), **values})
 
 
 def fleet(count: int = 50, seed: int = 1) -> HostTable:
-    """Hosts that differ in all that usually differs; the same seed draws the same hosts."""
+    """Return hosts that differ in all that typically differs; the same seed draws the same hosts."""
     draw = random.Random(seed)
     return HostTable.from_states([_drawn(draw, index) for index in range(count)])
 

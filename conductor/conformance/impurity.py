@@ -1,4 +1,4 @@
-"""Tells whether code reaches outside of what it was given: files, sockets, processes, threads, clocks and chance."""
+"""Detects impure code: access to files, sockets, processes, threads, clocks and randomness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# What the interpreter reports by itself: the beginning of an event's name → what to call it.
+# Audit events of the interpreter: prefix of the event's name → description.
 EVENTS = {
     "open": "opens a file",
     "os.": "asks the operating system",
@@ -22,7 +22,7 @@ EVENTS = {
     "shutil.": "changes files",
     "glob.": "looks at files",
 }
-# Built-in functions by module, and what to call a call of one.
+# Built-in functions by module, and the description of a call.
 CALLS = {
     "time": "looks at the clock",
     "_thread": "starts a thread",
@@ -35,7 +35,7 @@ NAMES = {
     "date.today": "looks at the clock",
     "urandom": "draws by chance",
     "print": "prints",
-    "input": "asks somebody",
+    "input": "waits for input",
 }
 _here = threading.local()
 _is_installed = False
@@ -43,12 +43,12 @@ _is_installed = False
 
 @contextmanager
 def watched() -> Iterator[set[str]]:
-    """What this thread does meanwhile that is not pure, in words, but for imports and lines for the log."""
+    """Collect descriptions of this thread's impure calls in the block, except for imports and log lines."""
     _install()
     seen: set[str] = set()
     before, _here.seen = sys.getprofile(), seen
     collects = gc.isenabled()
-    gc.disable()  # others may have asked to be called when garbage is collected: that is none of the plugin's doing
+    gc.disable()  # other code's finalizers would run at collections: the plugin does not cause those
     sys.setprofile(_called)
     try:
         yield seen
@@ -60,7 +60,7 @@ def watched() -> Iterator[set[str]]:
 
 
 def _install() -> None:
-    """Hooks of this kind stay for good: one for all, which looks away where nobody watches."""
+    """Install the audit hook once, as hooks cannot be removed; it ignores threads that are not watched."""
     global _is_installed
     if not _is_installed:
         _is_installed = True
@@ -71,22 +71,22 @@ def _audited(event: str, args: tuple[Any, ...]) -> None:
     seen = getattr(_here, "seen", None)
     if seen is None:
         return
-    said = next((text for start, text in EVENTS.items() if event.startswith(start)), "")
-    if said and not _is_allowed(sys._getframe(1)):
-        seen.add(f"{said} ({event})")
+    reported = next((text for start, text in EVENTS.items() if event.startswith(start)), "")
+    if reported and not _is_allowed(sys._getframe(1)):
+        seen.add(f"{reported} ({event})")
 
 
 def _called(frame: FrameType, event: str, arg: Any) -> None:
     if event != "c_call":
         return
     seen = getattr(_here, "seen", None)
-    said = _judged(arg)
-    if seen is not None and said and not _is_allowed(frame):
-        seen.add(f"{said} ({getattr(arg, '__qualname__', arg)})")
+    reported = _judged(arg)
+    if seen is not None and reported and not _is_allowed(frame):
+        seen.add(f"{reported} ({getattr(arg, '__qualname__', arg)})")
 
 
 def _judged(function: Any) -> str:
-    """What to call a call of the built-in function; empty where it is nobody's business."""
+    """Return the description of a call of the built-in function; empty where it is harmless."""
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__qualname__", "")
     if name in NAMES:
@@ -99,7 +99,7 @@ def _judged(function: Any) -> str:
 
 
 def _is_allowed(frame: FrameType | None) -> bool:
-    """Whether an import does it, or a line for the log: plugins have a logger, and its lines tell the time."""
+    """Whether the call comes from an import, or from a log line: plugins have a logger, which reads the clock."""
     while frame is not None:
         if frame.f_code.co_filename.startswith(("<frozen importlib", logging.__file__)):
             return True

@@ -1,4 +1,4 @@
-"""The law for guests that move between two hosts. See `driver.py`."""
+"""Conformance tests of migrations between two hosts. See `driver.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from conductor.conformance.base import Base, MakeGuest, Told, lacks, offers, power_state, uuids
+from conductor.conformance.base import Base, MakeGuest, RecordedProgress, lacks, offers, power_state, uuids
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.errors import DriverError, StaleToken
 from conductor.core.live_steering import DOWNTIME, POST_COPY, STEERINGS, THROTTLE
@@ -23,7 +23,7 @@ OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
 
 @dataclass(frozen=True)
 class Two:
-    """A guest that runs on `source`, and where it may go."""
+    """A guest that runs on `source`, and its possible destination."""
 
     source: ComputeDriver
     destination: ComputeDriver
@@ -38,23 +38,23 @@ class Two:
         return [driver.host for driver in (self.source, self.destination) if self.uuid in uuids(driver)]
 
     def out(self) -> dict[str, Any]:
-        """What `migrate_out` says, as it arrives at the destination."""
-        return as_sent(self.source.migrate_out(self.guest, self.destination.host, Told()))
+        """Return the result of `migrate_out`, as it arrives at the destination."""
+        return as_sent(self.source.migrate_out(self.guest, self.destination.host, RecordedProgress()))
 
     def prepare(self) -> dict[str, Any]:
         return as_sent(self.destination.prepare_live_migration(self.guest, is_block_migration=None))
 
-    def move(self, target: dict[str, Any], told: Told | None = None) -> None:
-        self.source.live_migrate(self.guest, target, told or Told(), is_block_migration=None)
+    def move(self, target: dict[str, Any], reported: RecordedProgress | None = None) -> None:
+        self.source.live_migrate(self.guest, target, reported or RecordedProgress(), is_block_migration=None)
 
 
 def as_sent(answer: Any) -> dict[str, Any]:
-    """Through JSON, as a message goes."""
+    """Convert through JSON, as a message does."""
     return dict(json.loads(json.dumps(answer)))
 
 
-class Steered(Told):
-    """Has a move steered as soon as its memory moves, once; what comes too late may be refused."""
+class Steered(RecordedProgress):
+    """Steers a move once, as soon as its memory moves; a late command may be refused."""
 
     def __init__(self, driver: ComputeDriver, uuid: str, orders: Mapping[str, int]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Steered(Told):
             with suppress(DriverError):
                 for _ in range(2):
                     self._driver.steer_live_migration(self._uuid, kind, amount)
-                if kind == POST_COPY:  # there is no way back from it
+                if kind == POST_COPY:  # it cannot be undone
                     self._driver.abort_live_migration(self._uuid)
 
 
@@ -78,19 +78,19 @@ class MoveBase(Base):
 
     @pytest.fixture
     def other(self) -> Iterator[ComputeDriver]:
-        """A second host of this driver, started; asked for only when the driver can move guests."""
+        """A second host of this driver, started; used only when the driver can migrate guests."""
         raise NotImplementedError
 
     @pytest.fixture
     def two(self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[Two | None]:
-        """None for a driver that cannot move guests that are off."""
+        """Yield a guest and two hosts; None for a driver without cold migration."""
         yield from self._between_two("migrate", request, driver, make_guest)
 
     @pytest.fixture
     def live(
         self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
     ) -> Iterator[Two | None]:
-        """None for a driver that cannot move guests while they run."""
+        """Yield a running guest and two hosts; None for a driver without live migration."""
         yield from self._between_two("live_migrate", request, driver, make_guest)
 
     @staticmethod
@@ -101,7 +101,7 @@ class MoveBase(Base):
             yield None
             return
         found = Two(driver, request.getfixturevalue("other"), make_guest(str(uuid4())))
-        driver.spawn(found.guest, Told())
+        driver.spawn(found.guest, RecordedProgress())
         yield found
         for host in (found.destination, found.source):
             host.destroy(found.uuid)
@@ -110,7 +110,7 @@ class MoveBase(Base):
 
 
 class ColdMoves(MoveBase):
-    """With the guest off: out, in, confirmed and reverted."""
+    """Cold migration: out, in, confirmed and reverted."""
 
     @pytest.mark.parametrize("is_running", [True, False])
     def test_moved_and_confirmed(self, two: Two | None, is_running: bool) -> None:
@@ -119,10 +119,10 @@ class ColdMoves(MoveBase):
         disks = two.out()
         assert two.out() == disks
         assert two.on() == []
-        assert two.uuid in two.source.kept_guests(), "what is kept for going back is listed, or nobody finds it"
+        assert two.uuid in two.source.kept_guests(), "what is kept for a revert is listed, or it cannot be found"
         larger = replace(two.guest, flavor=replace(two.guest.flavor, memory_mb=two.guest.flavor.memory_mb + 32))
         for _ in range(2):
-            two.destination.migrate_in(larger, disks, Told(), is_running=is_running)
+            two.destination.migrate_in(larger, disks, RecordedProgress(), is_running=is_running)
             assert two.on() == [two.destination.host]
             assert (power_state(two.destination, larger) is PowerState.RUNNING) is is_running
         for _ in range(2):
@@ -134,7 +134,7 @@ class ColdMoves(MoveBase):
         if two is None:
             return
         disks = two.out()
-        two.destination.migrate_in(two.guest, disks, Told(), is_running=True)
+        two.destination.migrate_in(two.guest, disks, RecordedProgress(), is_running=True)
         two.destination.destroy(two.uuid)
         for _ in range(2):
             two.source.revert_migration(two.guest, is_running=True)
@@ -153,7 +153,7 @@ class ColdMoves(MoveBase):
             return
         disks = two.out()
         with pytest.raises(StaleToken):
-            two.destination.migrate_in(two.guest, disks, Told(stop_at=1), is_running=True)
+            two.destination.migrate_in(two.guest, disks, RecordedProgress(stop_at=1), is_running=True)
         assert two.on() == []
         two.source.revert_migration(two.guest, is_running=False)
         assert power_state(two.source, two.guest) in OFF
@@ -163,9 +163,9 @@ class ColdMoves(MoveBase):
             return
         larger = replace(two.guest, flavor=replace(two.guest.flavor, vcpus=two.guest.flavor.vcpus + 1))
         disks = two.out()
-        two.source.migrate_in(larger, disks, Told(), is_running=True)
+        two.source.migrate_in(larger, disks, RecordedProgress(), is_running=True)
         assert two.on() == [two.source.host]
-        two.source.destroy(two.uuid)  # what was kept is not touched by that
+        two.source.destroy(two.uuid)  # that does not touch the retained disks
         two.source.revert_migration(two.guest, is_running=True)
         assert power_state(two.source, two.guest) is PowerState.RUNNING
 
@@ -175,12 +175,12 @@ class ColdMoves(MoveBase):
         disks = two.out()
         two.source.confirm_migration(two.uuid)
         with pytest.raises(DriverError):
-            two.destination.migrate_in(two.guest, disks, Told(), is_running=True)
+            two.destination.migrate_in(two.guest, disks, RecordedProgress(), is_running=True)
         assert two.on() == []
 
 
 class LiveMoves(MoveBase):
-    """While it runs: prepared, moved, finished, cancelled, aborted, forced."""
+    """Live migration: prepared, moved, finished, cancelled, aborted, forced."""
 
     def test_moved_while_it_runs(self, live: Two | None) -> None:
         if live is None:
@@ -188,17 +188,17 @@ class LiveMoves(MoveBase):
         target = live.prepare()
         assert live.prepare() == target
         assert live.on() == [live.source.host]
-        told = Told()
+        reported = RecordedProgress()
         for _ in range(2):
-            live.move(target, told)
+            live.move(target, reported)
             assert live.on() == [live.destination.host]
         for _ in range(2):
             live.destination.finish_live_migration(live.guest)
         live.destination.cancel_live_migration(live.uuid)
         assert live.on() == [live.destination.host]
         assert power_state(live.destination, live.guest) is PowerState.RUNNING
-        assert told.figures
-        assert all({"memory_total", "memory_remaining"} <= set(figures) for figures in told.figures)
+        assert reported.figures
+        assert all({"memory_total", "memory_remaining"} <= set(figures) for figures in reported.figures)
 
     def test_a_move_that_was_prepared_can_be_cancelled(self, live: Two | None) -> None:
         if live is None:
@@ -218,7 +218,7 @@ class LiveMoves(MoveBase):
             return
         target = live.prepare()
         with pytest.raises(StaleToken):
-            live.move(target, Told(stop_at=1))
+            live.move(target, RecordedProgress(stop_at=1))
         assert live.on() == [live.source.host]
         assert power_state(live.source, live.guest) is PowerState.RUNNING
 
@@ -251,7 +251,7 @@ class LiveMoves(MoveBase):
         assert live.on() == []
 
     def test_whoever_looks_sees_it_once(self, live: Two | None) -> None:
-        """One look after the other: of live equal looks at the source, the one between at the destination differs."""
+        """Several polls in a row: between two equal polls at the source, the one at the destination differs."""
         if live is None:
             return
         target, is_over = live.prepare(), threading.Event()
@@ -274,13 +274,13 @@ class LiveMoves(MoveBase):
 
 
 class SharedDisks(MoveBase):
-    """With the source dead: its guest is taken over, and handed back."""
+    """Evacuation with shared disks: the dead host's guest is taken over, and handed back."""
 
     @pytest.fixture
     def left(
         self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
     ) -> Iterator[Two | None]:
-        """A guest that its host cannot run any more; None for a driver whose hosts share no disks."""
+        """Yield a guest whose host cannot run it any more; None for a driver whose hosts share no disks."""
         for two in self._between_two("evacuate", request, driver, make_guest):
             if two is not None:
                 two.source.power_off(two.uuid, 0.0)
@@ -290,8 +290,8 @@ class SharedDisks(MoveBase):
         if left is None:
             return
         for _ in range(2):
-            left.destination.take_over(left.guest, left.source.host, Told())
-        left.source.destroy(left.uuid)  # it is told so when it comes back
+            left.destination.take_over(left.guest, left.source.host, RecordedProgress())
+        left.source.destroy(left.uuid)  # as at its return
         assert left.on() == [left.destination.host]
         left.destination.reboot(left.guest, is_hard=True, timeout_seconds=0.0)
         assert power_state(left.destination, left.guest) is PowerState.RUNNING
@@ -299,7 +299,7 @@ class SharedDisks(MoveBase):
     def test_what_was_taken_over_can_be_handed_back(self, left: Two | None) -> None:
         if left is None:
             return
-        left.destination.take_over(left.guest, left.source.host, Told())
+        left.destination.take_over(left.guest, left.source.host, RecordedProgress())
         for _ in range(2):
             left.destination.hand_back(left.uuid, left.source.host)
             assert left.on() == [left.source.host]
@@ -309,7 +309,7 @@ class SharedDisks(MoveBase):
         if left is None:
             return
         with pytest.raises(StaleToken):
-            left.destination.take_over(left.guest, left.source.host, Told(stop_at=1))
+            left.destination.take_over(left.guest, left.source.host, RecordedProgress(stop_at=1))
         assert left.on() == [left.source.host]
         left.destination.destroy(left.uuid)
         self._runs_at_its_source(left)
@@ -319,7 +319,7 @@ class SharedDisks(MoveBase):
             return
         nowhere = replace(left.guest, instance_uuid=str(uuid4()))
         with pytest.raises(DriverError):
-            left.destination.take_over(nowhere, left.source.host, Told())
+            left.destination.take_over(nowhere, left.source.host, RecordedProgress())
         assert nowhere.instance_uuid not in uuids(left.destination)
 
     @staticmethod
@@ -329,4 +329,4 @@ class SharedDisks(MoveBase):
 
 
 class MoveConformance(ColdMoves, LiveMoves, SharedDisks):
-    """All of them."""
+    """All migration tests."""

@@ -1,4 +1,4 @@
-"""`novella-plugin-check`: ask filters and weighers for all that their kind has to keep, and print what came of it."""
+"""`novella-plugin-check`: runs the conformance tests of filters and weighers, and prints the results."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from conductor.conformance import recording
-from conductor.conformance.apart import Ended, told_apart
+from conductor.conformance.apart import Ended, results_apart
 from conductor.conformance.fleet import request
 from conductor.conformance.plugin_laws import (
     MILLISECONDS,
-    USUAL,
+    STANDARD_REQUESTS,
     Broken,
     NotTried,
-    Subject,
+    PluginUnderTest,
     laws_for,
     milliseconds,
 )
@@ -34,16 +34,16 @@ from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.request_spec import ImageSpec, RequestSpec
 from conductor.core.weigher import Weigher
-from conductor.plugins import Registry, registry
+from conductor.plugins import Registry, imported
 
-REPORT = 1  # version of the report: a field more does not count
+REPORT = 1  # version of the report: an additional field does not change it
 PROGRAM = "novella-plugin-check"
 KEPT, BROKEN, NOT_TRIED = "kept", "broken", "not tried"
-USAGE = 2  # as argparse ends
-OTHER_SEED = "4711"  # by which another process orders its sets
+USAGE = 2  # as argparse exits
+OTHER_SEED = "4711"  # hash seed of another process, for another order of sets
 LONGEST_WHY = 300
-GRACE_SECONDS = 5.0  # for one that is interrupted to come back
-# A process of its own that finds the same modules; its environment is this one's, but for the order of sets.
+GRACE_SECONDS = 5.0  # for an interrupted plugin to return
+# A separate process that finds the same modules, with this environment except for the hash seed.
 ELSEWHERE = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -54,12 +54,12 @@ ANOTHER_PROCESS = "another_process_answers_alike"
 
 
 class Refused(Exception):
-    """What was asked for cannot be: one line that names it."""
+    """The command cannot run as requested; one line that says why."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one law."""
+    """Result of one test."""
 
     law: str
     outcome: str
@@ -68,8 +68,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A class to ask, and where it is from."""
+class FoundPlugin:
+    """A class to test, and its origin."""
 
     plugin: type[Filter] | type[Weigher]
     distribution: str = ""
@@ -81,20 +81,20 @@ class Found:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Ends with 0 when all law was kept, with 1 when some was broken, and with 2 without asking.
+    """Return 0 when all tests passed, 1 when some failed, and 2 without running tests.
 
-    What was to be put on record and could not be ends with 2, too.
+    A requested record that failed returns 2, too.
     """
     options = _parser().parse_args(words)
     began = datetime.now(UTC)
     try:
         if options.record and ":" in options.target:
             raise Refused("--record: the catalogue has what is installed: name it, not MODULE:CLASS.")
-        requests = (*USUAL, *_requests(options))
+        requests = (*STANDARD_REQUESTS, *_requests(options))
         values = dict(_value("--option", text) for text in options.option)
         found = _found(options.target)
-        if options.fingerprint:  # another process of this command asks
-            print(Subject(found[0].plugin, values, requests).fingerprint())  # noqa: T201
+        if options.fingerprint:  # called by another process of this command
+            print(PluginUnderTest(found[0].plugin, values, requests).fingerprint())  # noqa: T201
             return 0
     except (Refused, NovellaError) as refusal:
         print(f"{PROGRAM}: {refusal}", file=sys.stderr)  # noqa: T201
@@ -102,7 +102,7 @@ def main(words: Sequence[str] | None = None) -> int:
     reports = []
     for one in found:
         own = {key: value for key, value in values.items() if len(found) == 1 or key in one.plugin.options_schema}
-        subject = Subject(one.plugin, own, requests, options.milliseconds)
+        subject = PluginUnderTest(one.plugin, own, requests, options.milliseconds)
         reports.append(_asked(one, subject, options))
     whole = {"report": REPORT, "began_at": began.isoformat(), "plugins": reports}
     if options.json:
@@ -143,18 +143,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _found(target: str) -> list[Found]:
-    """The classes that the word stands for."""
+def _found(target: str) -> list[FoundPlugin]:
+    """Return the classes that the argument names."""
     if ":" in target:
-        return [Found(_imported(target))]
-    known = registry()
+        return [FoundPlugin(_imported(target))]
+    known = imported()
     kinds: dict[str, type[Filter] | type[Weigher]] = {one.name: type(one) for one in known.brought_filters}
     kinds |= {one.name: type(one) for one in known.brought_weighers}
     for info in known.plugins:
         brought = (*info.filters, *info.weighers)
         wanted = brought if target in (info.name, info.distribution) else [name for name in brought if name == target]
         if wanted:
-            return [Found(kinds[name], info.distribution, info.version) for name in wanted]
+            return [FoundPlugin(kinds[name], info.distribution, info.version) for name in wanted]
     raise Refused(_unknown(known, target))
 
 
@@ -214,13 +214,13 @@ def _value(option: str, text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _asked(one: Found, subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
-    """The report about one plugin, as JSON values."""
+def _asked(one: FoundPlugin, subject: PluginUnderTest, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report on one plugin, as JSON values."""
     laws: list[tuple[str, Callable[[], None]]]
     laws = [(law.__name__, functools.partial(law, subject)) for law in laws_for(subject)]
     laws.append((ANOTHER_PROCESS, lambda: _ask_elsewhere(one, subject, options)))
     findings = [_judged(name, law, options.law_seconds) for name, law in laws]
-    *_, took = _told_of(lambda: milliseconds(subject), options.law_seconds)
+    *_, took = _outcome_of(lambda: milliseconds(subject), options.law_seconds)
     outcomes = [finding.outcome for finding in findings]
     return {
         "plugin": one.plugin.name or one.plugin.__name__,
@@ -236,14 +236,14 @@ def _asked(one: Found, subject: Subject, options: argparse.Namespace) -> dict[st
 
 def _judged(name: str, law: Callable[[], Any], seconds: float) -> Finding:
     began = time.perf_counter()
-    outcome, why, _ = _told_of(law, seconds)
+    outcome, why, _ = _outcome_of(law, seconds)
     return Finding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
 
 
-def _told_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:
-    """What came of a law, why, and its value; asked in a process of its own, as a plugin may end that."""
+def _outcome_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:
+    """Run a test in a process of its own, as a plugin may end that. Return its result, the reason and its value."""
     try:
-        ((outcome, why, value),) = told_apart(lambda tell: tell(_came_of(law, seconds)), seconds + GRACE_SECONDS)
+        ((outcome, why, value),) = results_apart(lambda report: report(_came_of(law, seconds)), seconds + GRACE_SECONDS)
     except Ended as error:
         return BROKEN, str(error), None
     return outcome, why, value
@@ -257,12 +257,12 @@ def _came_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:
         return NOT_TRIED, str(error), None
     except Broken as error:
         return BROKEN, str(error), None
-    except BaseException as error:  # a plugin may raise anything, also what ends processes
+    except BaseException as error:  # a plugin may raise anything, even exceptions that end processes
         return BROKEN, f"it raised {type(error).__name__}: {error}", None
 
 
-def _ask_elsewhere(one: Found, subject: Subject, options: argparse.Namespace) -> None:
-    """Sets are in another order there, and nothing is remembered: the scheduler runs in many processes."""
+def _ask_elsewhere(one: FoundPlugin, subject: PluginUnderTest, options: argparse.Namespace) -> None:
+    """Compute the fingerprint in a new process with another order of sets: the scheduler runs in many processes."""
     words = ["env", f"PYTHONHASHSEED={OTHER_SEED}", sys.executable, "-c", ELSEWHERE, json.dumps(sys.path)]
     words += [one.address, "--fingerprint"]
     for name in ("option", "hint", "extra_spec", "property", "request"):
@@ -276,7 +276,7 @@ def _ask_elsewhere(one: Found, subject: Subject, options: argparse.Namespace) ->
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
-    """Whole or not at all: a catalogue may read it meanwhile."""
+    """Write atomically: a catalogue may read the file meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     part.write_text(json.dumps(found, indent=1) + "\n")

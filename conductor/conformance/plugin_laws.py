@@ -1,4 +1,4 @@
-"""The laws for filters and weighers: each is a function that raises Broken, for tests and for the command alike."""
+"""Conformance tests of filters and weighers: functions that raise Broken, used by test classes and the command."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from conductor.plugins.options import require_options
 
 LONGEST_REASON = 200
 MANY = 10_000
-MILLISECONDS = 2000.0  # what a plugin gets of one decision, unless the operator says otherwise
+MILLISECONDS = 2000.0  # time limit of a plugin in one decision, by default
 THREADS = 4
-# What usual requests ask for, beside what the author names.
-USUAL = (
+# Typical requests, in addition to the author's.
+STANDARD_REQUESTS = (
     request(),
     request(num_instances=3, availability_zone="north"),
     request({"hw:cpu_policy": "dedicated", "trait:CUSTOM_SSD": "required", "rack": "r1"}),
@@ -39,20 +39,20 @@ Question = tuple[HostTable, RequestSpec]
 
 
 class Broken(AssertionError):
-    """A law is broken; the text says how."""
+    """A test failed; the text says how."""
 
 
 class NotTried(Exception):
-    """Nothing that was asked lets the law be judged; the text says what would."""
+    """No request of the test lets it judge; the text says which would."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A class of filters or weighers, and what to ask it. So many milliseconds may it take for ten thousand hosts."""
+class PluginUnderTest:
+    """A class of filters or weighers, and its test requests. `milliseconds` is its limit for ten thousand hosts."""
 
     plugin: type[Filter] | type[Weigher]
     options: Mapping[str, Any] = field(default_factory=dict)
-    requests: tuple[RequestSpec, ...] = USUAL
+    requests: tuple[RequestSpec, ...] = STANDARD_REQUESTS
     milliseconds: float = MILLISECONDS
 
     @property
@@ -63,7 +63,7 @@ class Subject:
         return self.plugin(dict(self.options))
 
     def questions(self) -> Iterator[Question]:
-        """Hosts and requests as the scheduler gives them: nothing in them can be changed."""
+        """Yield hosts and requests as the scheduler passes them: read-only."""
         for seed in (1, 2):
             for spec in self.requests:
                 yield _hosts(50, seed), sealed(spec)
@@ -75,7 +75,7 @@ class Subject:
         return [self.answer(plugin, hosts, spec).tolist() for hosts, spec in self.questions()]
 
     def fingerprint(self) -> str:
-        """A short text that is the same where all answers are."""
+        """Return a short text that is equal where all results are."""
         return hashlib.sha256(repr(self.answers(self.made())).encode()).hexdigest()
 
 
@@ -84,7 +84,7 @@ def _hosts(count: int, seed: int) -> HostTable:
     return fleet(count, seed)
 
 
-def it_has_a_name_and_options_that_are_declared(subject: Subject) -> None:
+def it_has_a_name_and_options_that_are_declared(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     _require(bool(plugin.name), "give `name`")
     for name, rule in plugin.options_schema.items():
@@ -98,8 +98,8 @@ def it_has_a_name_and_options_that_are_declared(subject: Subject) -> None:
     _require(not unknown, f"an option is given that is not declared: {', '.join(unknown)}")
 
 
-def the_same_question_has_the_same_answer(subject: Subject) -> None:
-    """Also of a second object, and after other questions: nothing is remembered."""
+def the_same_question_has_the_same_answer(subject: PluginUnderTest) -> None:
+    """Equal calls give equal results, also on a second object, and after other calls: no state is kept."""
     plugin = subject.made()
     first = subject.answers(plugin)
     _require(subject.answers(plugin) == first, "asked again, it answers otherwise")
@@ -109,7 +109,7 @@ def the_same_question_has_the_same_answer(subject: Subject) -> None:
     _require(turned[::-1] == first, "what it was asked before changes its answers")
 
 
-def it_answers_alike_in_all_threads(subject: Subject) -> None:
+def it_answers_alike_in_all_threads(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     first = subject.answers(plugin)
     with ThreadPoolExecutor(THREADS) as pool:
@@ -117,9 +117,9 @@ def it_answers_alike_in_all_threads(subject: Subject) -> None:
             _require(answers == first, "asked by several threads at once, it answers otherwise")
 
 
-def it_reaches_for_nothing_outside(subject: Subject) -> None:
-    """No file, network, process, thread, clock or chance."""
-    plugin, questions = subject.made(), list(subject.questions())  # hosts are drawn by chance the first time
+def it_reaches_for_nothing_outside(subject: PluginUnderTest) -> None:
+    """The plugin uses no file, network, process, thread, clock or randomness."""
+    plugin, questions = subject.made(), list(subject.questions())  # the first draw of hosts uses randomness
     with watched() as seen:
         for hosts, spec in questions:
             subject.answer(plugin, hosts, spec)
@@ -128,7 +128,7 @@ def it_reaches_for_nothing_outside(subject: Subject) -> None:
     _require(not seen, f"it is not pure: {'; '.join(sorted(seen))}")
 
 
-def it_changes_nothing_that_it_is_given(subject: Subject) -> None:
+def it_changes_nothing_that_it_is_given(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     for hosts, spec in subject.questions():
         before = _content(hosts), repr(spec)
@@ -140,7 +140,7 @@ def it_changes_nothing_that_it_is_given(subject: Subject) -> None:
         _require(repr(spec) == before[1], "it changed the request")
 
 
-def the_order_of_hosts_is_nothing_to_it(subject: Subject) -> None:
+def the_order_of_hosts_is_nothing_to_it(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     for hosts, spec in subject.questions():
         there = subject.answer(plugin, HostTable.from_states(hosts.states[::-1]), spec).tolist()
@@ -148,13 +148,13 @@ def the_order_of_hosts_is_nothing_to_it(subject: Subject) -> None:
         _require(same, "with the hosts in another order, it answers otherwise")
 
 
-def ten_thousand_hosts_take_their_time_at_most(subject: Subject) -> None:
+def ten_thousand_hosts_take_their_time_at_most(subject: PluginUnderTest) -> None:
     slowest = milliseconds(subject)
     _require(slowest <= subject.milliseconds, f"{slowest:.0f} ms for {MANY} hosts; {subject.milliseconds:g} may be")
 
 
-def milliseconds(subject: Subject, count: int = MANY) -> float:
-    """What the slowest question takes about so many hosts, in milliseconds; what is made once is not counted."""
+def milliseconds(subject: PluginUnderTest, count: int = MANY) -> float:
+    """Return the milliseconds of the slowest request for `count` hosts; one-time work is not counted."""
     plugin, hosts, slowest = subject.made(), _hosts(count, 1), 0.0
     for spec in map(sealed, subject.requests):
         subject.answer(plugin, hosts, spec)
@@ -164,7 +164,7 @@ def milliseconds(subject: Subject, count: int = MANY) -> float:
     return slowest
 
 
-def a_mask_has_one_bool_for_each_host(subject: Subject) -> None:
+def a_mask_has_one_bool_for_each_host(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     for hosts, spec in subject.questions():
         mask = plugin.mask(hosts, spec)
@@ -172,19 +172,19 @@ def a_mask_has_one_bool_for_each_host(subject: Subject) -> None:
         _require(is_mask, f"`mask` is to return one bool for each host, not {_form(mask)}")
 
 
-def it_says_of_one_host_what_it_says_of_all(subject: Subject) -> None:
+def it_says_of_one_host_what_it_says_of_all(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     for hosts, spec in subject.questions():
         some = np.arange(len(hosts)) % 2 == 0
         together = plugin.mask(hosts, spec).tolist()
         among = np.where(some, plugin.mask_among(hosts, spec, some), together).tolist()
-        for state, said, said_of_some in zip(hosts.states, together, among, strict=True):
+        for state, reported, of_some in zip(hosts.states, together, among, strict=True):
             alone = bool(plugin.host_passes(state, spec))
-            _require(alone == said, f"of {state.host} `host_passes` says {alone} and `mask` says {said}")
-            _require(alone == said_of_some, f"of {state.host} `mask` says {said} and `mask_among` says {said_of_some}")
+            _require(alone == reported, f"of {state.host} `host_passes` says {alone} and `mask` says {reported}")
+            _require(alone == of_some, f"of {state.host} `mask` says {reported} and `mask_among` says {of_some}")
 
 
-def who_is_turned_away_hears_why(subject: Subject) -> None:
+def who_is_turned_away_hears_why(subject: PluginUnderTest) -> None:
     plugin, turned_away = subject.made(), 0
     for hosts, spec in subject.questions():
         for state in hosts.states:
@@ -201,7 +201,7 @@ def who_is_turned_away_hears_why(subject: Subject) -> None:
         raise NotTried("it turned no host away: give a request with --hint, --extra-spec, --property or --request")
 
 
-def each_host_has_one_finite_number(subject: Subject) -> None:
+def each_host_has_one_finite_number(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     for hosts, spec in subject.questions():
         weights = np.asarray(plugin.weigh(hosts, spec))
@@ -210,7 +210,7 @@ def each_host_has_one_finite_number(subject: Subject) -> None:
         _require(bool(np.isfinite(weights).all()), "a number is not finite")
 
 
-def its_multiplier_is_a_number_with_an_option(subject: Subject) -> None:
+def its_multiplier_is_a_number_with_an_option(subject: PluginUnderTest) -> None:
     plugin = subject.made()
     _require(isinstance(plugin.multiplier, int | float), "`multiplier` is to be a number")
     _require(bool(plugin.multiplier_option), "give `multiplier_option`: operators set the multiplier by it")
@@ -232,7 +232,7 @@ def _require(is_kept: bool, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
-Law = Callable[[Subject], None]
+Law = Callable[[PluginUnderTest], None]
 OF_BOTH: tuple[Law, ...] = (
     it_has_a_name_and_options_that_are_declared,
     the_same_question_has_the_same_answer,
@@ -250,5 +250,5 @@ OF_FILTERS: tuple[Law, ...] = (
 OF_WEIGHERS: tuple[Law, ...] = (each_host_has_one_finite_number, its_multiplier_is_a_number_with_an_option)
 
 
-def laws_for(subject: Subject) -> tuple[Law, ...]:
+def laws_for(subject: PluginUnderTest) -> tuple[Law, ...]:
     return (*(OF_FILTERS if subject.is_filter else OF_WEIGHERS), *OF_BOTH)

@@ -1,4 +1,4 @@
-"""Runs a suite with pytest in a process apart and keeps what came of each law; who ends or blocks it breaks the law."""
+"""Runs a suite with pytest in a separate process and records each test; ending or blocking it fails the test."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from conductor.conformance.apart import Ended, Tell, told_apart
+from conductor.conformance.apart import Ended, Report, results_apart
 from conductor.conformance.base import ASKED, NOT_ASKED
 from conductor.conformance.report import BROKEN, KEPT, NOT_OFFERED, Law
 from conductor.conformance.time_limits import at_most
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 
 LONGEST_WHY = 300
-GRACE_SECONDS = 10.0  # for what an interrupted law has to clear away
-MOST_LOST = 5  # laws that hung or ended the process; more would tell nothing new, and may take hours
+GRACE_SECONDS = 10.0  # for the cleanup of an interrupted test
+MOST_LOST = 5  # tests that hung or ended the process; more would add no information, and may take hours
 QUIET = (
     "-q",
     "--no-header",
@@ -32,12 +32,12 @@ QUIET = (
     "-p",
     "no:asyncio",
 )
-SUBJECT = pytest.StashKey["Subject"]()
+SUBJECT = pytest.StashKey["DriversUnderTest"]()
 
 
 @dataclass(frozen=True)
-class Subject:
-    """Drivers to ask, not yet started, and the guest that they can run."""
+class DriversUnderTest:
+    """Drivers to test, not yet started, and a guest that they can run."""
 
     driver: ComputeDriver
     other: ComputeDriver
@@ -46,12 +46,12 @@ class Subject:
 
 @dataclass
 class Recorder:
-    """A plugin of pytest. `law_seconds` may one law take."""
+    """A pytest plugin. `law_seconds` is the time limit of one test."""
 
-    subject: Subject
+    subject: DriversUnderTest
     law_seconds: float
     judged: Mapping[str, Law]
-    tell: Tell
+    send: Report
     laws: dict[str, Law] = field(default_factory=dict)
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -59,10 +59,10 @@ class Recorder:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.name not in self.judged]
-        self.tell(["laws", [item.name for item in items]])
+        self.send(["laws", [item.name for item in items]])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.tell(["asked", _name(nodeid)])
+        self.send(["asked", _name(nodeid)])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -81,29 +81,29 @@ class Recorder:
         if report.failed or (before is not None and before.outcome == BROKEN):
             outcome, why = BROKEN, why or _why(report)
         self.laws[name] = Law(name, outcome, tuple(sorted(ASKED | NOT_ASKED)), round(seconds, 3), why)
-        self.tell(["law", asdict(self.laws[name])])
+        self.send(["law", asdict(self.laws[name])])
 
 
-def run(suite: Path, subject: Subject, law_seconds: float) -> list[Law]:
-    """What came of the laws in the file `suite`. A driver that ends its process is asked on in another."""
+def run(suite: Path, subject: DriversUnderTest, law_seconds: float) -> list[Law]:
+    """Run the file `suite`. Return the results. After a driver ends its process, a new one continues."""
     pytest.register_assert_rewrite("conductor.conformance")
     words = [*QUIET, "-c", os.devnull, "--rootdir", str(suite.parent), str(suite)]
     laws: dict[str, Law] = {}
 
-    def work(tell: Tell) -> None:
-        pytest.main(words, plugins=[Recorder(subject, law_seconds, laws, tell)])
+    def work(send: Report) -> None:
+        pytest.main(words, plugins=[Recorder(subject, law_seconds, laws, send)])
 
     left: list[str] = []
     for _ in range(MOST_LOST):
         asked = ""
         try:
-            for kind, said in told_apart(work, law_seconds + GRACE_SECONDS):
+            for kind, sentence in results_apart(work, law_seconds + GRACE_SECONDS):
                 if kind == "laws":
-                    left = said
+                    left = sentence
                 elif kind == "asked":
-                    asked = said
+                    asked = sentence
                 else:
-                    laws[asked] = Law(**said | {"capabilities": tuple(said["capabilities"])})
+                    laws[asked] = Law(**sentence | {"capabilities": tuple(sentence["capabilities"])})
             break
         except Ended as error:
             laws[asked] = Law(asked, BROKEN, why=str(error))
@@ -120,5 +120,5 @@ def _why(report: pytest.TestReport) -> str:
     text = crash.message if crash is not None else str(report.longrepr)
     if crash is not None and text == "AssertionError":  # its authors read what was expected
         text = linecache.getline(crash.path, crash.lineno)
-    said = " ".join(text.split())[:LONGEST_WHY]
-    return f"{said} (while it was being cleared away)" if report.when == "teardown" else said
+    sentence = " ".join(text.split())[:LONGEST_WHY]
+    return f"{sentence} (while it was being cleared away)" if report.when == "teardown" else sentence

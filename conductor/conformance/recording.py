@@ -1,4 +1,4 @@
-"""Hands a report to the cloud whose settings are in force: its catalogue shows it with its date."""
+"""Records a report in the cloud whose settings are in force: its catalogue shows it with its date."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import django
 from django.core.management import CommandError, call_command
 
-SETTINGS = "portal.settings"  # as manage.py
+SETTINGS = "portal.settings"  # as in manage.py
 
 
 class NotRecorded(Exception):
-    """Why the cloud did not take the report."""
+    """The report was not recorded; the text says why."""
 
 
 def record(report: Mapping[str, Any]) -> None:
-    """Raises NotRecorded; then the report can still be given to `manage.py plugins record` where the cloud is."""
+    """Record the report. Raises NotRecorded; `novella plugins record` can then record it on a host of the cloud."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", SETTINGS)
     try:
         django.setup()
@@ -31,5 +31,5 @@ def record(report: Mapping[str, Any]) -> None:
             call_command("plugins", "record", str(path), stdout=io.StringIO())
     except CommandError as error:
         raise NotRecorded(f"{error}") from None
-    except Exception as error:  # settings that are wrong, a database that is not there: foreign texts may hold secrets
+    except Exception as error:  # wrong settings, a missing database: foreign texts may hold secrets
         raise NotRecorded(f"the cloud's settings or database cannot be used ({type(error).__name__})") from None

@@ -1,4 +1,4 @@
-"""What came of the law: which of it was kept, the levels that a driver has by that, and the report as JSON."""
+"""Conformance report: the results of tests, the levels that a driver reaches, and their JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from conductor.core.compute_driver import CAPABILITIES
 
-VERSION = 1  # of the report: a field more does not count
+VERSION = 1  # of the report: an additional field does not change it
 KEPT, BROKEN, NOT_OFFERED = "kept", "broken", "not offered"
 NONE, CORE, MIGRATION, SNAPSHOT, FULL = "none", "core", "migration", "snapshot", "full"
-# What a level needs a driver to offer, from the lowest; whoever has one keeps all law about that, and `core`.
+# Capabilities that a level requires, from the lowest; all their tests, and those of `core`, must pass.
 LEVELS: Mapping[str, frozenset[str]] = {
     CORE: frozenset(),
     MIGRATION: frozenset({"migrate", "live_migrate"}),
@@ -23,7 +23,7 @@ LEVELS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Law:
-    """One test: what came of it, the capabilities that it is about, and why it was broken."""
+    """One test: its result, the capabilities that it covers, and why it failed."""
 
     name: str
     outcome: str
@@ -33,7 +33,7 @@ class Law:
 
 
 def levels(laws: Sequence[Law], offered: Collection[str]) -> list[str]:
-    """The levels that are reached, from the lowest. None without law that was kept."""
+    """Return the levels reached, from the lowest. None without a passed test."""
     broken = [law for law in laws if law.outcome == BROKEN]
     if not any(law.outcome == KEPT for law in laws) or any(not law.capabilities for law in broken):
         return []
@@ -46,7 +46,7 @@ def levels(laws: Sequence[Law], offered: Collection[str]) -> list[str]:
 
 
 def report(laws: Sequence[Law], offered: Collection[str], about: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON values. `about` says what was asked: driver, distribution, version, when."""
+    """Return the report as JSON values. `about` describes the subject: driver, distribution, version, time."""
     reached = levels(laws, offered)
     counts = Counter(law.outcome for law in laws)
     return {

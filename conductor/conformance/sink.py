@@ -1,4 +1,4 @@
-"""The law for notification sinks as tests: subclass SinkConformance, give it a sink and what it has received.
+"""Conformance tests of notification sinks: subclass SinkConformance, give it a sink and its received messages.
 
     class TestMine(SinkConformance):
         @pytest.fixture
@@ -6,7 +6,7 @@
 
         def received(self, sink) -> list[str]: ...            # message ids in the order in which they came in
 
-Give `broken` too where you can: the same sink with nobody at the other end.
+Give `broken` too where you can: the same sink without a server at the other end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECONDS = 10.0
 
 
 def message(number: int, event_type: str = "instance.create.end") -> Notification:
-    """A notification as the cloud sends it; the same number has the same id."""
+    """Return a notification as the cloud sends it; the same number has the same id."""
     message_id = uuid5(SPACE, str(number))
     body = {
         "event_type": event_type,
@@ -37,14 +37,14 @@ def message(number: int, event_type: str = "instance.create.end") -> Notificatio
     return Notification(message_id, number, event_type, "instance:web-1", body)
 
 
-def told(sink: NotificationSink, messages: Sequence[Notification]) -> list[str]:
-    """What the sink says to each, over one connection."""
+def deliver(sink: NotificationSink, messages: Sequence[Notification]) -> list[str]:
+    """Send messages over one connection. Return the sink's reports."""
     with sink.open() as send:
         return [send(one) for one in messages]
 
 
 class SinkConformance:
-    """Every sink takes what it is given, in order, over as many connections as there are."""
+    """Tests that a sink takes all messages, in order, over any number of connections."""
 
     @pytest.fixture
     def sink(self) -> NotificationSink:
@@ -65,19 +65,19 @@ class SinkConformance:
     def test_messages_arrive_in_their_order(self, sink: NotificationSink) -> None:
         messages = [message(number) for number in range(5)]
         before = len(self.received(sink))
-        answers = told(sink, messages[:3]) + told(sink, messages[3:])
+        answers = deliver(sink, messages[:3]) + deliver(sink, messages[3:])
         assert all(isinstance(answer, str) for answer in answers), "say in a few words how it was taken"
         assert self.received(sink)[before:] == [str(one.message_id) for one in messages]
 
     def test_a_message_that_comes_again_is_taken_again(self, sink: NotificationSink) -> None:
-        """Who receives it drops it by its id; the sink is not to fail at it."""
+        """A receiver drops a duplicate by its id; the sink must not fail for it."""
         for _ in range(2):
-            told(sink, [message(7)])
+            deliver(sink, [message(7)])
         assert str(message(7).message_id) in self.received(sink)
 
     def test_opening_without_sending_is_nothing(self, sink: NotificationSink) -> None:
         before = self.received(sink)
-        assert told(sink, []) == []
+        assert deliver(sink, []) == []
         assert self.received(sink) == before
 
     def test_nobody_at_the_other_end_is_a_failure_within_seconds(self, broken: NotificationSink | None) -> None:
@@ -87,8 +87,8 @@ class SinkConformance:
 
         def run() -> None:
             try:
-                told(broken, [message(1)])
-                outcome.append("it said that the message was taken")
+                deliver(broken, [message(1)])
+                outcome.append("it reported that the message was taken")
             except SinkFailed:
                 outcome.append("")
             except Exception as error:

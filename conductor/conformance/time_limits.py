@@ -1,4 +1,4 @@
-"""An end for what may hang."""
+"""Time limits for code that may hang."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LEAST_SECONDS = 0.001  # none would stop the clock
+LEAST_SECONDS = 0.001  # zero would disable the timer
 AGAIN_SECONDS = 0.5
 
 
 @contextmanager
 def at_most(seconds: float, failure: Exception) -> Iterator[None]:
-    """Raises `failure` in whatever takes longer; what waits in C is interrupted when it comes back.
+    """Raise `failure` in code that takes longer; code that waits in C is interrupted when it returns.
 
-    It rings until it is heard: what is raised while Python cleans up (a callback of the collector, a `__del__`) is
-    printed and forgotten. A process has one such clock: who set it before finds it as it would stand by now.
+    The timer repeats until the exception gets through: one raised in Python's cleanup (a callback of the collector, a
+    `__del__`) is printed and ignored. A process has one such timer: the previous one is restored with its remaining
+    time.
     """
     is_inside = True
 
@@ -32,7 +33,7 @@ def at_most(seconds: float, failure: Exception) -> Iterator[None]:
             yield
         finally:
             is_inside = False
-    finally:  # once more, should it have rung right there
+    finally:  # once more, in case it fired right there
         is_inside = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -1,4 +1,4 @@
-"""The law for volumes of guests. See `driver.py`."""
+"""Conformance tests of volumes. See `driver.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from conductor.conformance.base import Base, NewGuest, Told, lacks, power_state
+from conductor.conformance.base import Base, NewGuest, RecordedProgress, lacks, power_state
 from conductor.core.compute_driver import ComputeDriver, GuestSpec, VolumeConnection
 from conductor.core.errors import DriverError, GuestMissing
 from conductor.core.states import PowerState
@@ -18,16 +18,16 @@ DATA = b"data of a volume" * (1 << 12)
 
 
 class VolumeConformance(Base):
-    """Volumes come, go, and take each other's place.
+    """Tests that attach, detach and swap volumes.
 
-    `guests_let_go` is false where the suite's guests have no software that lets go of a device while they run.
+    `guests_let_go` is false where the suite's guests have no software that can release a device while they run.
     """
 
     guests_let_go = True
 
     @pytest.fixture
     def make_volume(self, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VolumeConnection]:
-        """A volume that the host can open."""
+        """Return a function that creates a volume that the host can open."""
 
         def make() -> VolumeConnection:
             uuid = str(uuid4())
@@ -63,12 +63,12 @@ class VolumeConformance(Base):
         new_guest: NewGuest,
         make_volume: Callable[[], VolumeConnection],
     ) -> None:
-        """One has it from its start, the other gets it; each lets it go without the other."""
+        """One guest has it from its start, the other attaches it; each detaches it without the other."""
         if lacks(driver, "attach_volume"):
             return
         shared = replace(make_volume(), is_shared=True)
         second = replace(new_guest(), volumes=(shared,))
-        driver.spawn(second, Told())
+        driver.spawn(second, RecordedProgress())
         driver.attach_volume(running.instance_uuid, shared)
         assert {power_state(driver, guest) for guest in (running, second)} == {PowerState.RUNNING}
         self._detached(True, lambda: driver.detach_volume(running.instance_uuid, shared.volume_uuid))
@@ -83,14 +83,14 @@ class VolumeConformance(Base):
         old, new, uuid = make_volume(), make_volume(), running.instance_uuid
         Path(old.path).write_bytes(DATA.ljust(1 << 20, b"\0"))
         with pytest.raises(DriverError):
-            driver.swap_volume(uuid, old.volume_uuid, new, Told())  # it has neither
+            driver.swap_volume(uuid, old.volume_uuid, new, RecordedProgress())  # it has neither
         driver.attach_volume(uuid, old)
         for _ in range(2):
-            driver.swap_volume(uuid, old.volume_uuid, new, Told())
+            driver.swap_volume(uuid, old.volume_uuid, new, RecordedProgress())
         found = Path(new.path).read_bytes()
         assert (found[: len(DATA)], len(found)) == (DATA, 1 << 20)
         assert power_state(driver, running) is PowerState.RUNNING
-        driver.swap_volume(uuid, new.volume_uuid, old, Told())  # and back
+        driver.swap_volume(uuid, new.volume_uuid, old, RecordedProgress())  # and back
         self._detached(True, lambda: driver.detach_volume(uuid, old.volume_uuid))
 
     def _detached(self, is_on: bool, detach: Callable[[], None]) -> None:
@@ -108,7 +108,7 @@ class VolumeConformance(Base):
             return
         volume = make_volume()
         guest = replace(new_guest(), volumes=(volume,))
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         driver.destroy(guest.instance_uuid)
         with open(volume.path, "rb") as file:
             assert len(file.read()) == 1 << 20

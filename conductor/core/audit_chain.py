@@ -1,6 +1,6 @@
-"""The seals of the audit log: who writes a record signs it, and each seal covers the record's and the one before it.
+"""Chained signatures of the audit log: each record is signed, and each seal covers its record and the seal before it.
 
-All digests are keyed: who can write to a database only, and does not hold the key, can make none of them.
+All digests are keyed: an attacker who can write to a database but does not have the key can make none of them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from conductor.core.messages import Message, message
+
 CONTENT = (
-    "uuid", "action", "result", "user_id", "user_name", "asker_project_id", "on_behalf_of", "project_id", "run_uuid",
+    "uuid", "action", "result", "user_id", "user_name", "actor_project_id", "on_behalf_of", "project_id", "run_uuid",
     "instance_uuid", "reason", "error", "details", "request_id", "remote_address", "created_at",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in the chain of one database: the number and the digest of a sealed record. It begins before number 1."""
+class ChainPosition:
+    """Position in the chain of one database: number and digest of a sealed record. The chain begins before number 1."""
 
     number: int = 0
     digest: str = ""
@@ -30,9 +32,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Sealed:
-    """A record as it lies in its database, or in a file. `content` has a value for each name of CONTENT."""
+    """A record as its database or a file stores it. `content` has a value for each name of CONTENT."""
 
-    place: Place
+    place: ChainPosition
     signature: str
     content: Mapping[str, Any]
 
@@ -45,50 +47,55 @@ class Chain:
     database: str
 
     def sign(self, content: Mapping[str, Any]) -> str:
-        """The signature of a record's content, in this database."""
+        """Return the signature of a record's content in this database."""
         return self.digest("record", *(plain(content[name]) for name in CONTENT))
 
-    def follow(self, before: Place, signature: str) -> Place:
-        """The place of the next record."""
+    def follow(self, before: ChainPosition, signature: str) -> ChainPosition:
+        """Return the position of the next record."""
         number = before.number + 1
-        return Place(number, self.digest("seal", number, before.digest, signature))
+        return ChainPosition(number, self.digest("seal", number, before.digest, signature))
 
-    def digest(self, purpose: str, *said: Any) -> str:
-        """A digest of anything plain, for one purpose."""
-        text = json.dumps([purpose, self.database, *said], sort_keys=True, separators=(",", ":"))
+    def digest(self, purpose: str, *reported: Any) -> str:
+        """Return the keyed digest of plain values, for one purpose."""
+        text = json.dumps([purpose, self.database, *reported], sort_keys=True, separators=(",", ":"))
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
-    def fault(self, begin: Place, end: Place, rows: Iterable[Sealed]) -> str:
-        """What is wrong with the records after `begin` up to `end`, in the order of their numbers; "" for nothing."""
+    def fault(self, begin: ChainPosition, end: ChainPosition, rows: Iterable[Sealed]) -> str:
+        """Return the first fault in the records after `begin` up to `end`, in the order of their numbers; "" for
+        none.
+        """
         at = begin
         for row in rows:
             number = row.place.number
             if number <= at.number or number > end.number:
-                return f"{named(row)} was put in: there is no room for number {number}"
+                return message("audit.inserted", record=named(row), place=str(number))
             if number > at.number + 1:
-                return f"record {at.number + 1} is missing: the next one is number {number}"
+                return message("audit.missing", number=str(at.number + 1), next=str(number))
             if not hmac.compare_digest(row.signature, self.sign(row.content)):
-                return f"{named(row)} was changed"
+                return message("audit.changed", record=named(row))
             at = self.follow(at, row.signature)
             if not hmac.compare_digest(row.place.digest, at.digest):
-                return f"{named(row)} is not the one that was sealed as number {number}"
+                return message("audit.replaced", record=named(row), place=str(number))
         if at.number < end.number:
-            return f"record {at.number + 1} is missing: {end.number} were sealed"
-        return "" if at == end else f"the last seal is not that of record {at.number}"
+            return message("audit.missing_at_end", number=str(at.number + 1), sealed=str(end.number))
+        return "" if at == end else message("audit.last_seal", number=str(at.number))
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a deployment's secret stands for: of no use for what else that secret signs."""
+    """Derive the audit key from a deployment's secret; the key is of no use for anything else that the secret signs."""
     return hashlib.sha256(b"novella audit log\0" + secret.encode()).digest()
 
 
-def named(row: Sealed) -> str:
-    """A record as a fault names it."""
-    return f"record {row.place.number or 'without a seal'} ({row.content['uuid']}, {row.content['action']})"
+def named(row: Sealed) -> Message:
+    """Return the message that names a record in a fault."""
+    about = {"uuid": str(row.content["uuid"]), "action": str(row.content["action"])}
+    if not row.place.number:
+        return message("audit.unsealed_record", **about)
+    return message("audit.record", number=str(row.place.number), **about)
 
 
 def plain(value: Any) -> Any:
-    """A value in the one form that it has before it is stored, in either kind of database, and in a file."""
+    """Return a value in the form that is the same before it is stored, in both kinds of database, and in a file."""
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -96,5 +103,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # PostgreSQL makes no difference
-    return str(value) if isinstance(value, UUID | str) else value  # of an enumeration its value
+        return int(value)  # PostgreSQL does not distinguish them
+    return str(value) if isinstance(value, UUID | str) else value  # of an enumeration, its value

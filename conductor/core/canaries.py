@@ -1,4 +1,4 @@
-"""How a canary is named: the server that tries a host before others come to it."""
+"""Names of canaries: servers that try a host before it takes other servers."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ TAG = "canary"
 
 
 def launch_uuid(run_uuid: UUID) -> UUID:
-    """The workflow that launches the canary of a try: asking for it twice launches one."""
+    """Return the uuid of the workflow that launches a try's canary; the same each time, so only one launches."""
     return uuid5(run_uuid, TAG)

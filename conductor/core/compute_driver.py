@@ -1,27 +1,134 @@
-"""Base class of compute drivers: what an agent can ask of a hypervisor."""
+"""Base class of compute drivers: the contract between the agent of a host and a hypervisor."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 from conductor.core.consoles import ConsoleKind
-from conductor.core.driver_capabilities import CAPABILITIES as CAPABILITIES
-from conductor.core.guest_parts import NetworkPort as NetworkPort
-from conductor.core.guest_parts import PortAddress as PortAddress
-from conductor.core.guest_parts import VolumeConnection as VolumeConnection
-from conductor.core.plain_json import known_fields, plain
+from conductor.core.plain_json import field_names, known_fields, plain
 from conductor.core.plugin_log import PluginLog
 from conductor.core.port_filters import PortFilter as PortFilter
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
+# The kind of drivers among plugins.
+DRIVER = "driver"
+# Limit of durations of calls, and of notes of each source, in one report of a host.
+MAX_CALLS_PER_REPORT = 1000
+# What a driver may support in addition to spawn, destroy, power on, power off and reboot. An action whose capability
+# is missing is not offered for servers on the driver's hosts.
+CAPABILITIES: Mapping[str, str] = {
+    "pause": "pause and unpause",
+    "suspend": "suspend and resume",
+    "rescue": "rescue and unrescue",
+    "rebuild": "rebuild",
+    "snapshot": "take images of guests; shelve them",
+    "set_password": "set the administrator's password in a guest",
+    "crash_dump": "make a guest dump its memory",
+    "vnc_console": "show the screen of a guest and take keys and pointer",
+    "serial_console": "carry what is typed to a guest's serial line, and what it answers",
+    "diagnostics": "report figures of running guests",
+    "guest_password": "report the password that a guest has posted",
+    "attach_volume": "attach and detach volumes while the guest runs",
+    "swap_volume": "put another volume in the place of one, with its data, while the guest runs",
+    "attach_interface": "attach and detach ports while the guest runs",
+    "migrate": "resize and move guests that are off",
+    "live_migrate": "move guests while they run",
+    "live_downtime": "let a guest on its way stand still for longer or shorter than at first",
+    "live_throttle": "take processors from a guest on its way, so that it changes less",
+    "live_post_copy": "let a guest on its way go on at the destination at once, and fetch the rest",
+    "evacuate": "start guests of dead hosts from their disks, which the hosts share",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PortAddress:
+    """One address of a port.
+
+    Attributes:
+        cidr: Subnet of the address; "" where an earlier release sent only the address.
+        ipv6_mode: How the guest gets an IPv6 address: slaac, dhcpv6-stateful or dhcpv6-stateless; "" leaves it to the
+            guest.
+    """
+
+    ip_address: str
+    cidr: str = ""
+    gateway_ip: str = ""
+    dns_nameservers: tuple[str, ...] = ()
+    ipv6_mode: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PortAddress:
+        return cls(**{**known_fields(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPort:
+    """One port of a guest.
+
+    The fields from `ip_address` to `dns_nameservers`, and `ipv6_mode`, describe the first address; `more` has the
+    others. `network_uuid` is "" for a port that an earlier release plugged.
+    """
+
+    port_uuid: str
+    network_name: str
+    mac_address: str
+    ip_address: str
+    prefix_length: int
+    cidr: str
+    gateway_ip: str = ""
+    dns_nameservers: tuple[str, ...] = ()
+    network_uuid: str = ""
+    ipv6_mode: str = ""
+    more: tuple[PortAddress, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NetworkPort:
+        """Parse a port of a message; fields that a newer sender added are dropped."""
+        values = {**known_fields(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))}
+        return cls(**{**values, "more": tuple(PortAddress.from_json(address) for address in data.get("more", ()))})
+
+    @property
+    def addresses(self) -> tuple[PortAddress, ...]:
+        """All addresses of the port."""
+        if not self.ip_address:
+            return ()
+        first = PortAddress(self.ip_address, self.cidr, self.gateway_ip, self.dns_nameservers, self.ipv6_mode)
+        return (first, *self.more)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeConnection:
+    """One volume of a guest: where its data are, and how the guest sees it.
+
+    Attributes:
+        path: File or block device that the host can open.
+        boot_index: 0 for the boot device, -1 for a volume that is not booted from.
+        is_shared: Several guests may have the volume at the same time, so it is neither locked nor cached.
+    """
+
+    volume_uuid: str
+    path: str
+    size_gb: int
+    disk_format: str = "raw"
+    device_name: str = ""
+    boot_index: int = -1
+    is_read_only: bool = False
+    serial: str = ""
+    is_shared: bool = False
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> VolumeConnection:
+        """Parse a volume of a message; fields that a newer sender added are dropped."""
+        return cls(**known_fields(cls, data))
+
 
 @dataclass(frozen=True, slots=True)
 class GuestFile:
-    """A file that a guest is to have when it first boots; `contents` are base64."""
+    """A file to create in a guest at its first boot; `contents` are base64."""
 
     path: str
     contents: str = field(repr=False)
@@ -29,7 +136,10 @@ class GuestFile:
 
 @dataclass(frozen=True, slots=True)
 class GuestSpec:
-    """All that a driver needs to build one guest."""
+    """Everything that a driver needs to build one guest.
+
+    `hardware` is a Grant of `core.hardware` as JSON: NUMA cells, CPU pins and devices.
+    """
 
     instance_uuid: str
     name: str
@@ -45,7 +155,7 @@ class GuestSpec:
     metadata: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[VolumeConnection, ...] = ()
     admin_password: str = ""
-    hardware: Mapping[str, Any] = field(default_factory=dict)  # core.hardware's Grant as JSON: cells, pins, devices
+    hardware: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[GuestFile, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -79,11 +189,13 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a hypervisor offers. `cpu_info` and `capabilities` are JSON values.
+    """Report of a host: inventory, capabilities, hardware and metrics.
 
-    `numa_cells` and `pci_devices` are the inside of the host, each a JSON value as `conductor.core.hardware.wire` makes
-    it of a HostCell or PciDevice. Who has which of them is not the host's to say. `metrics` are by the names of
-    `conductor.core.metrics`, shares as numbers from 0 to 1.
+    Attributes:
+        cpu_info, capabilities: JSON values.
+        numa_cells, pci_devices: JSON values as `conductor.core.hardware.wire` makes them. Their use by guests is not
+            part of the report.
+        metrics: By the names of `conductor.core.metrics`; shares are numbers from 0 to 1.
     """
 
     node: str
@@ -101,9 +213,12 @@ class NodeReport:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        inventory = {name: asdict(amount) for name, amount in self.inventory.items()}
+        inventory = {
+            name: {item: getattr(amount, item) for item in field_names(Inventory)}
+            for name, amount in self.inventory.items()
+        }
         return {
-            **{item.name: getattr(self, item.name) for item in fields(self)},
+            **{name: getattr(self, name) for name in field_names(NodeReport)},
             "inventory": inventory,
             "traits": sorted(self.traits),
             "supported_instances": [list(supported) for supported in self.supported_instances],
@@ -132,25 +247,30 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class GuestInfo:
-    """One guest that the hypervisor knows."""
+    """One guest on a host, and its power state."""
 
     instance_uuid: str
     power_state: PowerState
 
 
-# In the answer to a live migration: it went wrong, and the guest is not on the source any more, or it cannot tell.
+# In the answer to a live migration: it failed, and the guest is not on the source any more, or that is unknown.
 HAS_LEFT = "has_left"
 
 OpenImage = Callable[[str], BinaryIO]  # opens the data of an image for reading; raises errors.NotFound
-# Takes the data of an image that waits for it: image id, disk format, data. Raises errors.NotFound.
+# Stores the data of a queued image: image id, disk format, data. Raises errors.NotFound.
 StoreImage = Callable[[str, str, BinaryIO], None]
 
 
 class Progress(Protocol):
-    """Tells how far a long action is.
+    """Reports the progress of a long action.
 
-    A short sentence, where it is known a share between 0 and 1, and figures such as {"memory_remaining": bytes}.
-    Raises errors.StaleToken when the action is no longer wanted: let it through, and leave nothing half-built behind.
+    Args:
+        message: A short phrase.
+        share: Between 0 and 1, where it is known.
+        figures: Such as {"memory_remaining": bytes}.
+
+    Raises:
+        errors.StaleToken: A newer command has replaced the action. Let it through, and clean up what is half-built.
     """
 
     def __call__(
@@ -161,14 +281,18 @@ class Progress(Protocol):
 class ComputeDriver:
     """Runs guests on one host.
 
-    Every method is idempotent under the instance: `spawn` of a guest that already runs and `destroy` of one
-    that is gone succeed, and so does each other verb whose outcome is there already. Methods may block; the agent calls
-    them from its own threads, never two at once for the same instance, but for `abort_live_migration`,
-    `force_live_migration` and `steer_live_migration`. Failures raise `errors.DriverError` (another host may do better)
-    or `errors.BuildAborted` (none will). A verb for a guest that is not there raises `errors.GuestMissing`.
-    `capabilities` names those of CAPABILITIES whose methods are there; the others are never called. Once it has
-    started, a host may say less than its class: what its machine lacks. With `filters_ports` it applies the rules of
-    security groups.
+    Every method is idempotent for an instance: `spawn` of a running guest and `destroy` of a missing one succeed, and
+    so does every other method whose effect is there already. Methods may block. The agent calls them from its own
+    threads, one at a time for each instance, except `abort_live_migration`, `force_live_migration` and
+    `steer_live_migration`.
+
+    Failures raise `errors.DriverError` (another host may succeed) or `errors.BuildAborted` (no host can). A method
+    for a guest that is not on the host raises `errors.GuestMissing`.
+
+    Attributes:
+        capabilities: The supported ones of CAPABILITIES; methods of others are never called. `start` may remove
+            those that the machine lacks.
+        filters_ports: The driver applies the rules of security groups.
     """
 
     name: ClassVar[str] = ""
@@ -184,67 +308,67 @@ class ComputeDriver:
         self.open_image = open_image
 
     def start(self) -> None:
-        """Connect to the hypervisor; called once before anything else. Raises DriverError."""
+        """Connect to the hypervisor; called once, before any other method. Raises DriverError."""
 
     def stop(self) -> None:
-        """Disconnect. Guests go on running."""
+        """Disconnect. Guests keep running."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever a guest changes by itself, where the hypervisor tells; any thread will do."""
+        """Call `changed`, from any thread, whenever a guest changes by itself, if the hypervisor reports that."""
 
     def report(self) -> NodeReport:
-        """What this host offers now."""
+        """Return what this host offers now."""
         raise NotImplementedError
 
     def guests(self) -> list[GuestInfo]:
-        """Every guest of ours on this host, running or not."""
+        """Return every guest of this host, running or not."""
         raise NotImplementedError
 
     def kept_guests(self) -> list[str]:
-        """Uuids of instances of which `migrate_out` keeps something here that was not confirmed or reverted."""
+        """Return the uuids of guests that `migrate_out` retained here and that were not confirmed or reverted."""
         return []
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
-        """Bytes that the guest wrote to its serial console from `offset` on; b"" when there are none."""
+        """Return what the guest wrote to its serial console from byte `offset` on; b"" when there is nothing."""
         raise NotImplementedError
 
     # -- capability vnc_console, serial_console
 
     def open_console(self, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
-        """A connected stream socket: the guest's screen as RFB without a password, or the bytes of its serial line.
+        """Return a connected stream socket: the guest's screen as RFB without a password, or its serial port.
 
-        The caller closes it. It ends when the guest is off, for which this raises DriverError. A serial line has one
-        reader: the agent closes the one that it has before it opens another, and `console_log` goes on as before.
+        The caller closes it. It ends when the guest is off; for a guest that is off this raises DriverError. A serial
+        port has one reader: the agent closes its connection before it opens another. `console_log` is not affected.
         """
         raise NotImplementedError
 
     # -- capability diagnostics, guest_password
 
     def diagnostics(self, instance_uuid: str) -> Mapping[str, Any]:
-        """Figures of a guest that is on, as JSON values: `cpus`, `memory`, `disks`, `nics`."""
+        """Return statistics of a guest that is on, as JSON values: `cpus`, `memory`, `disks`, `nics`."""
         raise NotImplementedError
 
     def posted_password(self, instance_uuid: str) -> str:
-        """What the guest has posted to the metadata service; "" when nothing."""
+        """Return the password that the guest posted to the metadata service; "" when there is none."""
         raise NotImplementedError
 
     def forget_password(self, instance_uuid: str) -> None:
         raise NotImplementedError
 
-    # -- where `filters_ports`
+    # -- with `filters_ports`
 
     def filter_ports(self, filters: Mapping[str, PortFilter]) -> None:
-        """What each port of the host's guests lets through from now on; one that is not named lets nothing through."""
+        """Replace the rules of all ports of the host's guests; a port without rules lets nothing through."""
         raise NotImplementedError
 
-    # -- there and gone, on and off: every driver can do these
+    # -- spawn and power: every driver supports these
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         """Build the guest and start it; returns once it runs."""
         raise NotImplementedError
 
     def destroy(self, instance_uuid: str) -> None:
-        """End the guest and remove its disks, logs and definitions. Volumes are let go, never removed."""
+        """End the guest and remove its disks, logs and definitions. Volumes are released, never removed."""
         raise NotImplementedError
 
     def power_on(self, guest: GuestSpec) -> None:
@@ -252,11 +376,11 @@ class ComputeDriver:
         raise NotImplementedError
 
     def power_off(self, instance_uuid: str, timeout_seconds: float) -> None:
-        """Ask the guest to shut down, and end it when it has not after `timeout_seconds`; 0 ends it at once."""
+        """Ask the guest to shut down, and end it when it still runs after `timeout_seconds`; 0 ends it at once."""
         raise NotImplementedError
 
     def reboot(self, guest: GuestSpec, *, is_hard: bool, timeout_seconds: float) -> None:
-        """Soft: ask the guest, and reset it when it does not answer. Hard: end it, define it anew, start it."""
+        """Soft: ask the guest to shut down, and reset it when it does not. Hard: end it, redefine it and start it."""
         raise NotImplementedError
 
     # -- capability pause, suspend, rescue, rebuild, set_password, crash_dump
@@ -274,11 +398,11 @@ class ComputeDriver:
         raise NotImplementedError
 
     def rescue(self, guest: GuestSpec, password: str, progress: Progress) -> None:
-        """Start the guest from `guest.image`, with its own root disk as the second; `password` is its root's."""
+        """Start the guest from `guest.image`, with its own root disk as the second; `password` is for root."""
         raise NotImplementedError
 
     def unrescue(self, guest: GuestSpec, *, is_running: bool) -> None:
-        """Start the guest from its own root disk again, or leave it off; the rescue disk goes."""
+        """Start the guest from its own root disk again, or leave it off, and remove the rescue disk."""
         raise NotImplementedError
 
     def rebuild(self, guest: GuestSpec, progress: Progress, *, is_running: bool) -> None:
@@ -294,18 +418,18 @@ class ComputeDriver:
     # -- capability snapshot, attach_volume, attach_interface
 
     def snapshot(self, instance_uuid: str, image_id: str, store: StoreImage, progress: Progress) -> None:
-        """Give `store` a copy of the guest's root disk as the data of `image_id`; the guest stays as it is."""
+        """Give `store` a copy of the guest's root disk as the data of `image_id`; the guest is not changed."""
         raise NotImplementedError
 
     def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
-        """Give the guest the volume; one that it has shows the size that it has by now, if that can be."""
+        """Attach the volume. One that is attached already shows its present size, where the hypervisor can do that."""
         raise NotImplementedError
 
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
         raise NotImplementedError
 
     def swap_volume(self, instance_uuid: str, old_uuid: str, volume: VolumeConnection, progress: Progress) -> None:
-        """Copy the data of volume `old_uuid` into `volume`, which the guest has in its place from then on."""
+        """Copy volume `old_uuid` to `volume`, and give the guest the copy in its place."""
         raise NotImplementedError
 
     def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:
@@ -317,58 +441,58 @@ class ComputeDriver:
     # -- capability evacuate
 
     def take_over(self, guest: GuestSpec, source_host: str, progress: Progress) -> None:
-        """Start the guest of a dead host from its own disks; whatever is raised, they are the dead host's as before."""
+        """Start the guest of a dead host from its own disks. On an error they belong to the dead host as before."""
         raise NotImplementedError
 
     def hand_back(self, instance_uuid: str, source_host: str) -> None:
-        """End a guest that was taken over; its disks stay, and are the dead host's again."""
+        """End a guest that was taken over; its disks belong to the dead host again."""
         raise NotImplementedError
 
-    # -- capability migrate: out at the source, in at the destination, then confirm or revert at the source
+    # -- capability migrate: migrate_out at the source, migrate_in at the destination, confirm or revert at the source
 
     def migrate_out(self, guest: GuestSpec, destination: str, progress: Progress) -> Mapping[str, Any]:
-        """Power the guest off and make its disks ready to be fetched; JSON values for `migrate_in` at `destination`.
+        """Power the guest off and retain its disks; return JSON values for `migrate_in` at `destination`.
 
-        What is there stays until `confirm_migration` or `revert_migration`, and is no longer listed by `guests`.
+        The guest stays until `confirm_migration` or `revert_migration`, and is no longer listed by `guests`.
         """
         raise NotImplementedError
 
     def migrate_in(self, guest: GuestSpec, disks: Mapping[str, Any], progress: Progress, *, is_running: bool) -> None:
-        """Build the guest from the disks that `migrate_out` made ready, at the size of `guest.flavor`.
+        """Build the guest from the disks that `migrate_out` retained, at the size of `guest.flavor`.
 
         The source may be the same host.
         """
         raise NotImplementedError
 
     def confirm_migration(self, instance_uuid: str) -> None:
-        """At the source: remove what was kept for going back."""
+        """At the source: remove what was retained for a revert."""
         raise NotImplementedError
 
     def revert_migration(self, guest: GuestSpec, *, is_running: bool) -> None:
-        """At the source: bring the guest back as it was. One that never went out is left as it is."""
+        """At the source: restore the guest as it was. One that was never migrated out is left as it is."""
         raise NotImplementedError
 
     # -- capability live_migrate: prepare at the destination, move at the source, finish or cancel at the destination
 
     def prepare_live_migration(self, guest: GuestSpec, *, is_block_migration: bool | None) -> Mapping[str, Any]:
-        """At the destination: make room for the guest; JSON values that tell the source where to send it.
+        """At the destination: make room for the guest; return JSON values that tell the source where to send it.
 
-        `is_block_migration` None chooses by whether the disks are on storage that both hosts share.
+        `is_block_migration` None chooses by whether both hosts share the storage of the disks.
         """
         raise NotImplementedError
 
     def live_migrate(
         self, guest: GuestSpec, target: Mapping[str, Any], progress: Progress, *, is_block_migration: bool | None
     ) -> None:
-        """At the source: move the guest; returns once it runs at the destination and is gone here.
+        """At the source: send the guest; returns once it runs at the destination and is gone here.
 
-        Raises MigrationAborted after `abort_live_migration`, DriverError otherwise; in both cases the guest goes on
-        here as it was. Called again, it looks first where the guest is.
+        Raises MigrationAborted after `abort_live_migration`, DriverError otherwise; in both cases the guest keeps
+        running here. Called again, it first finds out where the guest is.
         """
         raise NotImplementedError
 
     def finish_live_migration(self, guest: GuestSpec) -> None:
-        """At the destination: the guest has arrived; make it permanent."""
+        """At the destination: make the arrived guest permanent."""
         raise NotImplementedError
 
     def cancel_live_migration(self, instance_uuid: str) -> None:
@@ -376,23 +500,23 @@ class ComputeDriver:
         raise NotImplementedError
 
     def abort_live_migration(self, instance_uuid: str) -> None:
-        """Have a `live_migrate` that is under way stop before the switch; nothing when there is none.
+        """Stop a running `live_migrate` before the switch; nothing when there is none.
 
-        Raises DriverError after a switch to post-copy: neither host has all of the guest then.
+        Raises DriverError after a switch to post-copy, when neither host has the whole guest.
         """
         raise NotImplementedError
 
     def force_live_migration(self, instance_uuid: str) -> None:
-        """Have a `live_migrate` that is under way switch now; nothing when there is none."""
+        """Have a running `live_migrate` switch now; nothing when there is none."""
         raise NotImplementedError
 
     # -- capability live_downtime, live_throttle, live_post_copy: each is a kind of conductor.core.live_steering
 
     def steer_live_migration(self, instance_uuid: str, kind: str, amount: int) -> None:
-        """Change a `live_migrate` that is under way; in effect when this returns, or with the hypervisor's next pass.
+        """Change a running `live_migrate`, at once or from the hypervisor's next pass on.
 
-        `downtime`: the guest may stand still for `amount` milliseconds for the switch. `throttle`: `amount` percent of
-        its processors are taken away. `post-copy`: it goes on at the destination at once, and fetches what it lacks.
-        Raises DriverError when none is under way, or it is too late for this.
+        Kinds: `downtime` allows a pause of `amount` milliseconds for the switch. `throttle` takes `amount` percent of
+        the guest's processors away. `post-copy` switches at once and fetches the rest of the memory afterwards.
+        Raises DriverError when no migration is running, or it is too late for this.
         """
         raise NotImplementedError

@@ -1,10 +1,10 @@
-"""Console bytes as text of equal length, so that byte offsets stay true whatever a guest writes."""
+"""Console bytes as text of equal length, so that byte offsets stay valid whatever a guest writes."""
 
 from __future__ import annotations
 
 import codecs
 
-# One ASCII character for each byte that is no UTF-8: a longer mark would move everything after it.
+# One ASCII character for each byte that is not UTF-8: a longer mark would shift everything after it.
 MARK = "?"
 TAIL_BYTES = 64 * 1024
 _ERRORS = "novella_mark"
@@ -19,19 +19,19 @@ codecs.register_error(_ERRORS, _mark)
 
 
 def to_text(raw: bytes) -> str:
-    """`raw` as text that encodes to as many bytes. NUL, which databases refuse, is marked too."""
+    """Return `raw` as text that encodes to as many bytes. NUL, which databases refuse, becomes a mark too."""
     return raw.decode("utf-8", _ERRORS).replace("\0", MARK)
 
 
 def whole_length(raw: bytes) -> int:
-    """How many bytes of `raw` can be decoded now: all but a character that is cut off at the end."""
+    """Return how many bytes of `raw` can be decoded now: all except a character that is cut off at the end."""
     decoder = codecs.getincrementaldecoder("utf-8")(_ERRORS)
     decoder.decode(raw)
     return len(raw) - len(decoder.getstate()[0])
 
 
 def tail(raw: bytes, most: int = TAIL_BYTES) -> bytes:
-    """At most the last `most` bytes, from the beginning of a character on."""
+    """Return at most the last `most` bytes, starting at the beginning of a character."""
     if len(raw) <= most:
         return raw
     cut = raw[len(raw) - most :]

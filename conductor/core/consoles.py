@@ -1,4 +1,4 @@
-"""Kinds of consoles through which people work in a guest or watch it, and what a driver must be able to do for each."""
+"""Kinds of consoles in which users work in a guest or watch it, and the driver capability that each needs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class ConsoleKind(StrEnum):
 
 
 class WatchedKind(StrEnum):
-    """A console that is joined to whoever works in it, for somebody who only watches.
+    """A console for a user who only watches, beside the user who works in it.
 
-    A serial line has one reader, so its host copies to watchers what that one reads. Hosts that do not know this word
-    refuse it; `serial` would take the line away from whoever works on it. A screen has room for all.
+    A serial line has one reader, so its host copies to watchers what that user reads. Hosts that do not know this kind
+    refuse it; `serial` would take the line away from the user who works in it. A screen can have many readers.
     """
 
     SERIAL = "watched-serial"

@@ -1,4 +1,4 @@
-"""Who asks, on behalf of which project, under which request id."""
+"""Request context: the caller, the project and the request id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The asker of one request.
+    """The caller of one request.
 
     `user_id` and `project_id` are 32 hex digits; `roles` already hold the implied ones
     (admin > manager > member > reader). `request_id` is `req-<uuid>`.
@@ -21,19 +21,19 @@ class RequestContext:
     roles: frozenset[str] = field(default_factory=frozenset)
     user_name: str = ""
     project_name: str = ""
-    remote_address: str = ""  # from where it was asked; for audit records, and never kept with a run
-    # Only identity answers to these: everything else is asked on behalf of a project.
+    remote_address: str = ""  # where the request came from; for audit records, never kept with a run
+    # Only identity answers to these; every other request is on behalf of a project.
     domain_id: str = ""  # the domain that a token is for
     project_domain_id: str = ""  # the domain of the token's project
     is_on_system: bool = False  # whether a token is for the system as a whole
-    is_on_admin_project: bool = False  # whether the project is the one whose administrators run the cloud
+    is_on_admin_project: bool = False  # whether the project is that of the cloud's administrators
 
     @property
     def is_admin(self) -> bool:
         """Whether this is an administrator of the cloud: the scope decides, not the role's name alone.
 
-        The role `admin` on the system or on the admin project reaches everywhere. On any other project it is no more
-        than `manager` there, and on a domain it ends at the domain.
+        The role `admin` on the system or on the admin project applies everywhere. On any other project it is no more
+        than `manager` there, and on a domain it applies to that domain only.
         """
         return "admin" in self.roles and (self.is_on_system or self.is_on_admin_project)
 
@@ -45,7 +45,7 @@ class RequestContext:
         return self.is_admin or project_id == self.project_id
 
     def to_json(self) -> dict[str, Any]:
-        """What is kept with a run: all but what says only how, and from where, it was asked."""
+        """Return the fields that are kept with a run: all except how, and from where, the request was made."""
         return {
             "user_id": self.user_id,
             "project_id": self.project_id,
@@ -62,7 +62,7 @@ class RequestContext:
 
 
 def system_context(request_id: str = "req-00000000-0000-0000-0000-000000000000") -> RequestContext:
-    """The product itself: periodic work, sweeps, repairs."""
+    """Return the context of the product itself: periodic work, sweeps, repairs."""
     return RequestContext(
         user_id="0" * 32,
         project_id="0" * 32,

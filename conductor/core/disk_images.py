@@ -1,4 +1,4 @@
-"""Files that hold disks, looked at with suspicion: an image is a stranger's, and tools follow what it names."""
+"""Inspects and copies disk image files safely: images are untrusted, and tools open the files that they name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conductor.core.request_spec import ImageSpec
 
 FORMATS = ("raw", "qcow2")
 GB = 1 << 30
-# Looking at it must take neither all memory nor for ever.
+# Inspecting an image must not take all memory or run for ever.
 LIMITS = ("prlimit", f"--as={GB}", "--cpu=30", "--")
 # The same for a copy: compressed data take time, and no format needs much memory.
 COPY_LIMITS = ("prlimit", f"--as={2 * GB}", "--cpu=3600")
@@ -25,7 +25,7 @@ LONGEST_SECONDS = 120.0
 LONGEST_COPY_SECONDS = 3600.0
 WATCH_SECONDS = 0.5
 QCOW2_MAGIC = b"QFI\xfb"
-# Magic, version, where the backing file's name begins, (its length, cluster bits,) virtual size, method of encryption,
+# Magic, version, offset of the backing file's name, (its length, cluster bits,) virtual size, method of encryption,
 # (tables and snapshots,) incompatible features.
 QCOW2_HEAD = struct.Struct(">4sIQ8xQI36xQ")
 QCOW2_EXTERNAL_DATA = 1 << 2
@@ -33,7 +33,7 @@ QCOW2_EXTERNAL_DATA = 1 << 2
 
 @dataclass(frozen=True, slots=True)
 class Backing:
-    """An image file that a disk may lie on."""
+    """An image file that can be the backing file of a disk."""
 
     path: Path
     disk_format: str
@@ -41,7 +41,7 @@ class Backing:
 
 
 def inspect(path: Path, image: ImageSpec) -> Backing:
-    """What is in an image file. Raises BuildAborted for what no guest should start from."""
+    """Return the format and size of an image file. Raises BuildAborted for one that no guest should start from."""
     if image.disk_format not in FORMATS:
         raise BuildAborted(
             f"Image {image.image_id} has the disk format {image.disk_format or 'none'}; "
@@ -49,7 +49,7 @@ def inspect(path: Path, image: ImageSpec) -> Backing:
         )
     if image.disk_format == "qcow2":
         _refuse_references(path, image)
-    # The format is what the image says: a guess could be steered by whoever wrote the first bytes.
+    # Use the format that the image record states: the author of the first bytes could steer a guess.
     done = run(*LIMITS, "qemu-img", "info", "--output=json", "-f", image.disk_format, str(path))
     if done.returncode:
         raise BuildAborted(f"The data of image {image.image_id} are not {image.disk_format}.")
@@ -58,7 +58,7 @@ def inspect(path: Path, image: ImageSpec) -> Backing:
 
 
 def stated_bytes(path: Path, disk_format: str) -> int | None:
-    """The size of the disk in a file as its first bytes state it; None where they state none."""
+    """Return the size of the disk in a file as its first bytes state it; None when they state none."""
     if disk_format != "qcow2":
         return None
     with path.open("rb") as file:
@@ -71,9 +71,9 @@ def stated_bytes(path: Path, disk_format: str) -> int | None:
 def run(
     *words: str, seconds: float = LONGEST_SECONDS, watch: Callable[[], None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A program that must end within `seconds`. Raises DriverError when it is not installed or does not end.
+    """Run a program that must end within `seconds`. Raises DriverError when it is not installed or does not end.
 
-    `watch` is called now and then while the program runs; it is killed when `watch` raises.
+    `watch` is called now and then while the program runs; the program is killed when `watch` raises.
     """
     try:
         process = subprocess.Popen(
@@ -99,7 +99,7 @@ def run(
 
 
 def copy_over(source: Path, target: Path) -> None:
-    """Have `target` begin with the data of `source`, both raw, and be as large as it was. Raises DriverError."""
+    """Copy raw data of `source` over the beginning of `target`, which keeps its size. Raises DriverError."""
     size = target.stat().st_size
     done = run("cp", "--sparse=always", "--reflink=auto", str(source), str(target), seconds=LONGEST_COPY_SECONDS)
     if done.returncode:
@@ -109,7 +109,7 @@ def copy_over(source: Path, target: Path) -> None:
 
 
 def _refuse_references(path: Path, image: ImageSpec) -> None:
-    """Raises BuildAborted for a qcow2 that is not all there: qemu-img itself would already open what it names."""
+    """Raise BuildAborted for a qcow2 that refers to other files: qemu-img itself would already open them."""
     with path.open("rb") as file:
         head = file.read(QCOW2_HEAD.size)
     if len(head) < QCOW2_HEAD.size or not head.startswith(QCOW2_MAGIC):

@@ -1,4 +1,4 @@
-"""Room on the disks that hold images, volumes, backups and the databases: writers leave some of it free."""
+"""Free space on the disks that hold images, volumes, backups and the databases: writers leave some of it free."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _reserved: dict[int, int] = {}  # bytes that writers of this process still need,
 
 
 def require(folder: Path, kept_free_gb: float, size: int = 0) -> None:
-    """Raises NoRoom unless `size` bytes fit on the disk of `folder` and `kept_free_gb` GiB stay free."""
+    """Raise NoRoom unless `size` bytes fit on the disk of `folder` and `kept_free_gb` GiB stay free."""
     _require(_existing(folder), kept_free_gb, size)
 
 
 @contextmanager
 def reserved(folder: Path, kept_free_gb: float, size: int) -> Iterator[None]:
-    """As `require`; until the end of the block the bytes count as taken for other writers of this process."""
+    """Like `require`; until the end of the block the bytes count as taken for other writers of this process."""
     there = _existing(folder)
     device = there.stat().st_dev
     with _lock:

@@ -1,4 +1,4 @@
-"""The error tree: what can go wrong, without a word about HTTP."""
+"""The error tree, independent of HTTP."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Conflict(NovellaError):
 
 
 class KeptByHost(Conflict):
-    """A host that is silent may still have it."""
+    """An unresponsive host may still have it."""
 
 
 class ResourceLocked(Conflict):
@@ -48,11 +48,11 @@ class ResourceLocked(Conflict):
 
 
 class ConcurrentUpdate(Conflict):
-    """Somebody else changed the resource first; read it again and retry."""
+    """Another request changed the resource first; read it again and retry."""
 
 
 class StaleRevision(ConcurrentUpdate):
-    """The asker has seen an older revision; look again."""
+    """The caller has seen an older revision; look again."""
 
 
 class Unavailable(NovellaError):
@@ -80,7 +80,7 @@ class NoValidHost(NovellaError):
 
 
 class StaleToken(NovellaError):
-    """The fencing token is older than one seen before: somebody else owns this work now."""
+    """The fencing token is older than one seen before: another process owns this work now."""
 
 
 class DriverError(NovellaError):
@@ -110,7 +110,7 @@ class MigrationAborted(DriverError):
     reschedulable = False
 
 
-class HostSilent(DriverError):
+class HostUnresponsive(DriverError):
     """The compute host did not answer in time."""
 
 
@@ -119,7 +119,7 @@ class InstanceMoved(Conflict):
 
 
 class HostClosed(DriverError):
-    """The host takes nothing now: somebody has it for himself."""
+    """The host accepts no commands now: a maintenance reserves it."""
 
 
 class CanaryFailed(NovellaError):
@@ -135,5 +135,5 @@ class NotSupported(NovellaError):
 
 
 def is_cancel(error: Mapping[str, Any] | None) -> bool:
-    """Whether what ended a run was asked for: a cancel, or the abort of a move that its source has carried out."""
+    """Whether a run ended on request: by a cancel, or by the abort of a move that its source has carried out."""
     return (error or {}).get("class") in ("Cancelled", MigrationAborted.__name__)

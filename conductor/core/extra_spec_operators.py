@@ -9,7 +9,7 @@ Numeric = Callable[[float, float], bool]
 Textual = Callable[[str, str], bool]
 
 NUMERIC: dict[str, Numeric] = {
-    "=": operator.ge,  # at least: what it has always meant, whatever it looks like
+    "=": operator.ge,  # at least, as in Nova, whatever it looks like
     "==": operator.eq,
     "!=": operator.ne,
     ">=": operator.ge,
@@ -35,7 +35,7 @@ class UnreadableError(ValueError):
 def meets(value: str, requirement: str) -> bool:
     """Whether `value` meets `requirement`; a requirement without an operator is plain equality.
 
-    Only the first operand counts, but for the operators that take several. An operator without an operand meets
+    Only the first operand counts, except for operators that take several. An operator without an operand meets
     nothing. Raises UnreadableError.
     """
     symbol, *operands = requirement.split() or [""]
@@ -51,7 +51,7 @@ def meets(value: str, requirement: str) -> bool:
 
 
 def match(value: str, requirement: str) -> bool:
-    """As `meets`, and what cannot be read meets nothing."""
+    """Like `meets`, but false where a value or requirement cannot be read."""
     try:
         return meets(value, requirement)
     except UnreadableError:
@@ -59,7 +59,7 @@ def match(value: str, requirement: str) -> bool:
 
 
 def fault_of(requirement: str) -> str:
-    """What is wrong with a requirement, whatever the host has; empty where nothing is."""
+    """Return the fault of a requirement, independent of hosts; empty where there is none."""
     symbol, *operands = requirement.split() or [""]
     if symbol in (*NUMERIC, *TEXTUAL, ALL_IN, OR) and not operands:
         return f"the operator {symbol} has no operand"
@@ -84,7 +84,7 @@ def _is_number(text: str) -> bool:
 
 
 def _choices(words: Sequence[str]) -> Sequence[str]:
-    """Of `a <or> b <or> c`, every second word."""
+    """Return every second word of `a <or> b <or> c`."""
     if not words:
         raise UnreadableError(f"the operator {OR} has no operand")
     return words[::2]

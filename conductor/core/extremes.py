@@ -1,4 +1,4 @@
-"""The rows with the least and the greatest numbers of a column, a few of each: where its ends are, whoever is asked."""
+"""Cached smallest and largest values of a column, a few of each: enough to find its range among the passing hosts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from conductor.core.factor import Column, Mask
 
-Pair = tuple[float, int]  # a number, and its row
+Pair = tuple[float, int]  # value, row
 
 KEPT = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """Some rows with the least numbers, least first. No other row has a number below `bound`."""
+    """The rows with the smallest values, smallest first. No other row has a value below `bound`."""
 
     pairs: tuple[Pair, ...]
     bound: float
@@ -32,14 +32,14 @@ class Least:
         return cls(tuple(pairs[:KEPT]), pairs[KEPT][0])
 
     def among(self, passing: Mask) -> float | None:
-        """The least number of the rows that pass; None where none of those passes that are known."""
+        """Return the smallest value among the passing rows; None where no passing row is cached."""
         for number, row in self.pairs:
             if passing[row]:
                 return number
         return None
 
     def with_rows(self, rows: Collection[int], changed: NDArray[np.intp], numbers: Column) -> Least:
-        """With the numbers that these rows have now."""
+        """Return this with the current values of these rows."""
         pairs = [pair for pair in self.pairs if pair[1] not in rows]
         near = numbers <= self.bound
         for pair in zip(numbers[near].tolist(), changed[near].tolist(), strict=True) if near.any() else ():
@@ -51,23 +51,23 @@ class Least:
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """Both ends of a column. `greatest` has the numbers with their signs turned."""
+    """Both ends of a column. `greatest` holds negated values."""
 
     least: Least
     greatest: Least
 
     @classmethod
     def of(cls, column: Column) -> Extremes | None:
-        """None for a column with numbers that are none: those have no order."""
+        """Return the extremes of a column; None where it has values that are not finite: those have no order."""
         return cls(Least.of(column), Least.of(-column)) if np.isfinite(column).all() else None
 
     def among(self, passing: Mask) -> tuple[float, float] | None:
-        """The least and the greatest number of those that pass; None where one must look at all of them."""
+        """Return the smallest and largest value among the passing rows; None where all rows have to be looked at."""
         low, high = self.least.among(passing), self.greatest.among(passing)
         return None if low is None or high is None else (low, -high)
 
     def with_rows(self, rows: Collection[int], column: Column) -> Extremes | None:
-        """Of the column in which these rows have other numbers; None where that must be looked for anew."""
+        """Return this with the current values of these rows; None where it has to be computed again."""
         changed = np.fromiter(rows, np.intp, len(rows))
         numbers = column[changed]
         if not np.isfinite(numbers).all():
@@ -80,6 +80,6 @@ class Extremes:
 def carried(
     kept: Mapping[str, Extremes | None], rows: Collection[int], columns: Mapping[str, Column]
 ) -> dict[str, Extremes | None]:
-    """Those of columns in which some rows have other numbers. What must be looked for anew is left out."""
+    """Update the extremes of columns in which some rows changed. Those that have to be computed again are left out."""
     found = {name: made.with_rows(rows, columns[name]) for name, made in kept.items() if made}
     return {name: made for name, made in found.items() if made}

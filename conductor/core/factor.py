@@ -1,4 +1,4 @@
-"""A column of few distinct values, such as zones and traits: what is asked of them is asked once of each."""
+"""Factorized column of few distinct values, such as zones and traits: each value is judged once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Mask = NDArray[np.bool_]
 Column = NDArray[np.float64]
 _A = TypeVar("_A", bound=NDArray[Any])
 
-FEW_CODES = 8  # so many comparisons cost less than one look-up per row
+FEW_CODES = 8  # this many comparisons cost less than one look-up per row
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Factor:
 
     @cached_property
     def union(self) -> frozenset[Any]:
-        """All that any of the values holds, for a factor of sets."""
+        """Union of all values, for a factor of sets."""
         return frozenset().union(*self.values)
 
     def rows(self, code: int) -> NDArray[np.intp]:
-        """The rows of one value, found once."""
+        """Return the rows of one value, computed once."""
         found = self._rows.get(code)
         if found is None:
             self._rows[code] = found = read_only(np.flatnonzero(self.codes == code))
@@ -57,9 +57,9 @@ class Factor:
         return {}
 
     def mask(self, keeps: Callable[[Any], bool]) -> Mask:
-        """One bool per row, with `keeps` asked once per distinct value."""
+        """Return one bool per row; `keeps` is called once per distinct value."""
         verdicts = [bool(keeps(value)) for value in self.values]
-        if len(set(verdicts)) < 2:  # one answer for all, which is the usual case
+        if len(set(verdicts)) < 2:  # one verdict for all, which is typical
             return np.full(len(self.codes), all(verdicts), np.bool_)
         is_rare = verdicts.count(True) <= verdicts.count(False)
         rare = [code for code, verdict in enumerate(verdicts) if verdict is is_rare]
@@ -75,7 +75,7 @@ class Factor:
         known: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}
         new = {row: known.setdefault(self.of(state), len(known)) for row, state in changes.items()}
         if all(self.codes[row] == code for row, code in new.items()):
-            return self  # with all that was made of it
+            return self  # with its cached results
         codes = self.codes.astype(np.promote_types(self.codes.dtype, np.min_scalar_type(len(known))))
         for row, code in new.items():
             codes[row] = code
@@ -83,7 +83,7 @@ class Factor:
 
 
 def read_only(array: _A) -> _A:
-    """The same numbers behind a door that opens for reading only: who has it cannot make it writable again."""
+    """Return a read-only view of the numbers, which a plugin cannot make writable again."""
     array.setflags(write=False)
     if not array.size:
         return array

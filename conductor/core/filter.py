@@ -16,14 +16,14 @@ from conductor.core.verdict import Verdict
 
 
 class Filter:
-    """One question about hosts. Pure: no I/O, no clock, no state.
+    """A condition on hosts. Pure: no I/O, no clock, no state.
 
-    A subclass must give `name` and `host_passes`. It may give `mask`, which answers for all hosts at once
+    A subclass must give `name` and `host_passes`. It may give `mask`, which judges all hosts at once
     and must agree with `host_passes` on every row, and `mask_among`. `runs_once_per_request` filters see only the first
-    instance of a batch, as their answer cannot change within it. `runs_on_rebuild` filters are asked again when a
+    instance of a batch, as their verdict cannot change within it. `runs_on_rebuild` filters run again when a
     server that stays on its host gets another image. One that is not `is_on_by_default` runs only where the operator
     names it. `options_schema` has a JSON schema with a default for each option by name; `options` are their values.
-    `trouble` says why one will fail whenever it is asked, where that is known before: operators are told at start-up.
+    `trouble` says why a filter will always fail, where that is known in advance: operators see it at start-up.
     `log` is a logger of its own: operators find its last lines in the catalogue.
     """
 
@@ -47,5 +47,5 @@ class Filter:
         return np.fromiter((bool(self.host_passes(state, spec)) for state in hosts.states), np.bool_, len(hosts))
 
     def mask_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Mask:
-        """The same, for one who is to be asked only about the hosts that are left: all other rows may say anything."""
+        """Like `mask`, where only the rows in `passing` count: all other rows may hold any value."""
         return self.mask(hosts, spec)

@@ -1,4 +1,4 @@
-"""Mappings and lists that nobody can change: what plugins are given."""
+"""Read-only mappings and lists, for plugins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _refused(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dict to read; it is equal to a plain one of the same content."""
+    """Read-only dict; it is equal to a plain one of the same content."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refused
@@ -30,7 +30,7 @@ class FrozenDict(dict[Any, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list to read; it is equal to a plain one of the same content."""
+    """Read-only list; it is equal to a plain one of the same content."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refused
@@ -47,7 +47,7 @@ _READ_ONLY = frozenset({FrozenDict, FrozenList, str, int, float, bool, bytes, fr
 
 
 def frozen(value: Any) -> Any:
-    """The value with every mapping, list and set inside of it made read-only; itself where nothing was to do."""
+    """Return the value with every mapping, list and set inside it made read-only; itself if nothing has to change."""
     if type(value) in _READ_ONLY:
         return value
     if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def frozen(value: Any) -> Any:
 
 
 def sealed(value: T) -> T:
-    """A frozen dataclass whose fields, and theirs, are read-only."""
+    """Return a frozen dataclass with its fields, and theirs, made read-only."""
     changed = {}
     for name in _names_of(type(value)):  # type: ignore[arg-type]
         now = getattr(value, name)

@@ -1,4 +1,4 @@
-"""What a cloud asks of a guest's host at once, without a workflow: it changes nothing that a workflow is about."""
+"""Queries that the cloud sends to a guest's host directly, without a workflow: they change no state of the guest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class GuestQuestion(StrEnum):
-    """Each is answered with JSON values; none has the name of a kind of console."""
+    """Kind of query; the answer is JSON. No kind has the name of a console kind."""
 
     DIAGNOSTICS = "diagnostics"
     PASSWORD = "password"

@@ -1,4 +1,4 @@
-"""All hosts as columns, and one host as a row: the immutable snapshot that filters and weighers read."""
+"""Host snapshots for filters and weighers: all hosts as columns, and one host as a row; immutable."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _NOTHING: FrozenDict = FrozenDict()
 class HostState:
     """One compute node as the scheduler sees it. Memory in MB, disk in GB; `used` includes claims.
 
-    `amounts` are the resource classes besides vCPUs, memory and disk. `image_properties` counts the instances here
-    whose image has a property of that value. `metrics` are by name, as the host last reported them.
+    `amounts` are the resource classes besides vCPUs, memory and disk. `image_properties` maps an image property and its
+    value to the number of instances here whose image has it. `metrics` are by name, as the host last reported them.
     """
 
     host: str
@@ -67,24 +67,24 @@ class HostState:
     aggregate_metadata: Mapping[str, frozenset[str]] = field(default_factory=lambda: _NOTHING)
     capabilities: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     reserved_vcpus: int = 0
-    units: tuple[tuple[str, int, int, int], ...] = ()  # resource class, least and most at once, step
+    units: tuple[tuple[str, int, int, int], ...] = ()  # resource class, minimum, maximum, step
     amounts: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
-    aggregates: frozenset[str] = frozenset()  # their uuids
+    aggregates: frozenset[str] = frozenset()  # uuids
     host_ip: str = ""
     failed_builds: int = 0
     metrics: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     image_properties: Mapping[tuple[str, str], int] = field(default_factory=lambda: _NOTHING)
     topology: HostTopology | None = None
     pci_pools: tuple[PciPool, ...] = ()
-    # Its providers and those who share with it, where it is more than one: the sizes above are then their sums.
+    # Its providers and those that share with it, where there are several: the sizes above are then their sums.
     tree: tuple[ProviderNode, ...] = ()
-    # How much more its newest instances are made of than they claim: weighing goes by what they are made of.
+    # How much larger its newest instances are than their claims: weighers go by the actual sizes.
     drift_vcpus: int = 0
     drift_memory_mb: int = 0
     drift_disk_gb: int = 0
 
     def __post_init__(self) -> None:
-        for name in _MAPPINGS:  # read-only too: a plugin that writes into one would change every later decision
+        for name in _MAPPINGS:  # read-only: a plugin that writes into one would change every later decision
             value = getattr(self, name)
             if type(value) is not FrozenDict:
                 object.__setattr__(self, name, frozen(value))
@@ -103,12 +103,12 @@ class HostState:
 
     @property
     def unused_memory_mb(self) -> float:
-        """Physical memory that nobody uses, whatever the overcommit; negative where it is overcommitted."""
+        """Unused physical memory, regardless of overcommit; negative where the host is overcommitted."""
         return self.memory_mb - self.reserved_memory_mb - self.memory_mb_used - self.drift_memory_mb
 
     @property
     def unused_disk_gb(self) -> float:
-        """Physical disk that nobody uses, or what the hypervisor says is left if that is less."""
+        """Unused physical disk, or what the hypervisor reports as left if that is less."""
         unused = self.disk_gb - self.reserved_disk_gb - self.disk_gb_used - self.drift_disk_gb
         return unused if self.disk_available_least_gb is None else min(unused, self.disk_available_least_gb)
 
@@ -117,12 +117,12 @@ _MAPPINGS = ("aggregate_metadata", "capabilities", "amounts", "metrics", "image_
 
 
 class Kept(Protocol):
-    """Something made of all hosts that can be made of the same hosts again at little cost."""
+    """A value computed from all hosts that can be updated cheaply when some hosts change."""
 
     def with_rows(self: _K, changes: Mapping[int, HostState]) -> _K: ...
 
 
-# Columns that change when a host takes an instance, and what they hold for one host.
+# Columns that change when a host takes an instance, and their value for one host.
 CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
     "free_vcpus": lambda state: state.free_vcpus,
     "unused_vcpus": lambda state: state.free_vcpus - state.drift_vcpus,
@@ -135,7 +135,7 @@ CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
 }
 
 
-# Those that hardly ever change; but for the zones they are flags.
+# Columns that hardly ever change; flags, except for the zones.
 OTHER_COLUMNS: Mapping[str, Callable[[HostState], Any]] = {
     "zones": lambda state: state.availability_zone,
     "is_up": lambda state: state.is_up,
@@ -148,9 +148,9 @@ OTHER_COLUMNS: Mapping[str, Callable[[HostState], Any]] = {
 class HostTable:
     """An immutable snapshot of every host of every cell.
 
-    `states[i]` is row i; every column has shape (len(states),). `free_*` is what placement still gives out,
-    `unused_*` what is physically unused. `age_seconds` is how old the data were when the snapshot was taken.
-    Columns are read-only arrays.
+    `states[i]` is row i; every column has shape (len(states),). `free_*` is what placement still allocates, `unused_*`
+    what is physically unused. `age_seconds` is how old the data were when the snapshot was taken. Columns are
+    read-only arrays.
     """
 
     states: Sequence[HostState]
@@ -168,9 +168,10 @@ class HostTable:
     num_io_ops: Column
     num_instances: Column
     age_seconds: float = 0.0
-    claimed_rows: Set[int] = frozenset()  # hosts that took an instance after `factor` made its columns
-    # Who this table is, None where its rows may change, and the tables that it came from, each with the rows in which
-    # the next one differs: what was worked out for one of them is out of date in these rows only.
+    claimed_rows: Set[int] = frozenset()  # hosts that took an instance after `factor` computed its columns
+    # The identity of this table, None where its rows may change, and the tables that it came from, each with the rows
+    # in which
+    # the next one differs: results computed for one of them are out of date in these rows only.
     identity: object | None = field(default_factory=object, repr=False, compare=False)
     descent: tuple[tuple[object, frozenset[int]], ...] = field(default=(), repr=False, compare=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -197,7 +198,7 @@ class HostTable:
 
     @cached_property
     def zeros(self) -> Column:
-        """A column of nothing, for weighers that have nothing to say: it costs neither memory nor time."""
+        """A column of zeros, for weighers without an opinion: it costs neither memory nor time."""
         zeros: Column | None = self._kept.get("zeros")
         if zeros is None:
             self._kept["zeros"] = zeros = np.broadcast_to(read_only(np.zeros(1)), len(self))
@@ -205,7 +206,7 @@ class HostTable:
 
     @cached_property
     def everyone(self) -> Mask:
-        """A mask of all hosts, for filters that have nothing to ask: the engine knows it and counts nothing."""
+        """A mask of all hosts, for filters without a condition: the engine recognizes it and counts nothing."""
         everyone: Mask | None = self._kept.get("everyone")
         if everyone is None:
             self._kept["everyone"] = everyone = read_only(np.ones(len(self), np.bool_))
@@ -217,12 +218,12 @@ class HostTable:
         return bool(self.is_cell_closed.any())
 
     def factor(self, name: str, of: Callable[[HostState], Hashable] | None = None) -> Factor:
-        """The column of attribute `name`, or of `of(state)`, by distinct values; made once per table.
+        """Return the column of attribute `name`, or of `of(state)`, by distinct values; computed once per table.
 
-        Only for what a claim does not change: the column outlives the claims of one request.
+        Use it only for values that a claim does not change: the column outlives the claims of one request.
         """
         kept: dict[Any, Factor] = self._kept.setdefault("factors", {})
-        # By its maker too: a plugin that calls its column as another's is called gets its own, and spoils nobody's.
+        # The key includes the function: a plugin that uses another plugin's column name gets its own column.
         key = name if of is None else (name, _maker(of))
         made = kept.get(key)
         if made is None:
@@ -233,9 +234,9 @@ class HostTable:
         return made
 
     def kept(self, name: str, make: Callable[[Sequence[HostState]], _K]) -> _K:
-        """What `make` makes of all states, once; of a table with some other rows it is `with_rows` of it.
+        """Return the result of `make` for all states, cached; a table with changed rows updates it by `with_rows`.
 
-        As factors, only for what a claim does not change.
+        Like `factor`, use it only for values that a claim does not change.
         """
         made: dict[str, _K] = self._kept.setdefault("made", {})
         if name not in made:
@@ -243,7 +244,7 @@ class HostTable:
         return made[name]
 
     def ends_of(self, column: Column, passing: Mask) -> tuple[float, float] | None:
-        """The ends of a claimed column's numbers in the rows that pass; None where nobody knows but who looks."""
+        """Return the smallest and largest value of a claimed column among the passing rows; None if not cached."""
         name = self.name_of(column)
         if not name:
             return None
@@ -252,11 +253,11 @@ class HostTable:
         return found.among(passing) if found else None
 
     def name_of(self, column: Column) -> str:
-        """What a claimed column of this table is called; empty where it is another one, or may change in place."""
+        """Return the name of a claimed column of this table; empty for others, or where it may change in place."""
         return self._named.get(id(column), "") if self.identity is not None else ""
 
     def sum_of(self, terms: Terms, make: Callable[[], Column]) -> Column:
-        """The sum of these terms of claimed columns, which `make` makes where it is not known yet."""
+        """Return the sum of these terms of claimed columns, computed by `make` where it is not cached."""
         kept: dict[Terms, Column] = self._kept.setdefault("sums", {})
         found = kept.get(terms)
         if found is None:
@@ -270,7 +271,7 @@ class HostTable:
         return {id(getattr(self, name)): name for name in CLAIMED_COLUMNS}
 
     def rows_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> list[int]:
-        """The rows of all nodes of the named hosts; names that are not here are passed over."""
+        """Return the rows of all nodes of the named hosts; unknown names are skipped."""
         index: dict[str, list[int]] | None = self._kept.get("index")
         if index is None:
             index = {}
@@ -280,21 +281,21 @@ class HostTable:
         return sorted({row for host in hosts for row in index.get(host, ())})
 
     def knows(self, name: str) -> bool:
-        """Whether a host or a node here is called so."""
+        """Whether a host or a node of this table has the name."""
         nodes: frozenset[str] | None = self._kept.get("nodes")
         if nodes is None:
             self._kept["nodes"] = nodes = frozenset(state.node for state in self.states)
         return name in nodes or bool(self.rows_of([name]))
 
     def mask_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> Mask:
-        """True in the rows of the named hosts."""
+        """Return a mask that is true in the rows of the named hosts."""
         mask = np.zeros(len(self), np.bool_)
         if hosts:
             mask[self.rows_of(hosts)] = True
         return mask
 
     def rows_since(self, identity: object) -> Set[int] | None:
-        """The rows in which it may differ from the table of that identity; None where that one is too long ago."""
+        """Return the rows that may differ from the table of that identity; None where that table is too old."""
         if identity is self.identity:
             return frozenset()
         rows: set[int] = set()
@@ -305,7 +306,7 @@ class HostTable:
         return None
 
     def with_rows(self, changes: Mapping[int, HostState], *, age_seconds: float = 0.0) -> HostTable:
-        """The same hosts with some rows replaced by newer states of the same host and node."""
+        """Return the table with some rows replaced by newer states of the same host and node."""
         if not changes and self.identity is not None:
             return replace(self, age_seconds=age_seconds)
         states = list(self.states)
@@ -315,7 +316,7 @@ class HostTable:
         for name, of in OTHER_COLUMNS.items():
             column, found = getattr(self, name), {row: of(state) for row, state in changes.items()}
             if any(column[row] != value for row, value in found.items()):
-                width = np.array(list(found.values())).dtype  # a zone may have a longer name than all before it
+                width = np.array(list(found.values())).dtype  # a new zone name may be longer than all before
                 columns[name] = column.astype(np.promote_types(column.dtype, width))
                 for row, value in found.items():
                     columns[name][row] = value
@@ -325,7 +326,7 @@ class HostTable:
                 columns[name][row] = number(state)
         kept = dict(self._kept)
         factors = {name: made.with_rows(changes) for name, made in list(kept.get("factors", {}).items())}
-        # Values that no row has any more pile up; a factor of more values than rows is made afresh when asked for.
+        # Values that no row has any more pile up; a factor with more values than rows is computed again on demand.
         kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
         kept["made"] = {name: made.with_rows(changes) for name, made in list(kept.get("made", {}).items())}
         frozen_columns: dict[str, Any] = {name: read_only(column) for name, column in columns.items()}
@@ -343,7 +344,7 @@ class HostTable:
 
 
 def _maker(of: Callable[..., Any]) -> Hashable:
-    """The same for two functions that are made anew each time, but of the same code with the same arguments."""
+    """Return a key that is equal for two functions created separately from the same code with the same arguments."""
     if not isinstance(of, partial):
         return getattr(of, "__code__", of)
     made: Hashable = (_maker(of.func), of.args, frozenset(of.keywords.items()))

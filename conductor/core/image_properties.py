@@ -1,4 +1,4 @@
-"""The properties of images that scheduling knows: their names, old names, and what a value of each means."""
+"""Image properties that scheduling knows: their names, old names, and the meaning of their values."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _VIF = {
 
 
 def architecture(value: object) -> str:
-    """The one name of an architecture that has several."""
+    """Return the canonical name of an architecture that has several names."""
     return _one_name(value, _ARCHITECTURE)
 
 
 def hypervisor(value: object) -> str:
-    """The one name of a kind of hypervisor that has several."""
+    """Return the canonical name of a hypervisor type that has several names."""
     return _one_name(value, _HYPERVISOR)
 
 
 def mode(value: object) -> str:
-    """The one name of a mode of virtual machines that has several."""
+    """Return the canonical name of a VM mode that has several names."""
     return _one_name(value, _MODE)
 
 
@@ -119,10 +119,10 @@ ADAPTER = "vmware_adaptertype"
 
 
 def known(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties that mean something, by their present names, each with its value as what it stands for.
+    """Return the known properties by their current names, each value converted to its meaning.
 
-    `"yes"` of a switch is True, `"4"` of a number is 4, `amd64` is x86_64. A present name goes before an old one.
-    Lists are those of numbered NUMA cells and of required traits. What cannot be read stays the text that it is.
+    `"yes"` of a switch is True, `"4"` of a number is 4, `amd64` is x86_64. A current name overrides an old one.
+    Numbered NUMA cells and required traits become lists. A value that cannot be read stays a text.
     """
     global _last
     last = _last
@@ -131,7 +131,7 @@ def known(properties: Mapping[str, Any]) -> dict[str, Any]:
     return dict(last[2])
 
 
-# Whoever judges many hosts asks for the properties of one image again for each.
+# A caller that judges many hosts needs the properties of one image for each of them.
 _last: tuple[Mapping[str, Any], dict[str, Any], dict[str, Any]] | None = None
 
 
@@ -156,12 +156,12 @@ def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(properties: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """The known properties as pairs of texts, by which images are compared."""
+    """Return the known properties as pairs of texts, by which images are compared."""
     return frozenset((name, str(value)) for name, value in known(properties).items())
 
 
 def numbered(properties: Mapping[str, Any], name: str) -> list[Any]:
-    """The values of name.0, name.1, … as far as they go on."""
+    """Return the values of name.0, name.1, … up to the first gap."""
     values: list[Any] = []
     while f"{name}.{len(values)}" in properties:
         values.append(properties[f"{name}.{len(values)}"])

@@ -1,4 +1,4 @@
-"""Which values the known properties of images may have: one of a few words, a whole number, conditions on versions."""
+"""Validation of the values of known image properties: enumerations, whole numbers, conditions on versions."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ MEMORY, CPUS = "hw_numa_mem", "hw_numa_cpus"
 
 
 def unreadable_in(properties: Mapping[str, Any]) -> str:
-    """The first property whose value it cannot have, with why; empty where all can be read.
+    """Return the first property whose value is invalid, and the reason; empty where all are valid.
 
-    Raises Invalid for CPUs of a NUMA cell that are no set of CPUs.
+    Raises Invalid for CPUs of a NUMA cell that are not a set of CPUs.
     """
     known = image_properties.known(properties)
     for name, value in known.items():
@@ -84,7 +84,7 @@ def unreadable_in(properties: Mapping[str, Any]) -> str:
 
 def _why(name: str, value: object, given: object) -> str:
     if name in WORDS:
-        # Words that have several names are looked up as texts; the others must be texts.
+        # Words with several names are looked up as texts; others must be texts.
         is_text = isinstance(value, str) and (given is None or isinstance(given, str))
         return "" if is_text and value in WORDS[name] else f'"{value}" is none of {", ".join(sorted(WORDS[name]))}'
     if name in NUMBERS:

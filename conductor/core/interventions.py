@@ -1,6 +1,6 @@
-"""What people may do to a run under way or over: one table, and for each row the reason why not.
+"""Table of interventions: actions of operators on a live or finished run, each with the rule that allows it.
 
-A rule reads facts and answers with "" (allowed) or one sentence for the person who asks. It knows no database.
+A rule reads facts and returns "" (allowed) or one sentence that says why not. It does not access a database.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from conductor.core.messages import message, word
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState, WaitCause
 
 OPEN_STEP_STATES = (StepState.RUNNING, StepState.WAITING)
@@ -17,7 +18,7 @@ BROKEN_STEP_STATES = (StepState.FAILED, StepState.UNDO_FAILED)
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All that the rules ask about a run. `step_…` is the newest record of the step that is next or under way."""
+    """Facts about a run that the rules read. `step_…` is the newest record of the step that is next or under way."""
 
     state: str
     direction: str = "do"
@@ -36,13 +37,13 @@ class Facts:
     is_owned: bool = False
     is_lease_over: bool = False
     has_resources: bool = True
-    later_run: str = ""  # that worked on the same server since
-    alternates_left: int | None = None  # None: the run tells nothing about alternates
+    later_run: str = ""  # a run on the same server since then
+    alternates_left: int | None = None  # None: the run does not report alternates
     results: frozenset[str] = frozenset()  # names of steps whose result is kept
     undo_failed: frozenset[int] = frozenset()
-    live_children: int = 0  # that may still be cancelled
-    asked_for: str = ""  # the intervention that waits for a second person
-    asked_by: str = ""  # whose wish it is, by id
+    live_children: int = 0  # that can still be cancelled
+    asked_for: str = ""  # the intervention that waits for a second approver
+    asked_by: str = ""  # user id of the operator who requested it
 
     @property
     def is_live(self) -> bool:
@@ -50,12 +51,12 @@ class Facts:
 
     @property
     def is_at_work(self) -> bool:
-        """A worker that is heard owns it."""
+        """Whether a live worker owns the run."""
         return self.is_owned and not self.is_lease_over
 
     @property
     def retry_steps(self) -> tuple[str, ...]:
-        """Where a new attempt may begin: all that comes before has its result still."""
+        """Steps at which a new attempt may begin: all steps before them still have their results."""
         names: list[str] = []
         for planned in self.plan:
             names.append(str(planned["name"]))
@@ -65,7 +66,7 @@ class Facts:
 
     @property
     def to_undo(self) -> list[int]:
-        """Places of steps that were done, or were tried, and are not undone."""
+        """Return positions of steps that were done or tried, and are not undone."""
         return [
             index
             for index, planned in enumerate(self.plan)
@@ -75,7 +76,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Intervention:
-    """One row of the table. `role` is the lowest one that may; `needs` are the fields that must come with it."""
+    """One row of the table. `role` is the lowest role that may use it; `needs` are the required fields."""
 
     id: str
     title: str
@@ -90,29 +91,29 @@ def _cancel(facts: Facts) -> str:
     if not facts.is_live:
         if facts.live_children:
             return ""
-        return _needs_operator(facts) or f"It has ended: {facts.state}."
+        return _needs_operator(facts) or message("workflow.ended", state=word(facts.state))
     if facts.is_cancel_requested:
-        return "A cancel was asked for already."
+        return message("workflow.cancel_requested")
     if facts.direction != "do":
-        return "It is being undone already."
+        return message("workflow.being_undone")
     if not facts.plan:
-        return "" if facts.is_cancellable else "It goes forward until it is done."
+        return "" if facts.is_cancellable else message("workflow.not_cancellable")
     if not any(planned.get("may_cancel") for planned in facts.plan):
-        return "It goes forward until it is done."
+        return message("workflow.not_cancellable")
     if facts.position >= len(facts.plan) or not facts.plan[facts.position].get("may_cancel"):
-        return "It is past the point from which it could be undone."
+        return message("workflow.past_undo")
     return ""
 
 
 def _retry(facts: Facts) -> str:
     if facts.is_live:
-        return "It has not ended."
+        return message("workflow.not_ended")
     if facts.state == RunState.FAILED_NOT_CLEAN:
-        return "Something is left behind; run the undo again first."
+        return message("workflow.unclean")
     if facts.state != RunState.FAILED_UNDONE:
-        return _needs_operator(facts) or f"It has not failed: {facts.state}."
+        return _needs_operator(facts) or message("workflow.not_failed", state=word(facts.state))
     if not facts.plan or not facts.plan[0].get("may_retry"):
-        return "What it needs was let go of when it failed; ask for it anew."
+        return message("workflow.released")
     return _unheld(facts)
 
 
@@ -120,24 +121,24 @@ def _resume(facts: Facts) -> str:
     if facts.state == RunState.NEEDS_OPERATOR:
         return ""
     if facts.state not in (RunState.WAITING, RunState.QUEUED) or not facts.wait_cause:
-        return "It is not waiting."
+        return message("workflow.not_waiting")
     reasons = {
-        WaitCause.HOST: f"Host {facts.step_host or facts.wait_detail} is at work on it, or will be given up on.",
-        WaitCause.LOCK: "It waits for a lock and gets it when the holder ends.",
+        WaitCause.HOST: message("workflow.waits_for_host", host=facts.step_host or facts.wait_detail),
+        WaitCause.LOCK: message("workflow.waits_for_lock"),
     }
     return reasons.get(WaitCause(facts.wait_cause), "")
 
 
 def _reschedule(facts: Facts) -> str:
     if not facts.is_live:
-        return _needs_operator(facts) or f"It has ended: {facts.state}."
+        return _needs_operator(facts) or message("workflow.ended", state=word(facts.state))
     if facts.direction != "do" or facts.is_cancel_requested:
-        return "It is being undone already."
+        return message("workflow.being_undone")
     planned = facts.plan[facts.position] if facts.position < len(facts.plan) else {}
     if not planned.get("may_reschedule") or not facts.step_state:
-        return "No step that another host could do is under way."
+        return message("workflow.no_other_host_step")
     if facts.alternates_left == 0:
-        return "No alternate host is left."
+        return message("workflow.no_alternate")
     return ""
 
 
@@ -145,11 +146,11 @@ def _skip(facts: Facts) -> str:
     if facts.asked_for:
         return WAITS_ALREADY
     if not facts.is_live and facts.state != RunState.NEEDS_OPERATOR:
-        return f"It has ended: {facts.state}."
+        return message("workflow.ended", state=word(facts.state))
     if facts.step_state in OPEN_STEP_STATES:
         return _under_way(facts)
     if facts.step_state not in BROKEN_STEP_STATES:
-        return "No step is open or has failed."
+        return message("workflow.no_open_step")
     return ""
 
 
@@ -159,107 +160,125 @@ def _force(facts: Facts) -> str:
     if facts.state == RunState.NEEDS_OPERATOR:
         return ""
     if not facts.is_live:
-        return f"It has ended: {facts.state}."
+        return message("workflow.ended", state=word(facts.state))
     if facts.state == RunState.QUEUED and not facts.plan:
-        return "It has not begun; cancel it."
+        return message("workflow.not_started")
     return _under_way(facts)
 
 
 def _take_over(facts: Facts) -> str:
     if not facts.is_live:
-        return _needs_operator(facts) or f"It has ended: {facts.state}."
+        return _needs_operator(facts) or message("workflow.ended", state=word(facts.state))
     if not facts.is_owned:
-        return "Nobody owns it: it is parked."
-    return "" if facts.is_lease_over else "Its owner is heard: the lease has not run out."
+        return message("workflow.not_owned")
+    return "" if facts.is_lease_over else message("workflow.owner_alive")
 
 
 def _undo(facts: Facts) -> str:
     if facts.state != RunState.FAILED_NOT_CLEAN:
-        return "Nothing is left behind."
+        return message("workflow.nothing_left")
     if not facts.to_undo:
-        return "No step is on record whose undo could be run again."
+        return message("workflow.no_undo")
     return _unheld(facts)
 
 
 def _agree(facts: Facts) -> str:
     if not facts.asked_for:
-        return "Nobody asks for agreement, or not any more."
+        return message("approval.none")
     return BY_ID[facts.asked_for].why_not(replace(facts, asked_for=""))
 
 
 def _decline(facts: Facts) -> str:
-    return "" if facts.asked_for else "Nobody asks for agreement, or not any more."
+    return "" if facts.asked_for else message("approval.none")
 
 
 def _needs_operator(facts: Facts) -> str:
-    return "It needs an operator; resume it or force it to its end." if facts.state == RunState.NEEDS_OPERATOR else ""
+    return message("workflow.needs_operator") if facts.state == RunState.NEEDS_OPERATOR else ""
 
 
 def _unheld(facts: Facts) -> str:
-    """Why a run that has let go of its locks must not go on with what it worked on."""
+    """Return why a run that has released its locks must not continue; "" if it may."""
     if facts.later_run:
-        return f"Workflow {facts.later_run} has worked on the same server since."
-    return "" if facts.has_resources else "Its locks are not on record: it was opened by an older version."
+        return message("workflow.later_run", run=facts.later_run)
+    return "" if facts.has_resources else message("workflow.no_locks")
 
 
 def _under_way(facts: Facts) -> str:
     if facts.is_at_work:
-        return "A worker that is heard is at work on it."
+        return message("workflow.worker_alive")
     if facts.step_state == StepState.WAITING and facts.is_host_heard:
-        return f"Its command is under way on host {facts.step_host}, which is heard."
+        return message("workflow.host_alive", host=facts.step_host)
     return ""
 
 
-WAITS_ALREADY = "It waits for another operator's agreement: that is to be given or declined first."
+WAITS_ALREADY = message("approval.waits")
 AGREE, DECLINE = "agree", "decline"
-ANSWERS = (AGREE, DECLINE)  # offered only while somebody asks
+ANSWERS = (AGREE, DECLINE)  # available only while an intervention waits for approval
 INTERVENTIONS: tuple[Intervention, ...] = (
-    Intervention("cancel", "Cancel", "member", ("reason",), _cancel, "Stops it, and undoes what it has done.", True),
+    Intervention(
+        "cancel",
+        ("Cancel workflow"),
+        "member",
+        ("reason",),
+        _cancel,
+        "Stops the workflow and rolls back its completed steps.",
+        True,
+    ),
     Intervention(
         "retry",
         "Retry from a step",
         "manager",
         ("reason", "step"),
         _retry,
-        "Takes its locks again and begins a new attempt at the step; the steps after it are done again.",
+        "Acquires the locks again and starts a new attempt at this step; later steps run again.",
     ),
-    Intervention("resume", "Resume", "manager", ("reason",), _resume, "Goes on now instead of waiting."),
+    Intervention("resume", "Resume", "manager", ("reason",), _resume, "Continues now instead of waiting."),
     Intervention(
         "reschedule",
         "Reschedule",
         "admin",
         ("reason",),
         _reschedule,
-        "Undoes this attempt and goes to the next alternate host.",
+        "Rolls back this attempt and continues on the next alternate host.",
     ),
     Intervention(
         "skip",
-        "Skip or mark as done",
+        "Skip step or mark as done",
         "admin",
         ("reason", "step", "confirm", "mark"),
         _skip,
-        "Goes on without doing the step. What is said for it is kept with the step.",
+        "Continues without this step. Your reason is stored with the step.",
         True,
     ),
     Intervention(
         "force",
-        "Force complete",
+        "Force completion",
         "admin",
         ("reason", "confirm"),
         _force,
-        "Ends it here, frees its locks, and keeps a list of what may be left behind.",
+        "Ends the workflow now and releases its locks. Resources that may be left over are listed.",
         True,
     ),
     Intervention(
-        "take-over", "Take over", "admin", ("reason",), _take_over, "Fences its silent owner out; another goes on."
+        "take-over",
+        "Take over",
+        "admin",
+        ("reason",),
+        _take_over,
+        ("Replaces the unresponsive owner; another conductor continues."),
     ),
     Intervention(
-        "undo", "Run undo again", "admin", ("reason",), _undo, "Takes its locks again and undoes what is left behind."
+        "undo",
+        "Roll back again",
+        "admin",
+        ("reason",),
+        _undo,
+        ("Acquires the locks again and rolls back the remaining steps."),
     ),
     Intervention(
-        AGREE, "Agree", "admin", ("reason",), _agree, "Does what the other operator asked for, at once.", True
+        AGREE, "Approve", "admin", ("reason",), _agree, "Carries out the other operator's request immediately.", True
     ),
-    Intervention(DECLINE, "Decline", "admin", ("reason",), _decline, "What was asked for is not done."),
+    Intervention(DECLINE, "Decline", "admin", ("reason",), _decline, "Discards the request."),
 )
-BY_TWO = frozenset({"skip", "force"})  # where the operator wants a second person for them
+BY_TWO = frozenset({"skip", "force"})  # need approval where the operator requires a second approver
 BY_ID: Mapping[str, Intervention] = {one.id: one for one in INTERVENTIONS}

@@ -1,4 +1,4 @@
-"""IP addresses as they come in headers and from resolvers, and which of them are public."""
+"""Parsing of IP addresses from headers and resolvers, and the test whether one is public."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _WITH_PORT = re.compile(r"\[(?P<six>[^\]]*)\](:\d{1,5})?|(?P<four>[0-9.]+):\d{1,5}")
-_GLOBAL_UNICAST = IPv6Network(
-    "2000::/3"
-)  # all that the world routes; the rest of IPv6 is local, reserved or IPv4 inside
-_NAT64 = IPv6Network("64:ff9b::/96")  # a network without IPv4 reaches public IPv4 addresses by these
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # globally routed; the rest of IPv6 is local, reserved or carries IPv4
+_NAT64 = IPv6Network("64:ff9b::/96")  # networks without IPv4 reach public IPv4 addresses through these
 _RELAYED = (
     IPv6Network("2002::/16"),
     IPv6Network("2001::/32"),
@@ -36,10 +34,10 @@ def read_address(text: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address leads out of this machine and its networks, wherever it is sent.
+    """Whether the address is globally routed: it leads out of this machine and its networks.
 
-    False for loopback, private, link-local, shared, multicast, unspecified and reserved addresses, and for IPv6 forms
-    that carry such an IPv4 address or let the sender choose a relay.
+    It is false for loopback, private, link-local, shared, multicast, unspecified and reserved addresses, and for IPv6
+    forms that carry such an IPv4 address or let the sender choose a relay.
     """
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or (IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None)

@@ -1,4 +1,4 @@
-"""JSON that people write: read no deeper than all that checks, stores and shows it can go down."""
+"""JSON parser for user input, with a limit of depth that all later checks, storage and views can handle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST_LEVELS = 100
 
 
 class TooDeep(ValueError):
-    """It nests deeper than MOST_LEVELS."""
+    """The JSON nests deeper than MOST_LEVELS."""
 
 
 def loads(text: str, **options: Any) -> Any:
-    """As `json.loads`, but raises TooDeep, which is a ValueError, where that would raise RecursionError or too late."""
+    """Like `json.loads`, but raises TooDeep, a ValueError, where that would raise RecursionError, or too late."""
     try:
         data = json.loads(text, **options)
     except RecursionError:

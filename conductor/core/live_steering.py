@@ -1,4 +1,4 @@
-"""What may be ordered of a live migration that does not end by itself: one row per kind of order."""
+"""Commands to a live migration that does not end by itself: one row per kind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conductor.core.errors import Invalid
+from conductor.core.messages import message
 
 DOWNTIME, THROTTLE, POST_COPY = "downtime", "throttle", "post-copy"
 
 
 @dataclass(frozen=True)
 class Steering:
-    """A kind of order, and the capability of the drivers that can carry it out.
+    """A kind of command, and the driver capability that it needs.
 
-    `field` names its amount and `unit` follows that; it is from `least` to `most`. One without a field takes none.
+    `field` names its amount and `unit` follows that; it is from `least` to `most`. One without a field takes no amount.
     """
 
     kind: str
@@ -36,12 +37,12 @@ STEERINGS: Mapping[str, Steering] = {
 
 
 def checked(kind: str, amount: object) -> int:
-    """The amount of an order as a number, 0 where it takes none; text of digits will do. Raises Invalid."""
+    """Return a command's amount as a number, 0 where it takes none; digits in a text are accepted. Raises Invalid."""
     steering = STEERINGS[kind]
     if not steering.field:
         return 0
     text = "" if isinstance(amount, bool) else str(amount).strip()
     is_whole = text.isascii() and text.isdigit() and len(text) <= len(str(steering.most))
     if not is_whole or not steering.least <= int(text) <= steering.most:
-        raise Invalid(f"It must be a whole number from {steering.least} to {steering.most}.", field=steering.field)
+        raise Invalid(message("invalid.whole_range", least=steering.least, most=steering.most), field=steering.field)
     return int(text)

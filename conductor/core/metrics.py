@@ -20,7 +20,7 @@ RATIOS_SCHEMA = {
     "type": "array",
     "items": {"type": "string"},
     "default": [],
-    "description": "The metrics by which hosts are weighed, each with its ratio: cpu.percent=-1.0.",
+    "description": "Metrics to weigh hosts by, each with its ratio: cpu.percent=-1.0.",
 }
 
 
@@ -43,7 +43,7 @@ def kept(reported: Mapping[str, Any]) -> dict[str, float]:
 
 
 def ratios(settings: Iterable[str]) -> tuple[tuple[str, float], ...]:
-    """Name and ratio of each setting `name=ratio`; what is none is passed over."""
+    """Return name and ratio of each setting `name=ratio`; others are skipped."""
     found = []
     for setting in settings:
         name, _, ratio = setting.partition("=")

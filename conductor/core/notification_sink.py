@@ -1,4 +1,4 @@
-"""Base class of notification sinks: where the cloud's messages about servers go."""
+"""Base class of notification sinks: destinations of the cloud's messages about servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conductor.core.plugin_options import OptionsSchema, with_defaults
 
 @dataclass(frozen=True)
 class Notification:
-    """One message to a sink. `resource` is what it is about: messages about one resource keep their order."""
+    """One message to a sink. `resource` is its subject: messages about one resource keep their order."""
 
     message_id: UUID
     number: int
@@ -24,7 +24,7 @@ class Notification:
 
 
 class SinkFailed(Exception):
-    """A sink did not take a message; what it says may be shown to operators."""
+    """A sink did not take a message; operators may see its text."""
 
 
 Send = Callable[[Notification], str]
@@ -46,7 +46,7 @@ class NotificationSink:
         self.options = with_defaults(self.options_schema, options or {})
 
     def open(self) -> AbstractContextManager[Send]:
-        """A connection for some messages: a function that sends one and says in a few words how it was taken.
+        """Return a connection for some messages: a function that sends one and returns a short report of the result.
 
         Both raise SinkFailed where the message was not taken: it is sent again later, and all others wait for it.
         """

@@ -1,4 +1,4 @@
-"""Patterns that callers write, compiled by an engine whose time is linear in the text: RE2, which never backtracks."""
+"""Patterns from callers, compiled by RE2: matching takes time linear in the text, without backtracking."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def expression(text: str, *, field: str) -> Pattern:
 
 
 def glob(text: str, wildcards: Mapping[str, str] = ANY_TEXT) -> Pattern:
-    """A text in which each of the wildcards, the first that fits, stands for an expression, and all else for itself."""
+    """Return a pattern in which the first wildcard that matches becomes its expression; other text is literal."""
     return _glob(text, tuple(wildcards.items()))
 
 
 def shape(pieces: Iterable[str]) -> Pattern:
-    """Our own expressions, put together, for texts of callers. A dot matches every character."""
+    """Combine expressions of the product itself, to match texts of callers. A dot matches every character."""
     return _compiled("(?s)" + "".join(pieces), is_case_sensitive=True)
 
 
@@ -80,7 +80,7 @@ def _glob(text: str, wildcards: tuple[tuple[str, str], ...]) -> Pattern:
 
 
 def _wildcard_at(text: str, position: int, wildcards: tuple[tuple[str, str], ...]) -> tuple[int, str]:
-    """Where a wildcard that begins here ends, and what it stands for. `{}` is any name in braces."""
+    """Return the end of the wildcard that begins here, and its expression. `{}` is any name in braces."""
     for wildcard, meaning in wildcards:
         if text.startswith(wildcard, position):
             return position + len(wildcard), meaning
@@ -100,5 +100,5 @@ def _compiled(text: str, *, is_case_sensitive: bool) -> Pattern:
 
 
 def _encodable(text: str) -> str:
-    """The engine reads UTF-8, which has no form for one half of a surrogate pair."""
+    """Return the text with lone surrogates replaced: RE2 reads UTF-8, which cannot encode them."""
     return text.encode("utf-8", "replace").decode()

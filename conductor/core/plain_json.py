@@ -1,4 +1,4 @@
-"""Values as JSON has them, and the fields of dataclasses, each class looked at once."""
+"""Conversion of values to plain JSON, and cached field names of dataclasses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """What `value` is in JSON, apart from it: of dataclasses, mappings, lists and tuples, nested as may be.
+    """Convert `value` to JSON values, as a copy: dataclasses, mappings, lists and tuples, nested in any way.
 
-    Anything else stays as it is. `dataclasses.asdict` asks of every value much that never holds here.
+    Other values are returned as they are. `dataclasses.asdict` checks every value for cases that never occur here.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def field_names(cls: type[Any]) -> tuple[str, ...]:
-    """The names of a dataclass's fields, in order."""
+    """Return the names of a dataclass's fields, in order."""
     names = _names.get(cls)
     if names is None:
         names = _names[cls] = tuple(item.name for item in fields(cls))
@@ -36,5 +36,5 @@ _names: dict[type[Any], tuple[str, ...]] = {}
 
 
 def known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `cls` knows of a message's fields: a newer sender may have added some."""
+    """Return the fields of a message that `cls` has: a newer sender may have added some."""
     return {name: data[name] for name in field_names(cls) if name in data}

@@ -1,4 +1,4 @@
-"""What the operator chose for filters and weighers while the cloud runs; the settings hold where nothing was chosen."""
+"""The operator's settings of filters and weighers at run time; the configuration applies where none is set."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PluginKey = tuple[str, str]  # kind and name
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was chosen for one plugin; None where the default holds.
+class PluginSettings:
+    """Settings of one plugin; None where the default applies.
 
-    `on_failure` is what becomes of the hosts that a filter fails about. `options` are the values that were set, over
-    the settings' and the plugin's own.
+    `on_failure` decides about the hosts for which a filter fails. `options` are the values that were set; they override
+    those of the configuration and of the plugin.
     """
 
     is_enabled: bool | None = None
@@ -37,35 +37,38 @@ class Wish:
 
     def to_json(self) -> dict[str, Any]:
         chosen = {name: getattr(self, name) for name in ("is_enabled", "mode", "on_failure", "multiplier")}
-        said = {name: value for name, value in chosen.items() if value is not None}
-        return said | ({"options": dict(self.options)} if self.options else {})
+        values = {name: value for name, value in chosen.items() if value is not None}
+        return values | ({"options": dict(self.options)} if self.options else {})
 
 
 @dataclass(frozen=True, slots=True)
 class PluginChoice:
-    """The choice for one kind. Plugins that `order` names run first, in its order; the others as by default."""
+    """Settings of one kind. Plugins that `order` names run first, in its order; the others in their default order."""
 
     order: tuple[str, ...] = ()
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    per_plugin: Mapping[str, PluginSettings] = field(default_factory=dict)
 
-    def of(self, name: str) -> Wish:
-        return self.wishes.get(name) or Wish()
+    def of(self, name: str) -> PluginSettings:
+        return self.per_plugin.get(name) or PluginSettings()
 
     def to_json(self) -> dict[str, Any]:
-        wishes = {name: wish.to_json() for name, wish in sorted(self.wishes.items())}
-        return {"order": list(self.order), "plugins": {name: wish for name, wish in wishes.items() if wish}}
+        per_plugin = {name: settings.to_json() for name, settings in sorted(self.per_plugin.items())}
+        return {
+            "order": list(self.order),
+            "plugins": {name: settings for name, settings in per_plugin.items() if settings},
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PluginChoice:
-        """What `to_json` wrote; fields of a later version are passed over."""
-        wishes = {
-            name: Wish(
-                is_enabled=wish.get("is_enabled"),
-                mode=wish.get("mode"),
-                on_failure=wish.get("on_failure"),
-                multiplier=wish.get("multiplier"),
-                options=dict(wish.get("options", {})),
+        """The inverse of `to_json`; fields of a later version are skipped."""
+        per_plugin = {
+            name: PluginSettings(
+                is_enabled=settings.get("is_enabled"),
+                mode=settings.get("mode"),
+                on_failure=settings.get("on_failure"),
+                multiplier=settings.get("multiplier"),
+                options=dict(settings.get("options", {})),
             )
-            for name, wish in data.get("plugins", {}).items()
+            for name, settings in data.get("plugins", {}).items()
         }
-        return cls(tuple(data.get("order", ())), wishes)
+        return cls(tuple(data.get("order", ())), per_plugin)

@@ -1,4 +1,4 @@
-"""A logger for each plugin: what it says there is in the log under its name, and in the catalogue beside it."""
+"""A logger for each plugin: its lines appear in the log under the plugin's name, and in the plugin catalogue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_LINE = 1000
 
 
 class _WithoutSecrets(logging.Filter):
-    """What looks like a secret reaches neither the log nor the catalogue."""
+    """Redacts text that looks like a secret from both the log and the catalogue."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
@@ -28,18 +28,18 @@ _without_secrets = _WithoutSecrets()
 
 
 class PluginLog:
-    """The logger of a plugin as its attribute `log`. What the plugin itself puts there takes its place."""
+    """Descriptor of a plugin's logger, as its attribute `log`. A value that the plugin sets itself replaces it."""
 
     def __init__(self, kind: str = "") -> None:
-        self._kind = kind  # empty: the class says it
+        self._kind = kind  # empty: read from the class
 
     def __get__(self, plugin: Any, owner: Any) -> logging.Logger:
         logger = logging.getLogger(f"{PREFIX}{self._kind or owner.kind}.{owner.name}")
-        logger.addFilter(_without_secrets)  # once: it is there already where somebody has asked before
+        logger.addFilter(_without_secrets)  # once: an earlier access may have added it
         return logger
 
 
 def key_of(logger: str) -> PluginKey | None:
-    """Which plugin has the logger of that name; None for a logger of anybody else."""
+    """Return the plugin that the logger belongs to; None for other loggers."""
     kind, _, name = logger.removeprefix(PREFIX).partition(".")
     return (kind, name) if logger.startswith(PREFIX) and name else None

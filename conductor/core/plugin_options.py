@@ -9,5 +9,5 @@ OptionsSchema = Mapping[str, Mapping[str, Any]]
 
 
 def with_defaults(schema: OptionsSchema, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for each declared option; what is given besides belongs to others."""
+    """Return a value for each declared option; other given values are ignored."""
     return {name: given.get(name, rule["default"]) for name, rule in schema.items()}

@@ -1,4 +1,4 @@
-"""What a port lets through: the rules of its security groups as a host applies them."""
+"""Port filters: the rules of a port's security groups as a host applies them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conductor.core.plain_json import known_fields
 
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
-# Under this key of its capabilities a host tells the fingerprint of the filters that it applies.
+# Capability key under which a host reports the fingerprint of the filters that it applies.
 PORT_FILTERS = "port_filters"
 
 
@@ -20,7 +20,7 @@ PORT_FILTERS = "port_filters"
 class FilterRule:
     """One kind of traffic that passes. `protocol` is a name or number, "" any; ICMP has its type and code in the ports.
 
-    Whom it is with: addresses of `remote_prefix`, or members of the group with the id `remote_group`; neither: anybody.
+    The peer is an address of `remote_prefix`, or a member of the group with the id `remote_group`; neither: any.
     """
 
     direction: str
@@ -42,7 +42,7 @@ class AddressPair:
 
 @dataclass(frozen=True, slots=True)
 class PortFilter:
-    """Without rules nothing passes; with `is_on` false everything does. `groups` are ids of those it is a member of."""
+    """Without rules nothing passes; with `is_on` false everything does. `groups` are ids of the port's groups."""
 
     is_on: bool = True
     groups: tuple[str, ...] = ()
@@ -65,6 +65,6 @@ class PortFilter:
 
 
 def fingerprint(filters: Mapping[str, PortFilter]) -> str:
-    """Equal for equal filters of equal ports: by it a host tells which it has."""
-    told = {port: found.to_json() for port, found in filters.items()}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+    """Return a fingerprint, equal for equal filters of equal ports: a host reports it to show which filters it has."""
+    values = {port: found.to_json() for port, found in filters.items()}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""When something comes round: by the clock on somebody's wall, in their time zone."""
+"""Recurring times by wall clock, in a time zone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FULL_DAY = 24
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Every so many `hours`, every day, or every week on `weekday`; at `minute` of the day, and hours from then on."""
+    """Every `hours` hours, every day, or every week on `weekday`; `minute` of the day is one of its times."""
 
     every: str
     minute: int
@@ -27,7 +27,7 @@ class Recurrence:
     def next_after(self, moment: datetime) -> datetime:
         """The first time after `moment`.
 
-        A time that the clock leaps over in spring comes an hour later; one that it shows twice in autumn comes once.
+        A time that the clock skips in spring comes an hour later; one that it shows twice in autumn comes once.
         """
         today = moment.astimezone(ZoneInfo(self.zone)).date()
         times = (at for day in range(-1, 8) for at in self._times(today + timedelta(days=day)))

@@ -1,11 +1,11 @@
-"""Takes out of foreign texts what looks like a secret, before they are kept."""
+"""Redacts secrets from foreign texts before they are stored."""
 
 from __future__ import annotations
 
 import re
 
 HIDDEN = "•••"
-# Whatever follows such a word is hidden up to the next space or end of a quote; then what is a secret by its looks.
+# The text after such a word is hidden up to the next space or end of a quote; then text that looks like a secret.
 NAMED = re.compile(
     r"(?i)\b([\w-]{0,30}(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|private[_-]?key|credentials?|cookie)[\w-]{0,30}"
     r"[\"']?\s*[:=]\s*)(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}\]]+)"
@@ -18,8 +18,8 @@ LONG = re.compile(r"(?<![\w./-])(?=[\w+=-]*\d)(?=[\w+=-]*[A-Za-z])[\w+=-]{40,}")
 
 
 def redacted(text: str, longest: int) -> str:
-    """One line that can be kept and shown to operators: printable, without what looks like a secret, not too long."""
-    text = text[: 4 * longest]  # what is hidden may be longer than what stands for it
+    """Return one line that can be stored and shown to operators: printable, redacted, and not too long."""
+    text = text[: 4 * longest]  # the hidden text may be longer than its replacement
     for pattern, instead in ((IN_URL, HIDDEN), (HEADER, rf"\1{HIDDEN}"), (NAMED, rf"\1{HIDDEN}"), (LONG, HIDDEN)):
         text = pattern.sub(instead, text)
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

@@ -1,4 +1,4 @@
-"""What was asked for: the input of scheduling, as plain values that go to JSON and back."""
+"""Request specification: the input of scheduling, as plain values that convert to JSON and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DERIVED = ("numa", "pci_requests")
 
 @dataclass(frozen=True, slots=True)
 class FlavorSpec:
-    """A size. Disk figures in GB, memory in MB, swap in MB."""
+    """A flavor. Disk sizes in GB, memory in MB, swap in MB."""
 
     flavor_id: str
     name: str
@@ -26,7 +26,7 @@ class FlavorSpec:
     extra_specs: Mapping[str, str] = field(default_factory=dict)
 
     def resources(self) -> dict[str, int]:
-        """Amounts by placement resource class; classes with nothing asked are left out."""
+        """Return amounts by placement resource class; classes with nothing requested are left out."""
         disk_gb = self.root_gb + self.ephemeral_gb + -(-self.swap_mb // 1024)
         wanted = {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb, "DISK_GB": disk_gb}
         return {name: amount for name, amount in wanted.items() if amount}
@@ -49,7 +49,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A server group with where its members are now: instance uuid → host name ("" while unplaced)."""
+    """A server group with the current places of its members: instance uuid → host name ("" while unplaced)."""
 
     group_uuid: str
     policy: str
@@ -59,11 +59,12 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class MoveSpec:
-    """What binds an instance that moves: it stays in its cell, and among hosts that can take such a guest over.
+    """Constraints of an instance that moves: it stays in its cell, on hosts that can take over such a guest.
 
-    `capability` is what the destination's driver must be able to do. `migration_uuid` holds meanwhile what the instance
-    holds now. `gives_back` is that at `source_provider_uuid`, room on which it may count where it may stay on its host;
-    `gives_back_by_provider` is all of it, where other providers of the host gave a part.
+    `capability` is what the destination's driver must be able to do. `migration_uuid` holds the instance's current
+    allocations during the move. `gives_back` is the part of them at `source_provider_uuid`, which counts as free where
+    the instance may stay on its host; `gives_back_by_provider` is all of them, where other providers of the host gave a
+    part.
     """
 
     cell: str
@@ -80,12 +81,12 @@ class RequestSpec:
     """One request for `num_instances` equal instances.
 
     `scheduler_hints` maps a hint to a list of texts. `availability_zone` is "" for any.
-    `instance_hosts` says on which host each instance named by a hint lives. `requested_host` is the one host that
+    `instance_hosts` has the host of each instance that a hint names. `requested_host` is the one host that
     may take it, if it passes every filter; `force_hosts` are taken without asking the filters. `requested_node` and
     `requested_cell` narrow it further, `force_nodes` is for nodes what `force_hosts` is for hosts. `is_volume_backed`:
     the root disk takes no room on the host. `is_rebuild`: the instance stays where it is, and only filters that run on
-    rebuild are asked. With `allows_cross_cell_move` the requested cell is only the one that is liked best.
-    `instance_uuid` is the instance that is placed, where it is known: what it takes now does not stand in its own way.
+    rebuild are asked. With `allows_cross_cell_move` the requested cell is only preferred.
+    `instance_uuid` is the instance that is placed, where it is known: its current usage does not block it.
     """
 
     project_id: str
@@ -108,20 +109,20 @@ class RequestSpec:
     is_rebuild: bool = False
     allows_cross_cell_move: bool = False
     instance_uuid: str = ""
-    numa: InstanceTopology | None = None  # with `pci_requests` derived from flavor and image, not kept
+    numa: InstanceTopology | None = None  # derived, like `pci_requests`, from flavor and image; not kept
     pci_requests: tuple[PciRequest, ...] = ()
-    is_canary: bool = False  # tries a host that is closed to all others; only with `force_hosts`
-    bounds: Bounds = UNBOUND  # what pre-filters added when it was asked
+    is_canary: bool = False  # tries a host that is closed to other servers; only with `force_hosts`
+    bounds: Bounds = UNBOUND  # added by pre-filters
 
     @property
     def names_hosts(self) -> bool:
-        """Whether hosts or nodes are named that may take it, or must not."""
+        """Whether hosts or nodes are named that may, or must not, take it."""
         named = (self.force_hosts, self.force_nodes, self.ignore_hosts, self.requested_host, self.requested_node)
         return any(named)
 
     def to_json(self) -> dict[str, Any]:
         values = {name: value for name, value in asdict(self).items() if name not in (*DERIVED, "bounds")}
-        if not self.is_canary:  # conductors of an older release do not know it
+        if not self.is_canary:  # conductors of an older release do not know the field
             del values["is_canary"]
         return values | ({"bounds": self.bounds.to_json()} if self.bounds != UNBOUND else {})
 

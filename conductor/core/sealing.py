@@ -1,4 +1,4 @@
-"""Encryption of what databases keep and must not show: one key per purpose, derived from the cloud's secret key."""
+"""Encryption of secrets in databases: one key per purpose, derived from the cloud's secret key."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 @lru_cache(maxsize=64)
 def box(secret_key: str, purpose: str) -> Fernet:
-    """What encrypts and decrypts for `purpose`, which names a use such as "novella credentials" and stays as it is."""
+    """Return the cipher for `purpose`, which names a use such as "novella credentials" and never changes."""
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose.encode())
     return Fernet(base64.urlsafe_b64encode(derived.derive(secret_key.encode())))

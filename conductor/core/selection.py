@@ -11,9 +11,9 @@ from conductor.core.plain_json import plain
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One host that may take the instance: where it is and what to claim there, of its room and of its inside.
+    """One host that may take the instance: its location, and the resources and hardware to claim there.
 
-    `resources` are all of the room together. Where several providers give it, `by_provider` says which gives what.
+    `resources` are the totals. Where several providers give them, `by_provider` has the amounts of each.
     """
 
     host: str
@@ -22,12 +22,12 @@ class Selection:
     provider_uuid: str
     resources: Mapping[str, int]
     availability_zone: str = ""
-    hardware: Mapping[str, Any] = field(default_factory=dict)  # hardware.wire says what stands in it
+    hardware: Mapping[str, Any] = field(default_factory=dict)  # format: see hardware.wire
     by_provider: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, dict[str, int]]:
-        """What to claim of each provider."""
+        """Return the amounts to claim of each provider."""
         given = self.by_provider or {self.provider_uuid: self.resources}
         return {provider: dict(amounts) for provider, amounts in given.items()}
 

@@ -1,4 +1,4 @@
-"""Every action on a server: when it is allowed, what the server shows meanwhile, and the flow that carries it out."""
+"""Table of actions on servers: when each is allowed, its task state, and the workflow that carries it out."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ServerAction:
     """One row of the table.
 
     `name` is the Compute API's name of the instance action. `task_state` is shown from the moment the request is
-    accepted (None: the action shows none). `interrupts` are the task states that do not refuse it.
-    `capability` names what the host's driver must be able to do. `volume_flow` is the flow where the root disk is a
-    volume, if that is another one. `lines_up` lets it wait for others that do: clients give a server several devices
-    at once. Such an action uses the device that it names and no other.
+    accepted (None: the action shows none). `interrupts` are the task states that do not refuse it. `capability` names
+    what the host's driver must be able to do. `volume_flow` is the flow where the root disk is a volume, if that is
+    another one. `lines_up` lets it wait for others that do: clients attach several devices to a server at once. Such
+    an action uses only the device that it names.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ServerAction:
     lines_up: bool = False
 
 
-# A guest that hangs in one of these is what a hard reboot is for.
+# A hard reboot is for guests that hang in one of these.
 _HARD_REBOOT_INTERRUPTS = frozenset(
     {
         T.REBOOTING,

@@ -1,4 +1,4 @@
-"""States of instances, workflows and steps, and the word that the Compute API says for each."""
+"""States of instances, workflows and steps, and their names in the Compute API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 
 
 class VmState(StrEnum):
-    """Stable, user-visible outcome."""
+    """Stable, user-visible state of an instance."""
 
     ACTIVE = "active"
     BUILDING = "building"
@@ -24,7 +24,7 @@ class VmState(StrEnum):
 
 
 class TaskState(StrEnum):
-    """What is under way."""
+    """Action in progress on an instance."""
 
     SCHEDULING = "scheduling"
     NETWORKING = "networking"
@@ -71,7 +71,7 @@ class TaskState(StrEnum):
 
 
 class PowerState(IntEnum):
-    """What the hypervisor last said; the numbers are the Compute API's."""
+    """Last power state from the hypervisor; the numbers are the Compute API's."""
 
     NOSTATE = 0
     RUNNING = 1
@@ -128,7 +128,7 @@ STATUSES = frozenset(STATUS.values()).union(*(by_task.values() for by_task in ST
 
 
 def status_of(vm_state: str, task_state: str | None) -> str:
-    """The Compute API's `status` for a pair of states; UNKNOWN for what is in no table."""
+    """Return the Compute API's `status` for a pair of states; UNKNOWN for a pair that is in no table."""
     by_task = STATUS_BY_TASK.get(vm_state, {})
     shown = by_task.get(TaskState(task_state)) if task_state else None
     return shown or STATUS.get(vm_state, "UNKNOWN")
@@ -156,7 +156,7 @@ class StepState(StrEnum):
     """States of one attempt of a step."""
 
     PLANNED = "planned"
-    NOT_RUN = "not run"  # was planned; its run went back or ended before
+    NOT_RUN = "not run"  # was planned; the run rolled back or ended before
     RUNNING = "running"
     WAITING = "waiting"
     RETRYING = "retrying"
@@ -167,7 +167,7 @@ class StepState(StrEnum):
     UNDONE = "undone"
     UNDO_FAILED = "undo failed"
     CANCELLED = "cancelled"
-    FORCED = "forced"  # an operator has said that it is done
+    FORCED = "forced"  # an operator marked it as done
 
 
 class MigrationType(StrEnum):
@@ -215,7 +215,7 @@ FINAL_MIGRATION_STATUSES = frozenset(
 
 
 class WaitCause(StrEnum):
-    """Why a run waits. A run that waits without a cause is a bug."""
+    """Reason why a run waits. A run that waits without a cause is a bug."""
 
     LOCK = "lock"
     HOST = "host"

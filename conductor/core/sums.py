@@ -1,4 +1,4 @@
-"""Sums of what weighers say of a table's own columns: who weighs the same hosts with the same ends adds up the same."""
+"""Cached sums of weights over a table's own columns: weighers with the same hosts and ranges share one sum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conductor.core.factor import Column, read_only
 
 
 class Term(NamedTuple):
-    """A column's numbers as shares of the way from `low` to `high`, times a factor."""
+    """A column's values scaled from `low`…`high` to 0…1, times a factor."""
 
     column: str
     low: float
@@ -19,7 +19,7 @@ class Term(NamedTuple):
     factor: float
 
     def of(self, numbers: Column) -> Column:
-        """(number - low) / (high - low) * factor, in the very steps of a sum of all rows."""
+        """Return (number - low) / (high - low) * factor, in the exact order of operations of a sum of all rows."""
         shares: Column = np.divide(numbers - self.low if self.low else numbers, self.high - self.low)
         return shares * self.factor if abs(self.factor) != 1.0 else shares if self.factor > 0 else -shares
 
@@ -28,10 +28,10 @@ Terms = tuple[Term, ...]
 
 
 def with_rows(total: Column, terms: Terms, rows: Sequence[int], columns: Mapping[str, Column]) -> Column:
-    """The sum where these rows have other numbers."""
+    """Return the sum with these rows computed again."""
     changed = np.fromiter(rows, np.intp, len(rows))
     numbers = np.zeros(len(changed), np.float64)
-    with np.errstate(all="ignore"):  # hosts that are no candidates may have any numbers
+    with np.errstate(all="ignore"):  # hosts that are no candidates may have any values
         for term in terms:
             numbers += term.of(columns[term.column][changed])
     total = total.copy()
@@ -40,5 +40,5 @@ def with_rows(total: Column, terms: Terms, rows: Sequence[int], columns: Mapping
 
 
 def carried(kept: Mapping[Terms, Column], rows: Collection[int], columns: Mapping[str, Column]) -> dict[Terms, Column]:
-    """The sums of columns in which some rows have other numbers."""
+    """Update the sums of columns in which some rows changed."""
     return {terms: with_rows(total, terms, tuple(rows), columns) for terms, total in kept.items()}

@@ -1,4 +1,4 @@
-"""How long a request that only reads may take: past that, its next statement or match ends it."""
+"""Time budget of read-only requests: past that, the next statement or match ends the request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """What runs inside, in this thread, ends with OutOfTime after so many seconds."""
+    """End the block, in this thread, with OutOfTime after this many seconds."""
     token = _deadline.set(time.monotonic() + seconds)
     try:
         yield
@@ -23,12 +23,12 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def is_over() -> bool:
-    """Whether there is a budget, and it is spent."""
+    """Whether there is a budget, and it is used up."""
     deadline = _deadline.get()
     return deadline is not None and time.monotonic() > deadline
 
 
 def check() -> None:
-    """Raises OutOfTime when the budget is spent."""
+    """Raise OutOfTime when the budget is used up."""
     if is_over():
         raise OutOfTime

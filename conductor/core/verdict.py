@@ -1,4 +1,4 @@
-"""The answer of one filter about one host, with its reason."""
+"""Verdict of one filter on one host, with its reason."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Verdict:
     """True when the host passes; else `reason`, and what was needed against what was there.
 
-    `is_unreadable` tells a host that was turned away because request and host could not be compared at all (a word
-    where a number belongs, a query that is no JSON) from one that was judged.
+    `is_unreadable` marks a host that was rejected because request and host could not be compared at all (a word
+    where a number belongs, a query that is not JSON).
     """
 
     passed: bool
@@ -27,10 +27,13 @@ PASS = Verdict(True)
 
 
 def reject(reason: str, *, need: object = "", have: object = "") -> Verdict:
-    """A host is turned away: say why in a plain sentence, and give need and have as short texts."""
+    """Reject a host: `reason` says why, `need` and `have` are short texts.
+
+    Filters that ship with Novella give messages, which pages translate; a plain string is shown as it is.
+    """
     return Verdict(False, reason, str(need), str(have))
 
 
 def unreadable(reason: str, *, need: object = "", have: object = "") -> Verdict:
-    """A host is turned away because the question makes no sense there: say what could not be read."""
+    """Reject a host because request and host cannot be compared: `reason` says what could not be read."""
     return Verdict(False, reason, str(need), str(have), is_unreadable=True)

@@ -17,13 +17,12 @@ class Weigher:
 
     `multiplier` is the default factor, which the operator's option or an aggregate's metadata key
     `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation; the operator's range
-    (`NOVELLA_WEIGHT_RANGES`) stands above them. `options_schema` and `options` are as those of filters.
+    (`NOVELLA_WEIGHT_RANGES`) overrides them. `options_schema` and `options` are as those of filters.
 
-    `counts_against`: the factor is taken negative, so that operators write how bad something is. One that is not
-    `asked_at_zero` costs too much to ask where the operator's multiplier is 0. `must_know`: a number that is not
-    finite says that something is missing without which nobody may decide, and ends the request. One that
-    `compares_hosts` gives a host another number where other hosts are candidates. `trouble` and
-    `log` are as those of filters.
+    `counts_against`: the factor is negated, so that operators write how bad something is. One that is not
+    `asked_at_zero` is too expensive to run where the operator's multiplier is 0. `must_know`: a number that is not
+    finite means that a required value is missing, and ends the request. The numbers of one that `compares_hosts`
+    depend on which other hosts are candidates. `trouble` and `log` are as those of filters.
     """
 
     name: ClassVar[str] = ""
@@ -48,5 +47,5 @@ class Weigher:
         raise NotImplementedError
 
     def weigh_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Column:
-        """The same, for one who is to be asked about the candidates alone: all other rows may hold any number."""
+        """Like `weigh`, where only the candidates in `passing` count: all other rows may hold any number."""
         return self.weigh(hosts, spec)

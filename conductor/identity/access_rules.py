@@ -1,4 +1,4 @@
-"""Whether a request is one that an application credential may make."""
+"""Access rules: the requests that an application credential may make."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from conductor.core import patterns
 from conductor.identity.models import AccessRule
 
-# What stands for what in the path of a rule: `**` any rest, `*` and `{name}` one part.
+# Wildcards in the path of a rule: `**` any rest, `*` and `{name}` one part.
 WILDCARDS: Mapping[str, str] = {"**": ".*", "*": "[^/]+", "{}": "[^/]+"}
 
 
 def allow(rules: Sequence[AccessRule] | None, services: frozenset[str], method: str, path: str) -> bool:
-    """`services` are the names under which the asked service is known; `path` begins below its root."""
+    """Whether a rule allows the request. `services` are names of the target service; `path` begins below its root."""
     if rules is None:
         return True
     return any(

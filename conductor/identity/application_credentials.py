@@ -13,17 +13,17 @@ from django.db.models import Q, QuerySet
 
 from conductor import row_limits
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated, NotFound
+from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.identity import delegation, passwords, rights
 from conductor.identity.delegation import Power
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import AccessRule, ApplicationCredential, Role, User
 from conductor.identity.tokens import Granted
-from conductor.transactions import database_now, database_time, write_tx
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A credential to be made. Without `roles` it gets all of the token's, without `access_rules` every request."""
+class ApplicationCredentialCreate:
+    """A credential to create. Without `roles` it has all the token's, without `access_rules` it allows any request."""
 
     name: str
     secret: str | None = None
@@ -40,7 +40,7 @@ def _rows() -> QuerySet[ApplicationCredential]:
 
 
 def get(user_id: str, credential_id: str) -> ApplicationCredential:
-    """Raises NotFound."""
+    """Return a user's credential. Raises NotFound."""
     found = _rows().filter(id=credential_id, user_id=user_id).first()
     if found is None:
         raise NotFound(f"Could not find Application Credential: {credential_id}.")
@@ -52,51 +52,51 @@ def find(user_id: str, question: Question) -> tuple[list[ApplicationCredential],
     return paged(narrowed(_rows().filter(user_id=user_id), question, {"name": "name"}), question, "name")
 
 
-def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
-    """A credential for the token's own user and project, and its secret, told only here.
+def create(caller: Granted, requested: ApplicationCredentialCreate) -> tuple[ApplicationCredential, str]:
+    """Create a credential for the token's own user and project. Return it with its secret, which is shown only here.
 
-    Raises Forbidden for a token that may not hand on so much (see `delegation`) or has no project, Invalid for roles
+    Raises Forbidden for a token that may not delegate this much (see `delegation`) or has no project, Invalid for roles
     that the token lacks or an end in the past, Conflict for a taken name, NotFound for an access rule.
     """
-    delegation.require(asker, Power.APPLICATION_CREDENTIALS)
-    if asker.project is None:
+    delegation.require(caller, Power.APPLICATION_CREDENTIALS)
+    if caller.project is None:
         raise Forbidden("An application credential is made with a token for the project that it is for.")
-    if wish.expires_at is not None and wish.expires_at <= database_time():
+    if requested.expires_at is not None and requested.expires_at <= database_time():
         raise Invalid("Invalid input for field/attribute expires_at. It must be in the future.", field="expires_at")
-    roles, rules = _roles(asker, wish.roles), delegation.bounded_rules(asker, wish.access_rules)
-    expires_at = delegation.bounded_end(asker, wish.expires_at)
-    secret = wish.secret or secrets.token_urlsafe(64)
+    roles, rules = _roles(caller, requested.roles), delegation.bounded_rules(caller, requested.access_rules)
+    expires_at = delegation.bounded_end(caller, requested.expires_at)
+    secret = requested.secret or secrets.token_urlsafe(64)
     made = ApplicationCredential(
-        user=asker.user,
-        project=asker.project,
-        name=wish.name,
-        description=wish.description,
+        user=caller.user,
+        project=caller.project,
+        name=requested.name,
+        description=requested.description,
         secret_hash=passwords.hashed(secret),  # before the transaction: hashing takes long
-        is_unrestricted=wish.is_unrestricted,
+        is_unrestricted=requested.is_unrestricted,
         expires_at=expires_at,
     )
     try:
         with write_tx():
-            row_limits.require("application credentials", asker.user.id)
-            row_limits.require("access rules", asker.user.id, wanted=0)
+            row_limits.require("application_credentials", caller.user.id)
+            row_limits.require("access_rules", caller.user.id, wanted=0)
             made.save(force_insert=True)
             made.roles.set(roles)
-            made.access_rules.set(_rule(asker.user, given) for given in rules)
-            row_limits.require("access rules", asker.user.id, wanted=0)  # those that were there are not counted twice
+            made.access_rules.set(_rule(caller.user, given) for given in rules)
+            row_limits.require("access_rules", caller.user.id, wanted=0)  # existing rules do not count twice
     except IntegrityError:
         raise Conflict(
             "Conflict occurred attempting to store application_credential - "
-            f"Duplicate entry found with name {wish.name}."
+            f"Duplicate entry found with name {requested.name}."
         ) from None
-    return get(asker.user.id, made.id), secret
+    return get(caller.user.id, made.id), secret
 
 
-def _roles(asker: Granted, wanted: Sequence[Mapping[str, str]] | None) -> list[Role]:
+def _roles(caller: Granted, wanted: Sequence[Mapping[str, str]] | None) -> list[Role]:
     if wanted is None:
-        return list(asker.roles)
+        return list(caller.roles)
     chosen = []
     for given in wanted:
-        found = [role for role in asker.roles if given.get("id", role.id) == role.id]
+        found = [role for role in caller.roles if given.get("id", role.id) == role.id]
         found = [role for role in found if given.get("name", role.name) == role.name]
         if not found:
             named = given.get("id") or given.get("name", "")
@@ -113,7 +113,7 @@ def _rule(user: User, given: Mapping[str, str]) -> AccessRule:
 
 
 def delete(granted: Granted, user_id: str, credential_id: str) -> None:
-    """Ends the credential and all that was opened with it. Raises Forbidden and NotFound."""
+    """Delete the credential and all sessions opened with it. Raises Forbidden and NotFound."""
     delegation.require(granted, Power.APPLICATION_CREDENTIALS)
     with write_tx():
         get(user_id, credential_id).delete()
@@ -121,14 +121,14 @@ def delete(granted: Granted, user_id: str, credential_id: str) -> None:
 
 
 def prove(credential_id: str, name: str, user: User | None, secret: str) -> ApplicationCredential:
-    """The credential of that id, or of that name of that user. Raises NotAuthenticated unless the secret is right."""
+    """Return the credential with that id, or with that name and user. Raises NotAuthenticated for a wrong secret."""
     wanted: dict[str, Any] = {"id": credential_id} if credential_id else {"name": name, "user": user}
     if not credential_id and user is None:
         raise NotAuthenticated()
     is_alive = Q(expires_at=None) | Q(expires_at__gt=database_now())
     found = _rows().filter(is_alive, **wanted).first()
     if found is None:
-        passwords.hashed(secret)  # as long as for a wrong secret
+        passwords.hashed(secret)  # takes as long as for a wrong secret
         raise NotAuthenticated()
     if (user is not None and user.id != found.user_id) or not passwords.matches(found.secret_hash, secret):
         raise NotAuthenticated()
@@ -136,12 +136,12 @@ def prove(credential_id: str, name: str, user: User | None, secret: str) -> Appl
 
 
 def access_rules(user_id: str) -> list[AccessRule]:
-    """All that a user's credentials have ever been given and that nobody has removed."""
+    """Return the access rules that a user's credentials have had, until they are deleted."""
     return list(AccessRule.objects.filter(user_id=user_id).order_by("service", "path", "method", "id"))
 
 
 def access_rule(user_id: str, rule_id: str) -> AccessRule:
-    """Raises NotFound."""
+    """Return a user's access rule. Raises NotFound."""
     found = AccessRule.objects.filter(id=rule_id, user_id=user_id).first()
     if found is None:
         raise NotFound(f"Could not find Access Rule: {rule_id}.")
@@ -149,7 +149,7 @@ def access_rule(user_id: str, rule_id: str) -> AccessRule:
 
 
 def delete_access_rule(granted: Granted, user_id: str, rule_id: str) -> None:
-    """Raises NotFound, and Forbidden while a credential has it or for a token that was handed on."""
+    """Delete an access rule. Raises NotFound, and Forbidden while a credential has it or for a delegated token."""
     delegation.require(granted, Power.APPLICATION_CREDENTIALS)
     with write_tx():
         rule = access_rule(user_id, rule_id)

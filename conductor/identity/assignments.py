@@ -1,4 +1,4 @@
-"""Who has which role where: give, take away, list."""
+"""Role assignments: grant, revoke, list."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from django.db.models import Q, QuerySet
 from conductor.core.errors import Invalid, NotFound
 from conductor.identity import domains, effective, groups, projects, rights, roles, users
 from conductor.identity.models import Membership, Project, Role, RoleAssignment
-from conductor.transactions import write_tx
 
 
 @dataclass(frozen=True)
-class Place:
-    """An actor (a user or a group) and a target (a project, a domain or the system): where roles are given."""
+class AssignmentScope:
+    """An actor (a user or a group) and a target (a project, a domain or the system) of assignments."""
 
     user_id: str | None = None
     group_id: str | None = None
@@ -53,7 +52,7 @@ class Place:
         return found
 
     def require(self) -> None:
-        """Raises NotFound for an actor or target that does not exist."""
+        """Raise NotFound for an actor or target that does not exist."""
         if self.user_id is not None:
             users.get(self.user_id)
         if self.group_id is not None:
@@ -64,32 +63,31 @@ class Place:
             domains.get(self.domain_id)
 
 
-def at(place: Place) -> list[Role]:
-    """The roles that were given there, by name. Raises NotFound."""
+def at(place: AssignmentScope) -> list[Role]:
+    """Return the roles assigned there, by name. Raises NotFound."""
     place.require()
     return list(Role.objects.filter(assignments__in=RoleAssignment.objects.filter(**place.columns)).order_by("name"))
 
 
-def grant(place: Place, role_id: str) -> None:
-    """Gives a role; giving it twice is the same as once. Raises NotFound."""
+def grant(place: AssignmentScope, role_id: str, *, check: rights.Check | None = None) -> None:
+    """Assign a role; idempotent. Raises NotFound, and what `check` raises."""
     place.require()
     role = roles.get(role_id)
     if role.domain_id is not None:
         _require_home(place, role)
-    with write_tx():
+    with rights.changing(check):
         RoleAssignment.objects.get_or_create(role=role, **place.columns)
-        rights.changed()
 
 
-def _require_home(place: Place, role: Role) -> None:
-    """A role of one domain is given on that domain's projects and on nothing else."""
+def _require_home(place: AssignmentScope, role: Role) -> None:
+    """Raise Forbidden for a role of one domain anywhere but on that domain's projects."""
     home = place.domain_id or (projects.get(place.project_id).domain_id if place.project_id else None)
     if home != role.domain_id:
         raise Invalid(f"Role {role.id} belongs to a domain and can only be given there and on its projects.")
 
 
-def require(place: Place, role_id: str) -> Role:
-    """The role, if exactly it was given there, not another one that implies it. Raises NotFound."""
+def require(place: AssignmentScope, role_id: str) -> Role:
+    """Return the role if it is assigned there itself, not through one that implies it. Raises NotFound."""
     place.require()
     role = roles.get(role_id)
     if not RoleAssignment.objects.filter(role_id=role_id, **place.columns).exists():
@@ -97,18 +95,17 @@ def require(place: Place, role_id: str) -> Role:
     return role
 
 
-def take_away(place: Place, role_id: str) -> None:
-    """Raises NotFound when the role was not given there."""
-    with write_tx():
+def take_away(place: AssignmentScope, role_id: str, *, check: rights.Check | None = None) -> None:
+    """Remove an assignment. Raises NotFound when the role is not assigned there, and what `check` raises."""
+    with rights.changing(check):
         removed, _ = RoleAssignment.objects.filter(role_id=role_id, **place.columns).delete()
-        rights.changed()
     if not removed:
         raise NotFound(f"Could not find role assignment with role: {role_id}.")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a list of assignments is asked for; None means any."""
+    """Filter of a list of assignments; None means any."""
 
     role_id: str | None = None
     user_id: str | None = None
@@ -127,7 +124,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Shown:
-    """One assignment as it is shown; an effective one names what it comes from."""
+    """One assignment in a list; an effective one names its source."""
 
     role: Role
     user: Any = None
@@ -143,7 +140,7 @@ _RELATED = ("user__domain", "group__domain", "project__domain", "domain", "role_
 
 
 def given(wanted: Wanted) -> Iterator[Shown]:
-    """The assignments as they were given."""
+    """Yield the assignments as they are stored."""
     rows = RoleAssignment.objects.select_related(*_RELATED).order_by("id")
     for column in ("role_id", "user_id", "group_id", "is_on_system", "is_inherited"):
         value = getattr(wanted, column)
@@ -167,9 +164,9 @@ def _as_given(row: RoleAssignment) -> Shown:
 
 
 def in_effect(wanted: Wanted) -> list[Shown]:
-    """What users may in the end: groups spread to members, inheritance to projects, roles to what they imply.
+    """Return users' effective assignments: groups expanded to members, inheritance to projects, roles to implied ones.
 
-    A narrow question reads little: rows and projects that cannot matter to it are left out in the database.
+    A narrow filter reads little: rows and projects that cannot matter to it are left out in the database.
     """
     every = RoleAssignment.objects.all()
     rows = effective.assignments_of(wanted.user_id) if wanted.user_id is not None else every

@@ -1,4 +1,4 @@
-"""Services, endpoints and regions that operators add beside our own, which are made from the code."""
+"""Services, endpoints and regions that operators add to the built-in ones, which the code defines."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any, TypeVar
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity.models import Endpoint, ProjectEndpoint, Region, RegisteredLimit, Service
-from conductor.transactions import write_tx
 
 FIRST_REGION = "RegionOne"
 R = TypeVar("R", Service, Endpoint, Region)
 
 
 def ensure_first_region() -> None:
-    """The region of our own services is there from the start."""
+    """Create the region of the built-in services where it is missing."""
     Region.objects.get_or_create(id=FIRST_REGION)
 
 
 def services() -> list[Service]:
-    """All added ones, by type."""
+    """Return all added services, by type."""
     return list(Service.objects.order_by("type", "id"))
 
 
 def create_service(kind: str, **fields: Any) -> Service:
-    """A service of a type."""
+    """Create a service of a type."""
     with write_tx():
         return Service.objects.create(type=kind, **fields)
 
 
 def change_service(service_id: str, changes: Mapping[str, Any]) -> Service:
-    """Raises NotFound."""
+    """Update a service. Raises NotFound."""
     with write_tx():
         return _changed(Service.objects.filter(id=service_id).first(), "service", service_id, changes)
 
 
 def delete_service(service_id: str) -> None:
-    """Removes the service with its endpoints. Raises NotFound, and Forbidden while limits are registered for it."""
+    """Delete the service with its endpoints. Raises NotFound, and Forbidden while limits are registered for it."""
     with write_tx():
         if RegisteredLimit.objects.filter(service_id=service_id).exists():
             raise Forbidden(f"Service {service_id} has registered limits; remove them first.")
@@ -49,12 +49,12 @@ def delete_service(service_id: str) -> None:
 
 
 def endpoints() -> list[Endpoint]:
-    """All added ones."""
+    """Return all added endpoints."""
     return list(Endpoint.objects.order_by("id"))
 
 
 def create_endpoint(own: Collection[str], *, service_id: str, region_id: str | None, **fields: Any) -> Endpoint:
-    """`own` are the ids of our own services. Raises Invalid for a service or region that does not exist."""
+    """Create an endpoint. `own` are the ids of the built-in services. Raises Invalid for unknown service or region."""
     with write_tx():
         _require_service(own, service_id)
         _require_region(region_id)
@@ -62,12 +62,12 @@ def create_endpoint(own: Collection[str], *, service_id: str, region_id: str | N
 
 
 def make_region(region_id: str) -> None:
-    """For clients that name the region of an endpoint in the old way: it is made where it is missing."""
+    """Create the region where it is missing; for clients that name an endpoint's region in the old way."""
     Region.objects.get_or_create(id=region_id)
 
 
 def change_endpoint(own: Collection[str], endpoint_id: str, changes: Mapping[str, Any]) -> Endpoint:
-    """Raises NotFound, and Invalid for a service or region that does not exist."""
+    """Update an endpoint. Raises NotFound, and Invalid for a service or region that does not exist."""
     with write_tx():
         if "service_id" in changes:
             _require_service(own, changes["service_id"])
@@ -76,7 +76,7 @@ def change_endpoint(own: Collection[str], endpoint_id: str, changes: Mapping[str
 
 
 def delete_endpoint(endpoint_id: str) -> None:
-    """Raises NotFound."""
+    """Delete an endpoint. Raises NotFound."""
     with write_tx():
         ProjectEndpoint.objects.filter(endpoint_id=endpoint_id).delete()
         _removed(Endpoint.objects.filter(id=endpoint_id).delete(), "endpoint", endpoint_id)
@@ -93,13 +93,13 @@ def _require_region(region_id: str | None) -> None:
 
 
 def regions(*, parent_id: str | None = None) -> list[Region]:
-    """All, or those below one, by id."""
+    """Return all regions, or those below one, by id."""
     found = Region.objects.order_by("id")
     return list(found if parent_id is None else found.filter(parent_region_id=parent_id))
 
 
 def region(region_id: str) -> Region:
-    """Raises NotFound."""
+    """Return a region. Raises NotFound."""
     found = Region.objects.filter(id=region_id).first()
     if found is None:
         raise NotFound(f"Could not find region: {region_id}.")
@@ -107,7 +107,7 @@ def region(region_id: str) -> Region:
 
 
 def create_region(region_id: str | None, **fields: Any) -> Region:
-    """Raises Conflict for a taken id, NotFound for the parent."""
+    """Create a region. Raises Conflict for a taken id, NotFound for the parent."""
     named = {"id": region_id} if region_id else {}
     try:
         with write_tx():
@@ -119,7 +119,7 @@ def create_region(region_id: str | None, **fields: Any) -> Region:
 
 
 def change_region(region_id: str, changes: Mapping[str, Any]) -> Region:
-    """Raises NotFound for the region or its parent, Invalid for a circle."""
+    """Update a region. Raises NotFound for the region or its parent, Invalid for a cycle."""
     with write_tx():
         row = region(region_id)
         above = changes.get("parent_region_id")
@@ -131,7 +131,7 @@ def change_region(region_id: str, changes: Mapping[str, Any]) -> Region:
 
 
 def delete_region(region_id: str) -> None:
-    """Raises NotFound, and Forbidden while regions or endpoints are in it."""
+    """Delete a region. Raises NotFound, and Forbidden while regions or endpoints are in it."""
     with write_tx():
         region(region_id)
         is_full = Endpoint.objects.filter(region_id=region_id).exists() or region_id == FIRST_REGION

@@ -1,4 +1,4 @@
-"""Secrets that are kept for other programs, encrypted: EC2 key pairs and whatever a client stores."""
+"""Encrypted secrets for other programs: EC2 key pairs and any text that a client stores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from conductor import row_limits
 from conductor.core import json_text
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from conductor.core.sealing import box
+from conductor.db.transactions import write_tx
 from conductor.identity import projects, users
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Credential, new_id
 from conductor.identity.tokens import Granted
-from conductor.transactions import write_tx
 
 EC2 = "ec2"
 COLUMNS = {"user_id": "user_id", "type": "type", "project_id": "project_id"}
@@ -31,7 +31,7 @@ def _box() -> Fernet:
 
 
 def blob_of(row: Credential) -> str:
-    """The text as it was stored. Raises Unavailable when the secret key is no longer the one that encrypted it."""
+    """Return the decrypted text. Raises Unavailable when the secret key is no longer the one that encrypted it."""
     try:
         return _box().decrypt(row.encrypted_blob.encode()).decode()
     except InvalidToken:
@@ -39,7 +39,7 @@ def blob_of(row: Credential) -> str:
 
 
 def get(credential_id: str) -> Credential:
-    """Raises NotFound."""
+    """Return a credential. Raises NotFound."""
     found = Credential.objects.filter(id=credential_id).first()
     if found is None:
         raise NotFound(f"Could not find credential: {credential_id}.")
@@ -47,12 +47,12 @@ def get(credential_id: str) -> Credential:
 
 
 def find(question: Question) -> tuple[list[Credential], bool]:
-    """Credentials, and whether there are more."""
+    """Return a page of credentials, and whether there are more."""
     return paged(narrowed(Credential.objects.all(), question, COLUMNS), question, "type")
 
 
 def create(user_id: str, project_id: str | None, kind: str, blob: str) -> Credential:
-    """Raises NotFound for user or project, Invalid for an EC2 blob without a key pair, Conflict for a taken key."""
+    """Create a credential. Raises NotFound for user or project, Invalid for a bad EC2 blob, Conflict for a used key."""
     users.get(user_id)
     if project_id is not None:
         projects.get(project_id)
@@ -86,7 +86,7 @@ def _access_of(blob: str, project_id: str | None) -> str:
 
 
 def change(credential_id: str, changes: Mapping[str, Any]) -> Credential:
-    """Sets `user_id`, `project_id`, `type` and `blob`, those that are given. Raises NotFound and Invalid."""
+    """Update `user_id`, `project_id`, `type` and `blob` where given. Raises NotFound and Invalid."""
     with write_tx():
         row = get(credential_id)
         if "user_id" in changes:
@@ -104,30 +104,30 @@ def change(credential_id: str, changes: Mapping[str, Any]) -> Credential:
 
 
 def delete(credential_id: str) -> None:
-    """Raises NotFound."""
+    """Delete a credential. Raises NotFound."""
     with write_tx():
         get(credential_id).delete()
 
 
-def create_ec2(asker: Granted, user_id: str, project_id: str) -> Credential:
-    """A key pair for a user on a project. Raises Forbidden for a project in which the user has no role, NotFound."""
+def create_ec2(caller: Granted, user_id: str, project_id: str) -> Credential:
+    """Create a key pair for a user on a project. Raises NotFound, and Forbidden where the user has no role there."""
     users.get(user_id)
     project = projects.get(project_id)
-    is_own = asker.project is not None and asker.project.id == project.id and asker.user.id == user_id
-    if not is_own and not asker.is_admin:
+    is_own = caller.project is not None and caller.project.id == project.id and caller.user.id == user_id
+    if not is_own and not caller.is_admin:
         raise Forbidden("EC2 credentials are made with a token for the project that they are for.")
     pair = {"access": secrets.token_hex(16), "secret": secrets.token_hex(16), "trust_id": None}
     return create(user_id, project_id, EC2, json.dumps(pair))
 
 
 def ec2_of(user_id: str) -> list[Credential]:
-    """A user's key pairs. Raises NotFound."""
+    """Return a user's key pairs. Raises NotFound."""
     users.get(user_id)
     return list(Credential.objects.filter(user_id=user_id, type=EC2).order_by("id"))
 
 
 def get_ec2(user_id: str, access: str) -> Credential:
-    """A user's key pair by its access key. Raises NotFound."""
+    """Return a user's key pair by its access key. Raises NotFound."""
     credential_id = hashlib.sha256(access.encode()).hexdigest()
     found = Credential.objects.filter(id=credential_id, user_id=user_id, type=EC2).first()
     if found is None:

@@ -1,8 +1,8 @@
-"""What a token may hand on: one table, asked wherever authority is made, shown or ended that outlives the token.
+"""Delegation rules: which lasting authority a token may create, show or end; one table for all callers.
 
-A token of the user's own may do all of it. A token that was itself handed on (by a trust, an application credential or
-a consumer) makes nothing of wider reach or longer life than its own. Tokens cannot leave their kind: a token that was
-handed on is not exchanged for another one.
+A token of the user's own has every power. A delegated token (of a trust or an application credential) creates nothing
+of wider scope or longer life than its own. Tokens keep their kind: a delegated token cannot be exchanged for another
+one.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
 
 
 class TokenKind(StrEnum):
-    """By what a token was opened, in words for a refusal."""
+    """How a token was opened, worded for an error message."""
 
     OWN = "your own sign-in"
     UNRESTRICTED = "an unrestricted application credential"
     RESTRICTED = "a restricted application credential"
     TRUST = "a trust"
-    CONSUMER = "a consumer"
 
 
 class Power(StrEnum):
-    """What authority a request makes, shows or ends, in words for a refusal."""
+    """Authority that a request creates, shows or ends, worded for an error message."""
 
     TOKENS = "be exchanged for another token"
     TRUSTS = "manage trusts"
     APPLICATION_CREDENTIALS = "manage application credentials"
     SECRETS = "create, read or delete stored credentials and EC2 keys"
-    CONSUMERS = "manage the access of consumers"
     ACCOUNT = "change its own user's password or second factor"
 
 
@@ -45,19 +43,16 @@ POWERS: Mapping[TokenKind, frozenset[Power]] = {
     TokenKind.UNRESTRICTED: frozenset({Power.TRUSTS, Power.APPLICATION_CREDENTIALS, Power.SECRETS}),
     TokenKind.RESTRICTED: frozenset(),
     TokenKind.TRUST: frozenset(),
-    TokenKind.CONSUMER: frozenset(),
 }
-# What carries neither access rules nor an end is not made under a credential that has them.
+# These carry neither access rules nor an end, so a credential that has them cannot create them.
 _CARRIES_NO_RULES = frozenset({Power.TRUSTS, Power.SECRETS})
 _HAS_NO_END = frozenset({Power.SECRETS})
 
 
 def kind_of(granted: Granted) -> TokenKind:
-    """By what this token was opened."""
+    """Return how this token was opened."""
     if granted.trust is not None:
         return TokenKind.TRUST
-    if granted.access is not None:
-        return TokenKind.CONSUMER
     credential = granted.application_credential
     if credential is None:
         return TokenKind.OWN
@@ -65,7 +60,7 @@ def kind_of(granted: Granted) -> TokenKind:
 
 
 def may_delegate(granted: Granted, power: Power) -> str | None:
-    """None where the token has the power, else the reason to answer with."""
+    """Return None where the token has the power, else the reason for the refusal."""
     kind = kind_of(granted)
     if power not in POWERS[kind]:
         return f"A token of {kind} cannot {power}. Use a token of your own."
@@ -77,7 +72,7 @@ def may_delegate(granted: Granted, power: Power) -> str | None:
 
 
 def require(granted: Granted, power: Power) -> None:
-    """Raises Forbidden unless the token has the power."""
+    """Raise Forbidden unless the token has the power."""
     reason = may_delegate(granted, power)
     if reason is not None:
         raise Forbidden(reason)
@@ -89,7 +84,7 @@ def is_own_account(granted: Granted, user_id: str) -> bool:
 
 
 def bounded_end(granted: Granted, wanted: datetime | None) -> datetime | None:
-    """When what is handed on ends: as wanted, or with the credential of the token. Raises Forbidden for a later end."""
+    """Return the end of a delegation: the given one, or that of the token's credential. Raises Forbidden if later."""
     end = _end_of(granted)
     if end is not None and wanted is not None and wanted > end:
         raise Forbidden("It cannot expire later than the application credential that it is made with.")
@@ -97,7 +92,7 @@ def bounded_end(granted: Granted, wanted: datetime | None) -> datetime | None:
 
 
 def bounded_rules(granted: Granted, wanted: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
-    """The access rules of what is handed on: some of the token's, all of them where none are named.
+    """Return the access rules of a delegation: the given ones, or else all of the token's.
 
     Raises Forbidden for a rule that the token does not have.
     """

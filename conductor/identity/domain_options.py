@@ -1,6 +1,6 @@
-"""What is said of a domain's source of people: kept, and told to tools that read it.
+"""Domain configuration options, stored for external tools.
 
-The people of every domain are those of this database, whatever is said here.
+The users of every domain are those of this database, whatever the options are.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.errors import Forbidden, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import domains
 from conductor.identity.models import DomainOption
-from conductor.transactions import write_tx
 
 Config = dict[str, dict[str, Any]]
-# What may be said, with what holds where nothing is. Nothing secret: there is no option for a password.
+# The known options with their defaults. None is secret: there is no option for a password.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "identity": {"driver": "sql", "list_limit": None},
     "ldap": {
@@ -41,7 +41,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def default(group: str | None = None, name: str | None = None) -> dict[str, Any]:
-    """All defaults, those of a group, or one. Raises Forbidden for what there is not."""
+    """Return all defaults, those of a group, or one. Raises Forbidden for unknown ones."""
     if group is None:
         return {key: dict(values) for key, values in DEFAULTS.items()}
     _require_known(group, name)
@@ -49,11 +49,11 @@ def default(group: str | None = None, name: str | None = None) -> dict[str, Any]
 
 
 def show(domain_id: str, group: str | None = None, name: str | None = None) -> dict[str, Any]:
-    """As it was said: all, a group, or one option. Raises NotFound for what was not, Forbidden for what cannot be."""
+    """Return stored options: all, a group, or one. Raises NotFound for one not set, Forbidden for an unknown one."""
     domains.get(domain_id)
     if group is not None:
         _require_known(group, name)
-    found = _said(domain_id)
+    found = _config_of(domain_id)
     if not found or (group is not None and group not in found):
         raise _missing(domain_id, group)
     if group is None:
@@ -66,7 +66,7 @@ def show(domain_id: str, group: str | None = None, name: str | None = None) -> d
 
 
 def replace(domain_id: str, config: Config) -> bool:
-    """Say all of it anew; whether nothing was said before. Raises NotFound, Forbidden."""
+    """Replace all options. Return whether none were set before. Raises NotFound, Forbidden."""
     domains.get(domain_id)
     _require_all_known(config)
     with write_tx():
@@ -76,18 +76,18 @@ def replace(domain_id: str, config: Config) -> bool:
 
 
 def change(domain_id: str, config: Config, group: str | None = None, name: str | None = None) -> Config:
-    """Say some of it anew; of one group or option only what was said before. The whole. Raises as `show`."""
+    """Update some options, within a group or option only those set before. Return all. Raises as `show` does."""
     _require_all_known(config)
     with write_tx():
         show(domain_id, group, name)
         for key, values in config.items():
             DomainOption.objects.filter(domain_id=domain_id, group=key, name__in=list(values)).delete()
         _say(domain_id, config)
-    return _said(domain_id)
+    return _config_of(domain_id)
 
 
 def remove(domain_id: str, group: str | None = None, name: str | None = None) -> None:
-    """Forget it: all, a group, or one option. Raises as `show`."""
+    """Delete options: all, a group, or one. Raises as `show` does."""
     with write_tx():
         show(domain_id, group, name)
         rows = DomainOption.objects.filter(domain_id=domain_id)
@@ -105,7 +105,7 @@ def _say(domain_id: str, config: Config) -> None:
     DomainOption.objects.bulk_create(rows)
 
 
-def _said(domain_id: str) -> Config:
+def _config_of(domain_id: str) -> Config:
     found: Config = {}
     for row in DomainOption.objects.filter(domain_id=domain_id).order_by("group", "name"):
         found.setdefault(row.group, {})[row.name] = row.value

@@ -1,4 +1,4 @@
-"""Domains: realms of users, groups and projects. `default` is always there."""
+"""Domains: realms of users, groups and projects. `default` always exists."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import rights
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Domain, Group, Project, Role, RoleAssignment, User
 from conductor.identity.options import merged, refuse_immutable
 from conductor.identity.revocations import revoke_where
-from conductor.transactions import write_tx
 
 DEFAULT_ID = "default"
 CHANGEABLE = frozenset({"name", "description", "is_enabled", "tags", "options", "extra"})
@@ -21,7 +21,7 @@ COLUMNS = {"name": "name", "enabled": "is_enabled", "id": "id"}
 
 
 def get(domain_id: str) -> Domain:
-    """Raises NotFound."""
+    """Return a domain. Raises NotFound."""
     domain = Domain.objects.filter(id=domain_id).first()
     if domain is None:
         raise NotFound(f"Could not find domain: {domain_id}.")
@@ -35,7 +35,7 @@ def find(question: Question, ids: list[str] | None = None) -> tuple[list[Domain]
 
 
 def create(name: str, *, domain_id: str | None = None, **fields: Any) -> Domain:
-    """Raises Conflict when the name or the id is taken."""
+    """Create a domain. Raises Conflict when the name or the id is taken."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
     chosen = {"id": domain_id} if domain_id is not None else {}
     try:
@@ -48,14 +48,14 @@ def create(name: str, *, domain_id: str | None = None, **fields: Any) -> Domain:
 
 
 def change(domain_id: str, changes: Mapping[str, Any]) -> Domain:
-    """Sets the fields in `changes`. Disabling ends every session in the domain."""
+    """Update the fields in `changes`. Disabling ends every session in the domain."""
     assert changes.keys() <= CHANGEABLE, changes.keys()
     try:
         with write_tx():
             domain = get(domain_id)
             refuse_immutable(domain, "domain", changes)
             if domain_id == DEFAULT_ID and changes.get("is_enabled") is False:
-                raise Forbidden("The default domain cannot be disabled: nobody could sign in to enable it again.")
+                raise Forbidden("The default domain cannot be disabled: no user could sign in to enable it again.")
             for field, value in changes.items():
                 setattr(domain, field, merged_value(domain, field, value))
             domain.save(update_fields=sorted(changes))
@@ -68,14 +68,14 @@ def change(domain_id: str, changes: Mapping[str, Any]) -> Domain:
 
 
 def merged_value(row: Any, field: str, value: Any) -> Any:
-    """What a field becomes: `options` and `extra` keep what is not named."""
+    """Return the new value of a field: `options` and `extra` keep the entries that are not given."""
     if field == "options":
         return merged(row.options, value)
     return {**row.extra, **value} if field == "extra" else value
 
 
 def delete(domain_id: str) -> None:
-    """Removes a disabled domain with all that it holds. Raises NotFound, and Forbidden while it is enabled."""
+    """Delete a disabled domain with all that it holds. Raises NotFound, and Forbidden while it is enabled."""
     with write_tx():
         domain = get(domain_id)
         if domain_id == DEFAULT_ID:

@@ -1,4 +1,4 @@
-"""What a user may where: own assignments and those of groups, direct ones and inherited ones."""
+"""Effective roles of users: own assignments and those of groups, direct and inherited ones."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def is_admin_project_name(name: str, domain_id: str) -> bool:
 
 
 def admin_project() -> Project | None:
-    """The admin project; None while there is none of that name, or none is wanted."""
+    """Return the admin project; None where no project has that name, or the setting is empty."""
     return Project.objects.filter(domain_id=DEFAULT_ID, name=settings.NOVELLA_ADMIN_PROJECT or None).first()
 
 
 def assignments_of(user_id: str) -> QuerySet[RoleAssignment]:
-    """All that was given to a user, or to a group of theirs."""
+    """Return all assignments of a user and of the user's groups."""
     groups = Membership.objects.filter(user_id=user_id).values("group_id")
     return RoleAssignment.objects.filter(Q(user_id=user_id) | Q(group_id__in=groups))
 
 
 def reaching(project: Project) -> Q:
-    """The assignments that hold on a project."""
+    """Return the condition for assignments that apply to a project."""
     inherited = Q(domain_id=project.domain_id) | Q(project_id__in=project.ancestor_ids)
     return Q(project_id=project.id, is_inherited=False) | (Q(is_inherited=True) & inherited)
 
 
 def role_ids_on(user_id: str, *, project: Project | None = None, domain: Domain | None = None) -> list[str]:
-    """The ids of roles on a project or a domain, or on the system where neither is given. One query."""
+    """Return the ids of roles on a project or a domain, or on the system where neither is given. One query."""
     if project is not None:
         where = reaching(project)
     elif domain is not None:
@@ -53,18 +53,18 @@ def role_ids_on(user_id: str, *, project: Project | None = None, domain: Domain 
 
 
 def roles_on(user_id: str, *, project: Project | None = None, domain: Domain | None = None) -> list[Role]:
-    """The same as roles by name, with the implied ones."""
+    """Like `role_ids_on`, as roles by name, with the implied ones."""
     role_ids = role_ids_on(user_id, project=project, domain=domain)
     return roles.book(role_ids).in_token(role_ids)
 
 
 def projects_of(user_id: str) -> list[Project]:
-    """The projects in which a user has a role, enabled or not, by name. Constant queries."""
+    """Return the projects in which a user has a role, enabled or not, by name. Constant queries."""
     return [project for project, _ in projects_with_roles(user_id)]
 
 
 def projects_with_roles(user_id: str) -> list[tuple[Project, frozenset[str]]]:
-    """The same, each with the ids of the roles that were given there, without the implied ones."""
+    """Like `projects_of`, each with the ids of the roles assigned there, without the implied ones."""
     direct: defaultdict[str, set[str]] = defaultdict(set)
     below_project: defaultdict[str, set[str]] = defaultdict(set)
     below_domain: defaultdict[str, set[str]] = defaultdict(set)
@@ -86,7 +86,7 @@ def projects_with_roles(user_id: str) -> list[tuple[Project, frozenset[str]]]:
 
 
 def domains_of(user_id: str) -> list[Domain]:
-    """The domains on which a user has a role, enabled or not, by name."""
+    """Return the domains on which a user has a role, enabled or not, by name."""
     ids = assignments_of(user_id).filter(is_inherited=False, domain__isnull=False).values("domain_id")
     return list(Domain.objects.filter(id__in=ids).order_by("name", "id"))
 
@@ -97,11 +97,11 @@ def is_on_system(user_id: str) -> bool:
 
 
 def names(found: Iterable[Role]) -> frozenset[str]:
-    """The names of roles."""
+    """Return the names of roles."""
     return frozenset(role.name for role in found)
 
 
 def closure(role_ids: Iterable[str]) -> set[str]:
-    """The ids of roles with all that they imply."""
+    """Return the ids of roles with all that they imply."""
     wanted = list(role_ids)
     return roles.book(wanted).closure(wanted)

@@ -1,7 +1,7 @@
-"""Catalogs of single projects: the endpoints that one is narrowed to, one by one or by groups.
+"""Endpoint filters: catalogs of single projects, restricted to endpoints or endpoint groups.
 
-A project that was given any endpoint or group sees these in its catalogs and no others; one that was given none sees
-all. What a service answers does not depend on it.
+A project with any endpoint or group sees only these in its catalogs; a project without any sees
+all. The filters do not restrict access to a service.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import projects
 from conductor.identity.models import EndpointGroup, Project, ProjectEndpoint
-from conductor.transactions import write_tx
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What is left of a catalog."""
+    """The visible part of a catalog."""
 
     endpoint_ids: Collection[str]
     filters: Collection[Mapping[str, str]]
 
     def keeps(self, endpoint: Mapping[str, Any]) -> bool:
-        """Whether an endpoint with its id, service_id, region_id and interface is left."""
+        """Whether an endpoint with its id, service_id, region_id and interface is visible."""
         return endpoint["id"] in self.endpoint_ids or any(is_in(endpoint, filters) for filters in self.filters)
 
 
@@ -36,14 +36,14 @@ def is_in(endpoint: Mapping[str, Any], filters: Mapping[str, str]) -> bool:
 
 
 def narrowing(project_id: str) -> Narrowing | None:
-    """None for a project that sees all."""
+    """Return the project's filter; None for a project that sees all."""
     ids = frozenset(ProjectEndpoint.objects.filter(project_id=project_id).values_list("endpoint_id", flat=True))
     filters = list(EndpointGroup.objects.filter(projects=project_id).values_list("filters", flat=True))
     return Narrowing(ids, filters) if ids or filters else None
 
 
 def add(project_id: str, endpoint_id: str) -> None:
-    """Raises NotFound for the project, Conflict where it has the endpoint."""
+    """Add an endpoint. Raises NotFound for the project, Conflict where it has the endpoint."""
     project = projects.get(project_id)
     try:
         with write_tx():
@@ -57,7 +57,7 @@ def has(project_id: str, endpoint_id: str) -> bool:
 
 
 def remove(project_id: str, endpoint_id: str) -> None:
-    """Raises NotFound."""
+    """Remove an endpoint. Raises NotFound."""
     with write_tx():
         gone, _ = ProjectEndpoint.objects.filter(project_id=project_id, endpoint_id=endpoint_id).delete()
     if not gone:
@@ -70,13 +70,13 @@ def projects_of(endpoint_id: str) -> list[Project]:
 
 
 def groups(name: str | None = None) -> list[EndpointGroup]:
-    """All, or the one of that name."""
+    """Return all groups, or those of that name."""
     found = EndpointGroup.objects.order_by("name")
     return list(found if name is None else found.filter(name=name))
 
 
 def group(group_id: str) -> EndpointGroup:
-    """Raises NotFound."""
+    """Return a group. Raises NotFound."""
     found = EndpointGroup.objects.filter(id=group_id).first()
     if found is None:
         raise NotFound(f"Could not find endpoint group: {group_id}.")
@@ -84,7 +84,7 @@ def group(group_id: str) -> EndpointGroup:
 
 
 def create_group(fields: Mapping[str, Any]) -> EndpointGroup:
-    """Raises Conflict for a taken name."""
+    """Create a group. Raises Conflict for a taken name."""
     try:
         with write_tx():
             return EndpointGroup.objects.create(**fields)
@@ -93,7 +93,7 @@ def create_group(fields: Mapping[str, Any]) -> EndpointGroup:
 
 
 def change_group(group_id: str, changes: Mapping[str, Any]) -> EndpointGroup:
-    """Raises NotFound, and Conflict for a taken name. Filters that are not named stay."""
+    """Update a group. Raises NotFound, and Conflict for a taken name. Filters that are not given stay."""
     try:
         with write_tx():
             row = group(group_id)
@@ -107,13 +107,13 @@ def change_group(group_id: str, changes: Mapping[str, Any]) -> EndpointGroup:
 
 
 def delete_group(group_id: str) -> None:
-    """Raises NotFound."""
+    """Delete a group. Raises NotFound."""
     with write_tx():
         group(group_id).delete()
 
 
 def add_group(group_id: str, project_id: str) -> None:
-    """Raises NotFound for either, Conflict where the project has the group."""
+    """Add a group to a project. Raises NotFound for either, Conflict where the project has the group."""
     with write_tx():
         row, project = group(group_id), projects.get(project_id)
         if row.projects.filter(pk=project.pk).exists():
@@ -122,7 +122,7 @@ def add_group(group_id: str, project_id: str) -> None:
 
 
 def group_of(group_id: str, project_id: str) -> EndpointGroup:
-    """Raises NotFound where the project has not got it."""
+    """Return a project's group. Raises NotFound where the project does not have it."""
     found = EndpointGroup.objects.filter(id=group_id, projects=project_id).first()
     if found is None:
         raise NotFound(f"Could not find endpoint group {group_id} of project {project_id}.")
@@ -130,18 +130,18 @@ def group_of(group_id: str, project_id: str) -> EndpointGroup:
 
 
 def remove_group(group_id: str, project_id: str) -> None:
-    """Raises NotFound."""
+    """Remove a group from a project. Raises NotFound."""
     with write_tx():
         group_of(group_id, project_id).projects.remove(projects.get(project_id))
 
 
 def groups_of(project_id: str) -> list[EndpointGroup]:
-    """Raises NotFound for the project."""
+    """Return a project's groups. Raises NotFound for the project."""
     return list(projects.get(project_id).endpoint_groups.order_by("name"))
 
 
 def projects_with(group_id: str) -> list[Project]:
-    """Raises NotFound for the group."""
+    """Return the projects with a group. Raises NotFound for the group."""
     return list(group(group_id).projects.prefetch_related("tags").order_by("name", "id"))
 
 

@@ -1,4 +1,4 @@
-"""Groups: users who share their roles."""
+"""Groups: users with common roles."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import domains, rights, users
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Group, Membership
-from conductor.transactions import write_tx
 
 CHANGEABLE = frozenset({"name", "description", "extra"})
 COLUMNS = {"name": "name", "domain_id": "domain_id", "id": "id"}
 
 
 def get(group_id: str) -> Group:
-    """Raises NotFound."""
+    """Return a group. Raises NotFound."""
     group = Group.objects.select_related("domain").filter(id=group_id).first()
     if group is None:
         raise NotFound(f"Could not find group: {group_id}.")
@@ -27,18 +27,18 @@ def get(group_id: str) -> Group:
 
 
 def domain_id_of(group_id: str) -> str:
-    """The domain of a group; empty where there is no such group."""
+    """Return the domain of a group; empty where there is no such group."""
     return Group.objects.filter(id=group_id).values_list("domain_id", flat=True).first() or ""
 
 
 def find(question: Question, *, user_id: str | None = None) -> tuple[list[Group], bool]:
-    """Groups by name, and whether there are more; those of a user only, where given."""
+    """Return a page of groups by name, and whether there are more; of `user_id` only, where given."""
     rows = narrowed(Group.objects.all(), question, COLUMNS)
     return paged(rows if user_id is None else rows.filter(memberships__user_id=user_id), question, "name")
 
 
 def create(name: str, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> Group:
-    """Raises Conflict for a taken name, NotFound for the domain."""
+    """Create a group. Raises Conflict for a taken name, NotFound for the domain."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
     domain = domains.get(domain_id)
     try:
@@ -48,49 +48,46 @@ def create(name: str, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> 
         raise _taken(name) from None
 
 
-def change(group_id: str, changes: Mapping[str, Any]) -> Group:
-    """Sets the fields in `changes` (of CHANGEABLE)."""
+def change(group_id: str, changes: Mapping[str, Any], *, check: rights.Check | None = None) -> Group:
+    """Update the fields in `changes` (of CHANGEABLE). Raises what `check` raises."""
     assert changes.keys() <= CHANGEABLE, changes.keys()
     group = get(group_id)
     for field, value in changes.items():
         setattr(group, field, merged_value(group, field, value))
     try:
-        with write_tx():
+        with rights.changing(check):
             group.save(update_fields=sorted(changes))
     except IntegrityError:
         raise _taken(str(changes.get("name"))) from None
     return group
 
 
-def delete(group_id: str) -> None:
-    """Removes the group with its assignments. Raises NotFound."""
-    with write_tx():
+def delete(group_id: str, *, check: rights.Check | None = None) -> None:
+    """Delete the group with its assignments. Raises NotFound, and what `check` raises."""
+    with rights.changing(check):
         get(group_id).delete()
-        rights.changed()
 
 
-def add(group_id: str, user_id: str) -> None:
-    """Adding somebody twice is the same as once. Raises NotFound."""
+def add(group_id: str, user_id: str, *, check: rights.Check | None = None) -> None:
+    """Add a user; idempotent. Raises NotFound, and what `check` raises."""
     group, user = get(group_id), users.get(user_id)
-    with write_tx():
+    with rights.changing(check):
         Membership.objects.get_or_create(group=group, user=user)
-        rights.changed()
 
 
 def require_member(group_id: str, user_id: str) -> None:
-    """Raises NotFound when the user is not in the group."""
+    """Raise NotFound when the user is not in the group."""
     get(group_id)
     users.get(user_id)
     if not Membership.objects.filter(group_id=group_id, user_id=user_id).exists():
         raise NotFound(f"User {user_id} is not found in group {group_id}.")
 
 
-def remove(group_id: str, user_id: str) -> None:
-    """Raises NotFound when the user is not in the group."""
+def remove(group_id: str, user_id: str, *, check: rights.Check | None = None) -> None:
+    """Remove a user. Raises NotFound when the user is not in the group, and what `check` raises."""
     require_member(group_id, user_id)
-    with write_tx():
+    with rights.changing(check):
         Membership.objects.filter(group_id=group_id, user_id=user_id).delete()
-        rights.changed()
 
 
 def _taken(name: str) -> Conflict:

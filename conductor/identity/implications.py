@@ -1,28 +1,28 @@
-"""Which role implies which: the ladder, which is fixed, and what operators add."""
+"""Implied roles: the fixed role hierarchy, and the rules that operators add."""
 
 from __future__ import annotations
 
 from conductor.core.errors import Forbidden, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import rights, roles
 from conductor.identity.models import ImpliedRole, Role
-from conductor.transactions import write_tx
 
 
 def of(prior: Role) -> list[Role]:
-    """The roles that one implies itself, by name."""
+    """Return the roles that a role implies directly, by name."""
     book = roles.book([prior.id])
     return sorted((book.by_id[role_id] for role_id in book.implies.get(prior.id, ())), key=lambda role: role.name)
 
 
 def all_rules() -> list[tuple[Role, list[Role]]]:
-    """Each role that implies others, with them."""
+    """Return each role that implies others, with them."""
     book = roles.book()
     priors = sorted((book.by_id[role_id] for role_id in book.implies), key=lambda role: (role.name, role.id))
     return [(prior, of(prior)) for prior in priors]
 
 
 def require(prior_id: str, implied_id: str) -> tuple[Role, Role]:
-    """Raises NotFound for a role or a rule that does not exist."""
+    """Return both roles of a rule. Raises NotFound for a role or a rule that does not exist."""
     prior, implied = roles.get(prior_id), roles.get(implied_id)
     if implied_id not in roles.book([prior_id, implied_id]).implies.get(prior_id, ()):
         raise NotFound(f"{prior_id} does not imply {implied_id}.")
@@ -30,7 +30,7 @@ def require(prior_id: str, implied_id: str) -> tuple[Role, Role]:
 
 
 def add(prior_id: str, implied_id: str) -> tuple[Role, Role]:
-    """Adding a rule twice is the same as once. Raises Invalid for a circle, Forbidden across domains, NotFound."""
+    """Add a rule; idempotent. Raises Invalid for a cycle, Forbidden across domains, NotFound."""
     prior, implied = roles.get(prior_id), roles.get(implied_id)
     if prior.domain_id is None and implied.domain_id is not None:
         raise Forbidden(f"The role {prior_id} of all domains cannot imply {implied_id}, which belongs to one.")
@@ -47,7 +47,7 @@ def add(prior_id: str, implied_id: str) -> tuple[Role, Role]:
 
 
 def remove(prior_id: str, implied_id: str) -> None:
-    """Raises NotFound, and Forbidden for a step of the ladder."""
+    """Remove a rule. Raises NotFound, and Forbidden for a step of the hierarchy."""
     require(prior_id, implied_id)
     with write_tx():
         removed, _ = ImpliedRole.objects.filter(prior_id=prior_id, implied_id=implied_id).delete()

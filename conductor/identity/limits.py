@@ -1,4 +1,4 @@
-"""Limits of any service's resources: a registered default, and what a project or domain has instead."""
+"""Unified limits of any service's resources: registered defaults, and limits of single projects or domains."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from django.db import IntegrityError
 from django.db.models import ProtectedError
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Domain, Limit, Project, Region, RegisteredLimit, Service
-from conductor.transactions import write_tx
 
 KEYS = ("service_id", "region_id", "resource_name")
 COLUMNS = {name: name for name in KEYS}
@@ -22,7 +22,7 @@ LIMIT_COLUMNS = {name: f"registered__{name}" for name in KEYS} | {
 
 
 def registered(limit_id: str) -> RegisteredLimit:
-    """Raises NotFound."""
+    """Return a registered limit. Raises NotFound."""
     found = RegisteredLimit.objects.filter(id=limit_id).first()
     if found is None:
         raise NotFound(f"Could not find registered limit for id: {limit_id}.")
@@ -30,23 +30,26 @@ def registered(limit_id: str) -> RegisteredLimit:
 
 
 def find_registered(question: Question) -> tuple[list[RegisteredLimit], bool]:
-    """By resource, and whether there are more."""
+    """Return a page of registered limits by resource, and whether there are more."""
     return paged(narrowed(RegisteredLimit.objects.all(), question, COLUMNS), question, "resource_name")
 
 
-def register(own: Collection[str], wishes: Sequence[Mapping[str, Any]]) -> list[RegisteredLimit]:
-    """All or none. `own` are the ids of our own services. Raises Invalid for a service or region, Conflict."""
+def register(own: Collection[str], requests: Sequence[Mapping[str, Any]]) -> list[RegisteredLimit]:
+    """Register limits, all or none. `own` are ids of built-in services.
+
+    Raises Invalid for an unknown service or region, Conflict.
+    """
     try:
         with write_tx():
-            for wish in wishes:
-                _require_place(own, wish)
-            return [RegisteredLimit.objects.create(**wish) for wish in wishes]
+            for requested in requests:
+                _require_place(own, requested)
+            return [RegisteredLimit.objects.create(**requested) for requested in requests]
     except IntegrityError:
         raise Conflict("Conflict occurred attempting to store registered_limit - Duplicate entry.") from None
 
 
-def _require_place(own: Collection[str], wish: Mapping[str, Any]) -> None:
-    service_id, region_id = wish.get("service_id"), wish.get("region_id")
+def _require_place(own: Collection[str], requested: Mapping[str, Any]) -> None:
+    service_id, region_id = requested.get("service_id"), requested.get("region_id")
     if service_id is not None and service_id not in own and not Service.objects.filter(id=service_id).exists():
         raise Invalid(f"Could not find service: {service_id}.", field="service_id")
     if region_id is not None and not Region.objects.filter(id=region_id).exists():
@@ -54,7 +57,7 @@ def _require_place(own: Collection[str], wish: Mapping[str, Any]) -> None:
 
 
 def change_registered(own: Collection[str], limit_id: str, changes: Mapping[str, Any]) -> RegisteredLimit:
-    """Raises NotFound, Invalid, Conflict, and Forbidden for what a limit refers to while one does."""
+    """Update a registered limit. Raises NotFound, Invalid, Conflict, and Forbidden for fields that limits refer to."""
     try:
         with write_tx():
             row = registered(limit_id)
@@ -70,7 +73,7 @@ def change_registered(own: Collection[str], limit_id: str, changes: Mapping[str,
 
 
 def unregister(limit_id: str) -> None:
-    """Raises NotFound, and Forbidden while limits refer to it."""
+    """Delete a registered limit. Raises NotFound, and Forbidden while limits refer to it."""
     try:
         with write_tx():
             registered(limit_id).delete()
@@ -79,7 +82,7 @@ def unregister(limit_id: str) -> None:
 
 
 def get(limit_id: str) -> Limit:
-    """Raises NotFound."""
+    """Return a limit. Raises NotFound."""
     found = Limit.objects.select_related("registered", "project").filter(id=limit_id).first()
     if found is None:
         raise NotFound(f"Could not find limit for id: {limit_id}.")
@@ -87,37 +90,39 @@ def get(limit_id: str) -> Limit:
 
 
 def find(question: Question, of: Mapping[str, str] | None = None) -> tuple[list[Limit], bool]:
-    """Limits, and whether there are more; of one project or domain only (`of`), where given."""
+    """Return a page of limits, and whether there are more; of one project or domain only (`of`), where given."""
     rows = narrowed(Limit.objects.select_related("registered"), question, LIMIT_COLUMNS)
     return paged(rows.filter(**(of or {})), question, "id")
 
 
-def create(wishes: Sequence[Mapping[str, Any]]) -> list[Limit]:
-    """All or none. Raises Invalid for what is not registered, NotFound for project or domain, Conflict."""
+def create(requests: Sequence[Mapping[str, Any]]) -> list[Limit]:
+    """Create limits, all or none. Raises Invalid for unregistered ones, NotFound for project or domain, Conflict."""
     made = []
     try:
         with write_tx():
-            for wish in wishes:
-                made.append(_create(wish))
+            for requested in requests:
+                made.append(_create(requested))
     except IntegrityError:
         raise Conflict("Conflict occurred attempting to store limit - Duplicate entry.") from None
     return made
 
 
-def _create(wish: Mapping[str, Any]) -> Limit:
-    wanted = {"region_id": None, **{key: wish[key] for key in KEYS if key in wish}}
+def _create(requested: Mapping[str, Any]) -> Limit:
+    wanted = {"region_id": None, **{key: requested[key] for key in KEYS if key in requested}}
     found = RegisteredLimit.objects.filter(**wanted).first()
     if found is None:
-        raise Invalid(f"No registered limit for the resource {wish['resource_name']} of this service and region.")
+        raise Invalid(f"No registered limit for the resource {requested['resource_name']} of this service and region.")
     for model, key in ((Project, "project_id"), (Domain, "domain_id")):
-        if wish.get(key) is not None and not model._default_manager.filter(id=wish[key]).exists():
-            raise NotFound(f"Could not find {key.removesuffix('_id')}: {wish[key]}.")
-    own = {key: wish[key] for key in ("project_id", "domain_id", "resource_limit", "description") if key in wish}
+        if requested.get(key) is not None and not model._default_manager.filter(id=requested[key]).exists():
+            raise NotFound(f"Could not find {key.removesuffix('_id')}: {requested[key]}.")
+    own = {
+        key: requested[key] for key in ("project_id", "domain_id", "resource_limit", "description") if key in requested
+    }
     return Limit.objects.create(registered=found, **own)
 
 
 def change(limit_id: str, changes: Mapping[str, Any]) -> Limit:
-    """Sets `resource_limit` and `description`. Raises NotFound."""
+    """Update `resource_limit` and `description`. Raises NotFound."""
     with write_tx():
         row = get(limit_id)
         for field, value in changes.items():
@@ -127,6 +132,6 @@ def change(limit_id: str, changes: Mapping[str, Any]) -> Limit:
 
 
 def delete(limit_id: str) -> None:
-    """Raises NotFound."""
+    """Delete a limit. Raises NotFound."""
     with write_tx():
         get(limit_id).delete()

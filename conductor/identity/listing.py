@@ -1,4 +1,4 @@
-"""Narrows and pages the lists of identity alike: exact filters, `name__contains` and its kin, limit and marker."""
+"""Filters and pages all lists of identity alike: exact filters, `name__contains` and the like, limit and marker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOKUPS = {"equals": "exact", "iequals": "iexact"}
 
 @dataclass(frozen=True)
 class Question:
-    """What a list is asked for: `filters` by the names that clients use, e.g. `name` or `name__contains`."""
+    """Query of a list: `filters` by the names that clients use, e.g. `name` or `name__contains`."""
 
     filters: Mapping[str, Any] = field(default_factory=dict)
     limit: int | None = None
@@ -25,7 +25,7 @@ class Question:
 
 
 def narrowed(rows: QuerySet[M], question: Question, columns: Mapping[str, str]) -> QuerySet[M]:
-    """The rows that match. A filter without a column here is ignored;"""
+    """Return the rows that match. A filter without a column here is ignored."""
     for name, value in question.filters.items():
         plain, _, operator = name.partition("__")
         column = columns.get(plain)
@@ -37,7 +37,7 @@ def narrowed(rows: QuerySet[M], question: Question, columns: Mapping[str, str]) 
 
 
 def paged(rows: QuerySet[M], question: Question, order: str) -> tuple[list[M], bool]:
-    """The rows of one page by `order` and id, and whether more follow. Raises NotFound for an unknown marker."""
+    """Return one page of rows by `order` and id, and whether more follow. Raises NotFound for an unknown marker."""
     ordered = rows.order_by(order, "pk")
     if question.marker:
         last = rows.model._default_manager.filter(pk=question.marker).values_list(order, flat=True).first()

@@ -1,19 +1,20 @@
-"""Logging in: by password, token or application credential, for a scope or for none. Every refusal is the same."""
+"""Logins by password, token or application credential, with or without a scope. Every refusal looks the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
 from conductor.core.errors import NotAuthenticated
+from conductor.db.transactions import database_time
 from conductor.identity import (
     application_credentials,
     delegation,
     effective,
-    oauth1,
     passwords,
     second_factors,
     sign_in_limits,
@@ -22,9 +23,7 @@ from conductor.identity import (
 )
 from conductor.identity.delegation import Power
 from conductor.identity.models import Domain, Project, User
-from conductor.identity.signatures import Signed
 from conductor.identity.tokens import UNSCOPED, Granted, Origin, Scope
-from conductor.transactions import database_time
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Reference:
     domain_name: str = ""
 
     def narrow(self, rows: QuerySet[User] | QuerySet[Project], name_field: str) -> QuerySet[User] | QuerySet[Project]:
-        """The rows that are meant; none for a name without a domain."""
+        """Return the rows that the reference names; none for a name without a domain."""
         if self.id:
             return rows.filter(id=self.id)
         if self.domain_id:
@@ -47,11 +46,12 @@ class Reference:
 
 @dataclass(frozen=True)
 class Login:
-    """What a caller shows, and the scope that it wants: at most one of project, domain, system and trust.
+    """Credentials of a login, and the requested scope: at most one of project, domain, system and trust.
 
-    Shown are `user` and `password`, with the `passcode` of an authenticator where the user has one, a `token`, both of
-    these, an application `credential` with its `secret` (named by id, or by name together with its `user`), or a
-    request that is `signed` with an access token. `address` is where the request came from.
+    The credentials are `user` and `password`, with the `passcode` of an authenticator where the user has one, a
+    `token`,
+    both of these, or an application `credential` with its `secret` (named by id, or by name together with its `user`).
+    `address` is where the request came from.
     """
 
     user: Reference | None = None
@@ -65,7 +65,6 @@ class Login:
     domain: Reference | None = None
     wants_system: bool = False
     trust_id: str = ""
-    signed: Signed | None = None
     wants_nothing: bool = False  # unscoped even where the user has a default project
     address: str = ""
 
@@ -75,9 +74,7 @@ class Login:
 
     @property
     def method(self) -> str:
-        """How the caller signs in; "" where it only narrows or renews a token."""
-        if self.signed is not None:
-            return "oauth1"
+        """Authentication method; "" where the login only narrows or renews a token."""
         if self.credential is not None:
             return "application_credential"
         if self.password is None:
@@ -86,13 +83,13 @@ class Login:
 
     @property
     def who(self) -> str:
-        """Whom the caller claims to be, as a name or an id; no secret."""
+        """Claimed user, as a name or an id; no secret."""
         named = self.credential or self.user or self.passcode_user
         return (named.id or named.name) if named is not None else ""
 
     @property
     def account(self) -> str | None:
-        """What a secret is shown for, as the limits of failures name it; None where no secret is shown."""
+        """Account for the limits of failed logins; None for a login without a secret."""
         if self.credential is not None:
             named = self.credential.id or f"{self.credential.name}\0{self.user}"
             return sign_in_limits.of_id(named)
@@ -102,21 +99,19 @@ class Login:
         return sign_in_limits.of_id(user.id) if user.id else sign_in_limits.of_name(user.name)
 
 
-def log_in(login: Login) -> tuple[str, Granted]:
-    """The new token's text and what it grants.
+def log_in(login: Login, *, on_issue: Callable[[Granted], None] = lambda _: None) -> tuple[str, Granted]:
+    """Issue a token. Return its text and what it grants; `on_issue` runs in the transaction that stores the token.
 
-    Raises NotAuthenticated, TooOften where too many sign-ins failed lately or are under way.
+    Raises NotAuthenticated, TooOften where too many sign-ins failed lately or are in progress.
     """
     account = login.account
-    if account is None:
-        return _log_in(login)
-    with sign_in_limits.attempt(login.address, account):
-        return _log_in(login)
+    with sign_in_limits.attempt(login.address, account) if account is not None else nullcontext():
+        user, scope, origin = _proved(login)
+        return tokens.issue_for(user, scope, origin, on_issue=on_issue)
 
 
-def _log_in(login: Login) -> tuple[str, Granted]:
-    if login.signed is not None:
-        return _with_access(login, login.signed)
+def _proved(login: Login) -> tuple[User, Scope, Origin]:
+    """Return the user, scope and origin of the token, once the credentials are verified."""
     if login.credential is not None:
         return _with_credential(login, login.credential)
     from_token = tokens.validate(login.token) if login.token is not None else None
@@ -128,11 +123,11 @@ def _log_in(login: Login) -> tuple[str, Granted]:
     origin = Origin(shown) if from_token is None else _rescoped(from_token, shown)
     if login.trust_id:
         return _with_trust(user, login.trust_id, origin)
-    return tokens.issue_for(user, _scope(login, user), origin)
+    return user, _scope(login, user), origin
 
 
 def _proved_user(login: Login) -> User:
-    """The user of the password, and of the code where one is shown or needed: neither is enough without the other."""
+    """Verify the password, and the code where one is given or required; both must be right."""
     if login.user is None or login.password is None:
         raise NotAuthenticated()
     user = passwords.prove(_user(login.user), login.password)
@@ -153,7 +148,7 @@ def _user(reference: Reference) -> User | None:
 
 
 def _rescoped(granted: Granted, shown: Iterable[str]) -> Origin:
-    """Raises Forbidden for a token that was handed on: it opens what it was made for and nothing else."""
+    """Return the origin of a rescoped token. Raises Forbidden for a delegated token, which keeps its scope."""
     delegation.require(granted, Power.TOKENS)
     methods = list(dict.fromkeys([*shown, *granted.methods, "token"]))
     return Origin(methods, granted.expires_at, granted.audit_ids[-1])
@@ -170,7 +165,7 @@ def _scope(login: Login, user: User) -> Scope:
 
 
 def _default_scope(user: User) -> Scope:
-    """The user's default project, where it is open to them; else nothing."""
+    """Return the user's default project, where the user has access to it; else no scope."""
     if user.default_project_id is None:
         return UNSCOPED
     project = Project.objects.select_related("domain").filter(id=user.default_project_id).first()
@@ -193,39 +188,27 @@ def _domain(reference: Reference) -> Domain:
     return found
 
 
-def _with_credential(login: Login, reference: Reference) -> tuple[str, Granted]:
-    """An application credential has its scope already: another one cannot be asked for."""
+def _with_credential(login: Login, reference: Reference) -> tuple[User, Scope, Origin]:
+    """Log in by an application credential: it fixes the scope, so the request cannot ask for another one."""
     user = _user(login.user) if login.user is not None else None
     if login.names_a_scope or (login.user is not None and user is None):
         raise NotAuthenticated()
     credential = application_credentials.prove(reference.id, reference.name, user, login.secret)
     origin = Origin(["application_credential"], _sooner(credential.expires_at), application_credential=credential)
-    return tokens.issue_for(credential.user, Scope(credential.project), origin)
+    return credential.user, Scope(credential.project), origin
 
 
-def _with_access(login: Login, signed: Signed) -> tuple[str, Granted]:
-    """An access token has its scope already: another one cannot be asked for."""
-    if login.names_a_scope:
-        raise NotAuthenticated()
-    access = oauth1.prove(signed)
-    return tokens.issue_for(
-        access.user, Scope(access.project), Origin(["oauth1"], _sooner(access.expires_at), access=access)
-    )
-
-
-def _with_trust(user: User, trust_id: str, origin: Origin) -> tuple[str, Granted]:
+def _with_trust(user: User, trust_id: str, origin: Origin) -> tuple[User, Scope, Origin]:
     trust = trusts.use(trust_id, user.id)
     acting = trust.trustor if trust.is_impersonation else user
     ends = _sooner(trust.expires_at)
     if origin.expires_at is not None:
         ends = min(ends or origin.expires_at, origin.expires_at)
-    return tokens.issue_for(
-        acting, Scope(trust.project), Origin(origin.methods, ends, origin.parent_audit_id, trust=trust)
-    )
+    return acting, Scope(trust.project), Origin(origin.methods, ends, origin.parent_audit_id, trust=trust)
 
 
 def _sooner(ends: datetime | None) -> datetime | None:
-    """The end of what was handed on, if it comes before the end of an ordinary token."""
+    """Return the end of a delegation, if it comes before the end of an ordinary token."""
     if ends is None or ends > database_time() + timedelta(seconds=tokens.LIFETIME_SECONDS):
         return None
     return ends

@@ -1,4 +1,4 @@
-"""What a manager of a domain may touch: users, groups and grants that stay within what the manager may grant."""
+"""Rights of domain managers: users, groups and grants within what the manager may grant."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.identity import effective, roles
-from conductor.identity.assignments import Place
+from conductor.identity.assignments import AssignmentScope
 from conductor.identity.models import Group, Project, RoleAssignment, Trust, User
 
-# Services act with it in every project, so it is handed on by administrators of the cloud alone.
+# Services act with it in every project, so only administrators of the cloud may grant it.
 _OF_THE_CLOUD = "service"
 
 
 @dataclass(frozen=True)
 class _Holding:
-    """A role and where it counts; neither a project nor a domain stands for the system."""
+    """A role and its scope; neither a project nor a domain stands for the system."""
 
     role_id: str
     project: Project | None = None
@@ -26,7 +26,7 @@ class _Holding:
 
     @property
     def home_id(self) -> str | None:
-        """The domain that it lies in."""
+        """The domain of the scope."""
         return self.project.domain_id if self.project is not None else self.domain_id
 
     @property
@@ -36,7 +36,7 @@ class _Holding:
 
     @property
     def reaches_cloud(self) -> bool:
-        """Whether it makes an administrator of the cloud, or a service."""
+        """Whether it makes its holder an administrator of the cloud, or a service."""
         names = self.role_names
         return _OF_THE_CLOUD in names or ("admin" in names and self._reaches_admin_project())
 
@@ -55,8 +55,8 @@ class _Holding:
 def may_manage(context: RequestContext, actor: User | Group) -> bool:
     """Whether the caller may change, remove or act for a user or group.
 
-    An administrator of the cloud may. A manager of the actor's domain may while all that the actor holds anywhere,
-    directly, through groups, by inheritance or by implication, is what the manager may grant.
+    An administrator of the cloud may. A manager of the actor's domain may if every role of the actor, direct, through
+    groups, inherited or implied, is one that the manager may grant.
     """
     if context.is_admin:
         return True
@@ -71,8 +71,8 @@ def may_manage(context: RequestContext, actor: User | Group) -> bool:
     )
 
 
-def may_grant(context: RequestContext, place: Place, role_id: str) -> bool:
-    """Whether the caller may give or take away a role at a place, whatever the actor; `may_manage` asks about that."""
+def may_grant(context: RequestContext, place: AssignmentScope, role_id: str) -> bool:
+    """Whether the caller may grant or revoke a role at a place, for any actor; `may_manage` checks the actor."""
     if context.is_admin:
         return True
     project = Project.objects.filter(id=place.project_id).first() if place.project_id is not None else None
@@ -82,7 +82,7 @@ def may_grant(context: RequestContext, place: Place, role_id: str) -> bool:
 
 
 def require_actor(context: RequestContext, actor: User | Group, rule: str) -> None:
-    """Raises Forbidden unless the caller may manage the user or group."""
+    """Raise Forbidden unless the caller may manage the user or group."""
     if not may_manage(context, actor):
         raise Forbidden(
             f"Policy doesn't allow {rule} to be performed: this {type(actor).__name__.lower()} has a role above those "
@@ -91,8 +91,8 @@ def require_actor(context: RequestContext, actor: User | Group, rule: str) -> No
         )
 
 
-def require_grant(context: RequestContext, place: Place, role_id: str, rule: str) -> None:
-    """Raises Forbidden unless the caller may manage the actor and grant the role there. The actor and target exist."""
+def require_grant(context: RequestContext, place: AssignmentScope, role_id: str, rule: str) -> None:
+    """Raise Forbidden unless the caller may manage the actor and grant the role there. Actor and target exist."""
     actor = Group.objects.get(id=place.group_id) if place.group_id is not None else User.objects.get(id=place.user_id)
     require_actor(context, actor, rule)
     if not may_grant(context, place, role_id):
@@ -100,7 +100,7 @@ def require_grant(context: RequestContext, place: Place, role_id: str, rule: str
 
 
 def require_project(context: RequestContext, name: str, domain_id: str, rule: str) -> None:
-    """Raises Forbidden for a change of the admin project, or for taking its name, by others than the cloud's admins."""
+    """Raise Forbidden where a caller other than a cloud administrator changes the admin project, or takes its name."""
     if not context.is_admin and effective.is_admin_project_name(name, domain_id):
         raise Forbidden(f"Policy doesn't allow {rule} of the admin project to be performed.", rule=rule)
 
@@ -116,7 +116,7 @@ def _holdings(rows: Iterable[RoleAssignment]) -> Iterator[_Holding]:
 
 
 def _trusted_with(user_id: str) -> Iterator[_Holding]:
-    """What others have let the user do in their place."""
+    """Yield the roles that trusts of other users give the user."""
     for trust in Trust.objects.filter(trustee_id=user_id).select_related("project").prefetch_related("roles"):
         for role in trust.roles.all():
             yield _Holding(role.id, trust.project)

@@ -1,4 +1,4 @@
-"""Options of resources: today `immutable`, which holds a project, domain or role as it is."""
+"""Options of resources: today `immutable`, which protects a project, domain or role from changes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class HasOptions(Protocol):
 
 
 def merged(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a change leaves them: null takes one away."""
+    """Return the options after a change: null removes one."""
     return {name: value for name, value in {**options, **given}.items() if value is not None}
 
 
 def refuse_immutable(row: HasOptions, what: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Raises Forbidden for a change (None: the removal) of a row that is held; its options alone may change."""
+    """Raise Forbidden for a change (None: the removal) of an immutable row; only its options may change."""
     is_release = changes is not None and changes.keys() <= {"options"}
     if row.options.get("immutable") and not is_release:
         verb = "delete" if changes is None else "update"

@@ -1,4 +1,4 @@
-"""Hashes, checks and bounds passwords and other secrets: costly to guess, cheap for a caller that has proved one."""
+"""Hashes, verifies and validates passwords and other secrets; hashes are expensive, a verified secret is cached."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from django.core.exceptions import ValidationError
 from django.db.models import F
 
 from conductor.core.errors import Invalid, NotAuthenticated, TooOften
+from conductor.core.messages import message
+from conductor.db.transactions import database_now, write_tx
 from conductor.identity.models import User
-from conductor.transactions import database_now, write_tx
 
 SHORTEST, LONGEST = 8, 4096  # characters
 _REMEMBERED = 512
-# Never leaves this process: a dump of the cache's keys is of no use to anybody.
+# Never leaves this process: a dump of the cache's keys is of no use to an attacker.
 _key = secrets.token_bytes(32)
 _proved: OrderedDict[bytes, None] = OrderedDict()
 _lock = threading.Lock()
@@ -36,7 +37,7 @@ _NOT_LETTERS = re.compile(r"[\W\d_]+")
 
 @dataclass
 class SignIn:
-    """A sign-in that is being checked: whether its address is known for the account, and the hashes that it cost."""
+    """A sign-in in progress: whether its address is known for the account, and how many hashes it cost."""
 
     is_known: bool
     hashes: int = 0
@@ -45,11 +46,11 @@ class SignIn:
 sign_in: ContextVar[SignIn | None] = ContextVar("sign_in", default=None)  # set by `sign_in_limits`
 
 
-class HashGate:
-    """Lets at most `size` hashes run at once. A few more wait; those of known callers have places of their own.
+class HashLimiter:
+    """Lets at most `size` hashes run at once. A few more wait; known callers have a queue of their own.
 
-    A hash takes a core and 16 MB for about 50 ms. Unbounded, the sign-ins of an attack take every core and every
-    worker from all other requests.
+    A hash takes a core and 16 MB for about 50 ms. Without a limit, the sign-ins of an attack would take every core and
+    every worker from all other requests.
     """
 
     def __init__(self, size: int, *, places: int = 8, seconds: float = 5.0) -> None:
@@ -60,7 +61,7 @@ class HashGate:
 
     @contextmanager
     def entered(self, *, is_known: bool) -> Iterator[None]:
-        """A place to run one hash. Raises TooOften, with seconds to wait, where too many are waiting for one."""
+        """Wait for a free place to run one hash. Raises TooOften, with seconds to wait, where too many are waiting."""
         with self._changed:
             self._wait(is_known)
             self._running += 1
@@ -88,10 +89,10 @@ class HashGate:
 
 
 def _busy() -> TooOften:
-    return TooOften("Too many sign-ins are under way; try again in a moment.", retry_after=1)
+    return TooOften(message("sign_in.busy"), retry_after=1)
 
 
-gate = HashGate(max(1, len(os.sched_getaffinity(0)) // 2))
+gate = HashLimiter(max(1, len(os.sched_getaffinity(0)) // 2))
 
 
 @contextmanager
@@ -104,14 +105,14 @@ def _hashing() -> Iterator[None]:
 
 
 def hashed(text: str) -> str:
-    """What is stored of a new password or secret. Raises TooOften while too many hashes are under way."""
+    """Return the hash to store for a new password or secret. Raises TooOften while too many hashes are in progress."""
     with _hashing():
         return make_password(text)
 
 
 def matches(stored: str, text: str) -> bool:
-    """Whether a text is the one that was hashed. Raises TooOften while too many hashes are under way."""
-    # The stored hash is part of the entry, so a changed password forgets the old one by itself.
+    """Whether the text matches the stored hash. Raises TooOften while too many hashes are in progress."""
+    # The stored hash is part of the entry, so a changed password invalidates the old entry.
     entry = hmac.digest(_key, f"{stored}\0{text}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     with _lock:
         if entry in _proved:
@@ -137,7 +138,7 @@ def is_right(user: User | None, password: str) -> bool:
 
 
 def prove(user: User | None, password: str) -> User:
-    """The user, whose password it is. Raises NotAuthenticated, also while too many wrong ones lock the user out."""
+    """Return the user if the password is right. Raises NotAuthenticated, also while failures lock the user out."""
     is_known = is_right(user, password)
     if user is None or not is_known:
         if user is not None:
@@ -151,16 +152,16 @@ def prove(user: User | None, password: str) -> User:
 
 
 def require_acceptable(user: User, password: str) -> None:
-    """Raises Invalid, naming the rule, for a password that is easily guessed: the one policy of API and pages."""
+    """Raise Invalid, naming the rule, for a password that is easily guessed: the one policy of API and pages."""
     if not SHORTEST <= len(password) <= LONGEST:
-        raise Invalid(f"A password must have {SHORTEST} to {LONGEST} characters.", field="password")
+        raise Invalid(message("password.length", least=SHORTEST, most=LONGEST), field="password")
     plain = {_letters_of(text) for text in (user.username, user.email.partition("@")[0])}
     if _letters_of(password) in plain - {""}:
-        raise Invalid("A password must not be the user's name, also not with digits added.", field="password")
+        raise Invalid(message("password.name"), field="password")
     try:
         _common.validate(password)
     except ValidationError:
-        raise Invalid("This password is one of the most used ones; choose another.", field="password") from None
+        raise Invalid(message("password.common"), field="password") from None
 
 
 def _letters_of(text: str) -> str:

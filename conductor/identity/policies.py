@@ -1,4 +1,4 @@
-"""Policies of services that are not ours: kept as they are, for whoever asks. Our own rules are in the code."""
+"""Policies of services that are not built in, stored for their clients. The product's own rules are in the code."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.errors import NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity.models import Policy
-from conductor.transactions import write_tx
 
 
 def find(kind: str | None = None) -> list[Policy]:
-    """All, or those of a type."""
+    """Return all policies, or those of a type."""
     found = Policy.objects.order_by("id")
     return list(found if kind is None else found.filter(type=kind))
 
 
 def get(policy_id: str) -> Policy:
-    """Raises NotFound."""
+    """Return a policy. Raises NotFound."""
     found = Policy.objects.filter(id=policy_id).first()
     if found is None:
         raise NotFound(f"Could not find policy: {policy_id}.")
@@ -30,7 +30,7 @@ def create(blob: Any, kind: str, extra: Mapping[str, Any]) -> Policy:
 
 
 def change(policy_id: str, changes: Mapping[str, Any]) -> Policy:
-    """Raises NotFound. What is in `extra` is added to what is there."""
+    """Update a policy. Entries of `extra` are merged. Raises NotFound."""
     with write_tx():
         row = get(policy_id)
         for name, value in changes.items():
@@ -41,6 +41,6 @@ def change(policy_id: str, changes: Mapping[str, Any]) -> Policy:
 
 
 def delete(policy_id: str) -> None:
-    """Raises NotFound."""
+    """Delete a policy. Raises NotFound."""
     with write_tx():
         get(policy_id).delete()

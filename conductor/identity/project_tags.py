@@ -1,4 +1,4 @@
-"""The words that mark projects."""
+"""Tags of projects."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from django.db.models import QuerySet
 
 from conductor.core.errors import Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity.models import Project, ProjectTag
-from conductor.transactions import write_tx
 
 MOST = 80
 
 
 def narrowed(rows: QuerySet[Project], filters: Mapping[str, Any]) -> QuerySet[Project]:
-    """Projects with all of `tags`, one of `tags-any`, not all of `not-tags`, none of `not-tags-any`."""
+    """Return projects with all of `tags`, one of `tags-any`, not all of `not-tags`, none of `not-tags-any`."""
     for tag in _words(filters, "tags"):
         rows = rows.filter(tags__name=tag)
     if any_of := _words(filters, "tags-any"):
@@ -35,7 +35,7 @@ def _words(filters: Mapping[str, Any], name: str) -> list[str]:
 
 
 def replace(project: Project, names: Iterable[str]) -> None:
-    """Gives the project exactly these tags. Raises Invalid when they are too many."""
+    """Replace the project's tags. Raises Invalid when they are too many."""
     wanted = dict.fromkeys(names)
     if len(wanted) > MOST:
         raise Invalid(f"Invalid input for field/attribute tags. At most {MOST} items are allowed.", field="tags")
@@ -45,14 +45,14 @@ def replace(project: Project, names: Iterable[str]) -> None:
 
 
 def add(project: Project, name: str) -> None:
-    """Adding it twice is the same as once. Raises Invalid when there are too many."""
+    """Add a tag; idempotent. Raises Invalid when there are too many."""
     with write_tx():
         if not project.tags.filter(name=name).exists():
             replace(project, [*project.tags.order_by("id").values_list("name", flat=True), name])
 
 
 def remove(project: Project, name: str) -> None:
-    """Raises NotFound."""
+    """Remove a tag. Raises NotFound."""
     with write_tx():
         removed, _ = project.tags.filter(name=name).delete()
     if not removed:

@@ -1,4 +1,4 @@
-"""Projects: create, find, change, delete, and the trees that they stand in."""
+"""Projects: create, find, change, delete, and their trees."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import domains, project_tags, rights
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Project
 from conductor.identity.options import refuse_immutable
 from conductor.identity.revocations import revoke_where
-from conductor.transactions import write_tx
 
 CHANGEABLE = frozenset({"name", "description", "is_enabled", "options", "extra", "tags"})
 COLUMNS = {"name": "name", "domain_id": "domain_id", "enabled": "is_enabled", "id": "id"}
@@ -27,7 +27,7 @@ def _rows() -> QuerySet[Project]:
 
 
 def get(project_id: str) -> Project:
-    """Raises NotFound."""
+    """Return a project. Raises NotFound."""
     project = _rows().filter(id=project_id).first()
     if project is None:
         raise NotFound(f"Could not find project: {project_id}.")
@@ -35,7 +35,7 @@ def get(project_id: str) -> Project:
 
 
 def domain_id_of(project_id: str) -> str:
-    """The domain of a project; empty where there is no such project."""
+    """Return the domain of a project; empty where there is no such project."""
     return Project.objects.filter(id=project_id).values_list("domain_id", flat=True).first() or ""
 
 
@@ -45,7 +45,7 @@ def exists(project_id: str) -> bool:
 
 
 def find(question: Question, ids: list[str] | None = None) -> tuple[list[Project], bool]:
-    """Projects by name, and whether there are more; of `ids` only, where given."""
+    """Return a page of projects by name, and whether there are more; of `ids` only, where given."""
     rows = narrowed(_rows(), question, COLUMNS)
     parent_id = question.filters.get("parent_id")
     if parent_id is not None:
@@ -55,19 +55,19 @@ def find(question: Question, ids: list[str] | None = None) -> tuple[list[Project
 
 
 def parents_of(project: Project) -> list[Project]:
-    """All that it stands under, the nearest first."""
+    """Return all ancestors, the nearest first."""
     found = {row.id: row for row in _rows().filter(id__in=project.ancestor_ids)}
     return [found[project_id] for project_id in reversed(project.ancestor_ids) if project_id in found]
 
 
 def subtree_of(project: Project) -> list[Project]:
-    """All that stands under it, each parent before its children."""
+    """Return all descendants, each parent before its children."""
     below = _rows().filter(path__startswith=f"{project.path}{project.id}/")
     return sorted(below, key=lambda row: (row.path.count("/"), row.name, row.id))
 
 
 def create(name: str, *, domain_id: str = domains.DEFAULT_ID, parent_id: str | None = None, **fields: Any) -> Project:
-    """Raises Conflict for a taken name, NotFound for the domain or parent, Forbidden where the tree forbids it."""
+    """Create a project. Raises Conflict for a taken name, NotFound for domain or parent, Forbidden by tree rules."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
     tags = fields.pop("tags", [])
     domain = domains.get(domain_id)
@@ -95,16 +95,16 @@ def _parent(parent_id: str | None, domain_id: str) -> Project | None:
     return parent
 
 
-def _refuse_disabled(chain: list[Project], wish: str) -> None:
+def _refuse_disabled(chain: list[Project], requested: str) -> None:
     for project in chain:
         if not project.is_enabled:
-            raise Forbidden(f"Cannot {wish}: its branch contains the disabled project {project.id}.")
+            raise Forbidden(f"Cannot {requested}: its branch contains the disabled project {project.id}.")
 
 
 def change(project_id: str, changes: Mapping[str, Any], *, cascade: bool = False) -> Project:
-    """Sets the fields in `changes` (of CHANGEABLE). Disabling ends every session on the project.
+    """Update the fields in `changes` (of CHANGEABLE). Disabling ends every session on the project.
 
-    `cascade` disables or enables all that stands below, too; without it, an enabled subtree forbids disabling.
+    `cascade` disables or enables all descendants too; without it, an enabled subtree forbids disabling.
     """
     assert changes.keys() <= CHANGEABLE, changes.keys()
     try:
@@ -138,9 +138,9 @@ def _turn(project: Project, is_enabled: bool, cascade: bool) -> None:
 
 
 def delete(project_id: str, *, cascade: bool = False) -> None:
-    """Removes the project with its assignments and tokens. Servers that still live stay, for administrators to see.
+    """Delete the project with its assignments and tokens. Servers that still exist stay, visible to administrators.
 
-    Raises Forbidden while others stand under it; `cascade` removes those too, once all of them are disabled.
+    Raises Forbidden while it has descendants; `cascade` deletes those too, once all of them are disabled.
     """
     with write_tx():
         project = get(project_id)

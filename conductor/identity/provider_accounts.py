@@ -1,4 +1,4 @@
-"""People whom an OpenID provider proves: their account here, and the roles that follow what it says of them."""
+"""Users of an OpenID provider: their account here, and the roles that follow the provider's claims."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from conductor.core.errors import Conflict, Forbidden
+from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity import domains, rights, users
 from conductor.identity.models import Project, ProvidedRole, ProviderAccount, Role, RoleAssignment, User
-from conductor.transactions import database_now, one_at_a_time, write_tx
 
 LONGEST = 255
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody as the provider tells of them; `issuer` and `subject` are who they are, the rest may change."""
+    """A user's claims from the provider; `issuer` and `subject` identify the user, the rest may change."""
 
     issuer: str
     subject: str
@@ -28,7 +28,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Given:
-    """A role in a project, by their names; both of the domain `default` or of all."""
+    """A role in a project, by their names; both of the domain `default`, or of all domains."""
 
     project: str
     role: str
@@ -36,7 +36,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Entry:
-    """Who has come in, and what was different this time."""
+    """Result of a sign-in: the user, and the changes that it made."""
 
     user: User
     is_new: bool
@@ -45,10 +45,10 @@ class Entry:
 
 
 def enter(person: Person, wanted: Collection[Given]) -> Entry:
-    """The user of a person, who is made at the first time, with exactly these roles from the provider.
+    """Sign in a provider's user, creating the account at the first time, with exactly the provider's roles.
 
-    Nobody becomes an account by having its name. Raises Conflict where the name is somebody else's, and Forbidden
-    for whoever is disabled here; then nothing has changed.
+    An existing account is never adopted by its name. Raises Conflict where another user has the name, and Forbidden
+    for a user who is disabled here; then nothing has changed.
     """
     with write_tx():
         one_at_a_time("default", f"provider account:{person.issuer}:{person.subject}")
@@ -83,7 +83,7 @@ def _new_user(person: Person) -> User:
 
 
 def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[str], list[str]]:
-    """Give what is missing and take what the provider gave before and does not say now; what people gave stays."""
+    """Add missing roles and remove the provider's former ones; other assignments stay."""
     there = {
         (row.assignment.project_id, row.assignment.role_id): row.assignment
         for row in ProvidedRole.objects.filter(account=account).select_related(
@@ -107,7 +107,7 @@ def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[s
 
 
 def _known(wanted: Collection[Given]) -> dict[tuple[str, str], str]:
-    """The ids of what there is; what names no project or role of this cloud is told to its operator."""
+    """Return the ids of known names; the log reports names that match no project or role of this cloud."""
     projects = {
         row.name: row.id
         for row in Project.objects.filter(domain_id=domains.DEFAULT_ID, name__in={one.project for one in wanted})

@@ -1,4 +1,4 @@
-"""Ends sessions: by the token, or all of a user, project or domain."""
+"""Revokes sessions: one token, or all of a user, project or domain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conductor.identity.models import Token
 
 
 def revoke_where(**condition: Any) -> int:
-    """Removes the tokens of a condition and lets every process know. Call inside the transaction with the reason."""
+    """Delete the tokens of a condition and notify every process. Call inside the transaction with the reason."""
     removed, _ = Token.objects.filter(**condition).delete()
     rights.changed()
     return removed

@@ -1,8 +1,8 @@
-"""Follows whether tokens still stand for what they stood for, without asking the database for each request.
+"""Version number of rights: tokens are validated from memory as long as it does not change.
 
-One row holds a number that is drawn anew in the transaction of every change that takes or gives rights. What a token
-was found to grant is remembered beside the number of that moment and holds as long as the number does. A process looks
-at the number at most once in `settings.NOVELLA_TOKEN_RECHECK_SECONDS`; after a change of its own it looks at once.
+One row holds a number that is drawn anew in the transaction of every change that takes or gives rights. The grants of a
+token are cached together with the number of that moment, and are valid as long as the number stays. A process reads
+the number at most once in `settings.NOVELLA_TOKEN_RECHECK_SECONDS`; after a change of its own it reads it at once.
 """
 
 from __future__ import annotations
@@ -10,23 +10,41 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from django.conf import settings
 from django.db import connections, transaction
 
+from conductor.db.transactions import one_at_a_time, write_tx
+from conductor.identity import statements
 from conductor.identity.models import RightsVersion
-from conductor.sql.dialect import run
+
+Check = Callable[[], None]  # raises Forbidden
 
 _ROW = 1
-_NUMBER = f"SELECT number FROM {RightsVersion._meta.db_table} WHERE id = %s"
 _lock = threading.Lock()
-_seen: tuple[int, float] | None = None  # the number, and when it was asked for
-_changes = 0  # of this process: an answer that was on its way while something changed is not kept
+_seen: tuple[int, float] | None = None  # the number, and when it was read
+_changes = 0  # of this process: a number read before a change must not be kept
+
+
+@contextmanager
+def changing(check: Check | None = None) -> Iterator[None]:
+    """Run a write transaction that changes users, groups or role assignments; one at a time.
+
+    `check` runs first: its result stays true until the change is written, as no other change can come between.
+    """
+    with write_tx():
+        one_at_a_time("default", "rights")
+        if check is not None:
+            check()
+        yield
+        changed()
 
 
 def changed() -> None:
-    """Call last in the transaction of a change: with its commit nothing that was remembered counts any more."""
-    # Any other number does: drawn, so that no two changes can ever meet on the same one.
+    """Call last in the transaction of a change: its commit invalidates all cached grants."""
+    # Any other number will do: drawn at random, so that no two changes ever meet on the same one.
     number = secrets.randbits(62) + 1
     if not RightsVersion.objects.filter(id=_ROW).update(number=number):
         RightsVersion.objects.update_or_create(id=_ROW, defaults={"number": number})
@@ -35,13 +53,12 @@ def changed() -> None:
 
 
 def now() -> int:
-    """The number of this very moment, for whoever takes rights for what they are and not for what they were."""
-    rows = run(connections["default"], _NUMBER, (_ROW,))
-    return int(rows[0][0]) if rows else 0
+    """Return the current number, for callers that need current rights."""
+    return statements.rights_version(connections["default"], _ROW)
 
 
 def version() -> int:
-    """The number, as old as the setting allows."""
+    """Return the number, as old as the setting allows."""
     global _seen
     asked = time.monotonic()
     with _lock:

@@ -1,4 +1,4 @@
-"""Roles, and what they imply."""
+"""Roles, and the roles that they imply."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from django.db import IntegrityError
 from django.db.models import ProtectedError
 
 from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import domains, rights
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import ImpliedRole, Role, RoleAssignment
 from conductor.identity.options import refuse_immutable
-from conductor.transactions import write_tx
 
-# A role stands for all that follow it: whoever has `manager` has `member` and `reader` too.
-LADDER = ("admin", "manager", "member", "reader")
-BUILT_IN = (*LADDER, "service")
+# A role implies all that follow it: a holder of `manager` has `member` and `reader` too.
+ROLE_HIERARCHY = ("admin", "manager", "member", "reader")
+BUILT_IN = (*ROLE_HIERARCHY, "service")
 CHANGEABLE = frozenset({"name", "description", "options", "extra"})
 COLUMNS = {"name": "name", "id": "id", "domain_id": "domain_id"}
 
 
 def implied_names(names: Iterable[str]) -> frozenset[str]:
-    """The names with all that they imply on the ladder."""
+    """Return the names with all that they imply in the hierarchy."""
     held = set(names)
-    for position, name in enumerate(LADDER):
+    for position, name in enumerate(ROLE_HIERARCHY):
         if name in held:
-            held.update(LADDER[position:])
+            held.update(ROLE_HIERARCHY[position:])
             break
     return frozenset(held)
 
 
 @dataclass(frozen=True)
 class Book:
-    """Every role, and which others each stands for."""
+    """All roles, and the roles that each implies."""
 
     by_id: Mapping[str, Role]
     implies: Mapping[str, frozenset[str]]
 
     def closure(self, role_ids: Iterable[str]) -> set[str]:
-        """The ids with all that they imply."""
+        """Return the ids with all that they imply."""
         reached: set[str] = set()
         waiting = [role_id for role_id in role_ids if role_id in self.by_id]
         while waiting:
@@ -53,7 +53,7 @@ class Book:
         return reached
 
     def in_token(self, role_ids: Iterable[str]) -> list[Role]:
-        """What these roles grant, by name: with the implied ones, without those that belong to one domain."""
+        """Return the granted roles by name: with the implied ones, without those that belong to one domain."""
         found = (self.by_id[role_id] for role_id in self.closure(role_ids))
         return sorted((role for role in found if role.domain_id is None), key=lambda role: (role.name, role.id))
 
@@ -62,7 +62,7 @@ _book: tuple[int, Book] | None = None
 
 
 def book(needed: Iterable[str] = ()) -> Book:
-    """The book of now: remembered until rights change, and read again for an id in `needed` that it does not know."""
+    """Return the current roles: cached until rights change, and read again for an id in `needed` that is unknown."""
     global _book
     number, held = rights.version(), _book
     if held is None or held[0] != number or not all(role_id in held[1].by_id for role_id in needed):
@@ -75,20 +75,20 @@ def _read_book() -> Book:
     implies: dict[str, set[str]] = {}
     for prior_id, implied_id in ImpliedRole.objects.values_list("prior_id", "implied_id"):
         implies.setdefault(prior_id, set()).add(implied_id)
-    steps = {role.name: role.id for role in by_id.values() if role.domain_id is None and role.name in LADDER}
-    for upper, lower in _ladder_pairs():
+    steps = {role.name: role.id for role in by_id.values() if role.domain_id is None and role.name in ROLE_HIERARCHY}
+    for upper, lower in _hierarchy_pairs():
         if upper in steps and lower in steps:
             implies.setdefault(steps[upper], set()).add(steps[lower])
     return Book(by_id, {prior: frozenset(implied) for prior, implied in implies.items()})
 
 
-def _ladder_pairs() -> set[tuple[str, str]]:
-    """Each step above all below it, as one that is missing must not part the ladder."""
-    return {(upper, lower) for at, upper in enumerate(LADDER) for lower in LADDER[at + 1 :]}
+def _hierarchy_pairs() -> set[tuple[str, str]]:
+    """Return each step with all steps below it, so that a missing role does not split the hierarchy."""
+    return {(upper, lower) for at, upper in enumerate(ROLE_HIERARCHY) for lower in ROLE_HIERARCHY[at + 1 :]}
 
 
 def get(role_id: str) -> Role:
-    """Raises NotFound."""
+    """Return a role. Raises NotFound."""
     role = Role.objects.filter(id=role_id).first()
     if role is None:
         raise NotFound(f"Could not find role: {role_id}.")
@@ -96,7 +96,7 @@ def get(role_id: str) -> Role:
 
 
 def find(question: Question) -> tuple[list[Role], bool]:
-    """Roles by name, and whether there are more: those of the domain in the filter, else those of all domains."""
+    """Return a page of roles by name, and whether there are more: of the filter's domain, else roles of all domains."""
     rows = narrowed(Role.objects.all(), question, COLUMNS)
     if "domain_id" not in question.filters:
         rows = rows.filter(domain=None)
@@ -104,7 +104,7 @@ def find(question: Question) -> tuple[list[Role], bool]:
 
 
 def create(name: str, *, domain_id: str | None = None, **fields: Any) -> Role:
-    """Raises Conflict when the name is taken, NotFound for the domain."""
+    """Create a role. Raises Conflict when the name is taken, NotFound for the domain."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
     domain = domains.get(domain_id) if domain_id is not None else None
     try:
@@ -115,12 +115,12 @@ def create(name: str, *, domain_id: str | None = None, **fields: Any) -> Role:
 
 
 def is_built_in(role: Role) -> bool:
-    """Whether rules name this role."""
+    """Whether policy rules name this role."""
     return role.domain_id is None and role.name in BUILT_IN
 
 
 def change(role_id: str, changes: Mapping[str, Any]) -> Role:
-    """Sets the fields in `changes`. Raises Forbidden for the name of a role that rules name."""
+    """Update the fields in `changes`. Raises Forbidden for the name of a role that policy rules name."""
     assert changes.keys() <= CHANGEABLE, changes.keys()
     try:
         with write_tx():
@@ -138,7 +138,7 @@ def change(role_id: str, changes: Mapping[str, Any]) -> Role:
 
 
 def delete(role_id: str) -> None:
-    """Takes the role away from everybody and removes it. Raises NotFound, and Forbidden for a role that rules name."""
+    """Delete the role with all its assignments. Raises NotFound, and Forbidden for a role that policy rules name."""
     role = get(role_id)
     if is_built_in(role):
         raise Forbidden(f"The role {role.name} is part of every rule and cannot be deleted.")
@@ -149,7 +149,7 @@ def delete(role_id: str) -> None:
             role.delete()
             rights.changed()
     except ProtectedError:
-        raise Conflict(f"The role {role.name} was given to somebody just now; try again.") from None
+        raise Conflict(f"The role {role.name} was granted just now; try again.") from None
 
 
 def _taken(name: str) -> Conflict:

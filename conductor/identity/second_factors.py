@@ -1,4 +1,4 @@
-"""Signing in with more than a password: codes of an authenticator that change with the time, and recovery codes."""
+"""Second factors of sign-in: time-based codes of an authenticator, and recovery codes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from django.db.models import F
 
 from conductor.core.errors import Conflict, Invalid, NotAuthenticated, Unavailable
 from conductor.core.sealing import box
+from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.identity.models import RecoveryCode, SecondFactor, User
-from conductor.transactions import database_now, database_time, write_tx
 
 ISSUER = "Novella"
 KEY_BYTES, DIGITS, STEP_SECONDS = 20, 6, 30
@@ -29,24 +29,24 @@ WRONG = "That code is not right. Wait for the next one that the authenticator sh
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What an authenticator is given: the key to type, or the address to scan."""
+    """Data for an authenticator: the key to type, or the address to scan."""
 
     key: str
     address: str
 
 
 def is_on(user_id: str) -> bool:
-    """Whether a password alone does not let the user in."""
+    """Whether the user needs a code besides the password."""
     return SecondFactor.objects.filter(user_id=user_id, confirmed_at__isnull=False).exists()
 
 
 def codes_left(user_id: str) -> int:
-    """How many recovery codes have not been used."""
+    """Return how many recovery codes are unused."""
     return RecoveryCode.objects.filter(user_id=user_id).count()
 
 
 def enrolment(user: User, *, is_new: bool = False) -> Enrolment:
-    """The key to set up; the same until it is confirmed, unless a new one is asked for. Raises Conflict once it is."""
+    """Return the key to set up; the same until it is confirmed, unless `is_new`. Raises Conflict once confirmed."""
     with write_tx():
         found = SecondFactor.objects.select_for_update().filter(user_id=user.id).first()
         if found is not None and found.confirmed_at is not None:
@@ -59,7 +59,7 @@ def enrolment(user: User, *, is_new: bool = False) -> Enrolment:
 
 
 def confirm(user_id: str, code: str) -> list[str]:
-    """From now on codes are asked for; the recovery codes, told this once. Raises Invalid for a wrong code."""
+    """Require codes from now on. Return the recovery codes, shown only here. Raises Invalid for a wrong code."""
     with write_tx():
         found = SecondFactor.objects.select_for_update().filter(user_id=user_id, confirmed_at=None).first()
         if found is None:
@@ -72,8 +72,9 @@ def confirm(user_id: str, code: str) -> list[str]:
 
 
 def prove(user_id: str, code: str) -> None:
-    """Take a code of the authenticator, or a recovery code, once. Raises NotAuthenticated; also after five wrong
-    codes in a row, for five minutes.
+    """Use up an authenticator or recovery code.
+
+    Raises NotAuthenticated, also for five minutes after five wrong codes in a row.
     """
     if _is_locked(user_id):
         raise NotAuthenticated()
@@ -84,7 +85,7 @@ def prove(user_id: str, code: str) -> None:
 
 
 def turn_off(user_id: str, code: str) -> None:
-    """A password is enough again. Raises Invalid for a wrong code."""
+    """Turn the second factor off. Raises Invalid for a wrong code."""
     _prove_in_form(user_id, code)
     with write_tx():
         SecondFactor.objects.filter(user_id=user_id).delete()
@@ -92,7 +93,7 @@ def turn_off(user_id: str, code: str) -> None:
 
 
 def reset(user_id: str) -> None:
-    """A password is enough again, for somebody who has lost it all. Raises Conflict where there is nothing to reset."""
+    """Turn it off for a user who has lost all codes. Raises Conflict where there is nothing to reset."""
     with write_tx():
         gone, _ = SecondFactor.objects.filter(user_id=user_id).delete()
         RecoveryCode.objects.filter(user_id=user_id).delete()
@@ -101,7 +102,7 @@ def reset(user_id: str) -> None:
 
 
 def renew_codes(user_id: str, code: str) -> list[str]:
-    """New recovery codes; those before them are worth nothing. Raises Invalid for a wrong code."""
+    """Return new recovery codes, which replace the old ones. Raises Invalid for a wrong code."""
     _prove_in_form(user_id, code)
     with write_tx():
         return _new_codes(user_id)
@@ -115,7 +116,7 @@ def _prove_in_form(user_id: str, code: str) -> None:
 
 
 def _take(user_id: str, code: str) -> bool:
-    """Whether the code was good; it is not any more. Of two that come at once with the same code one is refused."""
+    """Whether the code was valid; it is used up. Of two concurrent requests with the same code one is refused."""
     found = SecondFactor.objects.filter(user_id=user_id, confirmed_at__isnull=False).first()
     if found is None:
         return False
@@ -133,7 +134,7 @@ def _is_locked(user_id: str) -> bool:
 
 
 def _step_of(row: SecondFactor, code: str) -> int | None:
-    """The time step that the code is of, if it is of one around now that no code was taken of yet."""
+    """Return the time step of the code, if it is a current one that has not been used."""
     typed = "".join(code.split())
     if not (typed.isascii() and typed.isdigit() and len(typed) == DIGITS):
         return None
@@ -145,7 +146,7 @@ def _step_of(row: SecondFactor, code: str) -> int | None:
 
 
 def _new_codes(user_id: str) -> list[str]:
-    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that is taken for something else
+    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters that are mistaken for others
     codes = ["".join(secrets.choice(alphabet) for _ in range(RECOVERY_LENGTH)) for _ in range(RECOVERY_CODES)]
     RecoveryCode.objects.filter(user_id=user_id).delete()
     RecoveryCode.objects.bulk_create(RecoveryCode(user_id=user_id, digest=_digest(user_id, code)) for code in codes)
@@ -153,13 +154,13 @@ def _new_codes(user_id: str) -> list[str]:
 
 
 def _digest(user_id: str, code: str) -> str:
-    """Twelve characters by chance need no slow hash: they are keyed, so that a dump alone finds none of them."""
+    """Return a digest. Twelve random characters need no slow hash: a keyed one, so that a dump alone reveals none."""
     plain = "".join(one for one in code.lower() if one.isalnum())
     return hmac.digest(settings.SECRET_KEY.encode(), f"{user_id}\0{plain}".encode(), hashlib.sha256).hex()
 
 
 def _totp(key: bytes) -> TOTP:
-    return TOTP(key, DIGITS, SHA1(), STEP_SECONDS)  # what every authenticator knows
+    return TOTP(key, DIGITS, SHA1(), STEP_SECONDS)  # supported by every authenticator
 
 
 def _box() -> Fernet:

@@ -1,11 +1,11 @@
-"""Who a new cloud knows: two people, two projects, five roles."""
+"""Initial data of a new cloud: two users, two projects, five roles."""
 
 from __future__ import annotations
 
+from conductor.db.transactions import write_tx
 from conductor.identity import catalog
 from conductor.identity.domains import DEFAULT_ID
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
-from conductor.transactions import write_tx
 
 ROLES = ("admin", "manager", "member", "reader", "service")
 PROJECTS = (("admin", "For operators."), ("demo", "For trying things out."))
@@ -18,7 +18,7 @@ ASSIGNMENTS: tuple[tuple[str, str | None, str], ...] = (
 
 
 def seed(admin_password: str, demo_password: str) -> None:
-    """Creates what is missing. A user who exists keeps their password, name and rights, however often this runs."""
+    """Create missing data. Existing users keep their password, name and rights, however often this runs."""
     passwords = {"admin": admin_password, "demo": demo_password}
     missing = [name for name in passwords if not User.objects.filter(username=name, domain_id=DEFAULT_ID).exists()]
     fresh = {name: User(username=name, domain_id=DEFAULT_ID) for name in missing}

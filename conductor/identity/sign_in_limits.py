@@ -1,8 +1,8 @@
-"""Limits how often signing in fails: for an account from one address, from one address, and for an account at all.
+"""Limits of failed sign-ins: for an account from one address, for an address, and for an account in total.
 
-Each limit is a token bucket in the database, so that all processes share it. Failures take from a bucket, sign-ins that
-succeed take nothing. Everything is decided by what a request says (an address and the text that names an account),
-before any account is looked up: an account that does not exist has the same answers, limits and costs.
+Each limit is a token bucket in the database, so that all processes share it. Failures take from a bucket, sign-ins
+that succeed take nothing. All checks use only the request (an address and the text that names an account), before any
+account is looked up: an unknown account gets the same answers, limits and costs.
 
 An address from which an account has signed in lately is known for it. Only the strict limit of that account at that
 address counts there, so failures from elsewhere never keep the account's owner out.
@@ -24,14 +24,15 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from conductor.core.errors import NotAuthenticated, TooOften
+from conductor.core.messages import message
+from conductor.db.transactions import database_now, database_time, one_at_a_time, write_tx
 from conductor.identity import passwords
 from conductor.identity.models import SignInRecord
 from conductor.identity.passwords import SignIn
-from conductor.transactions import database_now, database_time, one_at_a_time, write_tx
 
 KNOWN_SECONDS = 30 * 86_400.0  # since the last sign-in
-_RENEWED_BELOW = KNOWN_SECONDS - 86_400.0  # written once a day at most
-_PREFIX_BITS = 64  # of IPv6: what one customer of a network has
+_RENEWED_BELOW = KNOWN_SECONDS - 86_400.0  # written at most once a day
+_PREFIX_BITS = 64  # of IPv6: the network of one customer
 
 
 @dataclass(frozen=True)
@@ -48,27 +49,27 @@ class Limit:
         return self.window / self.most
 
     def wait(self, left: float) -> float:
-        """Seconds until an attempt is allowed, where the bucket is full again in `left` seconds."""
+        """Return the seconds until an attempt is allowed, where the bucket is full again in `left` seconds."""
         return left - (self.most - 1) * self.interval
 
 
 def of_name(name: str) -> str:
-    """The account that a name means, however it is spelt: with its domain, or in capitals."""
+    """Return the key of an account by name, normalised: with its domain, and regardless of case."""
     plain, _, _ = name.rpartition("@")
     return f"name:{(plain or name).strip().casefold()}"
 
 
 def of_id(account_id: str) -> str:
-    """The account of an id."""
+    """Return the key of an account by id."""
     return f"id:{account_id}"
 
 
 @contextmanager
 def attempt(address: str, account: str) -> Iterator[None]:
-    """A try to prove a password or a secret, from an address, for what `of_name` or `of_id` answered.
+    """Guard one attempt to prove a password or a secret, from an address, for the result of `of_name` or `of_id`.
 
-    Raises TooOften with the seconds to wait where too many failed lately. NotAuthenticated inside is a failure; it
-    costs one hash whatever the reason was, so that the time it takes shows nothing.
+    Raises TooOften with the seconds to wait where too many failed lately. NotAuthenticated inside counts as a failure;
+    it costs one hash whatever the reason, so that its duration reveals nothing.
     """
     place, pair = _place_of(address), f"{_place_of(address)}\0{account}"
     strict = Limit(_key("pair", pair), settings.NOVELLA_SIGN_IN_FAILURES, settings.NOVELLA_SIGN_IN_SECONDS)
@@ -106,7 +107,7 @@ def _place_of(address: str) -> str:
 
 
 def _key(kind: str, text: str) -> str:
-    """Keyed, so that the table shows neither accounts nor addresses."""
+    """Return a keyed digest, so that the table reveals neither accounts nor addresses."""
     named = f"sign-in\0{kind}\0{text}".encode("utf-8", "surrogatepass")
     return hmac.digest(settings.SECRET_KEY.encode(), named, hashlib.sha256).hex()
 
@@ -120,7 +121,7 @@ def _require_room(limits: Sequence[Limit], left: Mapping[str, float]) -> None:
     wait = max((limit.wait(left.get(limit.key, 0.0)) for limit in limits), default=0.0)
     if wait > 0:
         seconds = math.ceil(wait)
-        raise TooOften(f"Too many sign-ins failed; try again in {seconds} s.", retry_after=seconds)
+        raise TooOften(message("sign_in.too_many_failed", seconds=seconds), retry_after=seconds)
 
 
 def _count(limits: Sequence[Limit]) -> None:
@@ -137,7 +138,7 @@ def _count(limits: Sequence[Limit]) -> None:
 
 
 def _succeeded(known_key: str, strict_key: str, left: Mapping[str, float]) -> None:
-    """Nothing is written by most sign-ins: the address is known, and nothing failed there."""
+    """Record a success. Most sign-ins write nothing: the address is known, and nothing failed there."""
     is_new = left.get(known_key, 0.0) < _RENEWED_BELOW
     if not is_new and strict_key not in left:
         return

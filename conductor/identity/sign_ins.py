@@ -1,4 +1,4 @@
-"""Signing in with a browser: the same checks of a password as logging in to the API."""
+"""Sign-in with a browser, with the same password checks as logins to the API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from conductor.identity.models import User
 
 
 class Backend(ModelBackend):
-    """Finds a user by `name` or `name@domain`, and asks `passwords` whether it is them."""
+    """Authentication backend: finds a user by `name` or `name@domain`, and verifies the password by `passwords`."""
 
     def authenticate(
         self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
     ) -> User | None:
-        """None for everything that is not an enabled user with the right password.
+        """Return the user if enabled and the password is right; else None.
 
         `address`, where the request came from, is limited as `sign_in_limits` says. Raises TooOften.
         """

@@ -1,4 +1,4 @@
-"""Tokens: issued for what a caller proved, validated by digest, revoked at once."""
+"""Tokens: issued for verified credentials, validated by digest, revoked at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,10 +16,10 @@ from django.db.models.functions import Now
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotAuthenticated, NotFound
+from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.identity import effective, rights
 from conductor.identity.models import (
     AccessRule,
-    AccessToken,
     ApplicationCredential,
     Domain,
     Project,
@@ -29,18 +29,17 @@ from conductor.identity.models import (
     User,
 )
 from conductor.identity.revocations import revoke_where
-from conductor.transactions import database_now, database_time, write_tx
 
 LIFETIME_SECONDS = 4 * 3600
-EXPIRED_KEPT_SECONDS = 48 * 3600  # so long services may still ask whom a token was of, to finish what was begun
-# Found by people and scanners in logs where it should not be, and never read as an option by a command line.
+EXPIRED_KEPT_SECONDS = 48 * 3600  # services may look up expired tokens this long, to finish work
+# Recognizable to people and secret scanners, and never parsed as an option by a command line.
 _PREFIX = "nv_"
 _REMEMBERED = 8192
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a token opens: one of these, or nothing."""
+    """Scope of a token: one of these, or none."""
 
     project: Project | None = None
     domain: Domain | None = None
@@ -56,7 +55,7 @@ UNSCOPED = Scope()
 
 @dataclass(frozen=True)
 class Granted:
-    """What a valid token stands for. One without a scope has no roles either."""
+    """Grants of a valid token. One without a scope has no roles either."""
 
     user: User
     scope: Scope
@@ -68,7 +67,6 @@ class Granted:
     application_credential: ApplicationCredential | None = None
     access_rules: Sequence[AccessRule] | None = None  # None: every request
     trust: Trust | None = None
-    access: AccessToken | None = None  # with which a consumer acts
 
     @property
     def project(self) -> Project | None:
@@ -80,11 +78,11 @@ class Granted:
 
     @property
     def is_admin(self) -> bool:
-        """Whether it is for an administrator of the cloud."""
+        """Whether the token is for an administrator of the cloud."""
         return self.context("").is_admin
 
     def context(self, request_id: str) -> RequestContext:
-        """The asker of a request that carries this token."""
+        """The caller of a request that carries this token."""
         project, domain = self.scope.project, self.scope.domain
         return RequestContext(
             user_id=self.user.id,
@@ -102,30 +100,31 @@ class Granted:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a token is made from: methods that were used, and what limits it beside the user's own rights."""
+    """Origin of a token: the methods used, and the limits beside the user's own rights."""
 
     methods: Sequence[str]
-    expires_at: datetime | None = None  # nobody prolongs a login with itself
+    expires_at: datetime | None = None  # a login cannot prolong itself
     parent_audit_id: str = ""
     application_credential: ApplicationCredential | None = None
     trust: Trust | None = None
-    access: AccessToken | None = None
 
 
 def digest_of(text: str) -> str:
-    """What is stored instead of a token's text."""
+    """Return the digest that is stored instead of a token's text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def issue(
     user: User, project: Project | None, methods: Sequence[str], *, expires_at: datetime | None = None
 ) -> tuple[str, Granted]:
-    """A new token's text for a project or for nothing, and what it grants: see `issue_for`."""
+    """Issue a token for a project or without scope. Return its text, and what it grants: see `issue_for`."""
     return issue_for(user, Scope(project), Origin(methods, expires_at))
 
 
-def issue_for(user: User, scope: Scope, origin: Origin) -> tuple[str, Granted]:
-    """A new token's text, told only here, and what it grants.
+def issue_for(
+    user: User, scope: Scope, origin: Origin, *, on_issue: Callable[[Granted], None] = lambda _: None
+) -> tuple[str, Granted]:
+    """Issue a token. Return its text, shown only here, and its grants; `on_issue` runs in its transaction.
 
     Raises NotAuthenticated for a user or scope that is disabled, or a scope on which the user has no role.
     """
@@ -137,12 +136,11 @@ def issue_for(user: User, scope: Scope, origin: Origin) -> tuple[str, Granted]:
         is_on_system=scope.is_on_system,
         application_credential=origin.application_credential,
         trust=origin.trust,
-        access=origin.access,
         methods=list(origin.methods),
         audit_id=secrets.token_urlsafe(16),
         parent_audit_id=origin.parent_audit_id,
     )
-    roles = _roles_of(token)  # before anything is written: a refusal leaves nothing
+    roles = _roles_of(token)  # before anything is written: a refusal leaves no row
     text = _PREFIX + secrets.token_urlsafe(32)
     token.digest = digest_of(text)
     with write_tx():
@@ -150,7 +148,8 @@ def issue_for(user: User, scope: Scope, origin: Origin) -> tuple[str, Granted]:
         token.issued_at, token.expires_at = database_now(), origin.expires_at or database_now(LIFETIME_SECONDS)
         token.save(force_insert=True)
         token.refresh_from_db(fields=["issued_at", "expires_at"])
-    granted = _granted(token, roles)
+        granted = _granted(token, roles)
+        on_issue(granted)
     _remember(token.digest, number, granted, (token.expires_at - token.issued_at).total_seconds())
     return text, granted
 
@@ -177,20 +176,20 @@ def _remembered(digest: str, number: int) -> Granted | None:
 
 
 def validate(text: str, *, allow_expired: bool = False) -> Granted:
-    """Raises NotAuthenticated for a token that is unknown, expired or revoked, or whose user lost the scope.
+    """Return what a token grants. Raises NotAuthenticated for one unknown, expired or revoked, or without its scope.
 
     Nothing is read while no rights have changed since the last time: see `rights`. `allow_expired` is for services
-    that finish what a user has begun: up to EXPIRED_KEPT_SECONDS after the end.
+    that finish a user's work: up to EXPIRED_KEPT_SECONDS after the end.
     """
     digest = digest_of(text)
-    number = rights.version()  # before what it covers is read
+    number = rights.version()  # before the data that it covers is read
     held = _remembered(digest, number)
     if held is not None:
         return held
     ends_after = database_now(-EXPIRED_KEPT_SECONDS if allow_expired else 0)
     related = ("user__domain", "project__domain", "domain", "application_credential", "trust__trustor__domain")
     token = (
-        Token.objects.select_related(*related, "trust__trustee__domain", "access__consumer")
+        Token.objects.select_related(*related, "trust__trustee__domain")
         .filter(digest=digest, expires_at__gt=ends_after)
         .annotate(left=F("expires_at") - Now())
         .first()
@@ -203,7 +202,7 @@ def validate(text: str, *, allow_expired: bool = False) -> Granted:
 
 
 def of_session(context: RequestContext) -> Granted:
-    """What somebody who has signed in to the portal stands for: as their token for the same project would."""
+    """Return the grants of a user signed in to the portal: those of the user's token for the same project."""
     user = User.objects.get(id=context.user_id)
     project = Project.objects.select_related("domain").get(id=context.project_id)
     now = database_time()
@@ -212,7 +211,7 @@ def of_session(context: RequestContext) -> Granted:
 
 
 def revoke(text: str) -> None:
-    """Raises NotFound when there is no such token."""
+    """Revoke a token. Raises NotFound when there is no such token."""
     with write_tx():
         if not revoke_where(digest=digest_of(text)):
             raise NotFound("This token could not be found.")
@@ -232,20 +231,19 @@ def _granted(token: Token, roles: Sequence[Role]) -> Granted:
         application_credential=credential,
         access_rules=rules or None,
         trust=token.trust,
-        access=token.access,
     )
 
 
 def _roles_of(token: Token) -> list[Role]:
-    """What a token grants now. Raises NotAuthenticated for one that opens nothing any more."""
+    """Return the current roles of a token. Raises NotAuthenticated for one without access any more."""
     _refuse_disabled(token)
     if token.project_id is None and token.domain_id is None and not token.is_on_system:
         return []
     holder = token.trust.trustor_id if token.trust is not None else token.user_id
     roles = effective.roles_on(holder, project=token.project, domain=token.domain)
-    delegated = token.application_credential or token.trust or token.access
+    delegated = token.application_credential or token.trust
     if delegated is not None:
-        # All of them must still be the user's own: what was lost is not kept alive by having been handed on.
+        # The user must still have all of them: delegation does not keep a lost role alive.
         handed_on = list(delegated.roles.values_list("id", flat=True))
         if not set(handed_on) <= {role.id for role in roles}:
             raise NotAuthenticated()

@@ -1,4 +1,4 @@
-"""Trusts: a user lets another one act on a project, with some of the own roles."""
+"""Trusts: a user lets another user act on a project, with some of the trustor's roles."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from django.db.models import F, Q, QuerySet
 
 from conductor import row_limits
 from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NotFound
+from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.identity import delegation, rights, users
 from conductor.identity.delegation import Power
 from conductor.identity.models import Role, Trust
 from conductor.identity.tokens import Granted
-from conductor.transactions import database_now, database_time, write_tx
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A trust to be made."""
+class TrustCreate:
+    """A trust to create."""
 
     trustor_id: str
     trustee_id: str
@@ -31,14 +31,14 @@ class Wish:
 
 
 def _rows() -> QuerySet[Trust]:
-    """Trusts that have not expired. One without uses left is still shown and deleted: its tokens may be alive."""
+    """Return unexpired trusts. One without uses left can still be shown and deleted: its tokens may be alive."""
     related = ("trustor__domain", "trustee__domain", "project__domain")
     is_alive = Q(expires_at=None) | Q(expires_at__gt=database_now())
     return Trust.objects.select_related(*related).prefetch_related("roles").filter(is_alive)
 
 
 def get(trust_id: str) -> Trust:
-    """Raises NotFound, also for one that has expired."""
+    """Return a trust. Raises NotFound, also for an expired one."""
     found = _rows().filter(id=trust_id).first()
     if found is None:
         raise NotFound(f"Could not find trust: {trust_id}.")
@@ -46,41 +46,41 @@ def get(trust_id: str) -> Trust:
 
 
 def find(*, trustor_id: str | None = None, trustee_id: str | None = None) -> list[Trust]:
-    """Trusts narrowed by what is given."""
+    """Return trusts, filtered by the given users."""
     wanted = {"trustor_id": trustor_id, "trustee_id": trustee_id}
     return list(_rows().filter(**{name: value for name, value in wanted.items() if value is not None}).order_by("id"))
 
 
-def create(asker: Granted, wish: Wish) -> Trust:
-    """Raises Forbidden for rights that are not the caller's own to give, Invalid, and NotFound for a user or role."""
-    delegation.require(asker, Power.TRUSTS)
-    if asker.user.id != wish.trustor_id:
+def create(caller: Granted, requested: TrustCreate) -> Trust:
+    """Create a trust. Raises Forbidden for rights that the caller may not give, Invalid, NotFound for user or role."""
+    delegation.require(caller, Power.TRUSTS)
+    if caller.user.id != requested.trustor_id:
         raise Forbidden("At least one role should be specified by the trustor: only oneself can be the trustor.")
-    trustee = users.get(wish.trustee_id)
-    if wish.expires_at is not None and wish.expires_at <= database_time():
+    trustee = users.get(requested.trustee_id)
+    if requested.expires_at is not None and requested.expires_at <= database_time():
         raise Invalid("Invalid input for field/attribute expires_at. It must be in the future.", field="expires_at")
-    if wish.project_id is None or asker.project is None or asker.project.id != wish.project_id:
+    if requested.project_id is None or caller.project is None or caller.project.id != requested.project_id:
         raise Forbidden("A trust is made with a token for the project that it is for.")
-    if not wish.roles:
+    if not requested.roles:
         raise Forbidden("At least one role should be specified.")
-    roles = [_role(asker, given) for given in wish.roles]
-    expires_at = delegation.bounded_end(asker, wish.expires_at)
+    roles = [_role(caller, given) for given in requested.roles]
+    expires_at = delegation.bounded_end(caller, requested.expires_at)
     with write_tx():
-        row_limits.require("trusts", asker.user.id)
+        row_limits.require("trusts", caller.user.id)
         trust = Trust.objects.create(
-            trustor=asker.user,
+            trustor=caller.user,
             trustee=trustee,
-            project=asker.project,
-            is_impersonation=wish.is_impersonation,
+            project=caller.project,
+            is_impersonation=requested.is_impersonation,
             expires_at=expires_at,
-            remaining_uses=wish.remaining_uses,
+            remaining_uses=requested.remaining_uses,
         )
         trust.roles.set(roles)
     return get(trust.id)
 
 
-def _role(asker: Granted, given: Mapping[str, str]) -> Role:
-    for role in asker.roles:
+def _role(caller: Granted, given: Mapping[str, str]) -> Role:
+    for role in caller.roles:
         if given.get("id", role.id) == role.id and given.get("name", role.name) == role.name:
             return role
     named = given.get("id") or given.get("name", "")
@@ -90,9 +90,9 @@ def _role(asker: Granted, given: Mapping[str, str]) -> Role:
 
 
 def delete(granted: Granted, trust_id: str) -> None:
-    """Ends the trust and all that was opened with it. Raises NotFound, and Forbidden for a token that was handed on.
+    """Delete the trust and all sessions opened with it. Raises NotFound, and Forbidden for a delegated token.
 
-    A token of the trust itself may end it: services that act by a trust give it back when they are done.
+    A token of the trust itself may delete it: services that act by a trust delete it when they are done.
     """
     if granted.trust is None or granted.trust.id != trust_id:
         delegation.require(granted, Power.TRUSTS)
@@ -102,7 +102,7 @@ def delete(granted: Granted, trust_id: str) -> None:
 
 
 def use(trust_id: str, trustee_id: str) -> Trust:
-    """The trust, one use of it taken. Raises NotAuthenticated when it has ended, and Forbidden for another trustee."""
+    """Take one use of the trust and return it. Raises NotAuthenticated if ended, Forbidden for other trustees."""
     found = _rows().filter(id=trust_id).first()
     if found is None:
         raise NotAuthenticated()

@@ -8,12 +8,12 @@ from typing import Any
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound
+from conductor.db.transactions import write_tx
 from conductor.identity import domains, passwords, rights, second_factors
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import User
 from conductor.identity.revocations import revoke_where
-from conductor.transactions import write_tx
 
 CHANGEABLE = frozenset(
     {"username", "email", "description", "default_project_id", "is_active", "password", "options", "extra"}
@@ -23,7 +23,7 @@ COLUMNS |= {"default_project_id": "default_project_id", "email": "email"}
 
 
 def get(user_id: str) -> User:
-    """Raises NotFound."""
+    """Return a user. Raises NotFound."""
     user = User.objects.select_related("domain").filter(id=user_id).first()
     if user is None:
         raise NotFound(f"Could not find user: {user_id}.")
@@ -31,18 +31,18 @@ def get(user_id: str) -> User:
 
 
 def domain_id_of(user_id: str) -> str:
-    """The domain of a user; empty where there is no such user."""
+    """Return the domain of a user; empty where there is no such user."""
     return User.objects.filter(id=user_id).values_list("domain_id", flat=True).first() or ""
 
 
 def find(question: Question, *, group_id: str | None = None) -> tuple[list[User], bool]:
-    """Users by name, and whether there are more; of a group only, where given."""
+    """Return a page of users by name, and whether there are more; of `group_id` only, where given."""
     rows = narrowed(User.objects.all(), question, COLUMNS)
     return paged(rows if group_id is None else rows.filter(memberships__group_id=group_id), question, "username")
 
 
 def create(username: str, password: str | None, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> User:
-    """A user; one without a password cannot sign in. Raises Conflict for a taken name, Invalid, NotFound."""
+    """Create a user; one without a password cannot sign in. Raises Conflict for a taken name, Invalid, NotFound."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
     user = User(domain=domains.get(domain_id), username=username, **fields)
     _set_password(user, password)  # before the transaction: hashing takes long
@@ -54,10 +54,10 @@ def create(username: str, password: str | None, *, domain_id: str = domains.DEFA
     return user
 
 
-def change(user_id: str, changes: Mapping[str, Any]) -> User:
-    """Sets the fields in `changes` (of CHANGEABLE). A new password, or disabling, ends every session of the user.
+def change(user_id: str, changes: Mapping[str, Any], *, check: rights.Check | None = None) -> User:
+    """Update the fields in `changes` (of CHANGEABLE). A new password, or disabling, ends every session of the user.
 
-    Raises NotFound, Conflict for a taken name, Invalid for a password that is easily guessed.
+    Raises what `check` raises, NotFound, Conflict for a taken name, Invalid for a password that is easily guessed.
     """
     assert changes.keys() <= CHANGEABLE, changes.keys()
     user = get(user_id)
@@ -67,11 +67,10 @@ def change(user_id: str, changes: Mapping[str, Any]) -> User:
         else:
             setattr(user, field, merged_value(user, field, value))
     try:
-        with write_tx():
+        with rights.changing(check):
             user.save(update_fields=sorted(changes))
             if "password" in changes or not user.is_active:
                 revoke_where(user_id=user_id)
-            rights.changed()
     except IntegrityError:
         raise _taken(str(changes.get("username"))) from None
     return user
@@ -80,7 +79,7 @@ def change(user_id: str, changes: Mapping[str, Any]) -> User:
 def change_own_password(
     user_id: str, original: str, password: str, *, code: str = "", has_shown_code: bool = False
 ) -> None:
-    """Sets a new password. A user with a second factor shows a code of it too, now or for the caller's token.
+    """Set a new password. A user with a second factor needs a code of it too, now or for the caller's token.
 
     Raises NotAuthenticated where the user, the original password or the code is wrong, Forbidden for a locked password,
     Invalid for a new one that is easily guessed; then nothing changes.
@@ -97,11 +96,10 @@ def change_own_password(
     change(user_id, {"password": password})
 
 
-def delete(user_id: str) -> None:
-    """Removes the user with their assignments and tokens. Raises NotFound."""
-    with write_tx():
+def delete(user_id: str, *, check: rights.Check | None = None) -> None:
+    """Delete the user with their assignments and tokens. Raises NotFound, and what `check` raises."""
+    with rights.changing(check):
         removed, _ = User.objects.filter(id=user_id).delete()
-        rights.changed()
     if not removed:
         raise NotFound(f"Could not find user: {user_id}.")
 

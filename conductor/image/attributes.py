@@ -1,4 +1,4 @@
-"""The attributes of an image that people name: which are fields, who may set them, and when."""
+"""Attributes of images by their public names: their fields, and the callers that may set them, and when."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ VISIBILITIES = ("public", "private", "shared", "community")
 STATUSES = ("queued", "saving", "uploading", "importing", "active", "deactivated", "deleted")
 KERNEL, RAMDISK = "kernel_id", "ramdisk_id"
 PARTS = (KERNEL, RAMDISK)  # properties that name other images
-RESERVED_PREFIX = "os_glance_"  # of properties that are the service's own
+RESERVED_PREFIX = "os_glance_"  # of the service's own properties
 MAX_PROPERTIES = 128
 MAX_TAGS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Where an attribute is kept. `is_frozen` ones stay as they are once the image has data."""
+    """Storage of an attribute. `is_frozen` ones cannot change once the image has data."""
 
     field: str
     is_frozen: bool = False
@@ -45,7 +45,7 @@ READ_ONLY = frozenset(
     ]
 )
 
-# Properties that lists can be narrowed by; other unknown words in a query are ignored.
+# Properties that lists can be filtered by; other unknown words in a query are ignored.
 FILTER_PROPERTIES = frozenset(
     ["architecture", "base_image_ref", "image_type", "instance_uuid", "kernel_id", "ramdisk_id", "user_id"]
 )

@@ -1,4 +1,4 @@
-"""Images that a server or volume is made of: which of them its project may read, and which images name others."""
+"""Images that servers and volumes are created from: read access of projects, and kernel and ramdisk images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conductor.image.queries import visible_to
 
 
 def check_parts(project_id: str, properties: Mapping[str, Any], *, field: str = "imageRef") -> None:
-    """Raises Invalid unless kernel and ramdisk are active images that members of the project see."""
+    """Raise Invalid unless kernel and ramdisk are active images that members of the project see."""
     wanted = _parts(properties)
     found = _readable(project_id, wanted.values())
     for name, ref in wanted.items():
@@ -28,7 +28,7 @@ def check_parts(project_id: str, properties: Mapping[str, Any], *, field: str = 
 def boot_parts(project_id: str, properties: Mapping[str, Any]) -> tuple[ImageSpec | None, ImageSpec | None]:
     """Kernel and ramdisk of a guest of the project.
 
-    Raises BuildAborted for one that is gone, not active, or not visible to the project (any more).
+    Raises BuildAborted for one that is missing, not active, or not visible to the project (any more).
     """
     wanted = _parts(properties)
     found = _readable(project_id, wanted.values())
@@ -40,9 +40,9 @@ def boot_parts(project_id: str, properties: Mapping[str, Any]) -> tuple[ImageSpe
 
 
 def require_readable(context: RequestContext, project_id: str, image_id: str) -> None:
-    """Before data are fetched for a project: a grant of the request may have been withdrawn since.
+    """Check access before data are fetched for a project, as it may have been revoked since the request.
 
-    Administrators may have a server made of any image. Raises BuildAborted for an image that is not active, or not
+    Administrators may create a server from any image. Raises BuildAborted for an image that is not active, or not
     visible to the project.
     """
     if not image_id:

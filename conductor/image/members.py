@@ -1,4 +1,4 @@
-"""Which projects a shared image is offered to."""
+"""Members of shared images: the projects that they are offered to."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from django.utils import timezone
 from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.db.transactions import write_tx
 from conductor.image.models import Image, ImageMember
 from conductor.image.queries import get_visible
-from conductor.transactions import write_tx
 
 
 def list_members(context: RequestContext, ref: str) -> list[ImageMember]:
-    """All members for the owner; a member sees itself alone."""
+    """Return all members for the owner; a member sees only itself."""
     image = _shared(context, ref)
     members = image.members.order_by("project_id")
     if not context.may_see_project(image.project_id):
@@ -29,20 +29,20 @@ def get(context: RequestContext, ref: str, project_id: str) -> ImageMember:
     raise NotFound(f"{project_id} not found in the member list of the image {ref}.")
 
 
-def offer(context: RequestContext, ref: str, project_id: str) -> ImageMember:
-    """Raises Forbidden unless it is the caller's shared image, Conflict when it was offered to `project_id` before."""
+def create(context: RequestContext, ref: str, project_id: str) -> ImageMember:
+    """Offer an image. Raises Forbidden unless it is the caller's shared image, Conflict for a repeated offer."""
     image = _own(context, ref)
     now = timezone.now()
     try:
         with write_tx():
-            row_limits.require("image members", image.pk)
+            row_limits.require("image_members", image.pk, project_id=image.project_id)
             return ImageMember.objects.create(image=image, project_id=project_id, created_at=now, updated_at=now)
     except IntegrityError:
         raise Conflict(f"Image {ref} is already associated with member {project_id}.") from None
 
 
 def decide(context: RequestContext, ref: str, project_id: str, status: str) -> ImageMember:
-    """Accept or reject an offer: only the project that it was made to may."""
+    """Accept or reject an offer; only the project that it was made to may do so."""
     member = get(context, ref, project_id)
     if not context.may_see_project(project_id):
         raise Forbidden("Only the project that an image is offered to may accept or reject it.")

@@ -1,4 +1,4 @@
-"""Catalogs of properties: namespaces, and the objects, properties, tags and kinds of things in them."""
+"""Metadata definitions: namespaces with objects, properties, tags and resource types."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.image.models import Definition, Namespace
-from conductor.transactions import write_tx
 
 OBJECT, PROPERTY, TAG, RESOURCE_TYPE = "object", "property", "tag", "resource_type"
 KINDS = (OBJECT, PROPERTY, TAG, RESOURCE_TYPE)
-# Kinds of things that properties can be for, from the start.
+# The predefined resource types.
 RESOURCE_TYPES = (
     *("OS::Cinder::Volume", "OS::Glance::Image", "OS::Nova::Aggregate", "OS::Nova::Flavor", "OS::Nova::Server"),
 )
@@ -34,7 +34,7 @@ FIELDS = {
 def list_namespaces(
     context: RequestContext, *, filters: Mapping[str, str], sort: tuple[str, bool], limit: int, marker: str = ""
 ) -> list[Namespace]:
-    """One page of those that the asker sees. Raises Invalid for an unknown key, NotFound for an unknown marker."""
+    """Return one page of visible namespaces. Raises Invalid for an unknown key, NotFound for an unknown marker."""
     key, is_descending = sort
     if key not in SORT_KEYS:
         raise Invalid(f"Invalid sort key: {key[:60]}. It must be one of {', '.join(SORT_KEYS)}.", field="sort_key")
@@ -54,7 +54,7 @@ def list_namespaces(
 
 
 def get(context: RequestContext, name: str) -> Namespace:
-    """Raises NotFound, also for another project's private one."""
+    """Return a namespace. Raises NotFound, also for another project's private one."""
     found = _visible(context).filter(name=name).first()
     if found is None:
         raise NotFound(f"Metadata definition namespace={name[:80]} was not found.")
@@ -64,7 +64,7 @@ def get(context: RequestContext, name: str) -> Namespace:
 def create(
     context: RequestContext, values: Mapping[str, Any], definitions: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Namespace:
-    """A namespace with what is in it from the start. Raises Conflict for a name that is taken."""
+    """Create a namespace with its initial definitions. Raises Conflict for a name that is taken."""
     now = timezone.now()
     known = {"project_id": context.project_id, **{FIELDS[name]: value for name, value in values.items()}}
     try:
@@ -79,7 +79,7 @@ def create(
 
 
 def update(context: RequestContext, name: str, values: Mapping[str, Any]) -> Namespace:
-    """Raises NotFound, Conflict for a name that is taken."""
+    """Update a namespace. Raises NotFound, Conflict for a name that is taken."""
     row = get(context, name)
     changed = {FIELDS[field]: value for field, value in values.items()}
     try:
@@ -91,7 +91,7 @@ def update(context: RequestContext, name: str, values: Mapping[str, Any]) -> Nam
 
 
 def delete(context: RequestContext, name: str) -> None:
-    """With all that is in it. Raises NotFound, Forbidden for a protected one."""
+    """Delete a namespace with its definitions. Raises NotFound, Forbidden for a protected one."""
     row = get(context, name)
     _require_free(row)
     with write_tx():
@@ -99,12 +99,12 @@ def delete(context: RequestContext, name: str) -> None:
 
 
 def list_definitions(context: RequestContext, name: str, kind: str) -> list[Definition]:
-    """All of a kind by name. Raises NotFound."""
+    """Return all definitions of a kind by name. Raises NotFound."""
     return list(get(context, name).definitions.filter(kind=kind).order_by("name"))
 
 
 def get_definition(context: RequestContext, namespace: str, kind: str, name: str) -> Definition:
-    """Raises NotFound."""
+    """Return a definition. Raises NotFound."""
     found = get(context, namespace).definitions.filter(kind=kind, name=name).first()
     if found is None:
         raise NotFound(f"Metadata definition {kind} {name[:80]} was not found in namespace={namespace}.")
@@ -112,7 +112,7 @@ def get_definition(context: RequestContext, namespace: str, kind: str, name: str
 
 
 def add(context: RequestContext, namespace: str, kind: str, item: Mapping[str, Any]) -> Definition:
-    """Raises NotFound, Conflict for a name that is taken."""
+    """Add a definition. Raises NotFound, Conflict for a name that is taken."""
     row = get(context, namespace)
     try:
         with write_tx():
@@ -124,7 +124,7 @@ def add(context: RequestContext, namespace: str, kind: str, item: Mapping[str, A
 
 
 def replace_all(context: RequestContext, namespace: str, kind: str, items: Sequence[Mapping[str, Any]]) -> None:
-    """What was there of the kind goes. Raises NotFound."""
+    """Replace all definitions of the kind. Raises NotFound."""
     row = get(context, namespace)
     with write_tx():
         row.definitions.filter(kind=kind).delete()
@@ -133,7 +133,7 @@ def replace_all(context: RequestContext, namespace: str, kind: str, items: Seque
 
 
 def change(context: RequestContext, namespace: str, kind: str, name: str, item: Mapping[str, Any]) -> Definition:
-    """Raises NotFound, Conflict for a name that is taken."""
+    """Update a definition. Raises NotFound, Conflict for a name that is taken."""
     row = get_definition(context, namespace, kind, name)
     row.name, row.body = _split(item)
     row.updated_at = timezone.now()
@@ -148,7 +148,7 @@ def change(context: RequestContext, namespace: str, kind: str, name: str, item: 
 
 
 def remove(context: RequestContext, namespace: str, kind: str, name: str | None = None) -> None:
-    """One, or all of a kind. Raises NotFound, Forbidden in a protected namespace."""
+    """Delete one definition, or all of a kind. Raises NotFound, Forbidden in a protected namespace."""
     row = get(context, namespace)
     _require_free(row)
     rows = row.definitions.filter(kind=kind)
@@ -159,7 +159,7 @@ def remove(context: RequestContext, namespace: str, kind: str, name: str | None 
 
 
 def resource_types() -> list[str]:
-    """Those that are there from the start, and all that a namespace names."""
+    """Return the predefined resource types, and all that a namespace names."""
     named = Definition.objects.filter(kind=RESOURCE_TYPE).values_list("name", flat=True)
     return sorted({*RESOURCE_TYPES, *named})
 

@@ -1,4 +1,4 @@
-"""Images, their properties and where their data lie; and what is said of properties in catalogs."""
+"""Images, their properties and members; and metadata definitions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImageMember(models.Model):
 
 
 class ImageTask(models.Model):
-    """An import of an image's data, for clients that ask what became of it; kept for tasks.KEPT."""
+    """An import of an image's data, for clients that poll its result; kept for tasks.KEPT."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="tasks")
@@ -59,7 +59,7 @@ class ImageTask(models.Model):
 
 
 class Namespace(models.Model):
-    """A catalog of properties: which there are, what they mean, and for what kinds of things."""
+    """A namespace of metadata definitions: properties, their meaning, and the resource types that they apply to."""
 
     name = models.CharField(max_length=80, unique=True)
     display_name = models.CharField(max_length=80, null=True)
@@ -72,12 +72,12 @@ class Namespace(models.Model):
 
 
 class Definition(models.Model):
-    """One thing in a catalog: an object, a property, a tag, or a kind of things that it is for."""
+    """One definition: an object, a property, a tag, or a resource type."""
 
     namespace = models.ForeignKey(Namespace, on_delete=models.CASCADE, related_name="definitions")
     kind = models.CharField(max_length=16)  # one of metadefs.KINDS
     name = models.CharField(max_length=80)
-    body = models.JSONField(default=dict)  # all that was said but for the name
+    body = models.JSONField(default=dict)  # all fields but the name
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 

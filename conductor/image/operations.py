@@ -1,4 +1,4 @@
-"""What can be done with images: make, describe, fill with data, delete."""
+"""Operations on images: create, update, upload, delete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.request_spec import ImageSpec
+from conductor.db.transactions import write_tx
 from conductor.image import store, tasks
 from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, PARTS, READ_ONLY, RESERVED_PREFIX, WRITABLE
 from conductor.image.models import Image
 from conductor.image.queries import ImageQuery, get_visible, list_visible
-from conductor.transactions import write_tx
 
 __all__ = [
     "Change", "ImageQuery", "add_tag", "create", "delete", "get_visible", "image_spec", "list_visible",
@@ -41,9 +41,9 @@ class Change:
 
 
 def create(context: RequestContext, wanted: Mapping[str, Any], *, image_uuid: UUID | None = None) -> Image:
-    """A queued image without data. `wanted` maps attribute names to values; other names are properties.
+    """Create a queued image without data. `wanted` maps attribute names to values; other names are properties.
 
-    Raises Forbidden for what the caller may not set, Conflict when `image_uuid` is taken.
+    Raises Forbidden for an attribute that the caller may not set, Conflict when `image_uuid` is taken.
     """
     now = timezone.now()
     image = Image(uuid=image_uuid or uuid4(), project_id=context.project_id, created_at=now, updated_at=now)
@@ -57,7 +57,7 @@ def create(context: RequestContext, wanted: Mapping[str, Any], *, image_uuid: UU
 
 
 def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
-    """Apply all of `changes` or none. Raises Forbidden, Conflict (replaced or removed what is not there), Invalid."""
+    """Apply all of `changes` or none. Raises Forbidden, Conflict (replaced or removed a missing attribute), Invalid."""
     with write_tx():
         image = _lock_own(context, ref)
         _apply(context, image, changes)
@@ -70,7 +70,7 @@ def delete(context: RequestContext, ref: str) -> None:
     """Delete an image and its data.
 
     Raises Forbidden when protected, Conflict when an image of the same project, or a public one, boots with it: other
-    projects cannot keep an image in being by naming it.
+    projects cannot prevent a delete by using the image.
     """
     with write_tx():
         image = _lock_own(context, ref)
@@ -106,8 +106,8 @@ def remove_tag(context: RequestContext, ref: str, tag: str) -> None:
 def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
     """Fill a queued image with data and make it active.
 
-    Raises Conflict when it has data or somebody uploads them now. What breaks the upload, also in `chunks`, comes
-    through, and leaves the image queued.
+    Raises Conflict when it has data or an upload is in progress. Errors of the upload, also in `chunks`, pass through,
+    and leave the image queued.
     """
     image = _get_own(context, ref)
     _require_fillable(image)
@@ -124,9 +124,9 @@ def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
 
 
 def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
-    """Keep data for a queued image, which `take_staged` makes its own.
+    """Store data for a queued image, which `take_staged` moves to it.
 
-    Raises Conflict when it has data or somebody uploads them now. What breaks off leaves the image queued.
+    Raises Conflict when it has data or an upload is in progress. An interrupted upload leaves the image queued.
     """
     image = _get_own(context, ref)
     _require_fillable(image)
@@ -134,19 +134,19 @@ def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
         if not Image.objects.filter(pk=image.pk, status="queued", deleted_at=None).exists():
             raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
         store.stage(image.uuid, image.disk_format or "", chunks)
-        size = (store.told_by_host(image.uuid) or ("", store.Stored(0, "", "")))[1].size
+        size = (store.reported_by_host(image.uuid) or ("", store.Stored(0, "", "")))[1].size
         if not _in_status(image.uuid, "queued", status="uploading", size=size):
             store.remove(image.uuid)
             raise NotFound(f"Image {ref} was deleted while its data were staged.")
 
 
 def take_staged(context: RequestContext, ref: str, method: str) -> None:
-    """The staged data are the image's, and the import is on record. Raises Conflict for an image without any."""
+    """Make the staged data the image's, and record the import. Raises Conflict for an image without any."""
     image = _get_own(context, ref)
-    told = store.told_by_host(image.uuid) if image.status == "uploading" else None
-    if told is None:
+    reported = store.reported_by_host(image.uuid) if image.status == "uploading" else None
+    if reported is None:
         raise Conflict(f"Image {image.uuid} is {image.status}: stage its data before they are imported.")
-    stored = told[1]
+    stored = reported[1]
     values: dict[str, Any] = {"size": stored.size, "checksum": stored.md5, "os_hash_value": stored.sha512}
     values["virtual_size"] = store.stated_bytes(image.uuid, image.disk_format)
     with write_tx():
@@ -156,7 +156,7 @@ def take_staged(context: RequestContext, ref: str, method: str) -> None:
 
 
 def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:
-    """Offer an image's data again, or to nobody but administrators. Raises Forbidden for one without data."""
+    """Reactivate an image's data, or restrict them to administrators. Raises Forbidden for one without data."""
     image = _get_own(context, ref)
     status = "active" if is_active else "deactivated"
     if not _in_status(image.uuid, "active", "deactivated", status=status):
@@ -166,7 +166,7 @@ def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:
 
 
 def usage(project_id: str) -> dict[str, int]:
-    """How many images a project has, and their size in MiB."""
+    """Return how many images a project has, and their size in MiB."""
     rows = Image.objects.filter(project_id=project_id, deleted_at=None)
     staged = Q(status="uploading")
     amounts = rows.aggregate(
@@ -184,19 +184,19 @@ def usage(project_id: str) -> dict[str, int]:
 
 
 def settle_broken_uploads() -> int:
-    """Put images back to queued whose uploader died; returns how many. For start-up and sweeps."""
+    """Set images of dead uploaders back to queued. Return how many. For start-up and sweeps."""
     settled = 0
     for image_uuid in Image.objects.filter(status="saving").values_list("uuid", flat=True):
         try:
             with store.upload_claim(image_uuid):
                 settled += _give_up_saving(image_uuid)
         except Conflict:
-            continue  # its uploader lives
+            continue  # its uploader is alive
     return settled
 
 
 def open_data(context: RequestContext, ref: str) -> tuple[Image, BinaryIO | None]:
-    """An image and its data for reading; None instead of data while it has none."""
+    """Return an image and its data for reading; None instead of data while it has none."""
     image = get_visible(context, ref)
     if image.status == "deactivated" and not context.is_admin:
         raise Forbidden(f"The requested image {ref} has been deactivated. Image data download is forbidden.")
@@ -206,7 +206,7 @@ def open_data(context: RequestContext, ref: str) -> tuple[Image, BinaryIO | None
 
 
 def image_spec(row: Image) -> ImageSpec:
-    """The image as scheduler and drivers see it."""
+    """Return the image as the scheduler and drivers see it."""
     return ImageSpec(
         image_id=str(row.uuid),
         name=row.name,
@@ -228,7 +228,7 @@ def _get_own(context: RequestContext, ref: str) -> Image:
 
 
 def _lock_own(context: RequestContext, ref: str) -> Image:
-    """The caller's image, locked until the transaction ends: what is read may be changed and written back."""
+    """Return the caller's image, locked until the transaction ends, to be changed and written back."""
     image = Image.objects.select_for_update().filter(pk=_get_own(context, ref).pk, deleted_at=None).first()
     if image is None:
         raise NotFound(f"No image found with ID {ref}")
@@ -263,7 +263,7 @@ def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> 
 
 
 def _require_part(context: RequestContext, name: str, ref: str) -> None:
-    """Raises Invalid unless the caller sees the image that a property names."""
+    """Raise Invalid unless the caller sees the image that a property names."""
     try:
         get_visible(context, ref)
     except NotFound:
@@ -307,7 +307,7 @@ def _require_fillable(image: Image) -> None:
 
 
 def _start_saving(image: Image) -> None:
-    """`saving` is taken over too: we hold the upload claim, so whoever set it is dead."""
+    """Set the state to `saving`, also from `saving`: the caller has the upload claim, so a former uploader is dead."""
     started = _in_status(image.uuid, "queued", "saving", status="saving")
     if not started:
         raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
@@ -326,7 +326,7 @@ def _finish_saving(image: Image, stored: store.Stored) -> bool:
 
 
 def _give_up_saving(image_uuid: UUID) -> bool:
-    """Back to queued unless the upload was finished after all; an image that has no data has no file."""
+    """Set the image back to queued unless the upload was finished after all; an image without data has no file."""
     if Image.objects.filter(uuid=image_uuid, status="active").exists():
         return False
     store.remove(image_uuid)

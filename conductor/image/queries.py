@@ -1,12 +1,13 @@
-"""Which images a caller sees, and lists of them."""
+"""Queries and lists of the images that a caller may see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 from typing import Any
+from uuid import UUID
 
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.fields.json import KeyTransform
@@ -15,10 +16,10 @@ from django.db.models.functions import Coalesce
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.pagination import SortField, page
 from conductor.image.models import Image, ImageMember
-from conductor.listing import Order, page
 
-# What lists can be sorted by. No value may be null: a walk compares them.
+# Sort keys of lists. No value may be null: pagination compares them.
 SORT_KEYS: dict[str, Any] = {
     "created_at": F("created_at"),
     "updated_at": F("updated_at"),
@@ -39,7 +40,7 @@ MEMBER_STATUSES = ("pending", "accepted", "rejected", "all")
 
 @dataclass(frozen=True, slots=True)
 class ImageQuery:
-    """Which images, in which order, from where on. Lists mean "any of these"; tags mean "all of these"."""
+    """Query of images: filters, order and marker. Lists mean "any of these"; tags mean "all of these"."""
 
     filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tags: Sequence[str] = ()
@@ -76,7 +77,7 @@ FILTERS: dict[str, Callable[[Sequence[str]], Q]] = {
 
 
 def visible_to(project_id: str, *, is_admin: bool = False) -> QuerySet[Image]:
-    """The images that members of a project see; all images for an administrator."""
+    """Return the images that members of a project see; all images for an administrator."""
     rows = Image.objects.filter(deleted_at=None)
     if is_admin:
         return rows
@@ -87,8 +88,14 @@ def visible_to(project_id: str, *, is_admin: bool = False) -> QuerySet[Image]:
     )
 
 
+def deleted_of(image_uuids: Collection[UUID]) -> set[UUID]:
+    """Return those of the images, of any project, that are deleted."""
+    there = Image.objects.filter(uuid__in=image_uuids, deleted_at=None).values_list("uuid", flat=True)
+    return set(image_uuids).difference(there)
+
+
 def get_visible(context: RequestContext, ref: str) -> Image:
-    """The image with the uuid `ref`, if the caller may see it; NotFound otherwise."""
+    """Return the image with the uuid `ref`, if the caller may see it; NotFound otherwise."""
     wanted = uuid_or_none(ref)
     image = _visible(context).filter(uuid=wanted).first() if wanted else None
     if image is None:
@@ -97,7 +104,7 @@ def get_visible(context: RequestContext, ref: str) -> Image:
 
 
 def list_visible(context: RequestContext, query: ImageQuery) -> list[Image]:
-    """One page of images. Raises Invalid for an unknown sort key, marker, visibility or member status."""
+    """Return one page of images. Raises Invalid for an unknown sort key, marker, visibility or member status."""
     anchors = _visible(context)
     order = [_order(key, is_descending) for key, is_descending in query.sort]
     for key, _ in query.sort:
@@ -107,7 +114,7 @@ def list_visible(context: RequestContext, query: ImageQuery) -> list[Image]:
         alias = f"property_{number}"
         rows = rows.annotate(**{alias: KeyTransform(name, "properties")}).filter(**{alias: value})
     found = page(rows, order, anchors=anchors, marker=query.marker, limit=None if query.tags else query.limit)
-    # Tags are JSON text: the databases that we support do not all search in it.
+    # Tags are JSON text: not all supported databases can search it.
     return [image for image in found if set(query.tags) <= set(image.tags)][: query.limit]
 
 
@@ -123,7 +130,7 @@ def _offered(project_id: str, member_status: str) -> QuerySet[ImageMember, Any]:
 
 
 def _listed(context: RequestContext, query: ImageQuery) -> Q:
-    """What a list shows of all that can be seen: others' community images, and offers, only when asked for."""
+    """Return the condition of lists: community images of others, and offers, only on request."""
     _require(query.visibility in (None, *VISIBILITY_CHOICES), f"Invalid visibility value: {query.visibility}")
     _require(query.member_status in MEMBER_STATUSES, f"Invalid status: {query.member_status}")
     own = Q(project_id=context.project_id)
@@ -149,9 +156,9 @@ def _narrowed(query: ImageQuery) -> Q:
     return reduce(and_, parts)
 
 
-def _order(key: str, is_descending: bool) -> Order:
+def _order(key: str, is_descending: bool) -> SortField:
     _require(key in SORT_KEYS, f"Invalid sort key: {key}. It must be one of {', '.join(SORT_KEYS)}.")
-    return Order(f"sort_{key}", is_descending)
+    return SortField(f"sort_{key}", is_descending)
 
 
 def _require(is_valid: bool, message: str) -> None:

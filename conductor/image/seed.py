@@ -1,4 +1,4 @@
-"""The images that a fresh cloud offers: a tiny Linux for real hosts, and one that only simulated hosts take."""
+"""The images of a new cloud: a tiny Linux for real hosts, and one for simulated hosts only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from uuid import uuid4
 from django.utils import timezone
 
 from conductor.core.errors import NotFound
+from conductor.db.transactions import write_tx
 from conductor.image import store
 from conductor.image.models import Image
-from conductor.transactions import write_tx
 
 CHUNK = 1 << 20
 SIMULATED_TEXT = (
@@ -44,10 +44,10 @@ class _Seed:
 
 
 def seed(project_id: str, tiny_linux_dir: Path | None) -> dict[str, str]:
-    """Make the public images that are missing; returns their uuids by name. Does nothing when all are there.
+    """Create the missing public images. Return their uuids by name. Does nothing when all exist.
 
     When the files of the tiny Linux changed, new images take the names and the old ones are hidden from lists:
-    what runs or is described by an old one stays explained.
+    existing servers keep their image.
     """
     seeded: dict[str, str] = {}
     if tiny_linux_dir is not None:

@@ -1,4 +1,4 @@
-"""Images made of servers: known from the moment they are asked for, filled by a host, active when all is there."""
+"""Images of servers: created with the request, filled by a host, active when complete."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from uuid import UUID
 from django.utils import timezone
 
 from conductor.core.errors import Conflict, NotFound
+from conductor.db.transactions import write_tx
 from conductor.image import store
 from conductor.image.models import Image
-from conductor.transactions import write_tx
 
 SNAPSHOT, BACKUP = "snapshot", "backup"
-# What belongs to the image that a server was made of, and to no other.
+# Properties of the server's own image that its snapshots do not inherit.
 NOT_INHERITED = ("cache_in_nova", "img_signature", "signature_verified", "owner_specified.")
 
 
 def reserve(image_uuid: UUID | str, project_id: str, values: Mapping[str, Any]) -> None:
-    """Have a queued image under `image_uuid`. Doing it again, or at the same time, changes nothing, also after it was
-    discarded."""
+    """Create a queued image under `image_uuid`; idempotent, also concurrently and after it was discarded."""
     now = timezone.now()
     image = Image(
         uuid=image_uuid,
@@ -37,18 +36,18 @@ def reserve(image_uuid: UUID | str, project_id: str, values: Mapping[str, Any]) 
 
 
 def activate(image_uuid: UUID | str) -> dict[str, Any]:
-    """Take over what a host has stored; format and size. Doing it again changes nothing.
+    """Adopt the data that a host has stored. Return format and size. Idempotent.
 
-    Raises NotFound for an image that is gone, Conflict when the host has stored nothing.
+    Raises NotFound for a missing image, Conflict when the host has stored nothing.
     """
     image = Image.objects.filter(uuid=image_uuid, deleted_at=None).first()
     if image is None:
         raise NotFound(f"Image {image_uuid} is gone.")
     if image.status != "active":
-        told = store.told_by_host(image.uuid)
-        if told is None:
+        reported = store.reported_by_host(image.uuid)
+        if reported is None:
             raise Conflict(f"The host has stored no data of image {image_uuid}.")
-        disk_format, stored = told
+        disk_format, stored = reported
         values: dict[str, Any] = {"disk_format": disk_format, "size": stored.size, "checksum": stored.md5}
         values |= {"virtual_size": store.stated_bytes(image.uuid, disk_format)}
         values |= {"os_hash_value": stored.sha512, "status": "active", "updated_at": timezone.now()}
@@ -59,14 +58,14 @@ def activate(image_uuid: UUID | str) -> dict[str, Any]:
 
 
 def activate_without_data(image_uuid: UUID | str) -> None:
-    """An image that lists snapshots is ready. Doing it again changes nothing. Raises NotFound for one that is gone."""
+    """Activate an image that lists snapshots. Idempotent. Raises NotFound for a missing one."""
     rows = Image.objects.filter(uuid=image_uuid, deleted_at=None)
     if not rows.update(size=0, status="active", updated_at=timezone.now()):
         raise NotFound(f"Image {image_uuid} is gone.")
 
 
 def discard(image_uuid: UUID | str) -> bool:
-    """Remove an image, whatever state it is in, but for its data; False for one that is protected."""
+    """Delete an image in any state, but not its data; False for one that is protected."""
     now = timezone.now()
     with write_tx():
         images = Image.objects.filter(uuid=image_uuid, deleted_at=None)
@@ -77,12 +76,12 @@ def discard(image_uuid: UUID | str) -> bool:
 
 
 def drop_data(image_uuid: UUID | str) -> None:
-    """Drop the data of an image that was discarded; after the transaction that did."""
+    """Delete the data of an image that was discarded; after the transaction that did so."""
     store.remove(UUID(str(image_uuid)))
 
 
 def backups_beyond(project_id: str, instance_uuid: str, backup_type: str, rotation: int) -> list[str]:
-    """Uuids of a server's backups of one type, but for the newest `rotation` of them."""
+    """Return uuids of a server's backups of one type, except for the newest `rotation` of them."""
     rows = Image.objects.filter(
         project_id=project_id,
         status="active",
@@ -96,7 +95,7 @@ def backups_beyond(project_id: str, instance_uuid: str, backup_type: str, rotati
 
 
 def abandoned(older_than_seconds: float) -> list[Image]:
-    """Images that have waited long for their data; a workflow that locks one still fills it."""
+    """Return images that have waited long for their data; one that a workflow locks may still get them."""
     before = timezone.now() - timedelta(seconds=older_than_seconds)
     rows = Image.objects.filter(
         status="queued",
@@ -108,7 +107,7 @@ def abandoned(older_than_seconds: float) -> list[Image]:
 
 
 def remove_late_data(within_seconds: float) -> None:
-    """Drop what hosts stored after their image was discarded."""
+    """Delete data that hosts stored after their image was discarded."""
     since = timezone.now() - timedelta(seconds=within_seconds)
     gone = Image.objects.filter(deleted_at__gte=since, properties__has_key="instance_uuid")
     for uuid in gone.values_list("uuid", flat=True):
@@ -116,5 +115,5 @@ def remove_late_data(within_seconds: float) -> None:
 
 
 def inherited(properties: Mapping[str, str]) -> dict[str, str]:
-    """What an image of a server keeps of the image that the server was made of."""
+    """Return the properties that an image of a server inherits from the server's own image."""
     return {name: value for name, value in properties.items() if not name.startswith(NOT_INHERITED)}

@@ -1,4 +1,4 @@
-"""The data of images: one file for each under the data directory, written whole or not at all."""
+"""Data of images: one file for each under the data directory, written atomically."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from conductor.core import disk_images, disk_room
 from conductor.core.errors import Conflict, NotFound
 from conductor.core.identifiers import uuid_or_none
 
-# While `<uuid>.upload` is locked, somebody who lives writes `<uuid>.part`: the kernel frees the lock of a dead process.
+# While `<uuid>.upload` is locked, a live process writes `<uuid>.part`: the kernel frees the lock of a dead process.
 _PART = ".part"
 _UPLOAD = ".upload"
-# What a host stored is described beside the data: hosts have no database, and a conductor takes it from there.
+# Metadata of data that a host stored: hosts have no database, so a conductor reads them from this file.
 _NOTE = ".json"
 CHUNK_BYTES = 1 << 20
-ROOM_STEP = 16 << 20  # so much is written before the disk is looked at again
+ROOM_STEP = 16 << 20  # bytes between two checks of the disk's free space
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was written: bytes, and the hex digests of them."""
+    """Result of a write: the bytes, and their hex digests."""
 
     size: int
     md5: str
@@ -38,7 +38,7 @@ class Stored:
 
 
 def open_image(image_uuid: str) -> BinaryIO:
-    """The data of an image, for reading. Raises NotFound when there are none."""
+    """Return the data of an image, for reading. Raises NotFound when there are none."""
     wanted = uuid_or_none(image_uuid)
     try:
         if wanted is not None:
@@ -49,21 +49,21 @@ def open_image(image_uuid: str) -> BinaryIO:
 
 
 def path_of(image_uuid: str) -> Path:
-    """The file of an image's data. Raises NotFound when there are none."""
+    """Return the file of an image's data. Raises NotFound when there are none."""
     with open_image(image_uuid) as file:
         return Path(file.name)
 
 
 def stated_bytes(image_uuid: UUID, disk_format: str | None) -> int | None:
-    """The size of the disk in an image's data, where that is another than theirs."""
+    """Return the size of the disk in an image's data, where it differs from theirs."""
     return disk_images.stated_bytes(_path(image_uuid), disk_format or "")
 
 
 @contextmanager
 def upload_claim(image_uuid: UUID) -> Iterator[None]:
-    """Be the only one who writes this image's data. Raises Conflict when somebody is at it already.
+    """Claim the exclusive right to write this image's data. Raises Conflict while another writer has it.
 
-    On the way out nothing but finished data stays on disk.
+    At the end only finished data stay on disk.
     """
     lock = _take_lock(image_uuid)
     try:
@@ -75,9 +75,9 @@ def upload_claim(image_uuid: UUID) -> Iterator[None]:
 
 
 def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
-    """Write the data and make them durable; call it under `upload_claim`. What `chunks` raises comes through.
+    """Write the data and make them durable; call it under `upload_claim`. Exceptions of `chunks` pass through.
 
-    Raises NoRoom when less would stay free on the disk than is kept free.
+    Raises NoRoom when less than the reserve would stay free on the disk.
     """
     unchecked = 0
     md5, sha512, size = hashlib.md5(usedforsecurity=False), hashlib.sha512(), 0
@@ -88,10 +88,10 @@ def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
                 disk_room.require(part.parent, settings.NOVELLA_KEPT_FREE_GB, ROOM_STEP)
                 unchecked = ROOM_STEP
             unchecked -= len(chunk)
-            if chunk.strip(b"\0"):
-                file.write(chunk)
-            else:  # a hole where there is nothing: disks are mostly empty
+            if chunk == bytes(len(chunk)):  # a hole in place of zeros: disks are mostly empty
                 file.seek(len(chunk), os.SEEK_CUR)
+            else:
+                file.write(chunk)
             md5.update(chunk)
             sha512.update(chunk)
             size += len(chunk)
@@ -104,15 +104,15 @@ def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
 
 
 def remove(image_uuid: UUID) -> None:
-    """Drop the data of an image, if there are any. Whoever reads them now reads on to the end."""
+    """Delete the data of an image, if there are any. Current readers can read to the end."""
     _path(image_uuid, _NOTE).unlink(missing_ok=True)
     _path(image_uuid).unlink(missing_ok=True)
 
 
 def store_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
-    """Take the data of an image from a host; no database is asked. What was stored before is replaced.
+    """Store the data of an image from a host, without a database. Earlier data are replaced.
 
-    Raises NotFound for what is no image id, Conflict while somebody else writes the same image.
+    Raises NotFound for an invalid image id, Conflict while another writer has the image.
     """
     wanted = uuid_or_none(image_id)
     if wanted is None:
@@ -122,12 +122,12 @@ def store_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
 
 
 def stage(image_uuid: UUID, disk_format: str, chunks: Iterable[bytes]) -> None:
-    """Keep data of an image that become its own later; call it under `upload_claim`. `told_by_host` finds them."""
+    """Store data that the image adopts later; call it under `upload_claim`. `reported_by_host` finds them."""
     _write_noted(image_uuid, disk_format, chunks)
 
 
 def _write_noted(image_uuid: UUID, disk_format: str, chunks: Iterable[bytes]) -> None:
-    """The note comes last: where it is, the data are whole."""
+    """Write data, then their metadata: where these exist, the data are complete."""
     stored = write(image_uuid, chunks)
     note = _path(image_uuid, _PART)
     note.write_text(json.dumps({"disk_format": disk_format, **asdict(stored)}))
@@ -135,8 +135,8 @@ def _write_noted(image_uuid: UUID, disk_format: str, chunks: Iterable[bytes]) ->
     _sync_directory()
 
 
-def told_by_host(image_uuid: UUID) -> tuple[str, Stored] | None:
-    """Disk format and figures of what a host has stored whole; None when there is nothing."""
+def reported_by_host(image_uuid: UUID) -> tuple[str, Stored] | None:
+    """Return disk format and figures of data that a host has stored completely; None when there are none."""
     try:
         note = json.loads(_path(image_uuid, _NOTE).read_text())
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def _path(image_uuid: UUID, suffix: str = "") -> Path:
 
 
 def _take_lock(image_uuid: UUID) -> int:
-    """A descriptor that holds the lock on the upload file which stands under its name now."""
+    """Return a descriptor that holds the lock on the current upload file."""
     _directory().mkdir(parents=True, exist_ok=True)
     path = _path(image_uuid, _UPLOAD)
     while True:
@@ -165,7 +165,7 @@ def _take_lock(image_uuid: UUID) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise Conflict(f"Data of image {image_uuid} are being uploaded by another request") from None
-        os.close(descriptor)  # its last holder removed it between our opening and our locking
+        os.close(descriptor)  # its last holder removed it after it was opened
 
 
 def _is_current(descriptor: int, path: Path) -> bool:

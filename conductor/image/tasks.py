@@ -1,4 +1,4 @@
-"""What became of imports: each is on record for as long as clients ask about it."""
+"""Records of image imports, kept for a while for clients that poll them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT = timedelta(hours=48)
 
 
 def record(context: RequestContext, image: Image, method: str) -> None:
-    """An import that is done. Inside the transaction that does it; old records go with it."""
+    """Record a finished import, inside its transaction, and delete old records."""
     now = timezone.now()
     ImageTask.objects.filter(created_at__lt=now - KEPT).delete()
     ImageTask.objects.create(
@@ -30,12 +30,12 @@ def record(context: RequestContext, image: Image, method: str) -> None:
 
 
 def of_image(context: RequestContext, image: Image) -> list[ImageTask]:
-    """Oldest first; whoever else may see the image does not see who imported it."""
+    """Return imports of an image, oldest first; only the owner's, so that other viewers do not see who imported it."""
     return list(_visible(context).filter(image=image).order_by("pk"))
 
 
 def list_visible(context: RequestContext, limit: int, marker: str = "") -> list[ImageTask]:
-    """Newest first: administrators see all, others their project's. Raises NotFound for an unknown marker."""
+    """Imports, newest first: all for administrators, else the project's. Raises NotFound for an unknown marker."""
     rows = _visible(context).order_by("-pk")
     if marker:
         rows = rows.filter(pk__lt=get_visible(context, marker).pk)
@@ -43,7 +43,7 @@ def list_visible(context: RequestContext, limit: int, marker: str = "") -> list[
 
 
 def get_visible(context: RequestContext, ref: str) -> ImageTask:
-    """Raises NotFound."""
+    """Return an import. Raises NotFound."""
     wanted = uuid_or_none(ref)
     found = _visible(context).filter(uuid=wanted).first() if wanted else None
     if found is None:

@@ -1,4 +1,4 @@
-"""The app of the journal, which every database has."""
+"""The app of the journal, which is in every database."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""The journal: workflow runs, their steps, locks, commands under way and events. Present in every database."""
+"""The journal: workflow runs, their steps, locks, pending commands and events. Present in every database."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ class RunQuerySet(models.QuerySet["WorkflowRun"]):
 
 
 class WorkflowRun(models.Model):
-    """One execution of a flow: one intent of a user or of the system.
+    """One execution of a flow, for one request of a user or of the system.
 
-    `position` is the index of the step that is next (or under way) in `plan`; `direction` is "do" or "undo".
-    `plan` is fixed at the first claim: [{"name", "title", "lane", "event"}]. `inputs` never change; `variables`
-    gather the results of steps.
-    A run that waits for a message has no owner; `wake_at` then is its deadline.
+    `position` is the index in `plan` of the next (or current) step; `direction` is "do" or "undo". `plan` is fixed at
+    the first claim: [{"name", "title", "lane", "event"}]. `inputs` never change; `variables` collect the results of
+    steps. A run that waits for a message has no owner; `wake_at` then is its deadline.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -28,7 +27,7 @@ class WorkflowRun(models.Model):
     flow_version = models.PositiveIntegerField(default=0)  # 0 until the first claim fixes it
     action = models.CharField(max_length=64)  # the Compute API's name of the instance action
     state = models.CharField(max_length=24, default=RunState.QUEUED)
-    queue = models.CharField(max_length=64)  # whose work it is: "conductor" or "conductor.<cell>"
+    queue = models.CharField(max_length=64)  # its workers: "conductor" or "conductor.<cell>"
     instance_uuid = models.UUIDField(null=True, db_index=True)
     instance_name = models.CharField(max_length=255, default="")
     parent_uuid = models.UUIDField(null=True, db_index=True)
@@ -38,8 +37,8 @@ class WorkflowRun(models.Model):
     request_id = models.CharField(max_length=64, db_index=True)
     context = models.JSONField(default=dict)
     inputs = models.JSONField(default=dict)
-    secrets = models.JSONField(default=dict, db_default={})  # sealed inputs that nobody may see; gone when the run ends
-    resources = models.JSONField(default=list, null=True)  # what it locks: a retry takes all of it again
+    secrets = models.JSONField(default=dict, db_default={})  # sealed inputs, never shown; gone when the run ends
+    resources = models.JSONField(default=list, null=True)  # it locks these: a retry takes all again
     variables = models.JSONField(default=dict)
     plan = models.JSONField(default=list)
     position = models.PositiveIntegerField(default=0)
@@ -53,11 +52,11 @@ class WorkflowRun(models.Model):
     is_cancellable = models.BooleanField(default=True, db_default=True)  # before its plan says so step by step
     is_cancel_requested = models.BooleanField(default=False)
     cancel_reason = models.CharField(max_length=255, default="")
-    # What an operator wants to order, and another has to agree to: {"id", "by", "by_id", "asked", "until"}
-    agreement = models.JSONField(null=True)
-    orders = models.JSONField(null=True)  # what an operator ordered and the next owner carries out: {"kind", …}
+    # An intervention of an operator that needs a second approver: {"id", "by", "by_id", "asked", "until"}
+    approval = models.JSONField(null=True)
+    orders = models.JSONField(null=True)  # an operator's intervention, which the next owner carries out: {"kind", …}
     error = models.JSONField(null=True)  # {"class", "message", "step", "attempt"}: the first cause
-    leftovers = models.JSONField(default=list)  # what an undo could not give back
+    uncompensated = models.JSONField(default=list)  # uncompensated effects
     created_at = models.DateTimeField(db_index=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -69,7 +68,7 @@ class WorkflowRun(models.Model):
 
 
 class StepRecord(models.Model):
-    """One attempt of one step, forward or backward: the checkpoint beside the effect."""
+    """One attempt of one step, forward or backward: its checkpoint."""
 
     run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="steps", db_index=False)  # see Meta
     index = models.PositiveIntegerField()
@@ -107,16 +106,16 @@ class LeaseGrant(models.Model):
 
 
 class ForeignFence(models.Model):
-    """The highest token that a run of another database has written with here."""
+    """Highest fencing token of a run of another database that has written here."""
 
     run_uuid = models.UUIDField(primary_key=True)
     fencing_token = models.BigIntegerField()
 
 
 class ResourceLock(models.Model):
-    """A resource under work, and the run that holds it. The holder is the run, so locks outlive workers.
+    """A locked resource, and the run that holds it. The holder is the run, so locks outlive workers.
 
-    Volumes and ports live in the API database, and so do their locks: a run of a cell holds them from there, as
+    Volumes and ports are in the API database, and so are their locks: a run of a cell holds them there, as
     `holder_uuid` in `holder_alias`, and `run` is null.
     """
 
@@ -129,13 +128,13 @@ class ResourceLock(models.Model):
 
     @property
     def holder(self) -> str:
-        """Who has it, in the words of a refusal."""
+        """The holder, worded for an error message."""
         uuid, action = (self.run.uuid, self.run.action) if self.run else (self.holder_uuid, self.holder_action)
         return f"workflow {uuid} ({action})"
 
 
 class LockWait(models.Model):
-    """A queued run that wants a resource which another run holds. The oldest gets it next."""
+    """A queued run that waits for a resource which another run holds. The oldest one gets it next."""
 
     resource = models.CharField(max_length=128, db_index=True)
     run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="lock_waits")
@@ -145,28 +144,28 @@ class LockWait(models.Model):
 
 
 class OutboxMessage(models.Model):
-    """A command that left with the transaction that announced it, and is sent again until it is answered."""
+    """A command sent by the transaction that created it, and sent again until it is answered."""
 
     step_key = models.CharField(max_length=128, unique=True)
     run_uuid = models.UUIDField(db_index=True)
     queue = models.CharField(max_length=64)
     host = models.CharField(max_length=255, db_index=True)
     body = models.JSONField()  # encoded, with its passwords sealed
-    is_owed = models.BooleanField(default=False)  # nobody waits for it any more, but the host must still do it
+    is_deferred = models.BooleanField(default=False)  # deferred: no run waits for it, but the host must do it
     send_again_at = models.DateTimeField(db_index=True)
     times_sent = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
 
     class Meta:
-        # Each command asks whether a deferred one comes before it: most often there is none in the whole journal.
-        indexes = [models.Index(fields=["host"], condition=models.Q(is_owed=True), name="outbox_deferred")]
+        # Each command checks whether a deferred one comes before it: mostly there is none in the whole journal.
+        indexes = [models.Index(fields=["host"], condition=models.Q(is_deferred=True), name="outbox_deferred")]
 
 
 class Event(models.Model):
-    """A numbered fact about a run or resource, appended in the transaction that made it true.
+    """A numbered fact about a run or resource, appended in the transaction of its change.
 
-    Read it through `event_order`: the newest number that is there need not be the last of those before it.
-    Every step appends two, and each index is a page more to write and to sync: only what is searched has one.
+    Read it through `event_order`: below the newest visible number others may still be missing.
+    Every step appends two, and each index is one more page to write and to sync: only searched columns have one.
     """
 
     topic = models.CharField(max_length=128, db_index=True)  # "wf:<uuid>", "server:<uuid>", "host:<name>"
@@ -179,9 +178,9 @@ class Event(models.Model):
 
 
 class AuditRecord(models.Model):
-    """Who asked for what, and what came of it: operators' interventions, and server actions that were refused.
+    """Audit record of a request and its result: operators' interventions, and refused server actions.
 
-    It lies in the journal whose run it is about; a refusal that concerns no run lies in the API database. Records
+    It is in the journal of its run; a refusal without a run is in the API database. Records
     are only ever added; a conductor numbers and seals them soon afterwards (`core/audit_chain.py`).
     """
 
@@ -190,9 +189,9 @@ class AuditRecord(models.Model):
     result = models.CharField(max_length=16)  # "done", "refused"
     user_id = models.CharField(max_length=64, db_index=True)
     user_name = models.CharField(max_length=255, default="")
-    asker_project_id = models.CharField(max_length=64, default="")  # in whose name it was asked
-    on_behalf_of = models.CharField(max_length=255, default="")  # whose work it is, where that is somebody else
-    project_id = models.CharField(max_length=64, default="", db_index=True)  # whose resource it is
+    actor_project_id = models.CharField(max_length=64, default="")  # project of the request
+    on_behalf_of = models.CharField(max_length=255, default="")  # owner of the work, if another user
+    project_id = models.CharField(max_length=64, default="", db_index=True)  # project of the resource
     run_uuid = models.UUIDField(null=True, db_index=True)
     instance_uuid = models.UUIDField(null=True, db_index=True)
     reason = models.CharField(max_length=255, default="")
@@ -202,7 +201,7 @@ class AuditRecord(models.Model):
     remote_address = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField(db_index=True)
     signature = models.CharField(max_length=64, default="", db_default="")  # "" from releases that did not sign
-    seal = models.BigIntegerField(null=True, unique=True)  # its number in the chain of this database, without holes
+    seal = models.BigIntegerField(null=True, unique=True)  # its number in the chain of this database, without gaps
     digest = models.CharField(max_length=64, default="", db_default="")
 
     class Meta:
@@ -210,12 +209,12 @@ class AuditRecord(models.Model):
 
 
 class AuditChain(models.Model):
-    """Where the chain of the audit records in this database begins and ends: one row. Who holds it may seal or cut.
+    """Beginning and end of the chain of audit records in this database: one row.
 
-    What was older than its retention was cut off in front: up to `cut_number`.
+    The process that locks it may seal or cut. Records beyond their retention were cut off up to `cut_number`.
     """
 
-    key_id = models.CharField(max_length=64)  # tells another key from a forged row
+    key_id = models.CharField(max_length=64)  # distinguishes another key from a forged row
     begun_at = models.DateTimeField()
     cut_number = models.BigIntegerField(default=0)
     cut_digest = models.CharField(max_length=64, default="")
@@ -228,19 +227,19 @@ class AuditChain(models.Model):
 
 
 class NotificationPlace(models.Model):
-    """How far a sink was told of the events in this journal, and which conductor tells it now."""
+    """Position of a sink in the events of this journal, and the conductor that delivers now."""
 
     sink = models.CharField(max_length=128, unique=True)
-    reached = models.BigIntegerField()  # the number of the last event that it has taken
+    reached = models.BigIntegerField()  # the number of the last delivered event
     owner = models.CharField(max_length=64, null=True)
     lease_expires_at = models.DateTimeField(null=True)
-    failures = models.PositiveIntegerField(default=0)  # in a row
+    failures = models.PositiveIntegerField(default=0)  # consecutive
     retry_at = models.DateTimeField()
     last_error = models.CharField(max_length=255, default="")
 
 
 class NotificationDelivery(models.Model):
-    """One attempt to tell a sink of something."""
+    """One attempt to deliver to a sink."""
 
     sink = models.CharField(max_length=128)
     message_id = models.UUIDField(db_index=True)
@@ -248,7 +247,7 @@ class NotificationDelivery(models.Model):
     outcome = models.CharField(max_length=16)  # "delivered", "failed"; "asked" while it is to be sent once more
     detail = models.CharField(max_length=255, default="")
     tried_at = models.DateTimeField(db_index=True)
-    event_number = models.BigIntegerField(null=True)  # of the event that it told of; none for a test
+    event_number = models.BigIntegerField(null=True)  # of the delivered event; none for a test
 
     class Meta:
         indexes = [
@@ -257,7 +256,7 @@ class NotificationDelivery(models.Model):
         ]
 
 
-class Duty(models.Model):
+class PeriodicLease(models.Model):
     """The lease of periodic work that one process does for all: its holder, and when the work was last done."""
 
     name = models.CharField(max_length=64, unique=True)

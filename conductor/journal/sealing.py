@@ -1,4 +1,4 @@
-"""Encrypts the secrets of runs and of commands to hosts before a database, its log or a copy of it can have them."""
+"""Encrypts the secrets of runs and of commands to hosts, so that databases, their logs and copies never have them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PASSWORDS = ("password", "admin_password")  # as fields of a command, or of the 
 
 
 def seal(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` as a JSON column keeps them. Nothing stays nothing."""
+    """Return `values` encrypted for a JSON column; empty values stay empty."""
     if not values:
         return {}
     return {SEALED: box(settings.SECRET_KEY, PURPOSE).encrypt(json.dumps(dict(values)).encode()).decode()}
 
 
 def unseal(kept: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values that `seal` took; what an earlier release kept in the clear is returned as it is.
+    """Return the values that `seal` got; unencrypted ones of an earlier release are returned as they are.
 
     Raises:
         Unavailable: another secret key encrypted them.
@@ -40,7 +40,7 @@ def unseal(kept: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def seal_command(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """An encoded command with its passwords encrypted beside its body; one without passwords as it is."""
+    """Return an encoded command with its passwords encrypted beside its body; one without passwords as it is."""
     body, guest = wire["body"], wire["body"].get("guest") or {}
     found = {"body": _passwords(body), "guest": _passwords(guest)}
     if not any(found.values()):
@@ -52,7 +52,7 @@ def seal_command(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unseal_command(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The command that `seal_command` took. Raises Unavailable as `unseal` does."""
+    """Return the command that `seal_command` got. Raises Unavailable as `unseal` does."""
     if SEALED not in kept:
         return dict(kept)
     found = unseal(kept)

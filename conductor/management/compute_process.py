@@ -1,4 +1,4 @@
-"""A compute agent of its own: one host, one queue, a local journal, and no database."""
+"""Process of a compute agent: one host, one queue, a local journal, and no database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.db import connections
 from conductor import plugins
 from conductor.actors import compute as compute_door
 from conductor.compute.agent import ComputeAgent
-from conductor.compute.console_door import DoorPlace
+from conductor.compute.console_relay import RelayAddress
 from conductor.compute.hosts import HostConfig
 from conductor.core import garbage
 from conductor.image import store
@@ -29,19 +29,19 @@ from conductor.rpc.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
-THREADS = 2  # they only take commands: the agent acts on threads of its own
+THREADS = 2  # they only receive commands: the agent executes them on threads of its own
 PREFETCH = 8
 STOP_MILLISECONDS = 5_000
 DRAIN_SECONDS = 2.0
 START_POLL_SECONDS = 0.05
-REFUSALS_SECONDS = 5.0  # between two looks at what was refused
+REFUSALS_SECONDS = 5.0  # interval of reports of refused messages
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 ALL_ADDRESSES = ("0.0.0.0", "::")
 NO_DATABASE = "conductor.management.no_database"
 
 
 def forbid_databases() -> None:
-    """From here on no query of this process can succeed, and no address or password of a database is left in it."""
+    """Remove all databases from this process: no query can succeed, and no address or password is left in it."""
     for connection in connections.all(initialized_only=True):
         connection.close()
         del connections[connection.alias]
@@ -52,7 +52,7 @@ def forbid_databases() -> None:
 
 
 def host_config(host: str, cell: str, driver: str, *, zone: str, options: Sequence[str]) -> HostConfig:
-    """What the command line says, checked. Raises CommandError."""
+    """Return the validated configuration of the command line. Raises CommandError."""
     for name, value in (("--host", host), ("--cell", cell)):
         if not HOST_NAME.fullmatch(value):
             raise CommandError(f'{name}: "{value}" is not a name (letters, digits, dots, dashes and underscores).')
@@ -70,15 +70,15 @@ def host_config(host: str, cell: str, driver: str, *, zone: str, options: Sequen
 
 
 def load_identity(config: HostConfig) -> None:
-    """Sign as the host, and obey the conductors that it knows. Raises CommandError for one that is not enrolled."""
+    """Sign as the host, and trust the conductors in its identity. Raises CommandError for one that is not enrolled."""
     path = identities.path_of(Path(settings.NOVELLA_DATA), config.host)
     try:
         found = identities.read(path)
     except FileNotFoundError:
         raise CommandError(
-            f"Host {config.host} is not enrolled: {path} is missing. Where the databases are, run manage.py hosts "
+            f"Host {config.host} is not enrolled: {path} is missing. Where the databases are, run novella hosts "
             f"enroll {config.host} --cell {config.cell} and bring the file here, or get a token with --token and run "
-            "manage.py hosts redeem here."
+            "novella hosts redeem here."
         ) from None
     except IdentityUnusable as error:
         raise CommandError(error.message) from None
@@ -88,7 +88,7 @@ def load_identity(config: HostConfig) -> None:
 
 
 def _option(text: str) -> tuple[str, Any]:
-    """`key=value`; a value that is JSON (a number, true, a list) is taken as such, any other as text."""
+    """Parse `key=value`; a value that is JSON (a number, true, a list) is taken as such, any other as text."""
     key, found, value = text.partition("=")
     if not found or not key:
         raise CommandError(f'--option: "{text}" is not of the form key=value.')
@@ -98,17 +98,17 @@ def _option(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def console_place() -> DoorPlace | None:
-    """Where the settings have consoles be joined; None for nowhere."""
+def console_place() -> RelayAddress | None:
+    """Return the configured address for console connections; None without one."""
     if settings.NOVELLA_CONSOLE_LISTEN is None:
         return None
     listen, port = settings.NOVELLA_CONSOLE_LISTEN
     own = socket.getfqdn() if listen in ALL_ADDRESSES else listen
-    return DoorPlace(listen, port, settings.NOVELLA_CONSOLE_ADDRESS or own)
+    return RelayAddress(listen, port, settings.NOVELLA_CONSOLE_ADDRESS or own)
 
 
 class ComputeProcess:
-    """The agent of one host, behind its queue."""
+    """The agent of one host, with its queue."""
 
     def __init__(self, config: HostConfig, drivers: Mapping[str, Any] | None = None) -> None:
         self._agent = ComputeAgent(
@@ -118,7 +118,7 @@ class ComputeProcess:
             settings.NOVELLA_HEARTBEAT_SECONDS,
             store_image=store.store_image,
         )
-        self._agent.open_door(console_place())
+        self._agent.relay_consoles(console_place())
         self._config, self._refusals = config, Refusals()
         trust.on_refusal(self._refusals.note)
         self._worker = broker.make_worker([broker.compute_queue(config.host)], threads=THREADS, prefetch=PREFETCH)
@@ -136,15 +136,15 @@ class ComputeProcess:
                     self._report_refusals()
 
     def _report_refusals(self) -> None:
-        """Have the conductor put on record which commands were refused here."""
+        """Report the refused commands to the conductor, which audits them."""
         rows = self._refusals.take()
         if rows:
             log.warning("commands refused: %s", [row.to_json() for row in rows])
             counted = RefusalsCounted(host=self._config.host, refusals=[row.to_json() for row in rows])
-            broker.tell_conductor(self._config.cell, counted)
+            broker.send_to_conductor(self._config.cell, counted)
 
     def stop(self) -> None:
-        """Take no more commands, give what is under way a moment. What is cut off is repeated by the conductor."""
+        """Stop: receive no more commands, and wait briefly for those under way. Conductors resend interrupted ones."""
         self._worker.stop(timeout=STOP_MILLISECONDS)
         self._agent.stop()
         broker.drain(DRAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""A conductor of its own: a worker on the queues that it serves, and the periodic work for their journals."""
+"""Process of a conductor: a worker on the queues that it serves, and the periodic work for their journals."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from django.utils.module_loading import import_string
 
 from conductor.actors import conductor as conductor_door
 from conductor.actors import liveness, periodic
+from conductor.actors.report_intake import INTAKE
 from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases, journal_aliases, queue_of
 from conductor.core import garbage
 from conductor.rpc import broker
-from conductor.services import flow_observers, refused_messages
-from conductor.workflows import recovery
+from conductor.services.operations import refused_messages
+from conductor.services.plugins import workflow_observers
+from conductor.workflows.engine import recovery
 
 log = logging.getLogger(__name__)
 
 THREADS = 8
-PREFETCH = 2 * THREADS  # so that no thread waits while more is asked for
+PREFETCH = 2 * THREADS  # so that no thread waits for the next messages
 STOP_MILLISECONDS = 10_000
 DRAIN_SECONDS = 2.0
 
 
 def conductor_name() -> str:
-    """How the list of services calls a conductor that was given no name: as its machine."""
+    """Return the default name of a conductor, which is its machine's."""
     return socket.gethostname().split(".")[0].lower()
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What a conductor looks after: whole queues, so that every journal behind one of them is swept with it."""
+    """The queues that a conductor serves: whole queues, so that all journals of one queue are swept together."""
 
     queues: frozenset[str]
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The journals whose doorbells ring on these queues."""
+        """The journals that send notifications to these queues."""
         return tuple(alias for alias in journal_aliases() if queue_of(alias) in self.queues)
 
     def __str__(self) -> str:
@@ -50,7 +52,7 @@ class Charge:
 
 
 def charge(*, cells: Sequence[str], is_api_level: bool) -> Charge:
-    """The API level and all cells, or those of them that are named. Raises CommandError for an unknown cell."""
+    """Return the API level and all cells, or the named ones. Raises CommandError for an unknown cell."""
     known = cell_aliases(with_cell0=False)
     for name in cells:
         if name not in known:
@@ -61,10 +63,10 @@ def charge(*, cells: Sequence[str], is_api_level: bool) -> Charge:
 
 
 def keep_to_core(core: int) -> None:
-    """Keep this process to one core of the machine; before it has threads, which inherit it.
+    """Pin this process to one core; call it before threads are started, which inherit it.
 
-    Its threads take turns at the interpreter, and a turn that is handed from core to core costs more than the work of a
-    step. Raises CommandError for a core that the process may not use.
+    The threads take turns with the interpreter lock, and passing it between cores costs more than the work of a step.
+    Raises CommandError for a core that the process may not use.
     """
     usable = os.sched_getaffinity(0)
     if core not in usable:
@@ -74,7 +76,7 @@ def keep_to_core(core: int) -> None:
 
 
 class ConductorProcess:
-    """Started bottom-up and stopped top-down. It is never alone, so it takes nothing over that a lease protects."""
+    """Parts of a conductor, started bottom-up and stopped top-down. It never takes over what a lease protects."""
 
     def __init__(self, charge: Charge, name: str) -> None:
         self._aliases = charge.aliases
@@ -87,9 +89,10 @@ class ConductorProcess:
         assert conductor_door is not None, "importing the doors registers their actors"
         if settings.NOVELLA_CHANNEL_URL:
             import_string(settings.NOVELLA_LIVE_PUBLISHER)()
-        flow_observers.listen()
+        workflow_observers.listen()
         refused_messages.listen()
         self._group.join()
+        INTAKE.start()
         self._worker.start()
         periodic.report_all(self._aliases, self._name)
         periodic.sweep_all(self._aliases, grace_seconds=0.0)
@@ -101,19 +104,20 @@ class ConductorProcess:
         stop.wait()
 
     def stop(self) -> None:
-        """Begin nothing new, end what is under way, hand on what does not end in time."""
+        """Stop: start nothing new, end what is under way, and hand on what does not end in time."""
         self._worker.stop(timeout=STOP_MILLISECONDS)
-        for ticker in self._tickers:  # to here they kept our leases alive
+        INTAKE.stop()
+        for ticker in self._tickers:  # until here they renewed our leases
             ticker.stop()
         hand_on(self._aliases)
         self._group.leave()
         if not broker.drain(DRAIN_SECONDS):
-            log.warning("some doorbells did not leave in time; the sweep of another conductor rings again")
+            log.warning("some notifications were not sent in time; the sweep of another conductor sends them again")
 
 
 def hand_on(aliases: Iterable[str]) -> None:
-    """End this process's own leases, so that others need not wait for them; what fails is logged."""
-    for alias in dict.fromkeys((*aliases, API_ALIAS)):  # where leases of work for the whole cloud are
+    """End this process's own leases, so that others need not wait for them; failures are logged."""
+    for alias in dict.fromkeys((*aliases, API_ALIAS)):  # leases of work for the whole cloud are in the API database
         try:
             recovery.hand_on(alias)
         except Exception:

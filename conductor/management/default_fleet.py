@@ -1,5 +1,4 @@
-"""The hosts of the embedded default: the machine itself where it can run guests, a simulated fleet beside it, and what
-the operator's file names."""
+"""Hosts of the embedded default: the machine if it can run guests, a simulated fleet, and the operator's file."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from django.utils.module_loading import import_string
 from conductor.compute.hosts import HostConfig
 from conductor.management import hosts_file
 
-# The last is that of hosts in no zone of their own, which clients expect to be there.
+# The last is the zone of hosts without their own, which clients expect to exist.
 ZONES = ("az-1", "az-2", "nova")
 PROBE = "compute_drivers.libvirt.capability.probe"
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The hosts to start, and one plain sentence about the real one."""
+    """The hosts to start, and a sentence about the real one."""
 
     hosts: tuple[HostConfig, ...]
     real_host: str
@@ -30,9 +29,9 @@ class Fleet:
 
 
 def default_fleet(data_dir: Path) -> Fleet:
-    """One real host in cell1 where the machine can run QEMU and the operator did not say no; simulated ones in each.
+    """Return a real host in cell1 if the machine can run QEMU and it is not off, and simulated ones in each cell.
 
-    Raises CommandError for a file of hosts that cannot be used.
+    Raises CommandError for an unusable file of hosts.
     """
     real, remark = _real_host(data_dir)
     hosts = [*real]

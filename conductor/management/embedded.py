@@ -1,4 +1,4 @@
-"""Everything in one process: dramatiq workers, agents, periodic work, and the web server in the main thread."""
+"""The whole cloud in one process: dramatiq workers, agents, periodic work, and the web server in the main thread."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from conductor import plugins
 from conductor.actors import compute as compute_door
 from conductor.actors import conductor as conductor_door
 from conductor.actors import liveness, periodic
+from conductor.actors.report_intake import INTAKE
 from conductor.cell_db.models import Service
 from conductor.cells.lookup import journal_aliases, queue_of
 from conductor.compute.agent import ComputeAgent
@@ -26,18 +27,20 @@ from conductor.rpc import broker, identities, keys
 from conductor.rpc.envelope import SigningKey
 from conductor.rpc.identities import Credentials, HostIdentity, IdentityUnusable
 from conductor.rpc.key_store import STORE
-from conductor.services import flow_observers, host_keys, refused_messages
-from conductor.workflows import recovery
+from conductor.services.hosts import keys as host_keys
+from conductor.services.operations import refused_messages
+from conductor.services.plugins import workflow_observers
+from conductor.workflows.engine import recovery
 
 log = logging.getLogger(__name__)
 
-WORKER_THREADS = 8  # the agents only take commands on them, and act on threads of their own
+WORKER_THREADS = 8  # the agents only receive commands on them, and execute these on threads of their own
 FIRST_REPORTS_SECONDS = 15.0
 WORKER_STOP_MILLISECONDS = 10_000
 
 
 class Embedded:
-    """The parts of the embedded default, started bottom-up and stopped top-down."""
+    """Parts of the embedded default, started bottom-up and stopped top-down."""
 
     def __init__(self, hosts: tuple[HostConfig, ...]) -> None:
         self._hosts = hosts
@@ -50,7 +53,8 @@ class Embedded:
             settings.NOVELLA_HEARTBEAT_SECONDS,
             store_image=store.store_image,
         )
-        self._agent.open_door(console_place())
+        self._agent.report_together(INTAKE.put_own)
+        self._agent.relay_consoles(console_place())
         self._aliases = journal_aliases()
         queues = {*(queue_of(alias) for alias in self._aliases), *(broker.compute_queue(host.host) for host in hosts)}
         self._worker = broker.make_worker(queues, threads=WORKER_THREADS, prefetch=2 * WORKER_THREADS)
@@ -60,9 +64,10 @@ class Embedded:
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
         assert conductor_door is not None, "importing the doors registers their actors"
-        flow_observers.listen()
+        workflow_observers.listen()
         self._group.join()
         self._worker.start()
+        INTAKE.start()
         compute_door.serve(self._agent)
         self._agent.start()
         self._await_first_reports()
@@ -81,28 +86,29 @@ class Embedded:
         web_server.serve(config, on_ready)
 
     def stop(self) -> None:
-        """End cleanly: nothing new is begun, what is under way ends or is taken up at the next start."""
+        """Stop: start nothing new; what is under way ends, or continues after the next start."""
         for ticker in self._tickers:
             ticker.stop()
         self._worker.stop(timeout=WORKER_STOP_MILLISECONDS)
         self._agent.stop()
+        INTAKE.stop()
         hand_on(self._aliases)
         self._group.leave()
 
     def _await_first_reports(self) -> None:
-        """A run that is resumed must not take a host for dead that only had no time yet to say that it lives."""
+        """Wait for the hosts' first reports, so that resumed runs do not take a host for down that is only starting."""
         waiting = {(host.cell, host.host) for host in self._hosts}
         deadline = time.monotonic() + FIRST_REPORTS_SECONDS
         started_at = time.time()
         while waiting and time.monotonic() < deadline:
-            waiting -= {(cell, host) for cell, host in waiting if _has_reported(cell, host, started_at)}
+            waiting -= {(cell, host) for cell in {cell for cell, _ in waiting} for host in _reported(cell, started_at)}
             time.sleep(0.05)
         for _, host in sorted(waiting):
             log.warning("host has not reported yet: %s", host)
 
 
 def enroll_all(hosts: Iterable[HostConfig]) -> None:
-    """Give each host of this process the identity that it has, or a new one, and have its key count."""
+    """Load each host's identity, or create it, and register its key."""
     found: list[Credentials] = []
     conductor_keys = STORE.conductor_keys()
     for host in hosts:
@@ -111,14 +117,14 @@ def enroll_all(hosts: Iterable[HostConfig]) -> None:
         own = kept.keys if kept is not None else (SigningKey.new(),)
         credentials = Credentials(host.host, host.cell, own, conductor_keys)
         if credentials != kept:
-            identities.write(path, credentials, is_durable=False)  # a lost one is made again
+            identities.write(path, credentials, is_durable=False)  # a lost one is created again
         keys.serve_as(HostIdentity(path, credentials))
         found.append(credentials)
     host_keys.adopt(found)
 
 
 def _kept(path: Path, host: HostConfig) -> Credentials | None:
-    """What the host's file has; None where it is missing, unusable or another host's."""
+    """Return the identity in the host's file; None where it is missing, unusable or another host's."""
     try:
         found = identities.read(path)
     except FileNotFoundError:
@@ -129,9 +135,10 @@ def _kept(path: Path, host: HostConfig) -> Credentials | None:
     return found if (found.host, found.cell) == (host.host, host.cell) else None
 
 
-def _has_reported(cell: str, host: str, since: float) -> bool:
-    seen = Service.objects.using(cell).filter(host=host, binary="nova-compute").values_list("last_seen_at", flat=True)
-    return any(moment.timestamp() >= since - 1.0 for moment in seen)
+def _reported(cell: str, since: float) -> list[str]:
+    """Return the hosts of a cell that have reported since this time."""
+    rows = Service.objects.using(cell).filter(binary="nova-compute").values_list("host", "last_seen_at")
+    return [host for host, seen_at in rows if seen_at.timestamp() >= since - 1.0]
 
 
 def is_alone(alias: str) -> bool:

@@ -1,4 +1,4 @@
-"""Further hosts of the embedded default: what a file says of each, checked before anything starts."""
+"""Operator's file of further hosts for the embedded default, validated before anything starts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KEYS = ("name", "driver", "cell", "zone", "options")
 
 
 def read(path: Path, data_dir: Path) -> tuple[HostConfig, ...]:
-    """The hosts of the file in their order. Raises CommandError naming the file's part that is wrong and what fits."""
+    """Return the hosts of the file in order. Raises CommandError naming the wrong part and the fix."""
     try:
-        told = tomllib.loads(path.read_text())
+        message = tomllib.loads(path.read_text())
     except OSError as error:
         raise CommandError(f"{VARIABLE}: {path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{VARIABLE}: {path} is no TOML: {error}.") from None
-    entries = told.get("host")
-    if set(told) != {"host"} or not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+    entries = message.get("host")
+    if set(message) != {"host"} or not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise CommandError(f"{VARIABLE}: {path} holds nothing but tables [[host]], at least one.")
     hosts = tuple(_host(one, f"{VARIABLE}: host[{index}]", data_dir) for index, one in enumerate(entries))
     names = [one.host for one in hosts]
@@ -37,12 +37,12 @@ def read(path: Path, data_dir: Path) -> tuple[HostConfig, ...]:
     return hosts
 
 
-def _host(told: Mapping[str, Any], where: str, data_dir: Path) -> HostConfig:
-    for key in told:
+def _host(message: Mapping[str, Any], where: str, data_dir: Path) -> HostConfig:
+    for key in message:
         if key not in KEYS:
             raise CommandError(f"{where}: {key} is not known; there are {', '.join(KEYS)}.")
-    name, driver = _text(told, "name", where), _text(told, "driver", where)
-    cell, zone = _text(told, "cell", where, settings.CELLS[0]), _text(told, "zone", where, "nova")
+    name, driver = _text(message, "name", where), _text(message, "driver", where)
+    cell, zone = _text(message, "cell", where, settings.CELLS[0]), _text(message, "zone", where, "nova")
     if not HOST_NAME.fullmatch(name):
         raise CommandError(f"{where}.name: a name has letters, digits, dots, dashes and underscores.")
     if cell not in settings.CELLS:
@@ -50,7 +50,7 @@ def _host(told: Mapping[str, Any], where: str, data_dir: Path) -> HostConfig:
     known = plugins.registry().drivers
     if driver not in known:
         raise CommandError(f"{where}.driver: there is no driver {driver[:60]}; there are {', '.join(sorted(known))}.")
-    options = told.get("options", {})
+    options = message.get("options", {})
     if not isinstance(options, dict):
         raise CommandError(f'{where}.options: a table is expected, such as options.state_dir = "/srv/novella".')
     journal = data_dir / "agents" / f"{name}.sqlite3"
@@ -59,8 +59,8 @@ def _host(told: Mapping[str, Any], where: str, data_dir: Path) -> HostConfig:
     )
 
 
-def _text(told: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
-    found = told.get(key, default)
+def _text(message: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
+    found = message.get(key, default)
     if not isinstance(found, str) or not found:
         raise CommandError(f"{where}.{key}: a text is needed.")
     return found

@@ -1,4 +1,4 @@
-"""HTTP as our web processes read it: headers are bounded in size and in time, which the server leaves open."""
+"""HTTP protocol of our web processes: limits the size and the time of headers, which uvicorn does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from conductor.core.request_ids import HEADER, new_request_id
+from conductor.core.identifiers import REQUEST_ID_HEADER, new_request_id
 
 MOST_HEADER_BYTES = 64 << 10  # the request line and all headers
 HEADER_SECONDS = 15.0  # from the connection, or from the first byte of a request, to its last header
@@ -19,13 +19,13 @@ _REQUEST_LINE = re.compile(rb"[A-Za-z-]{1,40} \S+ HTTP/1\.[01]\r\n")
 
 
 class _TooMuch(Exception):
-    """The headers are larger than they may be."""
+    """The headers are larger than the limit."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. What takes too long is closed, what cannot be read is told why first.
+    """One connection. Slow headers close it; unreadable requests get an error response first.
 
-    Such an answer has a request id as all others have: it stands in the log beside the reason.
+    Such a response has a request id as all others have, which the log shows with the reason.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -67,12 +67,12 @@ class BoundedProtocol(HttpToolsProtocol):
         request_id = new_request_id()
         self.logger.warning("answered %s to what could not be read: %s request_id=%s", status, text, request_id)
         headers |= {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text))}
-        headers |= {"connection": "close", HEADER: request_id}
+        headers |= {"connection": "close", REQUEST_ID_HEADER: request_id}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self.transport.write(STATUS_LINE[status] + f"{lines}\r\n{text}".encode())
         self.transport.close()
 
-    # -- what the parser says -----------------------------------------------------------------------------------
+    # -- callbacks of the parser ---------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -85,10 +85,10 @@ class BoundedProtocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MOST_HEADER_BYTES:
             self._is_too_large = True
-            raise _TooMuch  # the parser stops, and has `send_400_response` called
+            raise _TooMuch  # the parser stops, and calls `send_400_response`
         super().on_headers_complete()
 
-    # -- the clock ----------------------------------------------------------------------------------------------
+    # -- the deadline --------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         if self._deadline is None:

@@ -1,4 +1,4 @@
-"""What must hold before anything starts; each fault is one line that names the variable and the fix."""
+"""Preflight checks before a process starts; each failure is one line that names the variable and the fix."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import IO
 
 from django.core.management.base import CommandError
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, connections
 
 from conductor.actors import liveness
 from conductor.core.errors import Invalid, Unavailable
 from conductor.rpc.key_store import STORE
-from conductor.services import readiness
+from conductor.services.operations import readiness
 
 log = logging.getLogger(__name__)
 
 
 def require_writable(directory: Path) -> None:
-    """The data folder exists and takes files; raises CommandError."""
+    """Require that the data folder exists and is writable. Raises CommandError."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / f".probe-{os.getpid()}"
@@ -37,19 +37,19 @@ def require_writable(directory: Path) -> None:
 
 
 def require_alone(directory: Path) -> IO[str]:
-    """Hold the data folder for this process; keep the returned file open. Raises CommandError.
+    """Lock the data folder for this process; keep the returned file open. Raises CommandError.
 
-    The kernel lets go of it when the process ends, however it ends. So whoever holds it knows that every earlier
-    owner of a lease in these databases is dead.
+    The kernel releases the lock when the process ends, in any way. So its holder knows that every earlier owner of a
+    lease in these databases is dead.
     """
     return _hold(directory, fcntl.LOCK_EX, f"another Novella runs on {directory}. Stop it or choose another folder.")
 
 
 @contextmanager
 def beside_others(directory: Path) -> Iterator[None]:
-    """Hold the data folder together with other processes, while none is alone in it. Raises CommandError."""
+    """Share the data folder with other processes, unless one has it exclusively. Raises CommandError."""
     require_writable(directory)
-    refusal = f"a Novella that is one process (manage.py up) runs on {directory}. Stop it or choose another folder."
+    refusal = f"a Novella that is one process (novella up) runs on {directory}. Stop it or choose another folder."
     with _hold(directory, fcntl.LOCK_SH, refusal):
         yield
 
@@ -65,16 +65,28 @@ def _hold(directory: Path, kind: int, refusal: str) -> IO[str]:
 
 
 def require_broker(url: str) -> None:
-    """A process that is apart needs a broker that is apart; raises CommandError."""
+    """Require a broker outside the process, for separate processes. Raises CommandError."""
     if not url:
         raise CommandError(
-            "NOVELLA_BROKER_URL: not set, and a broker in memory reaches nobody else. Set it to amqp://… or redis://…, "
-            "the same for all processes."
+            "NOVELLA_BROKER_URL: not set, and a broker in memory reaches no other process. Set it to amqp://… or "
+            "redis://…, the same for all processes."
+        )
+
+
+def require_server_databases() -> None:
+    """Every database is on a PostgreSQL server, as several processes need it; raises CommandError.
+
+    A SQLite file has one writer at a time, and the group commit that makes up for that works within one process.
+    """
+    if any(connection.vendor == "sqlite" for connection in connections.all()):
+        raise CommandError(
+            "NOVELLA_DATABASE_URL: not set for every database, and SQLite serves one process. "
+            "Set it to postgresql://…, the same for all processes, or run everything in one process with up."
         )
 
 
 def require_membership() -> None:
-    """The group service that was chosen is of a kind that we know; raises CommandError. It need not answer."""
+    """Require that the configured group service is of a known kind; it need not respond. Raises CommandError."""
     try:
         liveness.memberships()
     except Invalid as error:
@@ -82,15 +94,15 @@ def require_membership() -> None:
 
 
 def require_schema(aliases: Iterable[str]) -> None:
-    """The tables are those of this code; raises CommandError. A database that does not answer may do so later."""
+    """Require the schema of this code; a database that is down may be up later. Raises CommandError."""
     for alias, reason in readiness.missing(aliases).items():
-        if reason != readiness.SILENT:
-            raise CommandError(f"Database {alias}: {reason}. Run manage.py seed once, before the other processes.")
+        if reason != readiness.UNRESPONSIVE:
+            raise CommandError(f"Database {alias}: {reason}. Run novella seed once, before the other processes.")
         log.warning("database %s %s; going on without it", alias, reason)
 
 
 def require_certificate(certificate: Path | None, key: Path | None) -> None:
-    """The certificate and its key can be served, where there is one; raises CommandError."""
+    """Require that the certificate and its key are usable, if configured. Raises CommandError."""
     if certificate is None or key is None:
         return
     for variable, path in (("NOVELLA_TLS_CERT", certificate), ("NOVELLA_TLS_KEY", key)):
@@ -108,7 +120,7 @@ def require_certificate(certificate: Path | None, key: Path | None) -> None:
 
 
 def require_signing() -> None:
-    """This process can sign messages; raises CommandError. A database that does not answer may do so later."""
+    """Require that this process can sign messages; a database that is down may be up later. Raises CommandError."""
     try:
         STORE.signer()
     except Unavailable as error:
@@ -118,7 +130,7 @@ def require_signing() -> None:
 
 
 def require_free_port(host: str, port: int) -> None:
-    """Nobody listens where we are about to; raises CommandError."""
+    """Require that no other process listens on the address and port. Raises CommandError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""How a new host gets its identity over HTTPS: it makes a key pair, and hands in the public one with a token."""
+"""Enrolment of a new host over HTTPS: creates a key pair, and sends the public key with a token."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def redeem(url: str, token: str) -> Credentials:
-    """The credentials of the host that the token was made for.
+    """Return the credentials of the host that the token was created for.
 
-    Raises Invalid for an address without TLS, NotAuthenticated for a token that does not count, Unavailable where the
-    portal does not answer as it should.
+    Raises Invalid for an address without TLS, NotAuthenticated for an invalid token, Unavailable where the portal does
+    not respond as expected.
     """
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):

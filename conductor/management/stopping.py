@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end a process cleanly: they are taken as a wish, which the main thread waits for."""
+"""Handling of SIGTERM and SIGINT: they request a clean end, which the main thread waits for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import signal
 import threading
 
 
-def stop_wish() -> threading.Event:
-    """An event that is set once somebody asks this process to end. Call it in the main thread."""
-    wished = threading.Event()
+def stop_requested() -> threading.Event:
+    """Return an event that is set once the process is asked to end. Call it in the main thread."""
+    requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: wished.set())
-    return wished
+        signal.signal(number, lambda *_: requested.set())
+    return requested

@@ -18,13 +18,16 @@ from uvicorn.supervisors import Multiprocess
 from conductor.management.http_protocol import BoundedProtocol
 
 GRACEFUL_SECONDS = 5
-# Clients ask again on the same connection every five seconds: one that ended just then would be an error to them.
+# Clients poll on the same connection every five seconds: one that is closed just then would be an error for them.
 IDLE_SECONDS = 75
 POLL_SECONDS = 0.1
 
 
 def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uvicorn.Config:
-    """`application` is "module:attribute", so that a new process can import it. With a certificate it speaks TLS."""
+    """Return the configuration. `application` is "module:attribute", so that a new process can import it.
+
+    With a certificate it serves TLS.
+    """
     return uvicorn.Config(
         application,
         host=host,
@@ -36,7 +39,7 @@ def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uv
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
         lifespan="off",
-        proxy_headers=False,  # the application believes them from the proxies that the operator names
+        proxy_headers=False,  # the application trusts them from the proxies that the operator names
         ssl_certfile=settings.NOVELLA_TLS_CERT,
         ssl_keyfile=settings.NOVELLA_TLS_KEY,
     )
@@ -44,7 +47,7 @@ def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uv
 
 def serve(config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT; `on_ready` is called once it listens."""
-    # The server hands its signal on once it has shut down; ours to take, as the rest is still to be stopped.
+    # The server raises its signal again once it has shut down; we ignore that, as the rest is still to be stopped.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     if config.workers == 1:
@@ -54,11 +57,11 @@ def serve(config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
 
 
 def _serve_in_many(config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-    """One socket, several processes behind it; one that dies is started anew."""
+    """Serve one socket with several processes; one that dies is restarted."""
     shared = config.bind_socket()
     stopped = threading.Event()
-    asker = threading.Thread(target=_await_answer, args=(config, stopped, on_ready), name="readiness", daemon=True)
-    asker.start()
+    prober = threading.Thread(target=_await_answer, args=(config, stopped, on_ready), name="readiness", daemon=True)
+    prober.start()
     try:
         Multiprocess(config, sockets=[shared]).run()
     finally:
@@ -70,12 +73,13 @@ def _await_answer(config: uvicorn.Config, stopped: threading.Event, on_ready: Ca
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     shown = f"[{host}]" if ":" in host else host
     scheme = "https" if config.is_ssl else "http"
-    unchecked = ssl._create_unverified_context()  # whether our own process is there: its certificate has another name
+    unchecked = ssl.create_default_context()  # without a check of the certificate: it is our own process that answers
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
     while not stopped.is_set():
         try:
             urllib.request.urlopen(f"{scheme}://{shown}:{config.port}/healthz", timeout=5, context=unchecked).close()
         except urllib.error.HTTPError:
-            break  # it refuses the name under which we ask, and so it is there
+            break  # it refuses this host name, and so it is up
         except OSError:
             time.sleep(POLL_SECONDS)
         else:

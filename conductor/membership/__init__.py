@@ -1,1 +1,1 @@
-"""Who is alive: kinds of group membership. What they say is a hint; ownership is decided by leases and tokens alone."""
+"""Kinds of group membership. Membership is a hint; ownership is decided by leases and fencing tokens alone."""

@@ -1,4 +1,4 @@
-"""Where a group service is: `scheme://host:port,host:port/path`."""
+"""Addresses of a group service: `scheme://host:port,host:port/path`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The servers of one service, and the path below which its members are written."""
+    """The servers of one service, and the path of its members."""
 
     hosts: tuple[tuple[str, int], ...]
     path: str
 
 
 def parse(url: str, *, port: int, path: str) -> Addresses:
-    """`port` and `path` stand for what the URL leaves out. The URL was checked when the environment was read."""
+    """Parse a URL; `port` and `path` are defaults. The URL was validated when the environment was read."""
     found = URL.fullmatch(url)
     hosts = [HOST.fullmatch(part) for part in found["hosts"].split(",")] if found else []
     if found is None or not all(hosts):

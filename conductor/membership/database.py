@@ -1,26 +1,26 @@
-"""The default: who shares a machine or a database server notices at once that another has died."""
+"""The default membership: processes of one machine or database server notice each other's death at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import connections
 
-from conductor.core.membership import Member, Membership, OnGone, Place
+from conductor.core.membership import Member, Membership, MembershipLocation, OnGone
 from conductor.membership.files import FileWatch
-from conductor.membership.sessions import SessionWatch
+
+if TYPE_CHECKING:
+    from conductor.membership.sessions import SessionWatch
 
 
 class DatabaseMembership(Membership):
-    """Locked files in the data folder, and a session on each PostgreSQL server; no service besides."""
+    """Locked files in the data folder, and a session on each PostgreSQL server; no other service."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: MembershipLocation) -> None:
         super().__init__(place)
-        self._watches: list[FileWatch | SessionWatch] = [
-            FileWatch(place.data_dir),
-            *(SessionWatch(alias) for alias in _servers()),
-        ]
+        self._watches: list[FileWatch | SessionWatch] = [FileWatch(place.data_dir), *map(_session_watch, _servers())]
 
     def join(self, me: Member, on_gone: OnGone) -> None:
         for watch in self._watches:
@@ -32,13 +32,19 @@ class DatabaseMembership(Membership):
 
     def members(self) -> Sequence[Member]:
         found: dict[str, Member] = {}
-        for watch in reversed(self._watches):  # a file knows the whole of a name
+        for watch in reversed(self._watches):  # a file has the whole name
             found |= {member.life: member for member in watch.members()}
         return sorted(found.values(), key=lambda member: (member.name, member.worker))
 
 
+def _session_watch(alias: str) -> SessionWatch:
+    from conductor.membership.sessions import SessionWatch  # needs a PostgreSQL client
+
+    return SessionWatch(alias)
+
+
 def _servers() -> list[str]:
-    """One alias for each PostgreSQL server: its sessions see the locks of all of its databases."""
+    """Return one alias for each PostgreSQL server: its sessions see the locks of all of its databases."""
     first: dict[tuple[str, str], str] = {}
     for alias, described in settings.DATABASES.items():
         if connections[alias].vendor == "postgresql":

@@ -11,24 +11,24 @@ from etcd3gw import exceptions
 from etcd3gw.client import Etcd3Client
 
 from conductor.core.errors import Unavailable
-from conductor.core.membership import Member, Membership, Place, life_of
+from conductor.core.membership import Member, Membership, MembershipLocation, life_of
 from conductor.membership.addresses import parse
 from conductor.membership.polled import Lives, Polled
 
 PORT = 2379
 PREFIX = "/novella/members"
-LEASE_SECONDS = 4  # not much longer than the shortest that a cluster with its usual settings grants
+LEASE_SECONDS = 4  # little more than the shortest that a cluster with default settings grants
 RENEW_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 
 
 class EtcdMembership(Polled, Membership):
-    """`etcd://host:port,host:port/prefix`: the first server that answers is asked."""
+    """`etcd://host:port,host:port/prefix`: the first server that answers is used."""
 
     poll_seconds = 0.1
     failures = (exceptions.Etcd3Exception, requests.RequestException, KeyError)  # the last: an answer with no lease
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: MembershipLocation) -> None:
         Membership.__init__(self, place)
         Polled.__init__(self, "etcd")
         self._addresses = parse(place.url, port=PORT, path=PREFIX)
@@ -49,7 +49,7 @@ class EtcdMembership(Polled, Membership):
             return {life_of(worker) for worker, _ in self._read(client)}
 
         yield lives
-        with suppress(*self.failures):  # it ran out already
+        with suppress(*self.failures):  # it has expired already
             lease.revoke()
 
     def members(self) -> Sequence[Member]:

@@ -14,15 +14,15 @@ from conductor.core.membership import Member, OnGone, life_of
 log = logging.getLogger(__name__)
 
 FOLDER = "workers"
-# A file appears under its name when it is locked, never before: one that can be locked belongs to the dead.
+# A file gets its final name once it is locked: a file that can be locked belongs to a dead process.
 DRAFT = "."
-# How soon one that has just started is watched. Its death is then seen at once, as the watcher waits for the lock.
+# Maximum delay until a new process is watched. Its death is then noticed at once, as a watcher waits for the lock.
 LOOK_SECONDS = 0.1
 STOP_SECONDS = 5.0
 
 
 class FileWatch:
-    """This process's own file, and a thread per file of another that waits until it can be locked."""
+    """This process's own file, and a thread per file of another process that waits for its lock."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir / FOLDER
@@ -42,7 +42,7 @@ class FileWatch:
         self._looker.start()
 
     def leave(self) -> None:
-        """The threads that wait for others stay behind and say nothing: a wait for a file lock cannot be ended."""
+        """Stop watching. The waiting threads stay and report nothing, as a wait for a file lock cannot be cancelled."""
         self._stopped.set()
         if self._looker is not None:
             self._looker.join(STOP_SECONDS)
@@ -52,14 +52,14 @@ class FileWatch:
             self._held = -1
 
     def members(self) -> Sequence[Member]:
-        """Whose files are locked."""
+        """Return the members whose files are locked."""
         found = []
         for name in self._names():
             try:
                 with (self._folder / name).open() as file:
                     if not _is_free(file.fileno()):
                         found.append(Member(worker=name, name=file.read()))
-            except OSError:  # its end came between
+            except OSError:  # it ended in between
                 continue
         return found
 
@@ -91,12 +91,12 @@ class FileWatch:
         path = self._folder / name
         try:
             with path.open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH)  # all who wait are woken: any of them may be the next to die
+                fcntl.flock(file, fcntl.LOCK_SH)  # all waiting watchers wake: any of them may be the next to die
                 if self._stopped.is_set():
                     return
                 on_gone(life_of(name))
                 path.unlink(missing_ok=True)
-        except OSError:  # taken away meanwhile: by its holder at its clean end, or by another watcher
+        except OSError:  # removed meanwhile: by its holder at its clean end, or by another watcher
             return
 
 

@@ -1,4 +1,4 @@
-"""Groups that are asked who is there, again and again, and the thread that does so."""
+"""Memberships that poll a group service, and their thread."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from conductor.core.membership import Member, OnGone
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-# After an outage of the group: whoever vanishes now may have lost his place only, and is just coming back. A place is
-# kept for four to six seconds (servers round up to their ticks), and a busy process takes as long to be back.
+# After an outage of the group: a member that vanishes now may only have lost its session, and come back soon. A session
+# lasts four to six seconds (servers round up to their ticks), and a busy process takes as long to be back.
 QUIET_SECONDS = 10.0
 STOP_SECONDS = 5.0
 
-# Who is there; None when that cannot be told just now.
+# Return the live members; None while that is unknown.
 Lives = Callable[[], set[str] | None]
 
 
 class Polled(ABC):
-    """Enters a group, watches it, and enters it again when that fails; says so once, and once that it is over.
+    """Joins a group, watches it, and joins again after a failure; logs each outage once, and its end.
 
-    Who was seen is forgotten with each entry: when a whole group is lost, nobody has died.
+    Known members are forgotten with each join: the loss of a whole group is no death.
     """
 
     poll_seconds: ClassVar[float]
-    failures: ClassVar[tuple[type[Exception], ...]]  # what a group that cannot be reached raises
+    failures: ClassVar[tuple[type[Exception], ...]]  # exceptions of an unreachable group
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -41,7 +41,7 @@ class Polled(ABC):
 
     @abstractmethod
     def entered(self, me: Member) -> AbstractContextManager[Lives]:
-        """While inside, this process is seen in the group; the function given asks who is. Raises `failures`."""
+        """Join the group for the block; the function given returns the live members. Raises `failures`."""
 
     def join(self, me: Member, on_gone: OnGone) -> None:
         self._thread = threading.Thread(
@@ -64,7 +64,7 @@ class Polled(ABC):
             self._stopped.wait(RETRY_SECONDS)
 
     def _watch(self, lives: Lives, me: Member, on_gone: OnGone) -> None:
-        """Until this process is not seen any more: then it must enter again."""
+        """Watch until this process is no longer a member: then it must join again."""
         seen: set[str] = set()
         quiet_until = 0.0
         while not self._stopped.wait(self.poll_seconds):

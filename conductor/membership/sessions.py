@@ -14,7 +14,7 @@ from conductor.core.membership import Member
 from conductor.membership.polled import Lives, Polled
 
 LOCK_CLASS = 7001
-LONGEST_NAME = 63  # of what a session says it is
+LONGEST_NAME = 63  # of a session's application name
 
 _LOCKS = f"l.locktype = 'advisory' AND l.classid = {LOCK_CLASS} AND l.objsubid = 2 AND l.granted"
 _ALIVE = f"SELECT l.objid::bigint FROM pg_locks l WHERE {_LOCKS}"
@@ -24,7 +24,7 @@ _NAMES = (
 )
 _HOLD = f"SELECT pg_try_advisory_lock({LOCK_CLASS}, %s)"
 _SAY = "SELECT set_config('application_name', %s, false)"
-# A holder whose cable was cut: the server lets go of its lock after about ten seconds, and not after two hours.
+# If a holder's cable is cut, the server frees its lock after about ten seconds, and not after two hours.
 _SESSION = (
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; "
     "SET statement_timeout = '5s'"
@@ -32,10 +32,10 @@ _SESSION = (
 
 
 class SessionWatch(Polled):
-    """One session on the server behind `alias`: it holds this process's lock, and sees those of all others."""
+    """One session on the server behind `alias`: it holds this process's lock, and reads those of all others."""
 
-    # By short statements: a session that waited inside of one for the others' locks would keep the server from
-    # cleaning up what was deleted meanwhile.
+    # Polls with short statements: a session that blocks in one on the others' locks would keep the server from
+    # vacuuming deleted rows meanwhile.
     poll_seconds = 0.03
     failures = (psycopg.Error,)
 
@@ -50,7 +50,7 @@ class SessionWatch(Polled):
 
             def lives() -> set[str]:
                 alive = {_life(number) for (number,) in session.execute(_ALIVE)}
-                if me.life not in alive:  # the first time, or while an earlier session of ours is not given up yet
+                if me.life not in alive:  # at the first time, or while an earlier session of ours still exists
                     session.execute(_HOLD, [_key(me.life)])
                 return alive
 
@@ -62,11 +62,11 @@ class SessionWatch(Polled):
                 rows = session.execute(_NAMES).fetchall()
         except psycopg.Error:
             raise Unavailable(f"The database server of {self._alias} does not answer.") from None
-        return [_member(number, said) for number, said in rows]
+        return [_member(number, message) for number, message in rows]
 
 
 def _session(alias: str) -> psycopg.Connection[Any]:
-    """A connection of our own: one of Django's would come back as another's, with our lock on it."""
+    """Open a dedicated connection: Django could hand one of its own to another thread, with the lock on it."""
     session: psycopg.Connection[Any] = psycopg.connect(**connections[alias].get_connection_params(), autocommit=True)
     session.prepare_threshold = 5
     session.execute(_SESSION)
@@ -74,17 +74,17 @@ def _session(alias: str) -> psycopg.Connection[Any]:
 
 
 def _key(life: str) -> int:
-    """A life as the second key of an advisory lock, which is a number with a sign."""
+    """Return a life as the second key of an advisory lock, a signed number."""
     number = int(life, 16)
     return number - (1 << 32) if number >= 1 << 31 else number
 
 
 def _life(number: int) -> str:
-    """The same from pg_locks, which shows it without one."""
+    """Return the life of a lock in pg_locks, which shows the number unsigned."""
     return f"{number:08x}"
 
 
-def _member(number: int, said: str) -> Member:
-    worker, _, name = said.partition(" ")
+def _member(number: int, message: str) -> Member:
+    worker, _, name = message.partition(" ")
     life = _life(number)
     return Member(worker=worker if worker.endswith(life) else life, name=name)

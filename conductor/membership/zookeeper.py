@@ -1,4 +1,4 @@
-"""Membership by ZooKeeper: an ephemeral node per process, which goes with its session."""
+"""Membership by ZooKeeper: an ephemeral node per process, which ends with its session."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from conductor.core.errors import Unavailable
-from conductor.core.membership import Member, Membership, Place, life_of
+from conductor.core.membership import Member, Membership, MembershipLocation, life_of
 from conductor.membership.addresses import parse
 from conductor.membership.polled import Lives, Polled
 
 PORT = 2181
 PATH = "/novella/members"
-# After this long without a word the server takes a client for dead; it has limits of its own for it (`tickTime`).
+# The server ends a session after this long without a message; it has limits of its own for it (`tickTime`).
 SESSION_SECONDS = 4.0
-# Knock often at a server that is down: who is not back soon after it is counts as dead.
+# Reconnect often to a server that is down: a client that is not back soon after it counts as dead.
 RETRY: Mapping[str, float] = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 0.5}
 ANSWER_SECONDS = 3.0
-# The client says at every try that a server does not answer; we say it once.
-_silent = logging.getLogger(f"{__name__}.client")
-_silent.setLevel(logging.CRITICAL)
+# The client logs every failed attempt; this module logs an outage once.
+_client_log = logging.getLogger(f"{__name__}.client")
+_client_log.setLevel(logging.CRITICAL)
 
 
 class ZooKeeperMembership(Polled, Membership):
@@ -33,7 +33,7 @@ class ZooKeeperMembership(Polled, Membership):
     poll_seconds = 0.1
     failures = (KazooException, KazooTimeoutError, ConnectionError)
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: MembershipLocation) -> None:
         Membership.__init__(self, place)
         Polled.__init__(self, "zookeeper")
         self._addresses = parse(place.url, port=PORT, path=PATH)
@@ -44,7 +44,7 @@ class ZooKeeperMembership(Polled, Membership):
             client.create(f"{self._addresses.path}/{me.worker}", me.name.encode(), ephemeral=True, makepath=True)
 
             def lives() -> set[str] | None:
-                # A server that comes back in time finds this session alive, and the client goes on with it by itself.
+                # If a server comes back in time, this session is still alive, and the client continues it by itself.
                 try:
                     workers = client.get_children_async(self._addresses.path).get(timeout=ANSWER_SECONDS)
                 except (ConnectionLoss, KazooTimeoutError):
@@ -62,10 +62,10 @@ class ZooKeeperMembership(Polled, Membership):
 
     def _read(self, client: KazooClient) -> list[Member]:
         found: list[Member] = []
-        if client.exists(self._addresses.path) is None:  # nobody was ever there
+        if client.exists(self._addresses.path) is None:  # no process was ever a member
             return found
         for worker in sorted(client.get_children(self._addresses.path)):
-            with suppress(NoNodeError):  # it has just gone
+            with suppress(NoNodeError):  # it has just ended
                 found.append(Member(worker, client.get(f"{self._addresses.path}/{worker}")[0].decode()))
         return found
 
@@ -74,7 +74,7 @@ class ZooKeeperMembership(Polled, Membership):
         hosts = ",".join(
             f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name, port in self._addresses.hosts
         )
-        client = KazooClient(hosts=hosts, timeout=SESSION_SECONDS, connection_retry=dict(RETRY), logger=_silent)
+        client = KazooClient(hosts=hosts, timeout=SESSION_SECONDS, connection_retry=dict(RETRY), logger=_client_log)
         try:
             client.start(timeout=ANSWER_SECONDS)
             yield client

@@ -1,50 +1,53 @@
-"""Addresses of subnets: which are free, who holds which. None is ever held twice."""
+"""Address allocation of subnets. No address is ever allocated twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import merge
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from socket import AF_INET, AF_INET6, inet_pton
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-from conductor.network import ipv6_modes
+from conductor.db.ledgers import MOST_ENTRIES, compact
+from conductor.db.rows import Rows
+from conductor.db.transactions import first_unclaimed, one_at_a_time
+from conductor.network import ipv6_modes, statements
 from conductor.network.errors import (
     InvalidIpForSubnet,
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
     SubnetShareExceeded,
 )
-from conductor.network.models import AddressAllocation, Port, Subnet
-from conductor.sql import dialect
-from conductor.sql.rows import Rows
-from conductor.transactions import first_unclaimed, one_at_a_time
+from conductor.network.models import AddressAllocation, Port, ShareEntry, Subnet
+from conductor.network.statements import Near
 
-# How often a concurrent allocation may take the address that we saw free before we give up.
+# How often a concurrent allocation may take the free address that was read before this one gives up.
 ATTEMPTS = 20
 ALLOCATIONS = Rows(AddressAllocation, "id")
-# With the projects that have them.
-_HELD = (
-    "SELECT held.ip_address, port.project_id FROM network_addressallocation held "
-    "JOIN network_port port ON port.id = held.port_id WHERE held.subnet_id = %s"
-)
-LEAST_SHARE = 8  # addresses of a subnet that a project may have, however small the subnet is
-CLOSE_TO_SHARE = 64  # so far below it, two transactions of a project need not wait for each other
+# Chosen addresses leave freed ones that are not needed, as many as a subnet has: one in so many deletes them.
+CHOSEN_PER_CLEANUP = 256
+LEAST_SHARE = 8  # minimum share of a project, however small the subnet is
+CLOSE_TO_SHARE = 64  # this far below the share, two transactions of a project need not wait for each other
 
 
 def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
-    """Give `port` the lowest free address of the allocation pools; call it inside a write transaction.
+    """Allocate the lowest free address of the pools to `port`; inside a write transaction.
 
-    Where guests make their addresses of their MAC addresses, it is that one. Raises IpAddressGenerationFailure when
+    Where guests derive their addresses from their MAC addresses, it is that one. Raises IpAddressGenerationFailure when
     the pools are exhausted, SubnetShareExceeded when the port's project has its share of another project's subnet.
+
+    The cost does not grow with the subnet: below `Subnet.lowest_gap` only addresses in FreedAddress are free, so that a
+    few from there and the lowest freed ones are read.
     """
     if ipv6_modes.is_automatic(subnet):
         return allocate_address(subnet, port, ipv6_modes.address_of(subnet, port.mac_address))
     for _ in range(ATTEMPTS):
-        held = _held_within_share(subnet, port)
-        free = first_unclaimed(DEFAULT_DB_ALIAS, f"address:{subnet.pk}:", lowest_free(subnet, held))
+        near = _near_within_share(subnet, port)
+        free = first_unclaimed(DEFAULT_DB_ALIAS, f"address:{subnet.pk}:", lowest_free(subnet, near))
         if free is None:
             break
         allocation = _hold(subnet, port, free)
@@ -54,26 +57,29 @@ def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
 
 
 def allocate_address(subnet: Subnet, port: Port, address: str) -> AddressAllocation:
-    """Give `port` this very address, in a pool or not.
+    """Allocate exactly this address to `port`, in a pool or not.
 
-    Raises InvalidIpForSubnet for one that is no host's, IpAddressAlreadyAllocated when it is held.
+    Raises InvalidIpForSubnet for one that hosts cannot have, IpAddressAlreadyAllocated when it is taken.
     """
     wanted = usable(subnet, address)
     is_free_to_choose = not ipv6_modes.is_automatic(subnet) or port.device_owner.startswith("network:router")
     if not is_free_to_choose and wanted != ipv6_modes.address_of(subnet, port.mac_address):
         raise InvalidIpForSubnet(f"IP address {address} cannot be chosen: guests of subnet {subnet.uuid} make theirs.")
     if _is_guest(subnet, port):
-        _held_within_share(subnet, port)
+        _near_within_share(subnet, port)
     allocation = _hold(subnet, port, wanted)
     if allocation is None:
         raise IpAddressAlreadyAllocated(f"IP address {address} already allocated in subnet {subnet.uuid}.")
+    if allocation.number and allocation.pk % CHOSEN_PER_CLEANUP == 0:
+        pools = [(_digits(start), _digits(end)) for start, end in _bounds(subnet)]
+        statements.forget_freed(connections[DEFAULT_DB_ALIAS], subnet.pk, subnet.gap_epoch, pools)
     return allocation
 
 
 def allocate_any(subnets: list[Subnet], port: Port) -> list[AddressAllocation]:
-    """One address of each IP version that `subnets` have, from the first subnet that has one free.
+    """Allocate one address of each IP version that `subnets` have, from the first subnet with a free one.
 
-    Subnets in which guests make their own addresses give one each. Raises IpAddressGenerationFailure when all
+    Subnets with automatic addresses give one each. Raises IpAddressGenerationFailure when all
     subnets of a version are exhausted.
     """
     fit = _serving(subnets, port)
@@ -88,7 +94,7 @@ def allocate_any(subnets: list[Subnet], port: Port) -> list[AddressAllocation]:
 
 
 def _serving(subnets: list[Subnet], port: Port) -> list[Subnet]:
-    """Subnets that are kept for such ports, or those that are for all."""
+    """Return the subnets reserved for such ports, or else those for all."""
     kept = [subnet for subnet in subnets if port.device_owner in (subnet.service_types or ())]
     fit = kept or [subnet for subnet in subnets if not subnet.service_types]
     if subnets and not fit:
@@ -99,7 +105,7 @@ def _serving(subnets: list[Subnet], port: Port) -> list[Subnet]:
 
 
 def usable(subnet: Subnet, address: str) -> str:
-    """The canonical text of an address that a port can hold, the gateway's too; InvalidIpForSubnet for any other."""
+    """Return the canonical text of an address that a port can have, even the gateway's. Raises InvalidIpForSubnet."""
     network = ip_network(subnet.cidr)
     try:
         wanted = ip_address(address)
@@ -117,22 +123,26 @@ def is_held(subnet: Subnet, address: str) -> bool:
     return AddressAllocation.objects.filter(subnet=subnet, ip_address=address).exists()
 
 
-def _held_within_share(subnet: Subnet, port: Port) -> Sequence[tuple[str, str]]:
-    """The addresses that are held, each with its project. Raises SubnetShareExceeded, see `allocate`."""
+def _near_within_share(subnet: Subnet, port: Port) -> Near:
+    """Return the addresses near the lowest free one. Raises SubnetShareExceeded, see `allocate`."""
     connection = connections[DEFAULT_DB_ALIAS]
-    rows = dialect.run(connection, _HELD, (subnet.pk,))
+    starts = (subnet.lowest_gap, _digits(_bounds(subnet)[0][0]) if subnet.allocation_pools else "")
     if not _is_guest(subnet, port):
-        return rows
+        return statements.near_addresses(connection, subnet.pk, *starts, None)
     share = _share(subnet)
-    if _count_of(rows, port) + CLOSE_TO_SHARE >= share:
+    near = statements.near_addresses(connection, subnet.pk, *starts, port.project_id)
+    if near.of_project + CLOSE_TO_SHARE >= share:
         one_at_a_time(DEFAULT_DB_ALIAS, f"share:{subnet.pk}:{port.project_id}")
-        rows = dialect.run(connection, _HELD, (subnet.pk,))
-    if _count_of(rows, port) >= share:
+        near = statements.near_addresses(connection, subnet.pk, *starts, port.project_id)
+    if near.of_project >= share:
         raise SubnetShareExceeded(
-            f"The project has {_count_of(rows, port)} addresses of the shared subnet {subnet.uuid}, and {share} is its "
+            f"The project has {near.of_project} addresses of the shared subnet {subnet.uuid}, and {share} is its "
             "share. Delete ports there, or use a network of the project's own."
         )
-    return rows
+    if near.entries > MOST_ENTRIES:
+        entries = ShareEntry.objects.filter(subnet=subnet, project_id=port.project_id)
+        compact(entries, ("subnet_id", "project_id"), ("addresses",))
+    return near
 
 
 def _is_guest(subnet: Subnet, port: Port) -> bool:
@@ -140,30 +150,96 @@ def _is_guest(subnet: Subnet, port: Port) -> bool:
     return bool(port.project_id) and port.project_id != subnet.project_id
 
 
-def _count_of(rows: Sequence[tuple[str, str]], port: Port) -> int:
-    return sum(project_id == port.project_id for _, project_id in rows)
-
-
 def _share(subnet: Subnet) -> int:
-    """How many addresses of it one project may have that does not own it."""
-    bounds = [(ip_address(pool["start"]), ip_address(pool["end"])) for pool in subnet.allocation_pools]
-    size = sum(int(end) - int(start) + 1 for start, end in bounds)
+    """Return how many of its addresses a project other than the owner may have."""
+    size = sum(end - start + 1 for start, end in _bounds(subnet))
     return max(LEAST_SHARE, size * settings.NOVELLA_SHARED_SUBNET_PERCENT // 100)
 
 
-def lowest_free(subnet: Subnet, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The addresses of the pools that nobody holds, upwards. As numbers: objects of addresses are slow to make."""
-    held = {_number(address) for address, _ in rows}
-    for pool in subnet.allocation_pools:
-        start, end = ip_address(pool["start"]), ip_address(pool["end"])
-        free = (number for number in range(int(start), int(end) + 1) if number not in held)
-        yield from (str(type(start)(number)) for number in free)
+def lowest_free(subnet: Subnet, near: Near) -> Iterator[str]:
+    """Yield the free addresses of the pools, upwards: freed ones, and gaps between the allocated ones."""
+    make = IPv6Address if subnet.ip_version == 6 else IPv4Address
+    previous = -1
+    for number in merge(_freed(subnet, near.freed), _gaps(subnet, near.held)):
+        if number != previous:  # a freed one may be in a gap
+            yield str(make(number))
+        previous = number
 
 
-@lru_cache(maxsize=65_536)
+def _freed(subnet: Subnet, window: list[str]) -> Iterator[int]:
+    """Yield the freed numbers that are in a pool."""
+    freed = _Numbers(subnet, window, statements.freed_addresses)
+    for start, end in _bounds(subnet):
+        number = freed.first_from(start)
+        while number is not None and number <= end:
+            yield number
+            number = freed.first_from(number + 1)
+
+
+def _gaps(subnet: Subnet, window: list[str]) -> Iterator[int]:
+    """Yield the numbers of the pools from `lowest_gap` on that are not allocated, and raise it to the first of them."""
+    held = _Numbers(subnet, window, statements.held_addresses)
+    began_at = int(subnet.lowest_gap or "0", 16)
+    is_first = True
+    number = 0
+    for start, end in _bounds(subnet):
+        number = max(start, began_at)
+        while number <= end:
+            taken = held.first_from(number)
+            if taken == number:
+                number += 1
+                continue
+            if is_first:
+                _raise_lowest_gap(subnet, window, number)
+            is_first = False
+            until = end + 1 if taken is None else min(taken, end + 1)
+            yield from range(number, until)
+            number = until
+    if is_first:
+        _raise_lowest_gap(subnet, window, number)
+
+
+def _raise_lowest_gap(subnet: Subnet, window: list[str], number: int) -> None:
+    """Store the lowest gap when more than the window was read to find it."""
+    if len(window) == statements.WINDOW and number > int(window[-1], 16):
+        connection = connections[DEFAULT_DB_ALIAS]
+        statements.raise_lowest_gap(connection, subnet.pk, subnet.gap_epoch, _digits(number))
+
+
+class _Numbers:
+    """Numbers of a subnet's allocated or freed addresses, upwards; those after the window are read when needed."""
+
+    def __init__(
+        self, subnet: Subnet, window: list[str], read: Callable[[BaseDatabaseWrapper, int, str], list[str]]
+    ) -> None:
+        self._subnet = subnet
+        self._read = read
+        self._numbers = deque(int(number, 16) for number in window)
+        self._has_more = len(window) == statements.WINDOW
+
+    def first_from(self, start: int) -> int | None:
+        """Return the lowest number from `start` on, which is never below that of an earlier call."""
+        while self._numbers and self._numbers[0] < start:
+            self._numbers.popleft()
+        if not self._numbers and self._has_more:
+            following = self._read(connections[DEFAULT_DB_ALIAS], self._subnet.pk, _digits(start))
+            self._numbers.extend(int(number, 16) for number in following)
+            self._has_more = len(following) == statements.MORE
+        return self._numbers[0] if self._numbers else None
+
+
+def _bounds(subnet: Subnet) -> list[tuple[int, int]]:
+    """Return the first and the last number of each pool, in order of addresses."""
+    return [(_number(pool["start"]), _number(pool["end"])) for pool in subnet.allocation_pools]
+
+
 def _number(address: str) -> int:
-    """An address as a number: the same ones are asked for again and again."""
     return int.from_bytes(inet_pton(AF_INET6 if ":" in address else AF_INET, address))
+
+
+def _digits(number: int) -> str:
+    """Return a number as in `AddressAllocation.number`: texts of the same length sort as numbers."""
+    return f"{number:032x}"
 
 
 def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:
@@ -182,7 +258,9 @@ def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:
 
 
 def _hold(subnet: Subnet, port: Port, address: str) -> AddressAllocation | None:
-    """The constraint decides who gets it; None when somebody else did."""
-    allocation = AddressAllocation(subnet=subnet, port=port, ip_address=address)
+    """Insert the allocation: a constraint decides between concurrent ones; None when another one has won."""
+    number = "" if ipv6_modes.is_automatic(subnet) else _digits(_number(address))
+    guest = port.project_id if _is_guest(subnet, port) else ""
+    allocation = AddressAllocation(subnet=subnet, port=port, ip_address=address, number=number, guest=guest)
     is_ours = ALLOCATIONS.insert(connections[DEFAULT_DB_ALIAS], allocation, unless="subnet_id, ip_address")
     return allocation if is_ours else None

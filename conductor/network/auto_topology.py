@@ -1,4 +1,4 @@
-"""A network for a project that asked for any: a network, a subnet of the default pool and a router to the outside."""
+"""Automatic topology of a project: a network, a subnet of the default pool and a router to the outside."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from django.db import DEFAULT_DB_ALIAS
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotFound
+from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.network import operations, router_interfaces, routers, subnet_pools, subnets
 from conductor.network.errors import AutoAllocationFailure
 from conductor.network.models import AutoTopology, Network, Port
 from conductor.network.router_routes import interfaces
-from conductor.network.routers import GatewayWish, RouterWish
-from conductor.network.subnets import SubnetWish
-from conductor.transactions import one_at_a_time, write_tx
+from conductor.network.routers import GatewayRequest, RouterCreate
+from conductor.network.subnets import SubnetCreate
 
 NAME = "auto_allocated_network"
 ROUTER_NAME = "auto_allocated_router"
@@ -20,7 +20,7 @@ _IP_VERSION = 4
 
 
 def require_possible() -> Network:
-    """The default external network. Raises AutoAllocationFailure naming what an administrator must provide."""
+    """Return the default external network. Raises AutoAllocationFailure naming what an administrator must provide."""
     outside = Network.objects.filter(is_default=True, is_external=True).first()
     if outside is None:
         raise AutoAllocationFailure("Deployment error: No default router:external network.")
@@ -43,7 +43,7 @@ def find(project_id: str) -> Network | None:
 
 
 def get_or_make(context: RequestContext, project_id: str) -> Network:
-    """Two who ask at once get the same one. Raises AutoAllocationFailure, and OverQuota."""
+    """The project's topology, created once even for concurrent calls. Raises AutoAllocationFailure, OverQuota."""
     _require_own(context, project_id)
     there = find(project_id)
     if there is not None:
@@ -55,7 +55,7 @@ def get_or_make(context: RequestContext, project_id: str) -> Network:
 
 
 def delete(context: RequestContext, project_id: str) -> None:
-    """Raises NotFound when the project has none, NetworkInUse while servers are on it."""
+    """Delete it. Raises NotFound when the project has none, NetworkInUse while servers are on it."""
     _require_own(context, project_id)
     with write_tx():
         topology = AutoTopology.objects.filter(project_id=project_id).select_related("network", "router").first()
@@ -73,12 +73,12 @@ def delete(context: RequestContext, project_id: str) -> None:
 
 def _make(context: RequestContext, project_id: str, outside: Network) -> Network:
     network = operations.create_network(context, {"name": NAME, "project_id": project_id})
-    wish = SubnetWish(
+    requested = SubnetCreate(
         network_id=str(network.uuid), name="auto_allocated_subnet_v4", is_from_default_pool=True, ip_version=_IP_VERSION
     )
-    subnet = subnets.create_subnet(context, wish)
-    way_out = RouterWish(
-        {"name": ROUTER_NAME, "project_id": project_id}, has_gateway=True, gateway=GatewayWish(str(outside.uuid))
+    subnet = subnets.create_subnet(context, requested)
+    way_out = RouterCreate(
+        {"name": ROUTER_NAME, "project_id": project_id}, has_gateway=True, gateway=GatewayRequest(str(outside.uuid))
     )
     router = routers.create_router(context, way_out)
     router_interfaces.add(context, str(router.uuid), subnet_id=str(subnet.uuid))

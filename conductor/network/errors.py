@@ -1,4 +1,4 @@
-"""What can go wrong with networks: the class names are the fault types of the Network API."""
+"""Errors of networks: the class names are the fault types of the Network API."""
 
 from __future__ import annotations
 
@@ -137,6 +137,10 @@ class SubnetPoolInUse(errors.Conflict):
     """Subnets are cut from the subnet pool."""
 
 
+class DeviceIDNotOwnedByTenant(errors.Conflict):
+    """The device that a port names is a router or a floating IP of another project."""
+
+
 class ServicePortInUse(errors.Conflict):
     """The port belongs to a router or a floating IP."""
 
@@ -211,10 +215,6 @@ class InvalidSharedSetting(errors.Conflict):
 
 class SubnetPoolQuotaExceeded(errors.QuotaExceeded):
     """The project has as many addresses of the pool as it may have."""
-
-
-class IllegalSubnetPoolBounds(errors.Invalid):
-    """The prefix lengths do not fit."""
 
 
 class AddressPairsExhausted(errors.Invalid):

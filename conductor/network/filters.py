@@ -1,4 +1,4 @@
-"""How lists of network things are narrowed and sorted: one table for each collection."""
+"""Filters and sort keys of network lists: one table for each collection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 from django.db.models import Model, Q, QuerySet
 
 from conductor.core.identifiers import uuid_or_none
-from conductor.listing import Order, page
+from conductor.db.pagination import SortField, page
 from conductor.network import tags
 from conductor.network.errors import InvalidInput
 from conductor.network.models import AddressAllocation, Port
@@ -40,7 +40,7 @@ def text(column: str) -> Condition:
 
 
 def uuid(column: str) -> Condition:
-    """What is no uuid names nothing."""
+    """Return a condition on a uuid column; text that is not a uuid matches nothing."""
     return lambda values: Q(**{f"{column}__in": [wanted for wanted in map(uuid_or_none, values) if wanted]})
 
 
@@ -55,12 +55,12 @@ def boolean(column: str) -> Condition:
 
 
 def constant(shown: str) -> Condition:
-    """An attribute that is the same for all."""
+    """Return a condition on an attribute with the same value for all rows."""
     return lambda values: Q() if shown in values else NOTHING
 
 
 def fixed_ips(values: Sequence[str]) -> Q:
-    """`ip_address=10.0.0.5`, `ip_address_substr=10.0`, `subnet_id=…`: all of them about one address."""
+    """Return the condition of `ip_address=10.0.0.5`, `ip_address_substr=10.0`, `subnet_id=…`: all about one address."""
     addresses = AddressAllocation.objects.all()
     for value in values:
         name, _, wanted = value.partition("=")
@@ -190,7 +190,7 @@ SECURITY_GROUP_RULES: dict[str, Condition] = {
     "remote_ip_prefix": text("remote_ip_prefix"),
     "description": text("description"),
 }
-# Sort keys that are columns of the row itself and never null, by the name that people use.
+# Sort keys that are columns of the row itself and never null, by their public names.
 _SORT = {
     "id": "uuid",
     "name": "name",
@@ -217,18 +217,18 @@ _SORT = {
 
 
 def select(rows: QuerySet[Row], query: ListQuery, table: Mapping[str, Condition]) -> list[Row]:
-    """The page of `rows` that `query` asks for. Raises InvalidInput for a bad value, sort key or marker."""
+    """Return the page of `rows` that `query` selects. Raises InvalidInput for a bad value, sort key or marker."""
     conditions = [table[name](values) for name, values in query.filters.items() if name in table]
     narrowed = rows.filter(reduce(and_, conditions, Q()))
     order = [_order(rows, key, is_descending) for key, is_descending in query.sort]
     return page(narrowed, order, anchors=rows, marker=query.marker, limit=query.limit)
 
 
-def _order(rows: QuerySet[Row], key: str, is_descending: bool) -> Order:
+def _order(rows: QuerySet[Row], key: str, is_descending: bool) -> SortField:
     columns = {column.name for column in rows.model._meta.concrete_fields}
     if _SORT.get(key) not in columns:
         raise InvalidInput(f"'{key}' is not a valid attribute for sorting.")
-    return Order(_SORT[key], is_descending)
+    return SortField(_SORT[key], is_descending)
 
 
 def _truth(column: str, value: str) -> bool:
@@ -243,6 +243,6 @@ def _in_groups(values: Sequence[str]) -> Q:
 
 
 def _leading(values: Sequence[str]) -> Q:
-    """A floating IP is ACTIVE while it leads to a port, else DOWN."""
+    """Return the condition of a status: a floating IP is ACTIVE while it is associated with a port, else DOWN."""
     wanted = {"ACTIVE": Q(port__isnull=False), "DOWN": Q(port__isnull=True)}
     return reduce(or_, (wanted[value] for value in values if value in wanted), NOTHING)

@@ -1,4 +1,4 @@
-"""Floating IPs: addresses of external networks that lead, by a router, to ports of projects."""
+"""Floating IPs: addresses of external networks that are routed to ports of projects."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import savepoint, write_tx
 from conductor.network import addresses, filters, port_rows, quotas
 from conductor.network.errors import (
     ExternalGatewayForFloatingIPNotFound,
@@ -26,17 +27,16 @@ from conductor.network.filters import ListQuery
 from conductor.network.models import FloatingIp, Network, Port, Router
 from conductor.network.operations import get_network, is_external_for, refuse_other_project
 from conductor.network.port_operations import get_port
-from conductor.network.port_rows import AddressWish
+from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
 from conductor.network.router_routes import INTERFACE
-from conductor.transactions import write_tx
 
 OUTER = "network:floatingip"
 
 
 @dataclass(frozen=True, slots=True)
-class FloatingIpWish:
-    """An address of `network_id`: any, one of `subnet_id`, or `address`; and the port that it is to lead to, if any."""
+class FloatingIpCreate:
+    """A floating IP to create on `network_id`: any address, one of `subnet_id`, or `address`; and the port, if any."""
 
     network_id: str
     port_id: str = ""
@@ -50,7 +50,7 @@ class FloatingIpWish:
 
 @dataclass(frozen=True, slots=True)
 class FloatingIpChange:
-    """None for what stays. `port_id` "" lets go of the port."""
+    """Changes of a floating IP; None keeps a value. `port_id` "" disassociates the port."""
 
     port_id: str | None = None
     fixed_ip_address: str = ""
@@ -67,7 +67,7 @@ def list_floating_ips(context: RequestContext, query: ListQuery) -> list[Floatin
 
 
 def get_floating_ip(context: RequestContext, floating_ip_id: str) -> FloatingIp:
-    """Raises FloatingIPNotFound, also for one that the caller may not see."""
+    """Return a floating IP. Raises FloatingIPNotFound, also for one that the caller may not see."""
     wanted = uuid_or_none(floating_ip_id)
     found = visible_floating_ips(context).filter(uuid=wanted).first() if wanted else None
     if found is None:
@@ -75,30 +75,31 @@ def get_floating_ip(context: RequestContext, floating_ip_id: str) -> FloatingIp:
     return found
 
 
-def create_floating_ip(context: RequestContext, wish: FloatingIpWish) -> FloatingIp:
-    """Raises InvalidInput for a network that is not external, IpAddressGenerationFailure, and what `_lead` raises."""
-    project_id = wish.project_id or context.project_id
+def create_floating_ip(context: RequestContext, requested: FloatingIpCreate) -> FloatingIp:
+    """Create a floating IP. Raises InvalidInput for an internal network, IpAddressGenerationFailure, and as `_lead`."""
+    project_id = requested.project_id or context.project_id
     refuse_other_project(context, {"project_id": project_id})
-    if wish.address and not context.is_admin:
+    if requested.address and not context.is_admin:
         raise Forbidden("Only an administrator may choose a floating IP address.", type="PolicyNotAuthorized")
-    network = get_network(context, wish.network_id)
+    network = get_network(context, requested.network_id)
     if not is_external_for(network, project_id):
         raise InvalidInput(
-            f"Bad floatingip request: Network {wish.network_id} is not a valid external network.", type="BadRequest"
+            f"Bad floatingip request: Network {requested.network_id} is not a valid external network.",
+            type="BadRequest",
         )
     with write_tx():
         quotas.require(project_id, "floatingip")
         Network.objects.select_for_update().get(pk=network.pk)
-        found = _take(network, wish, project_id)
-        if wish.port_id:
-            _lead(context, found, wish.port_id, wish.fixed_ip_address)
-        elif wish.fixed_ip_address:
+        found = _take(network, requested, project_id)
+        if requested.port_id:
+            _lead(context, found, requested.port_id, requested.fixed_ip_address)
+        elif requested.fixed_ip_address:
             raise InvalidInput("Bad floatingip request: fixed_ip_address cannot be specified without a port_id.")
     return get_floating_ip(context, str(found.uuid))
 
 
 def update_floating_ip(context: RequestContext, floating_ip_id: str, change: FloatingIpChange) -> FloatingIp:
-    """Leads to another port, or to none. Raises what `_lead` raises."""
+    """Associate another port, or none. Raises what `_lead` raises."""
     with write_tx():
         found = get_floating_ip(context, floating_ip_id)
         FloatingIp.objects.select_for_update().get(pk=found.pk)
@@ -114,7 +115,7 @@ def update_floating_ip(context: RequestContext, floating_ip_id: str, change: Flo
 
 
 def delete_floating_ip(context: RequestContext, floating_ip_id: str) -> None:
-    """Gives its address back."""
+    """Delete a floating IP and free its address."""
     with write_tx():
         found = get_floating_ip(context, floating_ip_id)
         FloatingIp.objects.select_for_update().get(pk=found.pk)
@@ -123,35 +124,35 @@ def delete_floating_ip(context: RequestContext, floating_ip_id: str) -> None:
         outer.delete()
 
 
-def _take(network: Network, wish: FloatingIpWish, project_id: str) -> FloatingIp:
-    """The address is held by a port of its own on the external network."""
+def _take(network: Network, requested: FloatingIpCreate, project_id: str) -> FloatingIp:
+    """Allocate the address, to a port of its own on the external network."""
     floating_uuid = uuid4()
     bound = {"project_id": "", "device_owner": OUTER, "device_id": str(floating_uuid), "status": "N/A"}
-    port = port_rows.create(network, groups=(), wishes=[], **bound)
+    port = port_rows.create(network, groups=(), requests=[], **bound)
     now = timezone.now()
     return FloatingIp.objects.create(
         uuid=floating_uuid,
         network=network,
         project_id=project_id,
-        description=wish.description,
-        tag_text=wish.tag_text,
+        description=requested.description,
+        tag_text=requested.tag_text,
         outer_port=port,
-        address=_address(network, wish, port),
+        address=_address(network, requested, port),
         created_at=now,
         updated_at=now,
     )
 
 
-def _address(network: Network, wish: FloatingIpWish, port: Port) -> str:
+def _address(network: Network, requested: FloatingIpCreate, port: Port) -> str:
     subnets = [subnet for subnet in network.subnets.order_by("pk") if subnet.ip_version == 4]
     if not subnets:
         raise InvalidInput(
             f"Bad floatingip request: Network {network.uuid} does not contain any IPv4 subnet.", type="BadRequest"
         )
-    if wish.subnet_id and not any(str(subnet.uuid) == wish.subnet_id for subnet in subnets):
-        raise SubnetNotFound(f"Subnet {wish.subnet_id} could not be found.")
-    if wish.address or wish.subnet_id:
-        chosen = AddressWish(subnet_id=wish.subnet_id or None, ip_address=wish.address or None)
+    if requested.subnet_id and not any(str(subnet.uuid) == requested.subnet_id for subnet in subnets):
+        raise SubnetNotFound(f"Subnet {requested.subnet_id} could not be found.")
+    if requested.address or requested.subnet_id:
+        chosen = AddressRequest(subnet_id=requested.subnet_id or None, ip_address=requested.address or None)
         return port_rows.give_addresses(port, [chosen])[0].ip_address
     given = addresses.allocate_any(subnets, port)
     if not given:
@@ -160,7 +161,7 @@ def _address(network: Network, wish: FloatingIpWish, port: Port) -> str:
 
 
 def _lead(context: RequestContext, found: FloatingIp, port_id: str, fixed_ip_address: str) -> None:
-    """Raises PortNotFound, InvalidInput where it is not clear to which address, and where no router leads there."""
+    """Associate a port. Raises PortNotFound, InvalidInput where the address is unclear, or no router connects both."""
     port = get_port(context, port_id)
     if port.project_id != found.project_id and not context.is_admin:
         raise InvalidInput(f"Bad floatingip request: Port {port_id} belongs to another project.", type="BadRequest")
@@ -174,7 +175,7 @@ def _lead(context: RequestContext, found: FloatingIp, port_id: str, fixed_ip_add
             f"cannot associate Port {port_id} with a Floating IP."
         )
     try:
-        with transaction.atomic():
+        with savepoint("default"):
             FloatingIp.objects.filter(pk=found.pk).update(port=port, fixed_ip_address=address, router=router)
     except IntegrityError:
         raise FloatingIPPortAlreadyAssociated(
@@ -200,7 +201,7 @@ def _inner_address(port: Port, wanted: str) -> str:
 
 
 def _router_between(network: Network, subnet_pk: int) -> Router | None:
-    """A router with its gateway on `network` and an interface on the subnet; the oldest of them."""
+    """Return a router with its gateway on `network` and an interface on the subnet; the oldest of them."""
     ports = Port.objects.filter(device_owner=INTERFACE, addresses__subnet=subnet_pk).order_by("pk")
     uuids = [uuid_or_none(device_id) for device_id in ports.values_list("device_id", flat=True)]
     routers = Router.objects.filter(uuid__in=[one for one in uuids if one], gateway_port__network=network)

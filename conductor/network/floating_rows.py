@@ -1,4 +1,4 @@
-"""Rows of floating IPs where a port lets go of its addresses. No transaction here: callers have one."""
+"""Disassociates floating IPs when a port loses addresses. Callers have a transaction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from conductor.network.revisions import touch
 
 
 def release(ports: QuerySet[Port]) -> None:
-    """Floating IPs that lead to these ports lead nowhere; due before the ports are deleted."""
+    """Disassociate the floating IPs of these ports; needed before the ports are deleted."""
     _free(FloatingIp.objects.filter(port__in=ports.order_by().values("pk")))
 
 
 def release_lost(port: Port) -> None:
-    """The same for addresses that the port holds no more."""
+    """Disassociate the floating IPs of addresses that the port no longer has."""
     held = port.addresses.values("ip_address")
     _free(FloatingIp.objects.filter(port=port).exclude(fixed_ip_address__in=held))
 

@@ -1,18 +1,18 @@
-"""Security groups of a guest that is plugged already: all of its ports get one, or lose it."""
+"""Adds and removes security groups of all ports of a guest."""
 
 from __future__ import annotations
 
 from conductor.core.errors import Conflict, NotFound
+from conductor.db.transactions import write_tx
 from conductor.network import security_groups
 from conductor.network.models import Port, SecurityGroup
 from conductor.network.revisions import touch
-from conductor.transactions import write_tx
 
 
 def add(instance_uuid: str, project_id: str, ref: str) -> str:
-    """Give the group (a name or id) to every port of the guest; its name. Doing it again changes nothing.
+    """Add the group (a name or id) to every port of the guest, and return its name; idempotent.
 
-    Raises NotFound for a group that the project has not, Conflict for a guest without ports.
+    Raises NotFound for a group that the project does not have, Conflict for a guest without ports.
     """
     with write_tx():
         ports = _ports(instance_uuid)
@@ -25,7 +25,7 @@ def add(instance_uuid: str, project_id: str, ref: str) -> str:
 
 
 def remove(instance_uuid: str, project_id: str, ref: str) -> str:
-    """Take the group from every port of the guest; its name. Raises NotFound where no port has it."""
+    """Remove the group from every port of the guest, and return its name. Raises NotFound where no port has it."""
     with write_tx():
         ports = _ports(instance_uuid)
         (group,) = security_groups.resolve(project_id, [ref])
@@ -39,7 +39,7 @@ def remove(instance_uuid: str, project_id: str, ref: str) -> str:
 
 
 def groups_of(instance_uuid: str) -> list[SecurityGroup]:
-    """The groups of the guest's ports with their rules, each once, by name."""
+    """Return the groups of the guest's ports with their rules, each once, by name."""
     rows = SecurityGroup.objects.filter(ports__device_id=instance_uuid, ports__is_plugged=True).distinct()
     return list(rows.prefetch_related("rules__remote_group").order_by("name", "pk"))
 

@@ -1,4 +1,4 @@
-"""How many addresses networks have, and how many of them are held."""
+"""IP availability of networks: total and allocated addresses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILTERS: dict[str, Condition] = {
 
 @dataclass(frozen=True, slots=True)
 class SubnetUse:
-    """Addresses of a subnet: in its pools, and held."""
+    """Addresses of a subnet: in its pools, and allocated."""
 
     subnet: Subnet
     total: int
@@ -32,7 +32,7 @@ class SubnetUse:
 
 @dataclass(frozen=True, slots=True)
 class NetworkUse:
-    """The same of all of a network's subnets."""
+    """Totals of a network's subnets."""
 
     network: Network
     subnets: Sequence[SubnetUse]
@@ -47,7 +47,7 @@ class NetworkUse:
 
 
 def list_uses(context: RequestContext, query: ListQuery) -> list[NetworkUse]:
-    """Of the networks that the caller may see, in a constant number of queries."""
+    """Return usage of the networks that the caller may see, in a constant number of queries."""
     rows = operations.visible_networks(context).prefetch_related("subnets").distinct()
     networks = filters.select(rows, query, FILTERS)
     versions = {int(value) for value in query.filters.get("ip_version", ()) if value.isdigit()}

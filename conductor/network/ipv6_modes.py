@@ -1,4 +1,4 @@
-"""How guests of an IPv6 subnet come by their addresses: told by DHCP, or made of their MAC addresses."""
+"""IPv6 address modes of subnets: by DHCP, or derived from MAC addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PREFIX_LENGTH = 64
 
 
 class Modes(Protocol):
-    """What a subnet, or the wish for one, says of its guests' addresses."""
+    """Address modes of a subnet, or of a request for one."""
 
     @property
     def ipv6_address_mode(self) -> str | None: ...
@@ -30,37 +30,37 @@ class Ranged(Modes, Protocol):
 
 
 def is_automatic(subnet: Modes) -> bool:
-    """Whether guests make their own addresses."""
+    """Whether guests derive their own addresses."""
     return subnet.ipv6_address_mode in AUTOMATIC or subnet.ipv6_ra_mode in AUTOMATIC
 
 
 def of(subnet: Modes) -> str:
-    """What its guests are told by the host, which is all that there is on their network; "" for nothing."""
+    """Return the mode that the host announces to guests, as the network has no other router; "" for none."""
     return subnet.ipv6_address_mode or subnet.ipv6_ra_mode or ""
 
 
 def address_of(subnet: Ranged, mac_address: str) -> str:
-    """The address that a guest makes of its MAC address: the EUI-64 of RFC 4291."""
+    """Return the address that a guest derives from its MAC address: the EUI-64 of RFC 4291."""
     octets = bytes.fromhex(mac_address.replace(":", ""))
     interface = bytes((octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]))
     return str(ip_network(subnet.cidr)[int.from_bytes(interface, "big")])
 
 
-def check(address_range: Range, wish: Modes) -> None:
-    """Raises InvalidInput naming the mode that does not fit."""
-    address_mode, ra_mode = wish.ipv6_address_mode, wish.ipv6_ra_mode
+def check(address_range: Range, requested: Modes) -> None:
+    """Raise InvalidInput naming the mode that does not fit."""
+    address_mode, ra_mode = requested.ipv6_address_mode, requested.ipv6_ra_mode
     if not address_mode and not ra_mode:
         return
     if address_range.version != 6:
         raise InvalidInput("ipv6_address_mode and ipv6_ra_mode are for IPv6 subnets: ip_version is 4.")
-    if not wish.is_dhcp_enabled:
+    if not requested.is_dhcp_enabled:
         raise InvalidInput("ipv6_ra_mode or ipv6_address_mode cannot be set when enable_dhcp is set to False.")
     if address_mode and ra_mode and address_mode != ra_mode:
         raise InvalidInput(
             f"Invalid input for operation: ipv6_ra_mode set to '{ra_mode}' with ipv6_address_mode set to "
             f"'{address_mode}' does not work: give the same twice, or one of them."
         )
-    if is_automatic(wish) and address_range.prefixlen != _PREFIX_LENGTH:
+    if is_automatic(requested) and address_range.prefixlen != _PREFIX_LENGTH:
         raise InvalidInput(
             f"Invalid CIDR {address_range} for IPv6 address mode: addresses made of "
             "MAC addresses need a prefix of 64 bits."

@@ -1,4 +1,4 @@
-"""Networks, subnets and ports with the addresses that they hold."""
+"""Networks, subnets, and ports with their addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.db import models
 
 
 class Tagged(models.Model):
-    """What people can label. `tag_text` holds the tags with a separator around each (see tags.py)."""
+    """Mixin of taggable rows. `tag_text` holds the tags with a separator around each (see tags.py)."""
 
     tag_text = models.TextField(default="", db_default="")
 
@@ -17,10 +17,10 @@ class Tagged(models.Model):
 
 
 class Network(Tagged):
-    """A layer-2 segment of a project, or of everybody when shared.
+    """A layer-2 segment of a project, or of all projects when shared.
 
-    `is_default` marks the external network that automatic topologies use; `provider_type` and what follows it say
-    what an administrator laid it onto.
+    `is_default` marks the external network that automatic topologies use; `provider_type` and the following fields
+    are the physical network that an administrator mapped it to.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -55,7 +55,7 @@ class AddressScope(models.Model):
 
 
 class SubnetPool(Tagged):
-    """Address space that subnets are cut from. `default_quota` bounds how many addresses one project may take."""
+    """Address space for subnets. `default_quota` bounds how many addresses one project may take."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=255)
@@ -93,6 +93,10 @@ class Subnet(Tagged):
     ipv6_address_mode = models.CharField(max_length=20, null=True)
     ipv6_ra_mode = models.CharField(max_length=20, null=True)
     service_types = models.JSONField(null=True)
+    # As AddressAllocation.number: below it, all addresses of the pools are allocated, or in FreedAddress. A transaction
+    # raises it only in the epoch in which it read the addresses.
+    lowest_gap = models.CharField(max_length=32, default="")
+    gap_epoch = models.PositiveIntegerField(default=0)
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -141,12 +145,12 @@ class SecurityGroupRule(models.Model):
 
 
 class Port(Tagged):
-    """A plug on a network.
+    """A port of a network.
 
     `is_plugged` is set while a guest has the port, and `device_index` then is its place among the guest's ports.
     Before, while a workflow is about to plug the port, it is `ports.NOT_PLUGGED_YET`.
-    `binding_host` is where that guest is, empty while it is on no host. `is_made_by_compute` marks a port that was
-    made for a guest: the guest's end must remove it.
+    `binding_host` is that guest's host, empty while it is on no host. `is_made_by_compute` marks a port that was
+    created for a guest: it is deleted with the guest.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -163,7 +167,7 @@ class Port(Tagged):
     binding_host = models.CharField(max_length=255, default="")
     is_made_by_compute = models.BooleanField(default=False)
     is_plugged = models.BooleanField(default=False, db_default=False)
-    device_tag = models.CharField(max_length=60, null=True)  # what its server calls it
+    device_tag = models.CharField(max_length=60, null=True)  # its name in the guest's metadata
     is_port_security_enabled = models.BooleanField(default=True, db_default=True)
     vnic_type = models.CharField(max_length=32, default="normal", db_default="normal")
     binding_profile = models.JSONField(null=True)
@@ -176,20 +180,51 @@ class Port(Tagged):
 
 
 class AddressAllocation(models.Model):
-    """One address held by a port: the constraint makes a double allocation impossible."""
+    """One address of a port: the constraint makes a double allocation impossible."""
 
     subnet = models.ForeignKey(Subnet, on_delete=models.PROTECT, related_name="addresses")
     port = models.ForeignKey(Port, on_delete=models.CASCADE, related_name="addresses")
     ip_address = models.CharField(max_length=64)
+    # The address as 32 hexadecimal digits, in the order of addresses; "" where guests derive theirs.
+    number = models.CharField(max_length=32, default="")
+    guest = models.CharField(max_length=64, default="")  # the port's project, where the subnet is another one's
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["subnet", "ip_address"], name="address_once_per_subnet")]
+        indexes = [models.Index(fields=["subnet", "number"], name="addresses_in_order")]
+
+
+class FreedAddress(models.Model):
+    """An address of a subnet that was allocated before and is free now; only those below the subnet's gap are needed.
+
+    Triggers of AddressAllocation insert and delete these rows, see `migrations/_by_hand.py`.
+    """
+
+    subnet = models.ForeignKey(Subnet, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False)
+    number = models.CharField(max_length=32)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subnet", "number"], name="freed_once")]
+
+
+class ShareEntry(models.Model):
+    """A change of how many addresses a project has of another one's subnet; the sum of all entries is what it has now.
+
+    Triggers of AddressAllocation insert them, see `migrations/_by_hand.py`; `conductor.db.ledgers` compacts them.
+    """
+
+    subnet = models.ForeignKey(Subnet, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False)
+    project_id = models.CharField(max_length=64)
+    addresses = models.IntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["subnet", "project_id"], name="share_of_project")]
 
 
 class Router(Tagged):
-    """Joins subnets with each other and with an external network.
+    """Connects subnets with each other and with an external network.
 
-    Its interfaces are ports whose `device_id` is its uuid. Nothing but routers.py deletes its gateway's port.
+    Its interfaces are ports whose `device_id` is its uuid. Only routers.py deletes its gateway's port.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -207,10 +242,10 @@ class Router(Tagged):
 
 
 class FloatingIp(Tagged):
-    """An address of an external network that leads to a port of a project.
+    """An address of an external network that is routed to a port of a project.
 
-    `outer_port` holds the address. `port`, the one that it leads to, is let go by floating_ips.py before it is
-    deleted: no cascade looks here for every port that goes.
+    `outer_port` has the address. floating_ips.py disassociates `port` before that is deleted: no cascade has to
+    search here for every deleted port.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -233,7 +268,7 @@ class FloatingIp(Tagged):
 
 
 class NetworkQuota(models.Model):
-    """How many of a resource a project may have, where that is not the default; -1 for any number."""
+    """A project's limit of a resource, where it is not the default; -1 is unlimited."""
 
     project_id = models.CharField(max_length=64)
     resource = models.CharField(max_length=64)
@@ -244,7 +279,7 @@ class NetworkQuota(models.Model):
 
 
 class RbacPolicy(models.Model):
-    """A network that is shared with one project, or with all ("*")."""
+    """Sharing of a network with one project, or with all ("*")."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     project_id = models.CharField(max_length=64, db_index=True)
@@ -259,7 +294,7 @@ class RbacPolicy(models.Model):
 
 
 class AutoTopology(models.Model):
-    """The network that was made for a project that asked for any."""
+    """The automatically created network of a project."""
 
     project_id = models.CharField(max_length=64, unique=True)
     network = models.ForeignKey(Network, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""Networks: who sees them, and what can be done with them."""
+"""Operations on networks, and their visibility."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import write_tx
 from conductor.network import filters, provider_networks, quotas, zones
 from conductor.network.errors import InvalidInput, InvalidSharedSetting, NetworkInUse, NetworkNotFound
 from conductor.network.filters import ListQuery
 from conductor.network.models import FloatingIp, Network, Port, RbacPolicy
 from conductor.network.revisions import touch
-from conductor.transactions import write_tx
 
-Wish = TypeVar("Wish")
+Create = TypeVar("Create")
 Row = TypeVar("Row")
 EVERYBODY = "*"
 SHARED = "access_as_shared"
 EXTERNAL = "access_as_external"
-# Field → what only an administrator may make of it.
+# Field → the action that only an administrator may do with it.
 _FOR_ADMINS = {
     "is_shared": "share a network",
     "is_external": "make a network external",
@@ -35,7 +35,7 @@ _FOR_ADMINS = {
 
 
 def shared_with(project_id: str) -> Q:
-    """Networks that a project may plug guests into, besides its own."""
+    """Return the condition for networks that a project may use, besides its own."""
     granted = RbacPolicy.objects.filter(action=SHARED, target_project__in=[project_id, EVERYBODY])
     return Q(is_shared=True) | Q(pk__in=granted.values("network_id"))
 
@@ -46,7 +46,7 @@ def seen_by(project_id: str) -> Q:
 
 
 def is_external_for(network: Network, project_id: str) -> bool:
-    """Whether the project may go out by it."""
+    """Whether the project may use the network as an external one."""
     granted = network.rbac_policies.filter(action=EXTERNAL, target_project__in=[project_id, EVERYBODY])
     return network.is_external or granted.exists()
 
@@ -57,13 +57,13 @@ def visible_networks(context: RequestContext) -> QuerySet[Network]:
 
 
 def list_networks(context: RequestContext, query: ListQuery) -> list[Network]:
-    """Networks with their subnets, in a constant number of queries."""
+    """Return networks with their subnets, in a constant number of queries."""
     table = filters.ADMIN_NETWORKS if context.is_admin else filters.NETWORKS
     return filters.select(_shown(visible_networks(context)), query, table)
 
 
 def get_network(context: RequestContext, network_id: str) -> Network:
-    """Raises NetworkNotFound, also for one that the caller may not see."""
+    """Return a network. Raises NetworkNotFound, also for one that the caller may not see."""
     wanted = uuid_or_none(network_id)
     network = _shown(visible_networks(context)).filter(uuid=wanted).first() if wanted else None
     if network is None:
@@ -72,9 +72,9 @@ def get_network(context: RequestContext, network_id: str) -> Network:
 
 
 def own_network(context: RequestContext, network_id: str, *, is_locked: bool = False) -> Network:
-    """A network that the caller may change; Forbidden for one that is only shared with the caller.
+    """Return a network that the caller may change; Forbidden for one that is only shared with the caller.
 
-    `is_locked`: inside a write transaction, nobody else changes what hangs on it until the end.
+    `is_locked`: inside a write transaction, lock it and its related rows against changes until the end.
     """
     network = get_network(context, network_id)
     if not context.may_see_project(network.project_id):
@@ -85,7 +85,7 @@ def own_network(context: RequestContext, network_id: str, *, is_locked: bool = F
 
 
 def create_network(context: RequestContext, wanted: Mapping[str, Any]) -> Network:
-    """`wanted` maps field names of Network to values. Sharing and external ones are for administrators."""
+    """Create a network; `wanted` maps field names to values. Shared and external ones are for administrators."""
     _refuse_sharing(context, wanted)
     values = {"project_id": context.project_id, **wanted}
     zones.require(values.get("availability_zone_hints") or ())
@@ -99,7 +99,7 @@ def create_network(context: RequestContext, wanted: Mapping[str, Any]) -> Networ
 
 
 def update_network(context: RequestContext, network_id: str, changes: Mapping[str, Any]) -> Network:
-    """Raises InvalidInput where others use what would not be shared any more."""
+    """Update a network. Raises InvalidInput where other projects use what would no longer be shared."""
     _refuse_sharing(context, changes)
     with write_tx():
         network = own_network(context, network_id, is_locked=True)
@@ -111,7 +111,7 @@ def update_network(context: RequestContext, network_id: str, changes: Mapping[st
 
 
 def delete_network(context: RequestContext, network_id: str) -> None:
-    """Deletes its subnets, and floating IPs that lead nowhere, too. Raises NetworkInUse while it has other ports."""
+    """Delete a network with its subnets and unassociated floating IPs. Raises NetworkInUse while it has other ports."""
     with write_tx():
         network = own_network(context, network_id, is_locked=True)
         unused = network.floating_ips.filter(port__isnull=True)
@@ -132,20 +132,20 @@ def refuse_other_project(context: RequestContext, wanted: Mapping[str, Any]) -> 
 
 
 def refuse_for_admins(context: RequestContext, wanted: Mapping[str, Any], for_admins: Mapping[str, str]) -> None:
-    """Forbidden when anybody but an administrator gives one of these fields a value."""
+    """Raise Forbidden when a caller other than an administrator sets one of these fields."""
     if context.is_admin:
         return
-    for name, deed in for_admins.items():
+    for name, permission in for_admins.items():
         if wanted.get(name):
-            raise Forbidden(f"Only an administrator may {deed}.", type="PolicyNotAuthorized")
+            raise Forbidden(f"Only an administrator may {permission}.", type="PolicyNotAuthorized")
 
 
 def create_all(
-    context: RequestContext, create: Callable[[RequestContext, Wish], Row], wishes: Iterable[Wish]
+    context: RequestContext, create: Callable[[RequestContext, Create], Row], requests: Iterable[Create]
 ) -> list[Row]:
-    """Make all of them with `create`, or none."""
+    """Create all of them with `create`, or none."""
     with write_tx():
-        return [create(context, wish) for wish in wishes]
+        return [create(context, requested) for requested in requests]
 
 
 def _shown(rows: QuerySet[Network]) -> QuerySet[Network]:
@@ -158,10 +158,10 @@ def _refuse_sharing(context: RequestContext, wanted: Mapping[str, Any]) -> None:
 
 
 def _refuse_unsharing(network: Network, changes: Mapping[str, Any]) -> None:
-    """Those who plugged into it, or go out by it, while it was shared would be cut off."""
+    """Refuse to unshare a network while other projects have ports on it, or use it as an external one."""
     is_narrowed = network.is_shared and changes.get("is_shared") is False
-    strangers = network.ports.exclude(project_id__in=["", network.project_id])
-    if is_narrowed and strangers.exists():
+    foreign_ports = network.ports.exclude(project_id__in=["", network.project_id])
+    if is_narrowed and foreign_ports.exists():
         raise InvalidSharedSetting(
             f"Unable to reconfigure sharing settings for network {network.uuid}. Multiple tenants are using it."
         )
@@ -171,7 +171,7 @@ def _refuse_unsharing(network: Network, changes: Mapping[str, Any]) -> None:
 
 
 def _take_default(values: Mapping[str, Any]) -> None:
-    """Only one network is the default one, and it is external."""
+    """Make sure that only one network is the default one, and that it is external."""
     if not values.get("is_default"):
         return
     if not values.get("is_external"):

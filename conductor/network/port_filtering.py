@@ -1,4 +1,4 @@
-"""What the ports on a host let through, as the host applies it."""
+"""Port filters of a host, in the form that the host applies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from conductor.network.models import Port, SecurityGroupRule
 
 
 def filters_of(host: str) -> dict[str, PortFilter]:
-    """By port, of all that are plugged there; in a constant number of queries."""
+    """Return the filters by port, of all ports plugged there; in a constant number of queries."""
     ports = Port.objects.filter(binding_host=host).prefetch_related("security_groups__rules__remote_group", "addresses")
     return {str(port.uuid): _filter_of(port) for port in ports}
 
 
 def _filter_of(port: Port) -> PortFilter:
-    """In an order that says nothing of when things were made: equal filters are equal.
+    """Return a filter in an order that does not depend on creation times: equal filters are equal.
 
-    A port's own addresses are among its pairs: one that it got while its guest runs counts at once.
+    A port's own addresses are among its pairs: one that is added while its guest runs counts at once.
     """
     groups = sorted(port.security_groups.all(), key=lambda group: str(group.uuid))
     rules = {_rule_of(rule) for group in groups for rule in group.rules.all()}

@@ -1,4 +1,4 @@
-"""Ports as people make, change and delete them. What plugs them into guests: ports.py."""
+"""Operations of users on ports. For plugging them into guests see ports.py."""
 
 from __future__ import annotations
 
@@ -6,40 +6,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import QuerySet
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import savepoint, write_tx
 from conductor.network import filters, floating_rows, port_rows, port_security, quotas, security_groups
-from conductor.network.errors import MacAddressInUse, PortInUse, PortNotFound, ServicePortInUse
+from conductor.network.errors import (
+    DeviceIDNotOwnedByTenant,
+    MacAddressInUse,
+    PortInUse,
+    PortNotFound,
+    ServicePortInUse,
+)
 from conductor.network.filters import ListQuery
 from conductor.network.models import FloatingIp, Network, Port, Router
 from conductor.network.operations import get_network, refuse_for_admins, refuse_other_project
-from conductor.network.port_rows import AddressWish
+from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
-from conductor.transactions import write_tx
 
-# What a guest was told when it was plugged; changing it under the guest would make our answer a lie.
+# A guest got these values when it was plugged; a change under the guest would make them wrong.
 FIXED_WHILE_PLUGGED = ("device_id", "device_owner", "mac_address", "fixed_ips", "binding_host", "vnic_type")
 FIXED_FOR_SERVICES = ("device_id", "device_owner")
 SERVICES = "network:"
-# Field → what only an administrator may make of it.
+# Field → the action that only an administrator may do with it.
 _FOR_ADMINS = {"binding_host": "bind a port to a host", "binding_profile": "give a port a binding profile"}
-# What the owner of a network decides for the ports on it.
+# Fields that only the owner of a network may set on its ports.
 _FOR_OWNERS = ("mac_address", "is_port_security_enabled", "address_pairs")
 
 
 @dataclass(frozen=True, slots=True)
-class PortWish:
-    """`fixed_ips` None: an address of each IP version; `security_groups` None: the project's default one.
+class PortCreate:
+    """A port to create. `values` maps field names of Port to values.
 
-    `values` maps field names of Port to values.
+    `fixed_ips` None: an address of each IP version; `security_groups` None: the project's default one.
     """
 
     network_id: str
-    fixed_ips: Sequence[AddressWish] | None = None
+    fixed_ips: Sequence[AddressRequest] | None = None
     security_groups: Sequence[str] | None = None
     values: Mapping[str, Any] | None = None
 
@@ -50,7 +56,7 @@ def visible_ports(context: RequestContext) -> QuerySet[Port]:
 
 
 def list_ports(context: RequestContext, query: ListQuery) -> list[Port]:
-    """Ports with addresses and groups, in a constant number of queries."""
+    """Return ports with addresses and groups, in a constant number of queries."""
     table = filters.ADMIN_PORTS if context.is_admin else filters.PORTS
     return filters.select(visible_ports(context), query, table)
 
@@ -63,19 +69,20 @@ def get_port(context: RequestContext, port_id: str) -> Port:
     return port
 
 
-def create_port(context: RequestContext, wish: PortWish) -> Port:
-    """Raises what port_rows.create raises, and Forbidden for what only administrators may set."""
-    network = get_network(context, wish.network_id)
-    values = {"project_id": context.project_id, **(wish.values or {})}
+def create_port(context: RequestContext, requested: PortCreate) -> Port:
+    """Create a port. Raises as port_rows.create, Forbidden for administrators' fields, DeviceIDNotOwnedByTenant."""
+    network = get_network(context, requested.network_id)
+    values = {"project_id": context.project_id, **(requested.values or {})}
     _refuse_foreign(context, network, values)
+    _refuse_foreign_device(context, values)
     values.setdefault("is_port_security_enabled", network.is_port_security_enabled)
-    refs = port_security.group_refs(values, wish.security_groups)
+    refs = port_security.group_refs(values, requested.security_groups)
     groups = security_groups.resolve(values["project_id"], refs) if refs else []
     with write_tx():
         quotas.require(values["project_id"], "port")
         Network.objects.select_for_update().get(pk=network.pk)
-        wishes = None if wish.fixed_ips is None else list(wish.fixed_ips)
-        port = port_rows.create(network, groups=groups, wishes=wishes, **values)
+        requests = None if requested.fixed_ips is None else list(requested.fixed_ips)
+        port = port_rows.create(network, groups=groups, requests=requests, **values)
         if port.address_pairs:
             pairs = port_security.complete(port.address_pairs, port.mac_address)
             Port.objects.filter(pk=port.pk).update(address_pairs=pairs)
@@ -83,9 +90,9 @@ def create_port(context: RequestContext, wish: PortWish) -> Port:
 
 
 def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any]) -> Port:
-    """`changes` maps field names of Port, `fixed_ips` and `security_groups` to values.
+    """Update a port; `changes` maps field names of Port, `fixed_ips` and `security_groups` to values.
 
-    Raises PortInUse for what a plugged port must keep.
+    Raises PortInUse for fields that a plugged port must keep, DeviceIDNotOwnedByTenant.
     """
     with write_tx():
         port = get_port(context, port_id)
@@ -94,7 +101,9 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
         fixed_ips = values.pop("fixed_ips", None)
         group_refs = values.pop("security_groups", None)
         _refuse_foreign(context, port.network, values)
-        _refuse_in_use(port, changes)
+        _refuse_in_use(context, port, changes)
+        if changes.keys() & set(FIXED_FOR_SERVICES):
+            _refuse_foreign_device(context, {name: getattr(port, name) for name in FIXED_FOR_SERVICES} | values)
         port_security.check_changes(port, values, group_refs)
         if fixed_ips is not None:
             port_rows.replace_addresses(port, fixed_ips)
@@ -106,50 +115,69 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
 
 
 def delete_port(context: RequestContext, port_id: str) -> None:
-    """Gives its addresses back. Raises PortInUse while a guest is plugged into it, ServicePortInUse for a router's."""
+    """Delete a port and free its addresses. Raises PortInUse while it is plugged, ServicePortInUse for a router's."""
     with write_tx():
         port = get_port(context, port_id)
         Port.objects.select_for_update().get(pk=port.pk)
         if is_used(port):
             raise PortInUse(f"Unable to complete operation on port {port_id}: server {port.device_id} uses it.")
-        if owner := serving(port):
+        if owner := serving(context, port):
             raise ServicePortInUse(f"Port {port_id} cannot be deleted directly via the port API: {owner} has it.")
         port_rows.delete([port.pk])
 
 
-def serving(port: Port) -> str:
-    """The router or floating IP that the port belongs to, in words; "" for none."""
-    wanted = uuid_or_none(port.device_id) if port.device_owner.startswith(SERVICES) else None
-    if wanted is None:
+def serving(context: RequestContext, port: Port) -> str:
+    """Return the router or floating IP of the port, in words; "" for none. Only its own project sees which one."""
+    found = _device(port.device_owner, port.device_id)
+    if found is None:
         return ""
-    if Router.objects.filter(uuid=wanted).exists():
-        return f"router {wanted}"
-    return f"floating IP {wanted}" if FloatingIp.objects.filter(uuid=wanted).exists() else ""
+    noun, device = found
+    return f"{noun} {device.uuid}" if context.may_see_project(device.project_id) else f"a {noun} of another project"
+
+
+def _device(device_owner: str, device_id: str) -> tuple[str, Router | FloatingIp] | None:
+    """Return the router or floating IP, of any project, that a port with these values would belong to."""
+    wanted = uuid_or_none(device_id) if device_owner.startswith(SERVICES) else None
+    if wanted is None:
+        return None
+    router = Router.objects.filter(uuid=wanted).first()
+    floating_ip = FloatingIp.objects.filter(uuid=wanted).first()
+    return ("router", router) if router else ("floating IP", floating_ip) if floating_ip else None
 
 
 def is_used(port: Port) -> bool:
-    """Whether a guest has it."""
+    """Whether a guest has the port."""
     return bool(port.is_plugged or (port.binding_host and port.device_id))
 
 
-def _refuse_in_use(port: Port, changes: Mapping[str, Any]) -> None:
+def _refuse_in_use(context: RequestContext, port: Port, changes: Mapping[str, Any]) -> None:
     if is_used(port) and changes.keys() & set(FIXED_WHILE_PLUGGED):
         raise PortInUse(f"Unable to complete operation on port {port.uuid}: server {port.device_id} uses it.")
     moved = [name for name in FIXED_FOR_SERVICES if name in changes and changes[name] != getattr(port, name)]
-    if moved and (owner := serving(port)):
+    if moved and (owner := serving(context, port)):
         raise ServicePortInUse(f"Unable to change the {moved[0]} of port {port.uuid}: {owner} has it.")
 
 
 def _write(port: Port, values: Mapping[str, Any]) -> None:
     try:
-        with transaction.atomic():
+        with savepoint("default"):
             touch(Port.objects.filter(pk=port.pk), **values)
     except IntegrityError:
         raise MacAddressInUse(f"MAC address {values.get('mac_address')} is in use.") from None
 
 
+def _refuse_foreign_device(context: RequestContext, values: Mapping[str, Any]) -> None:
+    """Refuse a port of another project's router: a port that names a router as its device is its interface."""
+    found = _device(values.get("device_owner", ""), values.get("device_id", ""))
+    if found is not None and not context.may_see_project(found[1].project_id):
+        raise DeviceIDNotOwnedByTenant(
+            f"The following device_id {values['device_id']} is not owned by your tenant "
+            "or matches another tenants router."
+        )
+
+
 def _refuse_foreign(context: RequestContext, network: Network, values: Mapping[str, Any]) -> None:
-    """On a network that is only shared with the caller, some things are its owner's business."""
+    """Refuse fields that only the owner may set, on a network that is only shared with the caller."""
     refuse_for_admins(context, values, _FOR_ADMINS)
     if context.is_admin:
         return

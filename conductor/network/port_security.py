@@ -1,4 +1,4 @@
-"""What a port may send and receive as: security groups, address pairs, and the switch that turns both off."""
+"""Port security: security groups, allowed address pairs, and the switch that turns both off."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pair = Mapping[str, str]
 
 
 def group_refs(values: Mapping[str, Any], wanted: Sequence[str] | None) -> Sequence[str]:
-    """The groups of a new port: those wanted, else the default one, none where security is off.
+    """Return the groups of a new port: the requested ones, else the default one; none where security is off.
 
     Raises what check_changes raises.
     """
@@ -36,7 +36,7 @@ def group_refs(values: Mapping[str, Any], wanted: Sequence[str] | None) -> Seque
 
 
 def check_changes(port: Port, values: MutableMapping[str, Any], refs: Sequence[str] | None) -> None:
-    """Completes what is to be written. Raises errors naming what does not fit with port security."""
+    """Complete the values to write. Raises errors naming the values that contradict port security."""
     is_secure = values.get("is_port_security_enabled", port.is_port_security_enabled)
     has_groups = port.security_groups.exists() if refs is None else bool(refs)
     if not is_secure and has_groups:
@@ -53,7 +53,7 @@ def check_changes(port: Port, values: MutableMapping[str, Any], refs: Sequence[s
 
 
 def complete(pairs: Sequence[Pair], mac_address: str) -> list[dict[str, str]]:
-    """A pair without a MAC address has the port's. Raises DuplicateAddressPairInRequest."""
+    """Give pairs without a MAC address the port's. Raises DuplicateAddressPairInRequest."""
     whole = [
         {"ip_address": pair["ip_address"], "mac_address": pair.get("mac_address") or mac_address} for pair in pairs
     ]
@@ -67,7 +67,7 @@ def complete(pairs: Sequence[Pair], mac_address: str) -> list[dict[str, str]]:
 
 
 def merged(held: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """DHCP options by name and IP version: a new value takes the place of the old one, None takes it away."""
+    """Merge DHCP options by name and IP version: a new value replaces the old one, None removes it."""
     by_key = {(option["opt_name"], option["ip_version"]): dict(option) for option in held}
     for option in wanted:
         key = (option["opt_name"], option["ip_version"])

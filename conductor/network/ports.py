@@ -1,6 +1,6 @@
-"""Ports of guests: what a launch wishes for, plugging it in, and taking it away again.
+"""Ports of guests: network requests of a launch, plugging and unplugging.
 
-`plug` and `unplug` run inside the caller's write transaction on the API database, and do nothing twice.
+`plug` and `unplug` run inside the caller's write transaction on the API database, and are idempotent.
 """
 
 from __future__ import annotations
@@ -19,26 +19,22 @@ from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
 from conductor.core.plain_json import plain
-from conductor.network import addresses, auto_topology, ipv6_modes, port_rows, security_groups
+from conductor.db.rows import Rows
+from conductor.db.transactions import write_tx
+from conductor.network import addresses, auto_topology, ipv6_modes, port_rows, quotas, security_groups, statements
 from conductor.network.errors import InvalidIpForSubnet
 from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup
 from conductor.network.operations import get_network, shared_with
 from conductor.network.port_operations import get_port
-from conductor.network.port_rows import AddressWish
+from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
-from conductor.sql import dialect
-from conductor.sql.rows import Rows
-from conductor.transactions import write_tx
 
 Held = tuple[Port, Sequence[AddressAllocation]]
 
 IS_PLUGGED = Q(is_plugged=True) | ~Q(binding_host="")
-_OF_GUEST = "FROM network_port WHERE device_id = %s AND (is_plugged OR binding_host <> '')"
-_HAS_ANY = f"SELECT 1 {_OF_GUEST} LIMIT 1"
-_MADE = f"SELECT id {_OF_GUEST} AND is_made_by_compute"
 NETWORKS = Rows(Network, "uuid")
-NOT_PLUGGED_YET = 32767  # the index of a port that names its guest before a host has plugged it
-PLUGGABLE = "normal"  # the type of port that drivers know how to plug in
+NOT_PLUGGED_YET = 32767  # the index of a port that is bound to its guest before a host has plugged it
+PLUGGABLE = "normal"  # the port type that drivers can plug
 FREE: Mapping[str, Any] = {
     "device_id": "",
     "device_owner": "",
@@ -52,7 +48,7 @@ FREE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where ports get plugged; `groups` are ids or names of security groups for those that are made now."""
+    """Host and guest of ports to plug; `groups` are ids or names of security groups of new ports."""
 
     host: str
     device_owner: str
@@ -69,8 +65,8 @@ class Binding:
         }
 
 
-class Wish(Protocol):
-    """A network or a port made before, by id; "" for none."""
+class PortRequest(Protocol):
+    """A network or an existing port, by id; "" for none."""
 
     @property
     def network_id(self) -> str: ...
@@ -82,22 +78,22 @@ class Wish(Protocol):
     def tag(self) -> str | None: ...
 
 
-def resolve_wishes(context: RequestContext, wishes: Sequence[Wish] | None) -> list[dict[str, str]]:
-    """What `plug` is to get for these wishes: `[{"network_id", "port_id", "fixed_ip"}]` in order, some with a `tag`.
+def resolve_requests(context: RequestContext, requests: Sequence[PortRequest] | None) -> list[dict[str, str]]:
+    """The input of `plug` for these requests: `[{"network_id", "port_id", "fixed_ip"}]` in order, some with a `tag`.
 
-    None: the one network that the project can use; Conflict when there are several. Where it has none, one is made
-    with a way out if administrators have provided for that, else it is nothing.
+    None: the one network that the project can use; Conflict when there are several. Where it has none, an automatic
+    topology is created if administrators have provided for that, else there is no port.
     Raises Invalid naming what is unknown or unusable, Conflict for a port in use.
     """
-    if wishes is None:
+    if requests is None:
         return _automatic(context)
-    chosen_ports = [wish.port_id for wish in wishes if wish.port_id]
+    chosen_ports = [requested.port_id for requested in requests if requested.port_id]
     if len(set(chosen_ports)) != len(chosen_ports):
         raise Invalid("A port can be plugged only once.")
     return [
-        (_chosen_port(context, wish) if wish.port_id else _chosen_network(context, wish))
-        | ({"tag": wish.tag} if wish.tag else {})
-        for wish in wishes
+        (_chosen_port(context, requested) if requested.port_id else _chosen_network(context, requested))
+        | ({"tag": requested.tag} if requested.tag else {})
+        for requested in requests
     ]
 
 
@@ -110,14 +106,14 @@ def plug(
     device_owner: str,
     groups: Sequence[str] = (security_groups.DEFAULT_NAME,),
 ) -> list[dict[str, Any]]:
-    """Give an instance its ports on `host`; returns NetworkPort values as JSON, in order of `networks`.
+    """Give an instance its ports on `host`. Return NetworkPort values as JSON, in order of `networks`.
 
-    What is plugged already stays as it is, bound to `host`. `groups` are ids or names of security groups for ports
-    that are made now. Raises BuildAborted when addresses are exhausted or what was chosen is gone.
+    Plugged ports stay as they are, bound to `host`. `groups` are ids or names of security groups of new ports. Raises
+    BuildAborted when addresses are exhausted or a requested network or port is gone.
     """
-    if not dialect.run(connections[DEFAULT_DB_ALIAS], _HAS_ANY, (instance_uuid,)):  # the usual case
+    if not statements.has_plugged_ports(connections[DEFAULT_DB_ALIAS], instance_uuid):  # the typical case
         made = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
-        return [_told(port, held) for port, held in made]
+        return [_described(port, held) for port, held in made]
     plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
     if any(port.binding_host != host for port in plugged):
         touch(_plugged(instance_uuid), binding_host=host, device_owner=device_owner)
@@ -125,35 +121,37 @@ def plug(
 
 
 def unplug(instance_uuid: str) -> None:
-    """Delete the instance's ports that a build made, and give back those that were made before."""
+    """Delete the instance's ports that a build created, and release the others."""
     connection = connections[DEFAULT_DB_ALIAS]
-    port_rows.delete([pk for (pk,) in dialect.run(connection, _MADE, (instance_uuid,))])
-    if dialect.run(connection, _HAS_ANY, (instance_uuid,)):
+    port_rows.delete(statements.ports_made_for(connection, instance_uuid))
+    if statements.has_plugged_ports(connection, instance_uuid):
         touch(_plugged(instance_uuid), **FREE)
 
 
 def unbind(instance_uuid: str) -> None:
-    """The instance is on no host any more, and keeps its ports and addresses."""
+    """Unbind the ports from the host: the instance is on no host, and keeps its ports and addresses."""
     touch(_plugged(instance_uuid), binding_host="", status="DOWN", is_plugged=True)
 
 
 def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any]]:
-    """Have the instance's ports on `host`; returns NetworkPort values as JSON, in order."""
+    """Bind the instance's ports to `host`. Return NetworkPort values as JSON, in order."""
     bound = {"binding_host": host, "device_owner": device_owner, "status": "ACTIVE", "is_plugged": True}
     touch(_plugged(instance_uuid), **bound)
     return [_as_json(port) for port in _plugged(instance_uuid).order_by("device_index", "pk")]
 
 
 def bind_to_guest(instance_uuid: str, project_id: str, wanted: Mapping[str, str], binding: Binding) -> str:
-    """Have a port name the instance that is about to get it, before any host plugs it; its uuid.
+    """Bind a port to the instance before any host plugs it. Return its uuid.
 
-    `wanted` is a value of `resolve_wishes`. Without a port id a port is made, which goes when its guest lets it go.
-    Raises Conflict for a port in use, Invalid, NotFound.
+    `wanted` is a value of `resolve_requests`. Without a port id a port is created, which is deleted when the guest
+    releases it, and counts against the project's quota of ports. Raises Conflict for a port in use, OverQuota, Invalid,
+    NotFound.
     """
     bound = {"device_id": instance_uuid, "device_owner": binding.device_owner, "device_index": NOT_PLUGGED_YET}
     with write_tx():
         if wanted["port_id"]:
             return str(_bind(project_id, wanted["port_id"], bound).uuid)
+        quotas.require(project_id, "port")
         chosen = security_groups.resolve(project_id, binding.groups or (security_groups.DEFAULT_NAME,))
         return str(_make(project_id, wanted, chosen, bound)[0].uuid)
 
@@ -161,7 +159,7 @@ def bind_to_guest(instance_uuid: str, project_id: str, wanted: Mapping[str, str]
 def plug_one(
     *, instance_uuid: str, port_id: str, project_id: str, binding: Binding, tag: str | None = None
 ) -> dict[str, Any]:
-    """Give an instance a port that is there, as its last one; NetworkPort as JSON. Raises Conflict when it is taken."""
+    """Plug an existing port as the instance's last one. Return NetworkPort as JSON. Raises Conflict if it is taken."""
     there = _plugged(instance_uuid)
     port = there.filter(uuid=port_id).first()
     if port is None:
@@ -171,7 +169,7 @@ def plug_one(
 
 
 def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) -> None:
-    """Take one port from the instance: delete it when it was made for it or is to go, else give it back."""
+    """Unplug one port: delete it when it was created for the instance or `is_deleted`, else release it."""
     rows = Port.objects.filter(uuid=port_id, device_id__in=["", instance_uuid])
     gone = rows if is_deleted else rows.filter(is_made_by_compute=True)
     port_rows.delete(list(gone.values_list("pk", flat=True)))
@@ -179,7 +177,7 @@ def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) ->
 
 
 def abandoned(older_than_seconds: float) -> list[tuple[str, str]]:
-    """Ports that were made for or bound to a guest long ago and that none has, each with the guest that it names."""
+    """Return ports created for or bound to a guest long ago that never got them, each with the guest's uuid."""
     before = timezone.now() - timedelta(seconds=older_than_seconds)
     unplugged = Port.objects.filter(is_plugged=False, binding_host="", updated_at__lt=before)
     rows = unplugged.filter(Q(is_made_by_compute=True) | Q(device_index=NOT_PLUGGED_YET))
@@ -187,12 +185,12 @@ def abandoned(older_than_seconds: float) -> list[tuple[str, str]]:
 
 
 def plugged(instance_uuid: str) -> list[Port]:
-    """The instance's ports in order, with networks, addresses and subnets."""
+    """Return the instance's ports in order, with networks, addresses and subnets."""
     return list(_plugged(instance_uuid).order_by("device_index", "pk"))
 
 
-def told(instance_uuid: str) -> list[dict[str, Any]]:
-    """The instance's ports as `plug` has told them, with the addresses that they have now, floating ones too."""
+def network_info(instance_uuid: str) -> list[dict[str, Any]]:
+    """Return the instance's ports as `plug` does, with their current addresses, including floating ones."""
     found = plugged(instance_uuid)
     leading: dict[int, list[dict[str, str]]] = defaultdict(list)
     for row in FloatingIp.objects.filter(port__in=[port.pk for port in found]).order_by("pk"):
@@ -205,12 +203,12 @@ def _plugged(instance_uuid: str) -> QuerySet[Port]:
 
 
 def _rows_of(instance_uuid: str) -> QuerySet[Port]:
-    """Only plugging marks a port (a host set by an administrator counts too); a user's label does not."""
+    """Return ports that were plugged (or bound to a host by an administrator); a user's device id does not count."""
     return Port.objects.filter(IS_PLUGGED, device_id=instance_uuid)
 
 
 def _held() -> Prefetch[Any]:
-    """The addresses of ports with their subnets, in one query."""
+    """Prefetch the addresses of ports with their subnets, in one query."""
     return Prefetch("addresses", queryset=AddressAllocation.objects.select_related("subnet"))
 
 
@@ -253,21 +251,21 @@ def _make(
     network = NETWORKS.find(connections[DEFAULT_DB_ALIAS], wanted["network_id"])
     if network is None:
         raise NotFound(f"Network {wanted['network_id']} is gone.")
-    wishes = [AddressWish(ip_address=wanted["fixed_ip"])] if wanted.get("fixed_ip") else None
+    requests = [AddressRequest(ip_address=wanted["fixed_ip"])] if wanted.get("fixed_ip") else None
     is_secure = network.is_port_security_enabled
     values = {"project_id": project_id, "is_made_by_compute": True, "is_port_security_enabled": is_secure, **bound}
-    return port_rows.create_with_addresses(network, groups=groups if is_secure else (), wishes=wishes, **values)
+    return port_rows.create_with_addresses(network, groups=groups if is_secure else (), requests=requests, **values)
 
 
 def _as_json(port: Port) -> dict[str, Any]:
-    return _told(port, port.addresses.all())
+    return _described(port, port.addresses.all())
 
 
-def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any]:
-    """NetworkPort as JSON. Of its addresses IPv4 comes before IPv6; `more` are all but the first."""
+def _described(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any]:
+    """Return NetworkPort as JSON. Of its addresses IPv4 comes before IPv6; `more` are all but the first."""
     held = sorted(allocations, key=lambda row: (row.subnet.ip_version, row.pk))
     subnet = held[0].subnet if held else None
-    told: dict[str, Any] = plain(
+    network_info: dict[str, Any] = plain(
         NetworkPort(
             port_uuid=str(port.uuid),
             network_name=port.network.name,
@@ -281,7 +279,7 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
             ipv6_mode=ipv6_modes.of(subnet) if subnet else "",
         )
     )
-    return told | {"more": [plain(_address(row)) for row in held[1:]]}
+    return network_info | {"more": [plain(_address(row)) for row in held[1:]]}
 
 
 def _address(row: AddressAllocation) -> PortAddress:
@@ -302,23 +300,27 @@ def _automatic(context: RequestContext) -> list[dict[str, str]]:
     return [_resolved(network_id=str(network.uuid)) for network in candidates]
 
 
-def _chosen_network(context: RequestContext, wish: Wish) -> dict[str, str]:
+def _chosen_network(context: RequestContext, requested: PortRequest) -> dict[str, str]:
     try:
-        network = get_network(context, wish.network_id)
+        network = get_network(context, requested.network_id)
     except NotFound as error:
         raise Invalid(error.message, field="networks") from None
     if network.is_external and not context.is_admin:
-        raise Invalid(f"Network {wish.network_id} is external: servers cannot be plugged into it.", field="networks")
+        raise Invalid(
+            f"Network {requested.network_id} is external: servers cannot be plugged into it.", field="networks"
+        )
     subnets = list(network.subnets.all())
     if not subnets:
-        raise Invalid(f"Network {wish.network_id} requires a subnet in order to boot instances on.", field="networks")
-    if not wish.fixed_ip:
+        raise Invalid(
+            f"Network {requested.network_id} requires a subnet in order to boot instances on.", field="networks"
+        )
+    if not requested.fixed_ip:
         return _resolved(network_id=str(network.uuid))
     try:
-        subnet = port_rows.subnet_of(subnets, wish.fixed_ip, network)
+        subnet = port_rows.subnet_of(subnets, requested.fixed_ip, network)
     except InvalidIpForSubnet as error:
         raise Invalid(error.message, field="networks") from None
-    address = addresses.usable(subnet, wish.fixed_ip)
+    address = addresses.usable(subnet, requested.fixed_ip)
     if address == subnet.gateway_ip:
         raise Invalid(f"Fixed IP address {address} is the gateway's of network {network.uuid}.", field="networks")
     if addresses.is_held(subnet, address):
@@ -326,20 +328,22 @@ def _chosen_network(context: RequestContext, wish: Wish) -> dict[str, str]:
     return _resolved(network_id=str(network.uuid), fixed_ip=address)
 
 
-def _chosen_port(context: RequestContext, wish: Wish) -> dict[str, str]:
+def _chosen_port(context: RequestContext, requested: PortRequest) -> dict[str, str]:
     try:
-        port = get_port(context, wish.port_id)
+        port = get_port(context, requested.port_id)
     except NotFound as error:
         raise Invalid(error.message, field="networks") from None
     if port.project_id != context.project_id:
-        raise Invalid(f"Port {wish.port_id} belongs to another project.", field="networks")
+        raise Invalid(f"Port {requested.port_id} belongs to another project.", field="networks")
     if port.device_id:
-        raise Conflict(f"Port {wish.port_id} is still in use.")
+        raise Conflict(f"Port {requested.port_id} is still in use.")
     if port.vnic_type != PLUGGABLE:
-        raise Invalid(f"Port {wish.port_id} is of type {port.vnic_type}: no host can plug it in.", field="networks")
+        raise Invalid(
+            f"Port {requested.port_id} is of type {port.vnic_type}: no host can plug it in.", field="networks"
+        )
     held = list(port.addresses.all())
     if not held:
-        raise Invalid(f"Port {wish.port_id} requires a FixedIP in order to be used.", field="networks")
+        raise Invalid(f"Port {requested.port_id} requires a FixedIP in order to be used.", field="networks")
     return _resolved(network_id=str(port.network.uuid), port_id=str(port.uuid), fixed_ip=held[0].ip_address)
 
 

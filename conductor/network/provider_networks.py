@@ -1,4 +1,4 @@
-"""What administrators lay networks onto: kinds of segments, and that none is used twice."""
+"""Provider networks of administrators: segment types, and the rule that no segment is used twice."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
 
+from conductor.db.transactions import one_at_a_time
 from conductor.network.errors import InvalidInput, SegmentInUse
 from conductor.network.models import Network
-from conductor.transactions import one_at_a_time
 
 FIELDS = ("provider_type", "physical_network", "segmentation_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a kind of segment is told by; `last_segment` 0 where segments have no numbers."""
+class SegmentType:
+    """The fields of a segment type; `last_segment` 0 where segments have no numbers."""
 
     is_physical: bool
     last_segment: int = 0
 
 
-KINDS: Mapping[str, Kind] = {
-    "local": Kind(is_physical=False),
-    "flat": Kind(is_physical=True),
-    "vlan": Kind(is_physical=True, last_segment=4094),
-    "vxlan": Kind(is_physical=False, last_segment=2**24 - 1),
-    "gre": Kind(is_physical=False, last_segment=2**31 - 1),
-    "geneve": Kind(is_physical=False, last_segment=2**24 - 1),
+KINDS: Mapping[str, SegmentType] = {
+    "local": SegmentType(is_physical=False),
+    "flat": SegmentType(is_physical=True),
+    "vlan": SegmentType(is_physical=True, last_segment=4094),
+    "vxlan": SegmentType(is_physical=False, last_segment=2**24 - 1),
+    "gre": SegmentType(is_physical=False, last_segment=2**31 - 1),
+    "geneve": SegmentType(is_physical=False, last_segment=2**24 - 1),
 }
 DEFAULT_KIND = "local"
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """Inside the write transaction that makes the network. Raises InvalidInput, SegmentInUse."""
+    """Validate provider fields, in the write transaction creating the network. Raises InvalidInput, SegmentInUse."""
     name, physical, segment = (values.get(field) for field in FIELDS)
     if not name:
         if physical or segment is not None:
@@ -55,7 +55,7 @@ def check(values: Mapping[str, Any]) -> None:
 
 
 def refuse_changes(network: Network, changes: Mapping[str, Any]) -> None:
-    """A network stays where it is. Raises InvalidInput."""
+    """Refuse changes of provider fields. Raises InvalidInput."""
     moved = [field for field in FIELDS if field in changes and (changes[field] or "") != (_held(network, field) or "")]
     if moved:
         raise InvalidInput("Invalid input for operation: Plugin does not support updating provider attributes.")

@@ -1,4 +1,4 @@
-"""How many networks, ports and the rest a project may have, and how many it has."""
+"""Quotas of networks, ports and other resources of a project, and their usage."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model
 
+from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
+from conductor.core.messages import message
+from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.network.errors import InvalidQuotaValue, OverQuota
 from conductor.network.models import (
     FloatingIp,
@@ -23,21 +26,20 @@ from conductor.network.models import (
     Subnet,
     SubnetPool,
 )
-from conductor.transactions import one_at_a_time, write_tx
 
 UNLIMITED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A resource that can run out: how many a project may have unless told otherwise, and what is counted."""
+    """A limited resource: its default limit, and the rows that count."""
 
     limit: int
     model: type[Model]
     owner: str = "project_id"
 
 
-# Ports of servers count too, but only POST /ports is refused for them: servers are bound by quotas of their own.
+# Ports of launches count too but are not refused: servers have a quota of their own, and few networks each.
 RESOURCES: Mapping[str, Counted] = {
     "network": Counted(100, Network),
     "subnet": Counted(100, Subnet),
@@ -53,7 +55,7 @@ RESOURCES: Mapping[str, Counted] = {
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`reserved` is always 0: what is made is counted in the transaction that makes it."""
+    """Usage of a resource. `reserved` is always 0: rows are counted in the transaction that creates them."""
 
     limit: int
     used: int
@@ -61,12 +63,18 @@ class Usage:
 
 
 def defaults() -> dict[str, int]:
-    return {name: counted.limit for name, counted in RESOURCES.items()}
+    """Return the limits of projects without their own: an operator's defaults, else the built-in ones."""
+    return limits("")
 
 
 def limits(project_id: str) -> dict[str, int]:
-    """The limit of every resource, by name."""
-    return defaults() | dict(NetworkQuota.objects.filter(project_id=project_id).values_list("resource", "limit"))
+    """Return the limit of every resource, by name."""
+    rows = NetworkQuota.objects.filter(project_id__in=(row_limits.DEFAULT_CLASS, project_id))
+    by_name: dict[str, dict[str, int]] = {}
+    for name, resource, limit in rows.values_list("project_id", "resource", "limit"):
+        by_name.setdefault(name, {})[resource] = limit
+    built_in = {name: counted.limit for name, counted in RESOURCES.items()}
+    return {**built_in, **by_name.get(row_limits.DEFAULT_CLASS, {}), **by_name.get(project_id, {})}
 
 
 def usages(project_id: str) -> dict[str, Usage]:
@@ -74,16 +82,21 @@ def usages(project_id: str) -> dict[str, Usage]:
 
 
 def list_set() -> dict[str, dict[str, int]]:
-    """The limits of all projects that have other limits than the default ones, by project."""
-    rows = NetworkQuota.objects.order_by("project_id").values_list("project_id", "resource", "limit")
-    found: dict[str, dict[str, int]] = {}
-    for project_id, resource, limit in rows:
-        found.setdefault(project_id, defaults())[resource] = limit
+    """Return the limits of all projects whose limits differ from the defaults, by project."""
+    rows = NetworkQuota.objects.exclude(project_id=row_limits.DEFAULT_CLASS).order_by("project_id")
+    everybodys, found = defaults(), dict[str, dict[str, int]]()
+    for project_id, resource, limit in rows.values_list("project_id", "resource", "limit"):
+        found.setdefault(project_id, dict(everybodys))[resource] = limit
     return found
 
 
+def set_defaults(context: RequestContext, wanted: Mapping[str, int]) -> None:
+    """Set some of the limits of projects without their own. Raises Forbidden."""
+    set_limits(context, row_limits.DEFAULT_CLASS, wanted, is_checked=False)
+
+
 def set_limits(context: RequestContext, project_id: str, wanted: Mapping[str, int], *, is_checked: bool) -> None:
-    """All of them, or none. `is_checked` refuses with InvalidQuotaValue what is below what the project has."""
+    """Set all of them, or none. `is_checked` raises InvalidQuotaValue for a limit below the project's usage."""
     if not context.is_admin:
         raise Forbidden("Only an administrator may change quotas.", type="AdminRequired")
     with write_tx():
@@ -96,19 +109,19 @@ def set_limits(context: RequestContext, project_id: str, wanted: Mapping[str, in
 
 
 def reset(project_id: str) -> bool:
-    """Back to the defaults; whether anything differed from them."""
+    """Reset to the defaults. Return whether any limit differed from them."""
     with write_tx():
         return bool(NetworkQuota.objects.filter(project_id=project_id).delete()[0])
 
 
 def require(project_id: str, resource: str, wanted: int = 1) -> None:
-    """Inside the write transaction that makes them, and before it holds rows. Raises OverQuota."""
+    """Raise OverQuota if they do not fit; inside the write transaction that creates them, before it locks rows."""
     limit = limits(project_id)[resource]
     if limit == UNLIMITED:
         return
     one_at_a_time(DEFAULT_DB_ALIAS, _gate(project_id))
     if _used(project_id, resource) + wanted > limit:
-        raise OverQuota(f"Quota exceeded for resources: ['{resource}'].")
+        raise OverQuota(message("quota.network_exceeded", name=resource))
 
 
 def _used(project_id: str, resource: str) -> int:

@@ -1,4 +1,4 @@
-"""Arithmetic of address ranges: gateways, allocation pools, overlaps, and cutting a subnet from a pool."""
+"""Arithmetic of address ranges: gateways, allocation pools, overlaps, and subnets of a pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pool = Mapping[str, str]
 
 
 def parse_range(cidr: str, ip_version: int) -> Range:
-    """`10.0.0.7/24` names `10.0.0.0/24`. Raises InvalidInput naming `cidr`."""
+    """Parse a range; `10.0.0.7/24` names `10.0.0.0/24`. Raises InvalidInput naming `cidr`."""
     try:
         parsed = ip_network(cidr, strict=False)
     except ValueError:
@@ -25,7 +25,7 @@ def parse_range(cidr: str, ip_version: int) -> Range:
 
 
 def parse_address(text: str, ip_version: int, field: str) -> Address:
-    """Raises InvalidInput naming `field`."""
+    """Parse an address of this version. Raises InvalidInput naming `field`."""
     try:
         parsed = ip_address(text)
     except ValueError:
@@ -36,7 +36,7 @@ def parse_address(text: str, ip_version: int, field: str) -> Address:
 
 
 def parse_any_address(text: str, field: str) -> Address:
-    """Raises InvalidInput naming `field`."""
+    """Parse an address of any version. Raises InvalidInput naming `field`."""
     return parse_address(text, 6 if ":" in text else 4, field)
 
 
@@ -45,7 +45,7 @@ def version_of(cidr: str) -> int:
 
 
 def host_bounds(network: Range) -> tuple[int, int]:
-    """First and last address for hosts, as numbers: IPv4 keeps both ends of a range back, IPv6 the first."""
+    """Return the first and last address for hosts, as numbers: IPv4 excludes both ends of a range, IPv6 the first."""
     first, last = int(network.network_address), int(network.broadcast_address)
     if network.num_addresses <= 2:
         return first, last
@@ -57,7 +57,7 @@ def default_gateway(network: Range) -> str:
 
 
 def default_pools(network: Range, gateway_ip: str | None) -> list[dict[str, str]]:
-    """All addresses for hosts but the gateway's."""
+    """Return all addresses for hosts but the gateway's."""
     first, last = host_bounds(network)
     gateway = int(ip_address(gateway_ip)) if gateway_ip else -1
     spans = [(first, last)] if not first <= gateway <= last else [(first, gateway - 1), (gateway + 1, last)]
@@ -66,7 +66,7 @@ def default_pools(network: Range, gateway_ip: str | None) -> list[dict[str, str]
 
 
 def checked_pools(network: Range, pools: Sequence[Pool]) -> list[dict[str, str]]:
-    """Pools in order of their addresses. Raises InvalidInput when one is not in the range, reversed or overlaps."""
+    """Return pools in order of addresses. Raises InvalidInput when one is outside the range, reversed or overlaps."""
     first, last = host_bounds(network)
     spans = []
     for pool in pools:
@@ -83,7 +83,7 @@ def checked_pools(network: Range, pools: Sequence[Pool]) -> list[dict[str, str]]
 
 
 def require_outside(gateway_ip: str | None, pools: Iterable[Pool]) -> None:
-    """Raises GatewayConflictWithAllocationPools when the gateway's address could be given to a port."""
+    """Raise GatewayConflictWithAllocationPools when a pool contains the gateway's address."""
     if gateway_ip is None:
         return
     gateway = int(ip_address(gateway_ip))
@@ -106,13 +106,13 @@ def is_within(network: Range, wider: str) -> bool:
 
 
 def blocks(cidrs: Iterable[str]) -> int:
-    """How much space this is, as quotas of pools count it: IPv4 addresses, IPv6 networks of 64 bits."""
+    """Return the size as quotas of pools count it: IPv4 addresses, IPv6 networks of 64 bits."""
     parsed = [ip_network(cidr) for cidr in cidrs]
     return sum(one.num_addresses if one.version == 4 else max(1, one.num_addresses >> 64) for one in parsed)
 
 
 def in_pools(pools: Iterable[Pool]) -> int:
-    """How many addresses there are in them."""
+    """Return the number of addresses in the pools."""
     return sum(int(ip_address(pool["end"])) - int(ip_address(pool["start"])) + 1 for pool in pools)
 
 
@@ -129,7 +129,7 @@ def cut(prefixes: Iterable[str], prefix_length: int, taken: Iterable[str]) -> Ra
 
 
 def _first_gap(prefix: Range, prefix_length: int, taken: Sequence[Range]) -> Range | None:
-    """Steps over whole taken ranges, so that a long prefix costs no more than the number of them."""
+    """Skip whole taken ranges, so that a long prefix costs no more than their number."""
     size = 1 << (prefix.max_prefixlen - prefix_length)
     start, end = int(prefix.network_address), int(prefix.broadcast_address)
     while start + size - 1 <= end:

@@ -13,19 +13,19 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import write_tx
 from conductor.network import filters, quotas
 from conductor.network.errors import DuplicateRbacPolicy, RbacPolicyInUse, RbacPolicyNotFound
 from conductor.network.filters import ListQuery
 from conductor.network.models import Network, RbacPolicy
 from conductor.network.operations import EVERYBODY, EXTERNAL, SHARED, own_network
 from conductor.network.revisions import touch
-from conductor.transactions import write_tx
 
 ACTIONS = (SHARED, EXTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
-class RbacWish:
+class RbacPolicyCreate:
     """Let `target_project` ("*" for all) do `action` with the network."""
 
     network_id: str
@@ -51,18 +51,21 @@ def get_policy(context: RequestContext, policy_id: str) -> RbacPolicy:
     return policy
 
 
-def create_policy(context: RequestContext, wish: RbacWish) -> RbacPolicy:
-    """Raises Forbidden for another's network, for sharing with all and for external ones, DuplicateRbacPolicy."""
-    _refuse_wide(context, wish.target_project, wish.action)
+def create_policy(context: RequestContext, requested: RbacPolicyCreate) -> RbacPolicy:
+    """Create a policy.
+
+    Raises Forbidden for another project's network, for sharing with all and for external ones, DuplicateRbacPolicy.
+    """
+    _refuse_wide(context, requested.target_project, requested.action)
     try:
         with write_tx():
-            network = own_network(context, wish.network_id)
-            project_id = wish.project_id or context.project_id
+            network = own_network(context, requested.network_id)
+            project_id = requested.project_id or context.project_id
             quotas.require(project_id, "rbac_policy")
             policy = RbacPolicy.objects.create(
                 network=network,
-                action=wish.action,
-                target_project=wish.target_project,
+                action=requested.action,
+                target_project=requested.target_project,
                 project_id=project_id,
                 updated_at=timezone.now(),
             )
@@ -72,7 +75,7 @@ def create_policy(context: RequestContext, wish: RbacWish) -> RbacPolicy:
 
 
 def update_policy(context: RequestContext, policy_id: str, changes: Mapping[str, Any]) -> RbacPolicy:
-    """Another target; raises RbacPolicyInUse as delete_policy does."""
+    """Change the target project. Raises RbacPolicyInUse as delete_policy does."""
     try:
         with write_tx():
             policy = get_policy(context, policy_id)
@@ -87,7 +90,7 @@ def update_policy(context: RequestContext, policy_id: str, changes: Mapping[str,
 
 
 def delete_policy(context: RequestContext, policy_id: str) -> None:
-    """Raises RbacPolicyInUse while somebody whom it lets in has ports there."""
+    """Delete a policy. Raises RbacPolicyInUse while a project that it admits has ports there."""
     with write_tx():
         policy = get_policy(context, policy_id)
         Network.objects.select_for_update().get(pk=policy.network_id)

@@ -1,4 +1,4 @@
-"""Revisions: every change of a row is counted, and a change may insist on the count that its asker has seen."""
+"""Revision numbers for optimistic concurrency: each change of a row raises its number, which a caller may require."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, TypeVar
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from conductor.db.transactions import write_tx
 from conductor.network.errors import RevisionNumberConstraintFailed
-from conductor.transactions import write_tx
 
 Answer = TypeVar("Answer")
 
 
 def touch(rows: QuerySet[Any], **changes: Any) -> None:
-    """Write `changes` and count the revision."""
+    """Write `changes` and raise the revision."""
     rows.update(**changes, revision_number=F("revision_number") + 1, updated_at=timezone.now())
 
 
 def guarded(expected: int | None, row: Any, act: Callable[[], Answer]) -> Answer:
-    """What `act` answers, done only while `row` is at the revision that is expected; None expects none.
+    """Run `act` only while `row` is at the expected revision, and return its result; None expects none.
 
     Raises RevisionNumberConstraintFailed.
     """

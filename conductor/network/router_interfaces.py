@@ -1,4 +1,4 @@
-"""Interfaces of routers: ports by which a router is on subnets."""
+"""Interfaces of routers: ports that connect a router to subnets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conductor.core.context import RequestContext
+from conductor.db.transactions import write_tx
 from conductor.network import port_rows
 from conductor.network.errors import (
     InvalidInput,
@@ -17,17 +18,16 @@ from conductor.network.errors import (
 )
 from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, Router, Subnet
 from conductor.network.port_operations import get_port, is_used
-from conductor.network.port_rows import AddressWish
+from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
 from conductor.network.router_routes import INTERFACE, interfaces, refuse_cut, refuse_overlap
 from conductor.network.routers import locked_router
 from conductor.network.subnets import get_subnet
-from conductor.transactions import write_tx
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A router on some subnets by one port."""
+    """A router's connection to some subnets by one port."""
 
     router: Router
     port: Port
@@ -39,7 +39,7 @@ class Interface:
 
 
 def add(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id: str = "") -> Interface:
-    """By a subnet, whose gateway the router becomes, or by a port that is there.
+    """Add an interface: by a subnet, whose gateway the router becomes, or by an existing port.
 
     Raises InvalidInput for a subnet without a gateway or one that overlaps, PortInUse, IpAddressAlreadyAllocated.
     """
@@ -54,9 +54,9 @@ def add(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id
 
 
 def remove(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id: str = "") -> Interface:
-    """The interface's port goes with it.
+    """Remove an interface with its port.
 
-    Raises NotFound where the router has no such interface, Conflict while floating IPs or routes go by it.
+    Raises NotFound where the router has no such interface, Conflict while floating IPs or routes use it.
     """
     if not subnet_id and not port_id:
         raise InvalidInput("Bad router request: Either subnet_id or port_id must be specified.", type="BadRequest")
@@ -76,11 +76,11 @@ def _by_subnet(context: RequestContext, router: Router, subnet_id: str) -> Port:
         raise InvalidInput("Bad router request: Subnet for router interface must have a gateway IP.", type="BadRequest")
     refuse_overlap(router, [subnet])
     network = Network.objects.select_for_update().get(pk=subnet.network_id)
-    wishes = [AddressWish(subnet_id=str(subnet.uuid), ip_address=subnet.gateway_ip)]
+    requests = [AddressRequest(subnet_id=str(subnet.uuid), ip_address=subnet.gateway_ip)]
     return port_rows.create(
         network,
         groups=(),
-        wishes=wishes,
+        requests=requests,
         project_id=router.project_id,
         device_owner=INTERFACE,
         device_id=str(router.uuid),
@@ -129,7 +129,7 @@ def _is_on(port: Port, subnet: Subnet) -> bool:
 
 
 def _refuse_in_use(router: Router, port: Port) -> None:
-    """Floating IPs lead by this router to ports on the subnets of the interface."""
+    """Refuse to remove an interface while floating IPs of this router use ports on its subnets."""
     subnets = port.addresses.values("subnet_id")
     inside = AddressAllocation.objects.filter(subnet__in=subnets)
     leading = FloatingIp.objects.filter(router=router, port__in=inside.values("port_id"))

@@ -1,4 +1,4 @@
-"""Where a router leads: the subnets it is on, and the extra routes by neighbours on them."""
+"""Routes of a router: its connected subnets, and extra routes through neighbours on them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Route = Mapping[str, str]
 
 
 def interfaces(router: Router) -> QuerySet[Port]:
-    """Its ports but the gateway's."""
+    """Return its ports but the gateway's."""
     return Port.objects.filter(device_id=str(router.uuid), device_owner=INTERFACE)
 
 
 def subnets_of(router: Router) -> list[Subnet]:
-    """The subnets that it is on inside, one for each address of its interfaces."""
+    """Return its connected internal subnets, one for each address of its interfaces."""
     held = AddressAllocation.objects.filter(port__in=interfaces(router).values("pk")).select_related("subnet__network")
     return [address.subnet for address in held]
 
 
 def refuse_overlap(router: Router, wanted: Iterable[Subnet]) -> None:
-    """Raises InvalidInput for a subnet that the router is on already, or one that it could not tell from another."""
+    """Raise InvalidInput for a connected subnet, or one that overlaps with a connected one."""
     there = subnets_of(router)
     for subnet in wanted:
         if any(other.pk == subnet.pk for other in there):
@@ -45,7 +45,7 @@ def refuse_overlap(router: Router, wanted: Iterable[Subnet]) -> None:
 
 
 def normalised(routes: Sequence[Route]) -> list[dict[str, str]]:
-    """Ranges and addresses in their one spelling, each route once."""
+    """Return routes with normalised ranges and addresses, each once."""
     spelt: list[dict[str, str]] = []
     for route in routes:
         destination = str(ip_network(route["destination"], strict=False))
@@ -57,7 +57,7 @@ def normalised(routes: Sequence[Route]) -> list[dict[str, str]]:
 
 
 def checked(router: Router, routes: Sequence[Route]) -> list[dict[str, str]]:
-    """Raises InvalidRoutes when a next hop is on none of the router's subnets, or is the router itself."""
+    """Return valid routes. Raises InvalidRoutes when a next hop is on none of its subnets, or is the router itself."""
     wanted = normalised(routes)
     if len(wanted) > MAX_ROUTES:
         raise InvalidRoutes(f"Unable to set more than {MAX_ROUTES} routes on router {router.uuid}.")
@@ -73,7 +73,7 @@ def checked(router: Router, routes: Sequence[Route]) -> list[dict[str, str]]:
 
 
 def refuse_cut(router: Router, port: Port) -> None:
-    """Raises RouterInterfaceInUseByRoute when a route goes by a subnet that only `port` is on."""
+    """Raise RouterInterfaceInUseByRoute when a route needs a subnet that only `port` connects."""
     rest = {address.subnet.cidr for address in _addresses(router) if address.port_id != port.pk}
     for route in router.routes:
         if not any(ip_address(route["nexthop"]) in ip_network(cidr) for cidr in rest):
@@ -84,7 +84,7 @@ def refuse_cut(router: Router, port: Port) -> None:
 
 
 def _addresses(router: Router) -> list[AddressAllocation]:
-    """Addresses of all of its ports, the gateway's too."""
+    """Return the addresses of all its ports, including the gateway's."""
     mine = Q(pk=router.gateway_port_id) | Q(device_id=str(router.uuid), device_owner=INTERFACE)
     ports = Port.objects.filter(mine)
     return list(AddressAllocation.objects.filter(port__in=ports.values("pk")).select_related("subnet"))

@@ -1,4 +1,4 @@
-"""Security groups and their rules: kept and shown here; hosts that can apply them (`port_filtering.py`)."""
+"""Security groups and their rules; hosts apply them (`port_filtering.py`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.rows import Rows
+from conductor.db.transactions import write_tx
 from conductor.network import filters, quotas
 from conductor.network.errors import (
     InvalidInput,
@@ -26,8 +28,6 @@ from conductor.network.filters import ListQuery
 from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.network.operations import refuse_other_project
 from conductor.network.revisions import touch
-from conductor.sql.rows import Rows
-from conductor.transactions import write_tx
 
 DEFAULT_NAME = "default"
 ETHERTYPES = ("IPv4", "IPv6")
@@ -38,8 +38,8 @@ GROUPS = Rows(SecurityGroup, "project_id", "name")
 
 
 @dataclass(frozen=True, slots=True)
-class RuleWish:
-    """What a rule lets through; None means any. ICMP keeps type and code where others keep ports."""
+class SecurityGroupRuleCreate:
+    """A rule to create; None means any. ICMP has its type and code in the fields of ports."""
 
     direction: str
     ethertype: str = "IPv4"
@@ -53,7 +53,7 @@ class RuleWish:
 
 
 def ensure_default(project_id: str) -> SecurityGroup:
-    """The project's group `default`, made when first looked at."""
+    """Return the project's group `default`, created at its first use."""
     found = GROUPS.find(connections[DEFAULT_DB_ALIAS], project_id, DEFAULT_NAME)
     if found is not None:
         return found
@@ -61,14 +61,18 @@ def ensure_default(project_id: str) -> SecurityGroup:
         with write_tx():
             group = _new_group(project_id, name=DEFAULT_NAME, description="Default security group")
             for ethertype in ETHERTYPES:
-                _add_rule(group, RuleWish("ingress", ethertype, remote_group_id=str(group.uuid)), remote_group=group)
+                _add_rule(
+                    group,
+                    SecurityGroupRuleCreate("ingress", ethertype, remote_group_id=str(group.uuid)),
+                    remote_group=group,
+                )
             return group
     except IntegrityError:
         return SecurityGroup.objects.get(project_id=project_id, name=DEFAULT_NAME)
 
 
 def list_groups(context: RequestContext, query: ListQuery) -> list[SecurityGroup]:
-    """Groups with their rules, in a constant number of queries."""
+    """Return groups with their rules, in a constant number of queries."""
     ensure_default(context.project_id)
     return filters.select(_with_rules(_visible(context)), query, filters.SECURITY_GROUPS)
 
@@ -82,7 +86,7 @@ def get_group(context: RequestContext, group_id: str) -> SecurityGroup:
 
 
 def create_group(context: RequestContext, wanted: Mapping[str, Any]) -> SecurityGroup:
-    """A group that lets everything out and nothing in. `wanted` maps field names of SecurityGroup to values.
+    """Create a group that allows all egress and no ingress. `wanted` maps field names to values.
 
     Raises SecurityGroupInUse for the name `default`.
     """
@@ -108,7 +112,7 @@ def update_group(context: RequestContext, group_id: str, changes: Mapping[str, A
 
 
 def delete_group(context: RequestContext, group_id: str) -> None:
-    """Raises SecurityGroupInUse while ports have it, SecurityGroupCannotRemoveDefault for the default one."""
+    """Delete a group. Raises SecurityGroupInUse while ports have it, SecurityGroupCannotRemoveDefault for `default`."""
     with write_tx():
         group = get_group(context, group_id)
         if group.name == DEFAULT_NAME and not context.is_admin:
@@ -132,15 +136,15 @@ def get_rule(context: RequestContext, rule_id: str) -> SecurityGroupRule:
     return rule
 
 
-def create_rule(context: RequestContext, wish: RuleWish) -> SecurityGroupRule:
-    """Raises SecurityGroupRuleExists when the group has an equal rule, InvalidInput when parts do not fit."""
-    group = get_group(context, wish.group_id)
-    remote_group = get_group(context, wish.remote_group_id) if wish.remote_group_id else None
-    _check_rule(wish)
+def create_rule(context: RequestContext, requested: SecurityGroupRuleCreate) -> SecurityGroupRule:
+    """Create a rule. Raises SecurityGroupRuleExists for an equal one, InvalidInput when its fields contradict."""
+    group = get_group(context, requested.group_id)
+    remote_group = get_group(context, requested.remote_group_id) if requested.remote_group_id else None
+    _check_rule(requested)
     try:
         with write_tx():
             quotas.require(group.project_id, "security_group_rule")
-            rule = _add_rule(group, wish, remote_group=remote_group)
+            rule = _add_rule(group, requested, remote_group=remote_group)
             touch(SecurityGroup.objects.filter(pk=group.pk))
     except IntegrityError:
         raise SecurityGroupRuleExists(f"Security group rule already exists in security group {group.uuid}.") from None
@@ -155,7 +159,7 @@ def delete_rule(context: RequestContext, rule_id: str) -> None:
 
 
 def resolve(project_id: str, refs: Iterable[str]) -> list[SecurityGroup]:
-    """The project's groups that `refs` name by id or name, each once. Raises SecurityGroupNotFound, InvalidInput."""
+    """Return the project's groups by id or name, each once. Raises SecurityGroupNotFound, InvalidInput."""
     default = ensure_default(project_id)
     found: dict[int, SecurityGroup] = {}
     for ref in refs:
@@ -194,46 +198,58 @@ def _new_group(project_id: str, **values: Any) -> SecurityGroup:
     now = timezone.now()
     group = SecurityGroup.objects.create(project_id=project_id, created_at=now, updated_at=now, **values)
     for ethertype in ETHERTYPES:
-        _add_rule(group, RuleWish("egress", ethertype))
+        _add_rule(group, SecurityGroupRuleCreate("egress", ethertype))
     return group
 
 
-def _add_rule(group: SecurityGroup, wish: RuleWish, *, remote_group: SecurityGroup | None = None) -> SecurityGroupRule:
+def _add_rule(
+    group: SecurityGroup, requested: SecurityGroupRuleCreate, *, remote_group: SecurityGroup | None = None
+) -> SecurityGroupRule:
     now = timezone.now()
     return SecurityGroupRule.objects.create(
         group=group,
         remote_group=remote_group,
-        direction=wish.direction,
-        ethertype=wish.ethertype,
-        protocol=wish.protocol,
-        port_range_min=wish.port_range_min,
-        port_range_max=wish.port_range_max,
-        remote_ip_prefix=wish.remote_ip_prefix,
-        description=wish.description,
-        rule_key=_rule_key(wish),
+        direction=requested.direction,
+        ethertype=requested.ethertype,
+        protocol=requested.protocol,
+        port_range_min=requested.port_range_min,
+        port_range_max=requested.port_range_max,
+        remote_ip_prefix=requested.remote_ip_prefix,
+        description=requested.description,
+        rule_key=_rule_key(requested),
         created_at=now,
         updated_at=now,
     )
 
 
-def _rule_key(wish: RuleWish) -> str:
-    parts = (wish.direction, wish.ethertype, wish.protocol, wish.port_range_min, wish.port_range_max)
-    return "|".join("" if part is None else str(part) for part in (*parts, wish.remote_ip_prefix, wish.remote_group_id))
+def _rule_key(requested: SecurityGroupRuleCreate) -> str:
+    parts = (
+        requested.direction,
+        requested.ethertype,
+        requested.protocol,
+        requested.port_range_min,
+        requested.port_range_max,
+    )
+    return "|".join(
+        "" if part is None else str(part) for part in (*parts, requested.remote_ip_prefix, requested.remote_group_id)
+    )
 
 
-def _check_rule(wish: RuleWish) -> None:
-    if wish.remote_ip_prefix and wish.remote_group_id:
+def _check_rule(requested: SecurityGroupRuleCreate) -> None:
+    if requested.remote_ip_prefix and requested.remote_group_id:
         raise InvalidInput("Only remote_ip_prefix or remote_group_id may be provided.")
-    if wish.remote_ip_prefix:
-        version = ip_network(wish.remote_ip_prefix, strict=False).version
-        if f"IPv{version}" != wish.ethertype:
-            raise InvalidInput(f"Conflicting value ethertype {wish.ethertype} for CIDR {wish.remote_ip_prefix}.")
-    low, high = wish.port_range_min, wish.port_range_max
+    if requested.remote_ip_prefix:
+        version = ip_network(requested.remote_ip_prefix, strict=False).version
+        if f"IPv{version}" != requested.ethertype:
+            raise InvalidInput(
+                f"Conflicting value ethertype {requested.ethertype} for CIDR {requested.remote_ip_prefix}."
+            )
+    low, high = requested.port_range_min, requested.port_range_max
     if low is None and high is None:
         return
-    if wish.protocol in WITH_ICMP:
+    if requested.protocol in WITH_ICMP:
         _check_icmp(low, high)
-    elif wish.protocol not in WITH_PORTS:
+    elif requested.protocol not in WITH_PORTS:
         raise InvalidInput("Must also specify a protocol that has ports if a port range is given.")
     else:
         _check_ports(low, high)

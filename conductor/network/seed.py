@@ -1,4 +1,4 @@
-"""The networks that a fresh cloud offers to everybody: one to plug into, and one that leads outside."""
+"""The networks of a new cloud, for all projects: one for servers, and one external."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 from django.utils import timezone
 
 from conductor.core.context import RequestContext, system_context
+from conductor.db.transactions import write_tx
 from conductor.network import operations, router_interfaces, routers, subnets
 from conductor.network.models import Network, SubnetPool
-from conductor.network.routers import GatewayWish, RouterWish
-from conductor.network.subnets import SubnetWish
-from conductor.transactions import write_tx
+from conductor.network.routers import GatewayRequest, RouterCreate
+from conductor.network.subnets import SubnetCreate
 
 POOL_PREFIX = "10.64.0.0/16"
 # Room for some four thousand servers.
 SUBNET_PREFIX_LENGTH = 20
-# A range that is kept for benchmarks and nobody's on the internet: an operator puts the real one in its place.
+# A range reserved for benchmarks, which is not on the internet: an operator replaces it by the real one.
 EXTERNAL_CIDR = "198.18.0.0/20"
 ROUTER = "way-out"
 
 
 def seed(project_id: str, *, leads_out: bool = False) -> None:
-    """Pool `default-pool`, shared network `private`, external network `public` and their subnets, where missing.
+    """Create `default-pool`, shared network `private`, external network `public` and their subnets, where missing.
 
-    With `leads_out` a new `public` gets a router from `private`: floating IPs lead to servers there from the start.
+    With `leads_out` a new `public` gets a router from `private`: floating IPs reach servers there from the start.
     """
     context = system_context()
     with write_tx():
@@ -58,8 +58,8 @@ def _network(context: RequestContext, project_id: str, **wanted: Any) -> Network
 
 
 def _lead(context: RequestContext, project_id: str, inside: Network, outside: Network) -> None:
-    way_out = RouterWish(
-        {"name": ROUTER, "project_id": project_id}, has_gateway=True, gateway=GatewayWish(str(outside.uuid))
+    way_out = RouterCreate(
+        {"name": ROUTER, "project_id": project_id}, has_gateway=True, gateway=GatewayRequest(str(outside.uuid))
     )
     router = routers.create_router(context, way_out)
     subnet = inside.subnets.order_by("pk").first()
@@ -69,5 +69,5 @@ def _lead(context: RequestContext, project_id: str, inside: Network, outside: Ne
 
 def _subnet(context: RequestContext, network: Network, **wanted: Any) -> None:
     if not network.subnets.exists():
-        wish = SubnetWish(network_id=str(network.uuid), name=f"{network.name}-subnet", **wanted)
-        subnets.create_subnet(context, wish)
+        requested = SubnetCreate(network_id=str(network.uuid), name=f"{network.name}-subnet", **wanted)
+        subnets.create_subnet(context, requested)

@@ -1,4 +1,4 @@
-"""Pools that subnets are cut from, and the scopes in which their prefixes never overlap."""
+"""Subnet pools, and address scopes, in which the prefixes of pools never overlap."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.network import filters, quotas, ranges
 from conductor.network.errors import (
     AddressScopeInUse,
@@ -27,10 +28,9 @@ from conductor.network.filters import ListQuery
 from conductor.network.models import AddressScope, SubnetPool
 from conductor.network.operations import refuse_for_admins, refuse_other_project
 from conductor.network.revisions import touch
-from conductor.transactions import one_at_a_time, write_tx
 
 _FOR_ADMINS = {"is_shared": "share it with everybody", "is_default": "make a pool the default one"}
-# IP version → shortest prefix, longest, and the one that a subnet gets unless it asks for another.
+# IP version → shortest prefix, longest, and the default one of a subnet.
 LENGTHS = {4: (8, 32, 24), 6: (64, 128, 64)}
 
 
@@ -44,7 +44,7 @@ def list_pools(context: RequestContext, query: ListQuery) -> list[SubnetPool]:
 
 
 def get_pool(context: RequestContext, pool_id: str) -> SubnetPool:
-    """Raises SubnetPoolNotFound, also for one that the caller may not see."""
+    """Return a pool. Raises SubnetPoolNotFound, also for one that the caller may not see."""
     wanted = uuid_or_none(pool_id)
     pool = visible_pools(context).filter(uuid=wanted).first() if wanted else None
     if pool is None:
@@ -62,15 +62,15 @@ def version(pool: SubnetPool) -> int:
 
 
 def create_pool(context: RequestContext, wanted: Mapping[str, Any]) -> SubnetPool:
-    """`wanted` maps field names of SubnetPool to values; `address_scope` is an id. Raises InvalidInput."""
+    """Create a pool; `wanted` maps field names to values; `address_scope` is an id. Raises InvalidInput."""
     refuse_for_admins(context, wanted, _FOR_ADMINS)
     refuse_other_project(context, wanted)
     values = {"project_id": context.project_id, **wanted}
     values["prefixes"] = _prefixes(values["prefixes"])
-    shortest, longest, usual = LENGTHS[ranges.version_of(values["prefixes"][0])]
+    shortest, longest, default = LENGTHS[ranges.version_of(values["prefixes"][0])]
     values.setdefault("min_prefix_length", shortest)
     values.setdefault("max_prefix_length", longest)
-    values.setdefault("default_prefix_length", max(usual, values["min_prefix_length"]))
+    values.setdefault("default_prefix_length", max(default, values["min_prefix_length"]))
     with write_tx():
         quotas.require(values["project_id"], "subnetpool")
         values["address_scope"] = _scope(context, values.get("address_scope"))
@@ -81,7 +81,7 @@ def create_pool(context: RequestContext, wanted: Mapping[str, Any]) -> SubnetPoo
 
 
 def update_pool(context: RequestContext, pool_id: str, changes: Mapping[str, Any]) -> SubnetPool:
-    """Prefixes can be added, not taken away. Raises InvalidInput."""
+    """Update a pool. Prefixes can be added, not removed. Raises InvalidInput."""
     refuse_for_admins(context, changes, _FOR_ADMINS)
     with write_tx():
         pool = _own(context, pool_id)
@@ -96,7 +96,7 @@ def update_pool(context: RequestContext, pool_id: str, changes: Mapping[str, Any
 
 
 def delete_pool(context: RequestContext, pool_id: str) -> None:
-    """Raises SubnetPoolInUse while subnets are cut from it."""
+    """Delete a pool. Raises SubnetPoolInUse while it has subnets."""
     with write_tx():
         pool = _own(context, pool_id)
         if pool.subnets.exists():
@@ -128,13 +128,13 @@ def create_scope(context: RequestContext, wanted: Mapping[str, Any]) -> AddressS
     refuse_other_project(context, wanted)
     values = {"project_id": context.project_id, **wanted}
     with write_tx():
-        row_limits.require("address scopes", values["project_id"], type=OverQuota.__name__)
+        row_limits.require("address_scopes", values["project_id"], type=OverQuota.__name__)
         scope = AddressScope.objects.create(**values, updated_at=timezone.now())
     return get_scope(context, str(scope.uuid))
 
 
 def update_scope(context: RequestContext, scope_id: str, changes: Mapping[str, Any]) -> AddressScope:
-    """A scope that is shared stays so: others may rely on it."""
+    """Update a scope. A shared scope stays shared: other projects may rely on it."""
     refuse_for_admins(context, changes, _FOR_ADMINS)
     with write_tx():
         scope = _own_scope(context, scope_id)
@@ -145,7 +145,7 @@ def update_scope(context: RequestContext, scope_id: str, changes: Mapping[str, A
 
 
 def delete_scope(context: RequestContext, scope_id: str) -> None:
-    """Raises AddressScopeInUse while pools are in it."""
+    """Delete a scope. Raises AddressScopeInUse while pools are in it."""
     with write_tx():
         scope = _own_scope(context, scope_id)
         if scope.pools.exists():
@@ -175,7 +175,7 @@ def _scope(context: RequestContext, scope_id: str | None) -> AddressScope | None
 
 
 def _prefixes(wanted: Sequence[str]) -> list[str]:
-    """In order, neighbours joined."""
+    """Return the prefixes in order, with neighbours joined."""
     parsed: list[Any] = [ip_network(prefix, strict=False) for prefix in wanted]
     if len({prefix.version for prefix in parsed}) != 1:
         raise InvalidInput("Cannot mix IPv4 and IPv6 prefixes in a subnet pool.")
@@ -199,10 +199,10 @@ def _held(pool: SubnetPool) -> dict[str, Any]:
 
 def _check(values: Mapping[str, Any], pool: SubnetPool | None) -> None:
     ip_version = ranges.version_of(values["prefixes"][0])
-    low, usual, high = (values[f"{word}_prefix_length"] for word in ("min", "default", "max"))
-    if not low <= usual <= high <= (32 if ip_version == 4 else 128):
+    low, default, high = (values[f"{word}_prefix_length"] for word in ("min", "default", "max"))
+    if not low <= default <= high <= (32 if ip_version == 4 else 128):
         raise InvalidInput(
-            f"Illegal prefix lengths: min_prefixlen {low} <= default_prefixlen {usual} <= max_prefixlen {high} must "
+            f"Illegal prefix lengths: min_prefixlen {low} <= default_prefixlen {default} <= max_prefixlen {high} must "
             f"hold, and IPv{ip_version} ends at {32 if ip_version == 4 else 128}."
         )
     if values.get("is_default"):

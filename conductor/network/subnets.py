@@ -1,4 +1,4 @@
-"""Subnets: ranges of addresses on a network, given or cut from a pool."""
+"""Subnets: address ranges of a network, given or taken from a pool."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.transactions import write_tx
 from conductor.network import automatic_addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
 from conductor.network.errors import GatewayIpInUse, InvalidInput, SubnetInUse, SubnetNotFound, SubnetPoolQuotaExceeded
 from conductor.network.filters import ListQuery
@@ -20,15 +21,14 @@ from conductor.network.operations import own_network, seen_by
 from conductor.network.ranges import Pool, Range
 from conductor.network.revisions import touch
 from conductor.network.subnet_pools import get_pool
-from conductor.transactions import write_tx
 
 DEFAULT_GATEWAY = "default"
 ROUTER_INTERFACE = "network:router_interface"
 
 
 @dataclass(frozen=True, slots=True)
-class SubnetWish:
-    """A range by `cidr`, cut from a pool, or both: that very part of the pool.
+class SubnetCreate:
+    """A subnet to create, by `cidr`, from a pool, or both: that part of the pool.
 
     `gateway_ip` None means no gateway; `pools` None means all addresses.
     """
@@ -65,7 +65,7 @@ def list_subnets(context: RequestContext, query: ListQuery) -> list[Subnet]:
 
 
 def get_subnet(context: RequestContext, subnet_id: str) -> Subnet:
-    """Raises SubnetNotFound, also for one that the caller may not see."""
+    """Return a subnet. Raises SubnetNotFound, also for one that the caller may not see."""
     wanted = uuid_or_none(subnet_id)
     subnet = visible_subnets(context).filter(uuid=wanted).first() if wanted else None
     if subnet is None:
@@ -73,34 +73,34 @@ def get_subnet(context: RequestContext, subnet_id: str) -> Subnet:
     return subnet
 
 
-def create_subnet(context: RequestContext, wish: SubnetWish) -> Subnet:
-    """Raises InvalidInput when the range is bad or overlaps with another one of the network."""
+def create_subnet(context: RequestContext, requested: SubnetCreate) -> Subnet:
+    """Create a subnet. Raises InvalidInput when the range is bad or overlaps with another one of the network."""
     with write_tx():
-        quotas.require(own_network(context, wish.network_id).project_id, "subnet")
-        network = own_network(context, wish.network_id, is_locked=True)
-        pool = _pool(context, wish)
-        address_range = _cut(pool, network, wish) if pool else _given(network, wish)
-        ipv6_modes.check(address_range, wish)
-        gateway_ip = _gateway(address_range, wish.gateway_ip)
-        pools = _pools(address_range, gateway_ip, wish.pools)
+        quotas.require(own_network(context, requested.network_id).project_id, "subnet")
+        network = own_network(context, requested.network_id, is_locked=True)
+        pool = _pool(context, requested)
+        address_range = _cut(pool, network, requested) if pool else _given(network, requested)
+        ipv6_modes.check(address_range, requested)
+        gateway_ip = _gateway(address_range, requested.gateway_ip)
+        pools = _pools(address_range, gateway_ip, requested.pools)
         now = timezone.now()
         subnet = Subnet.objects.create(
             network=network,
             pool=pool,
-            name=wish.name,
-            description=wish.description,
+            name=requested.name,
+            description=requested.description,
             project_id=network.project_id,
             ip_version=address_range.version,
             cidr=str(address_range),
             gateway_ip=gateway_ip,
             allocation_pools=pools,
-            is_dhcp_enabled=wish.is_dhcp_enabled,
-            dns_nameservers=_servers(wish.dns_nameservers),
-            host_routes=_routes(wish.host_routes, address_range.version),
-            ipv6_address_mode=wish.ipv6_address_mode,
-            ipv6_ra_mode=wish.ipv6_ra_mode,
-            service_types=list(wish.service_types),
-            tag_text=wish.tag_text,
+            is_dhcp_enabled=requested.is_dhcp_enabled,
+            dns_nameservers=_servers(requested.dns_nameservers),
+            host_routes=_routes(requested.host_routes, address_range.version),
+            ipv6_address_mode=requested.ipv6_address_mode,
+            ipv6_ra_mode=requested.ipv6_ra_mode,
+            service_types=list(requested.service_types),
+            tag_text=requested.tag_text,
             created_at=now,
             updated_at=now,
         )
@@ -109,13 +109,14 @@ def create_subnet(context: RequestContext, wish: SubnetWish) -> Subnet:
 
 
 def update_subnet(context: RequestContext, subnet_id: str, changes: Mapping[str, Any]) -> Subnet:
-    """`changes` maps field names of Subnet to values."""
+    """Update a subnet; `changes` maps field names to values."""
     with write_tx():
         subnet = _own(context, subnet_id)
         address_range = ranges.parse_range(subnet.cidr, subnet.ip_version)
         values = dict(changes)
         if "allocation_pools" in values:
             values["allocation_pools"] = ranges.checked_pools(address_range, values["allocation_pools"])
+            values |= {"lowest_gap": "", "gap_epoch": F("gap_epoch") + 1}  # the new pools may begin lower
         if "gateway_ip" in values:
             values["gateway_ip"] = _gateway(address_range, values["gateway_ip"])
             _refuse_gateway_in_use(subnet, values["gateway_ip"])
@@ -131,7 +132,7 @@ def update_subnet(context: RequestContext, subnet_id: str, changes: Mapping[str,
 
 
 def delete_subnet(context: RequestContext, subnet_id: str) -> None:
-    """Raises SubnetInUse while a port holds one of its addresses that it was given."""
+    """Delete a subnet. Raises SubnetInUse while a port has an allocated address of it."""
     with write_tx():
         subnet = _own(context, subnet_id)
         automatic_addresses.take_back(subnet)
@@ -150,39 +151,39 @@ def _own(context: RequestContext, subnet_id: str) -> Subnet:
     return subnet
 
 
-def _given(network: Network, wish: SubnetWish) -> Range:
-    if wish.cidr is None:
+def _given(network: Network, requested: SubnetCreate) -> Range:
+    if requested.cidr is None:
         raise InvalidInput("Bad subnets request: a subnetpool must be specified in the absence of a cidr.")
-    address_range = ranges.parse_range(wish.cidr, wish.ip_version)
+    address_range = ranges.parse_range(requested.cidr, requested.ip_version)
     if address_range.num_addresses < 2 or address_range.prefixlen == 0:
-        raise InvalidInput(f"Invalid input for cidr. Reason: '{wish.cidr}' has no room for hosts, or is no range.")
+        raise InvalidInput(f"Invalid input for cidr. Reason: '{requested.cidr}' has no room for hosts, or is no range.")
     _refuse_overlap(network, address_range)
     return address_range
 
 
-def _pool(context: RequestContext, wish: SubnetWish) -> SubnetPool | None:
-    if wish.pool_id:
-        return get_pool(context, wish.pool_id)
-    if not wish.is_from_default_pool:
+def _pool(context: RequestContext, requested: SubnetCreate) -> SubnetPool | None:
+    if requested.pool_id:
+        return get_pool(context, requested.pool_id)
+    if not requested.is_from_default_pool:
         return None
-    pool = subnet_pools.default_pool(wish.ip_version)
+    pool = subnet_pools.default_pool(requested.ip_version)
     if pool is None:
-        raise InvalidInput(f"No default subnetpool found for IPv{wish.ip_version}.")
+        raise InvalidInput(f"No default subnetpool found for IPv{requested.ip_version}.")
     return pool
 
 
-def _cut(pool: SubnetPool, network: Network, wish: SubnetWish) -> Range:
-    """Other transactions that cut from this pool wait until ours has ended."""
+def _cut(pool: SubnetPool, network: Network, requested: SubnetCreate) -> Range:
+    """Take a range of the pool; other transactions that do so wait until this one ends."""
     SubnetPool.objects.select_for_update().get(pk=pool.pk)
-    prefixes = [prefix for prefix in pool.prefixes if ranges.version_of(prefix) == wish.ip_version]
+    prefixes = [prefix for prefix in pool.prefixes if ranges.version_of(prefix) == requested.ip_version]
     if not prefixes:
-        raise InvalidInput(f"Subnet pool {pool.uuid} has no IPv{wish.ip_version} prefixes.")
+        raise InvalidInput(f"Subnet pool {pool.uuid} has no IPv{requested.ip_version} prefixes.")
     cut = list(Subnet.objects.filter(pool=pool).values_list("project_id", "cidr"))
     taken = [cidr for _, cidr in cut]
-    if wish.cidr is not None:
-        address_range = _chosen(pool, network, wish, taken)
+    if requested.cidr is not None:
+        address_range = _chosen(pool, network, requested, taken)
     else:
-        prefix_length = wish.prefix_length or pool.default_prefix_length
+        prefix_length = requested.prefix_length or pool.default_prefix_length
         _check_length(pool, prefix_length)
         free = ranges.cut(prefixes, prefix_length, [*taken, *network.subnets.values_list("cidr", flat=True)])
         if free is None:
@@ -194,9 +195,9 @@ def _cut(pool: SubnetPool, network: Network, wish: SubnetWish) -> Range:
     return address_range
 
 
-def _chosen(pool: SubnetPool, network: Network, wish: SubnetWish, taken: Sequence[str]) -> Range:
-    """The part of the pool that was asked for by its range."""
-    address_range = _given(network, wish)
+def _chosen(pool: SubnetPool, network: Network, requested: SubnetCreate, taken: Sequence[str]) -> Range:
+    """Return the requested range of the pool."""
+    address_range = _given(network, requested)
     _check_length(pool, address_range.prefixlen)
     if not any(ranges.is_within(address_range, prefix) for prefix in pool.prefixes):
         raise InvalidInput(f"Cannot allocate requested subnet {address_range}: it is not in pool {pool.uuid}.")
@@ -214,7 +215,7 @@ def _check_length(pool: SubnetPool, prefix_length: int) -> None:
 
 
 def _refuse_gateway_in_use(subnet: Subnet, wanted: str | None) -> None:
-    """A router answers at the old address: it would go on doing so."""
+    """Refuse to change a gateway address that a router has: the router would keep the old one."""
     if not subnet.gateway_ip or wanted == subnet.gateway_ip:
         return
     held = AddressAllocation.objects.filter(subnet=subnet, ip_address=subnet.gateway_ip)

@@ -1,6 +1,6 @@
-"""Tags: labels that people give to networks, ports and the rest, and lists narrowed by them.
+"""Tags of networks, ports and other resources, and lists filtered by them.
 
-A row keeps its tags in one text with a separator around each, so that a tag is found exactly and by every database.
+A row stores its tags in one text with a separator around each, so that every database can match a tag exactly.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from django.db.models.lookups import GreaterThan
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
+from conductor.db.transactions import write_tx
 from conductor.network.errors import InvalidInput, TagNotFound
 from conductor.network.models import Tagged
 from conductor.network.revisions import touch
-from conductor.transactions import write_tx
 
 SEPARATOR = "\x1f"
 MAX_TAGS = 50
 
 
 def packed(tags: Iterable[str]) -> str:
-    """Each tag once, sorted. Raises InvalidInput when they are too many."""
+    """Return each tag once, sorted. Raises InvalidInput when they are too many."""
     each = sorted(set(tags))
     if len(each) > MAX_TAGS:
         raise InvalidInput(f"Invalid input for tags. At most {MAX_TAGS} tags are allowed.")
@@ -36,7 +36,7 @@ def unpacked(text: str) -> list[str]:
 
 
 def replace(context: RequestContext, row: Tagged, tags: Sequence[str]) -> list[str]:
-    """Exactly these tags; what the row has now."""
+    """Replace the tags. Return the row's new tags."""
     return _change(context, row, lambda held: list(tags))
 
 
@@ -45,7 +45,7 @@ def add(context: RequestContext, row: Tagged, *added: str) -> list[str]:
 
 
 def remove(context: RequestContext, row: Tagged, tag: str) -> None:
-    """Raises TagNotFound."""
+    """Remove a tag. Raises TagNotFound."""
 
     def without(held: list[str]) -> list[str]:
         _require(held, tag)
@@ -55,12 +55,12 @@ def remove(context: RequestContext, row: Tagged, tag: str) -> None:
 
 
 def require(row: Tagged, tag: str) -> None:
-    """Raises TagNotFound when the row has no such tag."""
+    """Raise TagNotFound when the row has no such tag."""
     _require(unpacked(row.tag_text), tag)
 
 
 def has_all(values: Sequence[str]) -> Q:
-    """`tags=red,blue`: rows with all of them."""
+    """Return the condition of `tags=red,blue`: rows with all of them."""
     condition = Q()
     for tag in _words(values):
         condition &= _has(tag)

@@ -1,4 +1,4 @@
-"""Availability zones of networks and routers: one, as everything of the network is everywhere."""
+"""Availability zones of networks and routers: one, as all network resources are available everywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESOURCES = ("network", "router")
 
 
 def require(hints: Iterable[str]) -> None:
-    """Raises AvailabilityZoneNotFound for a zone that there is not."""
+    """Raise AvailabilityZoneNotFound for an unknown zone."""
     for hint in hints:
         if hint != NAME:
             raise AvailabilityZoneNotFound(f"AvailabilityZone {hint} could not be found.")

@@ -1,18 +1,18 @@
-"""The aggregates that providers are in: what is named on one member may be asked of, or shared with, the others."""
+"""Aggregates of providers: their members can be selected by aggregate, and share resources with each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from uuid import UUID
 
+from conductor.db.transactions import write_tx
 from conductor.placement.changes import ALIAS, touch
 from conductor.placement.models import ProviderAggregate, ResourceProvider
 from conductor.placement.provider_rows import found, held, uuids_of
-from conductor.transactions import write_tx
 
 
 def of_provider(provider_uuid: UUID | str) -> tuple[int, list[str]]:
-    """Generation and aggregates of a provider. Raises NotFound."""
+    """Return generation and aggregates of a provider. Raises NotFound."""
     row = found(provider_uuid)
     return row.generation, _of(row)
 
@@ -20,7 +20,7 @@ def of_provider(provider_uuid: UUID | str) -> tuple[int, list[str]]:
 def set_of_provider(
     provider_uuid: UUID | str, aggregates: Iterable[UUID | str], generation: int | None
 ) -> tuple[int, list[str]]:
-    """Put the provider into just these. With a `generation` its own must be that, and rises; without, it stays.
+    """Replace the provider's aggregates. A given `generation` must be its own, and rises; without one it stays.
 
     Raises NotFound, or ConcurrentUpdate.
     """
@@ -34,7 +34,7 @@ def set_of_provider(
 
 
 def join(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> None:
-    """Put providers into an aggregate; those that nobody knows, and those that are in it, are left alone."""
+    """Add providers to an aggregate; unknown ones and current members are skipped."""
     with write_tx(ALIAS):
         rows = ResourceProvider.objects.filter(uuid__in=list(provider_uuids))
         fresh = list(rows.exclude(aggregate_links__aggregate_uuid=aggregate_uuid).order_by("pk").select_for_update())
@@ -45,7 +45,7 @@ def join(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> No
 
 
 def leave(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> None:
-    """Take providers out of an aggregate; those that are not in it are left alone."""
+    """Remove providers from an aggregate; others are skipped."""
     with write_tx(ALIAS):
         rows = ResourceProvider.objects.filter(uuid__in=list(provider_uuids))
         ids = [row.pk for row in rows.order_by("pk").select_for_update()]
@@ -56,7 +56,7 @@ def leave(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> N
 
 
 def settle(provider_uuid: UUID | str, wanted: Iterable[UUID | str], among: Iterable[UUID | str]) -> None:
-    """Of the aggregates `among`, have the provider in just the `wanted`; it stays in any others."""
+    """Set the provider's membership in the aggregates `among` to the `wanted` ones; other memberships stay."""
     links = ProviderAggregate.objects.filter(provider__uuid=provider_uuid)
     now, then = {str(uuid) for uuid in links.values_list("aggregate_uuid", flat=True)}, set(uuids_of(wanted))
     for name in sorted(then - now):

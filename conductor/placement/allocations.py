@@ -1,9 +1,10 @@
-"""Who holds what: claims that are granted all or none, and their release."""
+"""Allocations: claims that are granted all or none, and their release."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
@@ -12,12 +13,12 @@ from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
 from conductor.core.placement.forest import SHARES
-from conductor.placement import fresh_claims, releases
+from conductor.db.transactions import write_tx
+from conductor.placement import fresh_claims, releases, statements
 from conductor.placement.changes import ALIAS, chunks, touch
 from conductor.placement.claim import INSTANCE as INSTANCE
 from conductor.placement.claim import Claim as Claim
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
-from conductor.transactions import write_tx
 
 MIGRATION = "MIGRATION"
 
@@ -38,8 +39,8 @@ def claim(wanted: Claim) -> None:
 def claim_many(claims: Sequence[Claim]) -> None:
     """Grant all claims in one transaction, or none.
 
-    What decides is whether the amounts fit, not whether anything else happened meanwhile. A consumer that holds
-    just this already is left alone. One may claim of several providers of a tree, and of those who share. Raises
+    The amounts must fit; other changes in the meantime do not matter. A consumer that holds exactly
+    this already is left alone. A consumer may claim of several providers of a tree, and of those that share. Raises
     ProviderFull with `provider_uuid` and `resource_class` in its details, or ConsumerHolds with `consumer_uuid`.
     """
     if not claims:
@@ -51,11 +52,11 @@ def claim_many(claims: Sequence[Claim]) -> None:
 
 
 def _claim_with_care(claims: Sequence[Claim]) -> None:
-    """The long way, which looks before it writes: for what may be held already, and to say what is in the way."""
+    """Grant claims on the slow path, which reads before it writes: for existing allocations, and for precise errors."""
     with write_tx(ALIAS):
-        # Rows are locked in the order of their ids: claims side by side wait for each other, never in a ring.
+        # Rows are locked in the order of their ids, so that concurrent claims never deadlock.
         providers = _locked_providers({claim.provider_uuid for claim in claims})
-        _refuse_strangers(claims)
+        _refuse_unmanaged(claims)
         fresh = _not_yet_held(claims)
         _take(fresh, providers)
         _record(fresh, providers)
@@ -63,7 +64,7 @@ def _claim_with_care(claims: Sequence[Claim]) -> None:
 
 
 def release(consumer_uuids: Iterable[UUID | str]) -> int:
-    """Give back all that these consumers hold, and count those that held anything. Doing it again changes nothing."""
+    """Release all allocations of these consumers. Return how many had any; idempotent."""
     uuids = [str(uuid) for uuid in consumer_uuids]
     if not uuids:
         return 0
@@ -75,9 +76,9 @@ def release(consumer_uuids: Iterable[UUID | str]) -> int:
 
 
 def move(from_consumer: UUID | str, to_consumer: UUID | str, to_type: str = INSTANCE) -> bool:
-    """Let another consumer hold all that one holds; False when there is nothing to move, or it was moved before.
+    """Move all allocations of a consumer to another; False when there are none, or they were moved before.
 
-    Raises ConsumerHolds when the other holds something already: two halves never come together on one consumer.
+    Raises ConsumerHolds when the other one has allocations already: two sets are never merged.
     """
     with write_tx(ALIAS):
         if not Consumer.objects.filter(uuid=from_consumer).exists():
@@ -89,7 +90,7 @@ def move(from_consumer: UUID | str, to_consumer: UUID | str, to_type: str = INST
 
 
 def shrink(consumer_uuid: UUID | str, provider_uuid: UUID | str, by: Mapping[str, int]) -> None:
-    """Give a part back, as far as the consumer holds it; the consumer stays, even with nothing left."""
+    """Release a part, at most what the consumer holds; the consumer stays, even with nothing left."""
     with write_tx(ALIAS):
         provider = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
         rows = Allocation.objects.filter(consumer__uuid=consumer_uuid, provider=provider)
@@ -110,7 +111,7 @@ def is_there(consumer_uuid: UUID | str) -> bool:
 
 
 def held_by(consumer_uuid: UUID | str) -> dict[str, dict[str, int]]:
-    """Amounts by resource class, by provider uuid."""
+    """Return amounts by resource class, by provider uuid."""
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)
     rows = Allocation.objects.filter(consumer__uuid=consumer_uuid)
     for provider, kind, amount in rows.values_list("provider__uuid", "resource_class", "amount"):
@@ -119,14 +120,21 @@ def held_by(consumer_uuid: UUID | str) -> dict[str, dict[str, int]]:
 
 
 def newest_holder(provider_uuid: UUID | str, resource_class: str) -> str:
-    """Who was granted something of the class at the provider last; empty where nobody holds any of it."""
+    """Return the last consumer that got an allocation of the class at the provider; empty where there is none."""
     rows = Allocation.objects.filter(provider__uuid=provider_uuid, resource_class=resource_class)
     newest = rows.order_by("-pk").values_list("consumer__uuid", flat=True).first()
     return str(newest or "")
 
 
+def hold_providers(uuids: Iterable[str]) -> None:
+    """Lock providers until the transaction ends, in order: for several claims in it, which then never deadlock."""
+    if connections[ALIAS].vendor != "sqlite":  # whose writers are exclusive from the start
+        with suppress(ProviderFull):
+            _locked_providers(set(uuids))
+
+
 def _locked_providers(uuids: set[str]) -> dict[str, int]:
-    """Provider uuid → row id."""
+    """Lock providers. Return uuid → row id."""
     ids: dict[str, int] = {}
     for part in chunks(sorted(uuids)):
         rows = ResourceProvider.objects.filter(uuid__in=part).order_by("pk").select_for_update()
@@ -137,11 +145,11 @@ def _locked_providers(uuids: set[str]) -> dict[str, int]:
 
 
 def _not_yet_held(claims: Sequence[Claim]) -> list[Claim]:
-    """The claims of consumers that hold nothing yet. Raises ConsumerHolds."""
+    """Return the claims of consumers without allocations. Raises ConsumerHolds."""
     held: dict[str, dict[tuple[str, str], int]] = {}
     for part in chunks([claim.consumer_uuid for claim in claims]):
         known_uuids = list(Consumer.objects.filter(uuid__in=part).values_list("uuid", flat=True))
-        if not known_uuids:  # nearly always
+        if not known_uuids:  # the typical case
             continue
         held |= {str(uuid): {} for uuid in known_uuids}
         rows = Allocation.objects.filter(consumer__uuid__in=part)
@@ -161,8 +169,8 @@ def _not_yet_held(claims: Sequence[Claim]) -> list[Claim]:
     return [claim for claim in fresh.values() if claim.consumer_uuid not in held]
 
 
-def _refuse_strangers(claims: Sequence[Claim]) -> None:
-    """One consumer's claims are of one tree, or of providers that share. Raises ConsumerHolds."""
+def _refuse_unmanaged(claims: Sequence[Claim]) -> None:
+    """Raise ConsumerHolds unless each consumer's claims are of one tree, or of providers that share."""
     parts: defaultdict[str, set[str]] = defaultdict(set)
     for claim in claims:
         parts[claim.consumer_uuid].add(claim.provider_uuid)
@@ -183,15 +191,18 @@ def _holds(consumer_uuid: str) -> ConsumerHolds:
 
 
 def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
-    """Raise `used` where it fits. Raises ProviderFull where it does not: the transaction then takes all back."""
+    """Raise `used` where it fits. Raises ProviderFull where it does not: the transaction then rolls back."""
     wanted: Counter[tuple[int, str]] = Counter()
     for claim in claims:
         for kind, amount in claim.resources.items():
             wanted[providers[claim.provider_uuid], kind] += amount
-    rows: dict[tuple[int, str], _Room] = {}
+    rows: dict[tuple[int, str], _InventoryCapacity] = {}
     for part in chunks(sorted({provider for provider, _ in wanted})):
         found = Inventory.objects.filter(provider_id__in=part).order_by("pk").select_for_update()
-        rows |= {(row[0], row[1]): _Room(*row[2:]) for row in found.values_list("provider_id", "resource_class", *ROOM)}
+        rows |= {
+            (row[0], row[1]): _InventoryCapacity(*row[2:])
+            for row in found.values_list("provider_id", "resource_class", *ROOM)
+        }
     for claim in claims:
         for kind, amount in claim.resources.items():
             if not _suits(rows.get((providers[claim.provider_uuid], kind)), amount):
@@ -204,8 +215,8 @@ def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
     raise_used({rows[key].pk: amount for key, amount in wanted.items()})
 
 
-class _Room(NamedTuple):
-    """What is read of an inventory: models would cost more than all the rest of a claim."""
+class _InventoryCapacity(NamedTuple):
+    """The fields read of an inventory: models would cost more than all the rest of a claim."""
 
     pk: int
     total: int
@@ -217,10 +228,10 @@ class _Room(NamedTuple):
     step_size: int
 
 
-ROOM = _Room._fields
+ROOM = _InventoryCapacity._fields
 
 
-def _suits(row: _Room | None, amount: int) -> bool:
+def _suits(row: _InventoryCapacity | None, amount: int) -> bool:
     return row is not None and row.min_unit <= amount <= row.max_unit and not amount % row.step_size
 
 
@@ -233,7 +244,7 @@ def _full(provider_uuid: str, kind: str) -> ProviderFull:
 
 
 def raise_used(amounts: Mapping[int, int]) -> None:
-    """Add to `used` of inventories by id: one statement per distinct amount, as a batch of equals has few."""
+    """Add to `used` of inventories by id: one statement per distinct amount, as equal claims have few."""
     by_amount: defaultdict[int, list[int]] = defaultdict(list)
     for pk, amount in amounts.items():
         by_amount[amount].append(pk)
@@ -256,7 +267,7 @@ def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
     ]
     try:
         made = Consumer.objects.bulk_create(rows, batch_size=CHUNK_OF_ROWS)
-    except IntegrityError as error:  # another writer made one of them since we looked
+    except IntegrityError as error:  # another writer created one of them since the read
         raise _holds(", ".join(sorted(owners))) from error
     consumers = dict(zip(owners, made, strict=True))
     amounts = [
@@ -264,18 +275,13 @@ def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
         for claim in claims
         for kind, amount in claim.resources.items()
     ]
-    with connections[ALIAS].cursor() as cursor:  # models would cost more than all the rest of a claim
-        for start in range(0, len(amounts), CHUNK_OF_ROWS):
-            part = amounts[start : start + CHUNK_OF_ROWS]
-            cursor.execute(
-                INSERT + ", ".join(["(%s, %s, %s, %s)"] * len(part)), [value for row in part for value in row]
-            )
+    for start in range(0, len(amounts), CHUNK_OF_ROWS):
+        statements.insert_allocations(connections[ALIAS], amounts[start : start + CHUNK_OF_ROWS])
 
 
-INSERT = "INSERT INTO placement_allocation (consumer_id, provider_id, resource_class, amount) VALUES "
 CHUNK_OF_ROWS = 200
 
 
 def hold_consumers(uuids: list[str]) -> list[Consumer]:
-    """Their rows, before those of providers are locked: what they hold then stays as it is."""
+    """Lock the consumers' rows, before those of providers: their allocations then stay as they are."""
     return list(Consumer.objects.filter(uuid__in=uuids).order_by("pk").select_for_update())

@@ -1,4 +1,4 @@
-"""The app of placement: what hosts have and who holds it."""
+"""The app of placement: inventories of providers, and allocations."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Allocation candidates of what is stored: SQL finds the trees that may do, the pure search decides."""
+"""Allocation candidates from the database: SQL selects trees that may fit, the search in core decides."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from conductor.placement import resource_classes, traits
 from conductor.placement.models import Inventory, ProviderAggregate, ProviderTrait, ResourceProvider
 from conductor.placement.provider_search import giving
 
-MOST_NAMED = 2000  # trees that one statement names
+MOST_NAMED = 2000  # trees per statement
 FIELDS = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
 
 
 def search(query: CandidateQuery, options: SearchOptions | None = None) -> Candidates:
-    """The ways to get what is asked for. The number of statements does not depend on how many providers there are.
+    """Return the candidates of a query. The number of statements does not depend on the number of providers.
 
-    Without `options`, the search goes by the operator's settings. Raises Invalid for traits and resource classes that
-    nobody made.
+    Without `options`, the search uses the operator's settings. Raises Invalid for unknown traits and resource classes.
     """
     groups = query.groups.values()
     resource_classes.refuse_unknown({kind for group in groups for kind in group.resources})
@@ -35,7 +34,7 @@ def search(query: CandidateQuery, options: SearchOptions | None = None) -> Candi
     roots = _roots(query, is_shared=bool(sharing)).values_list("pk", flat=True)
     how = options or _configured()
     if query.limit and query.limit <= MOST_NAMED and how == SearchOptions() and not sharing:
-        # Mostly the oldest few give enough, and nobody waits until all are read.
+        # Mostly the oldest few trees suffice, so the others are not read.
         found = pure.find(_nodes(list(roots[: query.limit])), query, how)
         if len(found.requests) >= query.limit:
             return found
@@ -51,7 +50,7 @@ def _configured() -> SearchOptions:
 
 
 def _roots(query: CandidateQuery, *, is_shared: bool) -> QuerySet[ResourceProvider]:
-    """Roots of trees that may serve all groups: what no tree without sharing can do is left to SQL to turn away."""
+    """Select roots of trees that may serve all groups; SQL drops those that cannot without sharing."""
     me = OuterRef("pk")
     rows = ResourceProvider.objects.filter(parent=None)
     for name in query.root_required:
@@ -73,7 +72,7 @@ def _roots(query: CandidateQuery, *, is_shared: bool) -> QuerySet[ResourceProvid
 
 
 def _placed(rows: QuerySet[ResourceProvider], group: RequestGroup) -> QuerySet[ResourceProvider]:
-    """Roots of trees with somebody in the aggregates that a group asks for, and of the tree that it asks for."""
+    """Select roots of trees with a member in the group's aggregates, and of the tree that the group names."""
     if group.in_tree:
         rows = rows.filter(pk__in=ResourceProvider.objects.filter(uuid=group.in_tree).values("root_id"))
     for uuids in group.member_of:
@@ -83,9 +82,9 @@ def _placed(rows: QuerySet[ResourceProvider], group: RequestGroup) -> QuerySet[R
 
 
 def _nodes(roots: list[int]) -> list[ProviderNode]:
-    """All providers of these trees, in the order of their making."""
+    """Return all providers of these trees, in the order of their creation."""
     wanted = set(roots)
-    is_long = len(roots) > MOST_NAMED  # then most are wanted, and reading all is cheaper than naming them
+    is_long = len(roots) > MOST_NAMED  # then most are wanted, and reading all is cheaper than listing them
     rows = ResourceProvider.objects.all() if is_long else ResourceProvider.objects.filter(root_id__in=roots)
     mine = Q() if is_long else Q(provider__root_id__in=roots)
     amounts: defaultdict[int, dict[str, Amount]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""The order of all changes: numbers that followers ask after, and generations that writers compare."""
+"""Change numbers for followers, and generations for optimistic concurrency of writers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from typing import TypeVar
 
 from django.db import connections
 
+from conductor.placement import statements
 from conductor.placement.models import ChangeCounter
-from conductor.sql.dialect import padded, places, run
+from conductor.placement.statements import COUNTER
 
 ALIAS = "default"
-COUNTER = 1
-CHUNK = 500  # values in one statement: databases bound how many there may be
+CHUNK = 500  # values in one statement: databases limit their number
 T = TypeVar("T")
-# By hand: whatever is claimed or given back changes a provider.
-_COUNT = "UPDATE placement_changecounter SET number = number + 1 WHERE id = %s RETURNING number"
-_TOUCH = "UPDATE placement_resourceprovider SET generation = generation + %s, change_number = %s WHERE id IN"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the changes have come: the newest number, and that of the newest removal, in an epoch of numbers."""
+    """Position in the sequence of changes: the newest number, and that of the newest removal, in an epoch."""
 
     epoch: str = ""
     number: int = 0
@@ -30,37 +27,36 @@ class Position:
 
 
 def position() -> Position:
-    """Where the changes are now: one row read, so that a follower who is up to date stops here."""
+    """Return the current position: one row, so that an up-to-date follower stops here."""
     row = ChangeCounter.objects.filter(pk=COUNTER).values_list("epoch", "number", "removed_number").first()
     return Position(str(row[0]), row[1], row[2]) if row else Position()
 
 
 def next_number() -> int:
-    """The next change number; inside a write transaction, which holds the counter until it commits."""
-    found = run(connections[ALIAS], _COUNT, (COUNTER,))
-    if not found:
+    """Return the next change number; inside a write transaction, which locks the counter until it commits."""
+    number = statements.next_change_number(connections[ALIAS])
+    if number is None:
         ChangeCounter.objects.bulk_create([ChangeCounter(pk=COUNTER)], ignore_conflicts=True)
-        found = run(connections[ALIAS], _COUNT, (COUNTER,))
-    ((number,),) = found
-    return int(number)
+        number = statements.next_change_number(connections[ALIAS])
+    assert number is not None, "the counter was just created"
+    return number
 
 
 def touch(provider_ids: Iterable[int], *, raises_generation: bool = True) -> None:
-    """These providers changed: a new generation each, one change number for all; inside a write transaction."""
+    """Mark providers as changed: a new generation each, one change number for all; inside a write transaction."""
     ids = list(provider_ids)
     if not ids:
         return
     number = next_number()
-    step = 1 if raises_generation else 0
-    for part in map(padded, chunks(ids)):
-        run(connections[ALIAS], f"{_TOUCH} ({places(part)})", (step, number, *part))
+    for part in chunks(ids):
+        statements.touch_providers(connections[ALIAS], part, number, 1 if raises_generation else 0)
 
 
 def note_removal() -> None:
-    """A provider is gone: followers have to look who is left; inside a write transaction."""
+    """Record that a provider was removed: followers have to list all; inside a write transaction."""
     ChangeCounter.objects.filter(pk=COUNTER).update(removed_number=next_number())
 
 
 def chunks(items: list[T]) -> list[list[T]]:
-    """`items` in parts that fit one statement."""
+    """Split `items` into parts that fit one statement."""
     return [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]

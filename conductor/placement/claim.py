@@ -1,4 +1,4 @@
-"""What a consumer asks of a provider."""
+"""Claims of resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INSTANCE = "INSTANCE"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one consumer wants of one provider, by resource class. Several of one consumer are parts of one tree."""
+    """Resources that one consumer requests of one provider, by class. Several claims of a consumer are of one tree."""
 
     consumer_uuid: str
     provider_uuid: str

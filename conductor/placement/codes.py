@@ -1,4 +1,4 @@
-"""Codes by which clients of placement tell refusals apart; they travel in the details of errors as `code`."""
+"""Error codes for clients of placement; they are in the details of errors as `code`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers hold, read and replaced as a whole: the way of placement's clients, who name generations."""
+"""Allocations of consumers, read and replaced as a whole: the API of placement's clients, with generations."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from django.db.models import F, Q
 
 from conductor.core.errors import ConcurrentUpdate, Conflict, Invalid, NotFound
 from conductor.core.placement.amounts import Amount
+from conductor.db.transactions import one_at_a_time, retried, write_tx
 from conductor.placement import allocations, codes, resource_classes
 from conductor.placement.allocations import CHUNK_OF_ROWS
 from conductor.placement.changes import ALIAS, touch
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
 from conductor.placement.provider_rows import found
-from conductor.transactions import one_at_a_time, retried, write_tx
 
 Key = tuple[int, str]  # provider's row id, resource class
 
 
 class Unchecked(Enum):
-    """For writers that know no generations of consumers."""
+    """Marker of writers that do not use consumer generations."""
 
     UNCHECKED = "unchecked"
 
@@ -34,7 +34,7 @@ UNCHECKED: Final = Unchecked.UNCHECKED
 
 
 class Share(NamedTuple):
-    """What is held of one provider, and its generation; who writes need not give that."""
+    """Amounts held of one provider, and its generation, which writers may omit."""
 
     generation: int
     resources: Mapping[str, int]
@@ -44,8 +44,8 @@ class Share(NamedTuple):
 class ConsumerAllocations:
     """All that a consumer holds, by provider uuid.
 
-    In a wish, `generation` None says that the consumer must be new, a number that it must be just that one's; and no
-    allocations that it shall hold nothing.
+    In a request, `generation` None requires a new consumer, a number must be the consumer's; without allocations, all
+    are released.
     """
 
     consumer_uuid: str
@@ -57,7 +57,7 @@ class ConsumerAllocations:
 
 
 def of_consumer(consumer_uuid: UUID | str) -> ConsumerAllocations:
-    """What a consumer holds; one that is unknown holds nothing, and has no generation."""
+    """Return a consumer's allocations; an unknown one has none, and no generation."""
     consumer = Consumer.objects.filter(uuid=consumer_uuid).first()
     if consumer is None:
         return ConsumerAllocations(str(consumer_uuid), generation=None)
@@ -70,7 +70,7 @@ def of_consumer(consumer_uuid: UUID | str) -> ConsumerAllocations:
 
 
 def of_provider(provider_uuid: UUID | str) -> tuple[int, list[ConsumerAllocations]]:
-    """Generation of a provider, and what each consumer holds of it. Raises NotFound."""
+    """Return the generation of a provider, and each consumer's allocations of it. Raises NotFound."""
     row = found(provider_uuid)
     held: defaultdict[int, dict[str, int]] = defaultdict(dict)
     consumers: dict[int, Consumer] = {}
@@ -82,36 +82,37 @@ def of_provider(provider_uuid: UUID | str) -> tuple[int, list[ConsumerAllocation
 
 
 @retried
-def put(wished: Sequence[ConsumerAllocations]) -> None:
-    """Replace what these consumers hold, all in one transaction or none.
+def put(requests: Sequence[ConsumerAllocations]) -> None:
+    """Replace the allocations of these consumers, all in one transaction or none.
 
-    A provider that is over its capacity takes what does not make it worse. Raises Invalid for unknown providers and
-    resource classes, ConcurrentUpdate for a generation that is not the consumer's, Conflict for what does not fit.
+    A provider that is over its capacity accepts changes that do not increase its usage. Raises Invalid for unknown
+    providers and resource classes, ConcurrentUpdate for a generation that is not the consumer's, Conflict for what
+    does not fit.
     """
-    if wished:
+    if requests:
         with write_tx(ALIAS):
-            replace_all(wished)
+            replace_all(requests)
 
 
 def delete(consumer_uuid: UUID | str) -> None:
-    """Give back all that a consumer holds, whatever its generation. Raises NotFound when it holds nothing."""
+    """Release a consumer's allocations, whatever its generation. Raises NotFound when it has none."""
     if not allocations.release([consumer_uuid]):
         raise NotFound(f"No allocations for consumer {consumer_uuid} to delete were found.")
 
 
-def replace_all(wished: Sequence[ConsumerAllocations]) -> None:
-    """What `put` does, inside a write transaction of the caller."""
-    uuids = sorted({wish.consumer_uuid for wish in wished})
-    _refuse_odd(wished, uuids)
+def replace_all(requests: Sequence[ConsumerAllocations]) -> None:
+    """Do the work of `put`, inside a write transaction of the caller."""
+    uuids = sorted({requested.consumer_uuid for requested in requests})
+    _refuse_odd(requests, uuids)
     one_at_a_time(ALIAS, *(f"placement: consumer {uuid}" for uuid in uuids))
     consumers = {str(row.uuid): row for row in allocations.hold_consumers(uuids)}
-    for wish in wished:
-        _check_generation(wish, consumers.get(wish.consumer_uuid))
-    providers = _locked_providers(wished, {pk for pk, _ in _held(uuids)})
-    held = _held(uuids)  # nobody moves it any more, nor shrinks it
-    wanted = _taken(wished, providers, held)
+    for requested in requests:
+        _check_generation(requested, consumers.get(requested.consumer_uuid))
+    providers = _locked_providers(requests, {pk for pk, _ in _held(uuids)})
+    held = _held(uuids)  # locked: no writer moves or shrinks them now
+    wanted = _taken(requests, providers, held)
     Allocation.objects.filter(consumer__uuid__in=uuids).delete()
-    _write(wished, consumers, providers)
+    _write(requests, consumers, providers)
     touch({*(pk for pk, _ in held), *(pk for pk, _ in wanted)})
 
 
@@ -126,11 +127,11 @@ def _shown(consumer: Consumer, shares: Mapping[str, Share]) -> ConsumerAllocatio
     )
 
 
-def _refuse_odd(wished: Sequence[ConsumerAllocations], uuids: list[str]) -> None:
-    if len(uuids) < len(wished):
+def _refuse_odd(requests: Sequence[ConsumerAllocations], uuids: list[str]) -> None:
+    if len(uuids) < len(requests):
         raise Invalid("A consumer may be named only once.", field="allocations")
-    for wish in wished:
-        for provider, share in wish.allocations.items():
+    for requested in requests:
+        for provider, share in requested.allocations.items():
             for kind, amount in share.resources.items():
                 if amount < 1:
                     raise Invalid(
@@ -138,16 +139,16 @@ def _refuse_odd(wished: Sequence[ConsumerAllocations], uuids: list[str]) -> None
                         field=f"allocations.{provider}.resources.{kind}",
                     )
     resource_classes.refuse_unknown(
-        {kind for wish in wished for share in wish.allocations.values() for kind in share.resources}
+        {kind for requested in requests for share in requested.allocations.values() for kind in share.resources}
     )
 
 
-def _locked_providers(wished: Sequence[ConsumerAllocations], given_up: set[int]) -> dict[str, int]:
-    """Provider uuid → row id of all that are concerned, locked in the order in which claims lock them.
+def _locked_providers(requests: Sequence[ConsumerAllocations], given_up: set[int]) -> dict[str, int]:
+    """Lock all providers concerned, in the order in which claims lock them. Return uuid → row id.
 
-    Raises Invalid for those that nobody knows.
+    Raises Invalid for unknown ones.
     """
-    named = {provider for wish in wished for provider in wish.allocations}
+    named = {provider for requested in requests for provider in requested.allocations}
     rows = ResourceProvider.objects.filter(Q(uuid__in=named) | Q(pk__in=given_up)).order_by("pk").select_for_update()
     ids = {str(uuid): pk for uuid, pk in rows.values_list("uuid", "pk")}
     for uuid in sorted(named - ids.keys()):
@@ -163,25 +164,25 @@ def _held(uuids: Iterable[str]) -> Counter[Key]:
     return held
 
 
-def _check_generation(wish: ConsumerAllocations, known: Consumer | None) -> None:
-    if wish.generation is UNCHECKED or wish.generation == (known.generation if known else None):
+def _check_generation(requested: ConsumerAllocations, known: Consumer | None) -> None:
+    if requested.generation is UNCHECKED or requested.generation == (known.generation if known else None):
         return
     raise ConcurrentUpdate(
-        f"consumer generation conflict: consumer {wish.consumer_uuid} is expected at {wish.generation}, "
+        f"consumer generation conflict: consumer {requested.consumer_uuid} is expected at {requested.generation}, "
         f"but is at {known.generation if known else None}.",
         code=codes.CONCURRENT_UPDATE,
     )
 
 
-def _taken(wished: Sequence[ConsumerAllocations], providers: Mapping[str, int], held: Counter[Key]) -> Counter[Key]:
-    """Change `used` from what is held to what is wished, which is returned. Raises Conflict where that does not fit."""
+def _taken(requests: Sequence[ConsumerAllocations], providers: Mapping[str, int], held: Counter[Key]) -> Counter[Key]:
+    """Change `used` from the current to the requested amounts, and return these. Raises Conflict if they do not fit."""
     wanted: Counter[Key] = Counter()
     concerned = {*(pk for pk, _ in held), *providers.values()}
     rows: dict[Key, Inventory] = {}
     for row in Inventory.objects.filter(provider_id__in=concerned).order_by("pk").select_for_update():
         rows[row.provider_id, row.resource_class] = row
-    for wish in wished:
-        for provider, share in wish.allocations.items():
+    for requested in requests:
+        for provider, share in requested.allocations.items():
             for kind, amount in share.resources.items():
                 _check_units(rows.get((providers[provider], kind)), provider, kind, amount)
                 wanted[providers[provider], kind] += amount
@@ -215,16 +216,18 @@ def _refused(provider: str, kind: str, why: str) -> Conflict:
 
 
 def _write(
-    wished: Sequence[ConsumerAllocations], consumers: Mapping[str, Consumer], providers: Mapping[str, int]
+    requests: Sequence[ConsumerAllocations], consumers: Mapping[str, Consumer], providers: Mapping[str, int]
 ) -> None:
-    """Consumers and what they hold now; those who hold nothing are forgotten."""
-    Consumer.objects.filter(uuid__in=[wish.consumer_uuid for wish in wished if not wish.allocations]).delete()
+    """Write consumers and their new allocations; those without any are deleted."""
+    Consumer.objects.filter(
+        uuid__in=[requested.consumer_uuid for requested in requests if not requested.allocations]
+    ).delete()
     rows = []
-    for wish in wished:
-        if wish.allocations:
-            consumer = _written(wish, consumers.get(wish.consumer_uuid))
-            consumer.hardware_claims.exclude(provider__uuid__in=list(wish.allocations)).delete()
-            for provider, share in wish.allocations.items():
+    for requested in requests:
+        if requested.allocations:
+            consumer = _written(requested, consumers.get(requested.consumer_uuid))
+            consumer.hardware_claims.exclude(provider__uuid__in=list(requested.allocations)).delete()
+            for provider, share in requested.allocations.items():
                 for kind, amount in share.resources.items():
                     rows.append(
                         Allocation(
@@ -234,16 +237,16 @@ def _write(
     Allocation.objects.bulk_create(rows, batch_size=CHUNK_OF_ROWS)
 
 
-def _written(wish: ConsumerAllocations, known: Consumer | None) -> Consumer:
-    values = {"project_id": wish.project_id, "user_id": wish.user_id}
-    if wish.consumer_type:
-        values["consumer_type"] = wish.consumer_type
+def _written(requested: ConsumerAllocations, known: Consumer | None) -> Consumer:
+    values = {"project_id": requested.project_id, "user_id": requested.user_id}
+    if requested.consumer_type:
+        values["consumer_type"] = requested.consumer_type
     if known is None:
         try:
-            return Consumer.objects.create(uuid=wish.consumer_uuid, generation=1, **values)
-        except IntegrityError as error:  # a claim made it since we looked
+            return Consumer.objects.create(uuid=requested.consumer_uuid, generation=1, **values)
+        except IntegrityError as error:  # a claim created it since the read
             raise ConcurrentUpdate(
-                f"consumer generation conflict: consumer {wish.consumer_uuid} was made by another meanwhile.",
+                f"consumer generation conflict: consumer {requested.consumer_uuid} was made by another meanwhile.",
                 code=codes.CONCURRENT_UPDATE,
             ) from error
     Consumer.objects.filter(pk=known.pk).update(generation=F("generation") + 1, **values)

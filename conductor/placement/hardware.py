@@ -1,7 +1,7 @@
-"""The inside of hosts: what they report of it, and which consumer has which CPUs, pages and devices.
+"""Hardware of hosts: their reports, and the CPUs, pages and devices that each consumer has.
 
-A claim is decided here, on the host as it is inside the transaction that grants the allocations, and not on what a
-scheduler saw before: so no two consumers ever have the same CPU or device.
+A claim is decided on the host's state inside the transaction that grants the allocations, not on a scheduler's
+snapshot: so no two consumers ever have the same CPU or device.
 """
 
 from __future__ import annotations
@@ -18,41 +18,36 @@ from conductor.core.hardware import wire
 from conductor.core.hardware.fit import Limits
 from conductor.core.hardware.grants import Grant, Host, Wanted, grant
 from conductor.core.hardware.topology import HostTopology, PciPool, pools_of
+from conductor.db.transactions import write_tx
+from conductor.placement import statements
 from conductor.placement.allocations import ProviderFull
 from conductor.placement.changes import ALIAS, chunks, touch
 from conductor.placement.models import Consumer, HardwareClaim, HostHardware, Inventory, ResourceProvider
-from conductor.sql.dialect import run
-from conductor.transactions import write_tx
 
 Json = Mapping[str, Any]
 Inside = tuple[HostTopology | None, tuple[PciPool, ...]]
 NOTHING: Inside = (None, ())
-# Asked for each server that is built, as a rule in vain.
-_HELD_BY = (
-    'SELECT p.uuid, c."grant" FROM placement_consumer o JOIN placement_hardwareclaim c ON c.consumer_id = o.id '
-    "JOIN placement_resourceprovider p ON p.id = c.provider_id WHERE o.uuid = %s"
-)
 
 
 def report(provider_uuid: UUID | str, cells: Sequence[Json], devices: Sequence[Json]) -> None:
-    """Take in what a host says of its inside; what is as before changes nothing. Raises Invalid."""
+    """Store a host's hardware report; an unchanged one writes nothing. Raises Invalid."""
     wire.host_from_json(cells, devices)
-    said = {"cells": [dict(cell) for cell in cells], "devices": [dict(device) for device in devices]}
+    fields = {"cells": [dict(cell) for cell in cells], "devices": [dict(device) for device in devices]}
     known = HostHardware.objects.filter(provider__uuid=provider_uuid).values("cells", "devices").first()
-    if known == said or (known is None and not cells and not devices):
+    if known == fields or (known is None and not cells and not devices):
         return
     with write_tx(ALIAS):
         provider = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
         if provider is None:
-            return  # gone since its host was heard: the next report brings both
-        HostHardware.objects.update_or_create(provider=provider, defaults=said)
+            return  # removed since the report: the next report creates both
+        HostHardware.objects.update_or_create(provider=provider, defaults=fields)
         touch([provider.pk])
 
 
 def claim(consumer_uuid: str, provider_uuid: str, wanted: Wanted) -> None:
-    """Give the consumer what it wants of the host's inside; inside the transaction that granted its allocations.
+    """Assign the requested hardware to the consumer; inside the transaction that granted its allocations.
 
-    That one holds the provider's row, so nobody else claims there meanwhile. A consumer that has its share already is
+    That transaction locks the provider's row, so no other claim interferes. A consumer that has its share already is
     left alone. Raises ProviderFull where too little is left.
     """
     if not wanted:
@@ -74,13 +69,13 @@ def claim(consumer_uuid: str, provider_uuid: str, wanted: Wanted) -> None:
 
 
 def held_by(consumer_uuid: UUID | str) -> dict[str, Grant]:
-    """What the consumer has of the inside of hosts, by provider uuid."""
-    rows = run(connections[ALIAS], _HELD_BY, (UUID(str(consumer_uuid)).hex,))
+    """Return the consumer's hardware, by provider uuid."""
+    rows = statements.hardware_of(connections[ALIAS], consumer_uuid)
     return {str(UUID(str(provider))): wire.grant_from_json(json.loads(given)) for provider, given in rows}
 
 
 def restore(consumer_uuid: UUID | str, held: Mapping[str, Grant]) -> None:
-    """Give a consumer back what it had before; inside the transaction in which another one gave it up."""
+    """Restore a consumer's former hardware; inside the transaction in which another consumer gave it up."""
     consumer = Consumer.objects.filter(uuid=consumer_uuid).first()
     if consumer is None:
         return
@@ -91,7 +86,7 @@ def restore(consumer_uuid: UUID | str, held: Mapping[str, Grant]) -> None:
 
 
 def inside_of(provider_uuids: Iterable[str]) -> dict[str, Inside]:
-    """Free cells and devices by provider uuid; who reported nothing is left out."""
+    """Return free cells and devices by provider uuid; providers without a report are left out."""
     wanted = list(provider_uuids)
     if not wanted or not HostHardware.objects.exists():
         return {}
@@ -109,8 +104,8 @@ def inside_of(provider_uuids: Iterable[str]) -> dict[str, Inside]:
 
 
 def _host(provider_id: int) -> Host:
-    said = HostHardware.objects.filter(provider_id=provider_id).values_list("cells", "devices").first()
-    return wire.host_from_json(*said) if said else Host()
+    fields = HostHardware.objects.filter(provider_id=provider_id).values_list("cells", "devices").first()
+    return wire.host_from_json(*fields) if fields else Host()
 
 
 def _limits(provider_id: int) -> Limits:

@@ -1,4 +1,4 @@
-"""What providers have: amounts and traits, as their hosts report them or clients of placement write them."""
+"""Inventories and traits of providers, as their hosts report them or clients of placement write them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from uuid import UUID
 from conductor.core.compute_driver import Inventory
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.placement.amounts import Amount
+from conductor.db.transactions import write_tx
 from conductor.placement import codes, models, resource_classes, traits
 from conductor.placement.changes import ALIAS, touch
 from conductor.placement.models import ResourceProvider
 from conductor.placement.provider_rows import found, held
-from conductor.transactions import write_tx
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +25,15 @@ Stock = tuple[int, dict[str, Amount]]  # generation, amounts by resource class
 
 
 def report(provider_uuid: UUID | str, name: str, inventory: Mapping[str, Inventory], has: Iterable[str] = ()) -> int:
-    """Make the provider have exactly this, and give its generation. Nothing is written where nothing changed.
+    """Set the provider's inventory and traits, and return its generation. Nothing is written where nothing changed.
 
-    A class that is gone while somebody still holds some of it stays with a total of 0, so that nobody new gets any.
-    Traits that others than the host gave to the provider stay. Less than is in use is accepted: who has it keeps it.
+    A removed class that is still in use stays with a total of 0, so that no new allocation gets any.
+    Traits that others than the host gave to the provider stay. Less than is in use is accepted: allocations stay.
     Raises Conflict when another provider has the name.
     """
     wanted_traits = sorted(set(has))
     row = ResourceProvider.objects.filter(uuid=provider_uuid).first()
-    if row is not None and row.root_id and _is_same(row, name, inventory, wanted_traits):
+    if row is not None and row.root_id and is_same(row, name, inventory, wanted_traits):
         return row.generation
     with write_tx(ALIAS):
         if ResourceProvider.objects.filter(name=name).exclude(uuid=provider_uuid).exists():
@@ -53,13 +53,13 @@ def report(provider_uuid: UUID | str, name: str, inventory: Mapping[str, Invento
 
 
 def all_of(provider_uuid: UUID | str) -> Stock:
-    """Raises NotFound."""
+    """Return the provider's generation and inventory. Raises NotFound."""
     row = found(provider_uuid)
     return row.generation, _amounts(row)
 
 
 def replace(provider_uuid: UUID | str, amounts: Mapping[str, Amount], generation: int) -> Stock:
-    """Make the provider have just these. Less of a class than is in use is accepted; none of it is not.
+    """Replace the provider's inventory. Less of a class than is in use is accepted; removing the class is not.
 
     Raises NotFound, Invalid, ConcurrentUpdate when `generation` is not the provider's, Conflict for a class in use.
     """
@@ -71,7 +71,7 @@ def replace(provider_uuid: UUID | str, amounts: Mapping[str, Amount], generation
 
 
 def add(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -> Stock:
-    """Give the provider a class that it has not. Raises Conflict when it has, and what `replace` raises."""
+    """Add a class to the provider. Raises Conflict when it has the class, and what `replace` raises."""
     with write_tx(ALIAS):
         row = held(provider_uuid, generation)
         if row.inventories.filter(resource_class=kind).exists():
@@ -81,7 +81,7 @@ def add(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -
 
 
 def put(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -> Stock:
-    """Change a class that the provider has. Raises Invalid when it has it not, and what `replace` raises."""
+    """Update a class of the provider. Raises Invalid when it does not have it, and what `replace` raises."""
     with write_tx(ALIAS):
         row = held(provider_uuid, generation)
         resource_classes.refuse_unknown([kind])
@@ -92,7 +92,7 @@ def put(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -
 
 
 def delete_one(provider_uuid: UUID | str, kind: str) -> Stock:
-    """Take a class away. Raises NotFound, or Conflict while somebody holds some of it."""
+    """Remove a class. Raises NotFound, or Conflict while it is in use."""
     with write_tx(ALIAS):
         row = held(provider_uuid, None)
         if not row.inventories.filter(resource_class=kind).exists():
@@ -102,7 +102,7 @@ def delete_one(provider_uuid: UUID | str, kind: str) -> Stock:
 
 
 def delete_all(provider_uuid: UUID | str) -> Stock:
-    """Take everything away. Raises NotFound, or Conflict while somebody holds any of it."""
+    """Remove all classes. Raises NotFound, or Conflict while any is in use."""
     with write_tx(ALIAS):
         row = held(provider_uuid, None)
         drop(row, _amounts(row))
@@ -110,7 +110,7 @@ def delete_all(provider_uuid: UUID | str) -> Stock:
 
 
 def write(row: ResourceProvider, amounts: Mapping[str, Amount]) -> None:
-    """Write these classes of a provider; inside a write transaction that holds its row. Raises Invalid."""
+    """Write these classes of a provider; inside a write transaction that locks its row. Raises Invalid."""
     resource_classes.stay(amounts)
     for kind, amount in amounts.items():
         _refuse_odd(kind, amount)
@@ -121,7 +121,7 @@ def write(row: ResourceProvider, amounts: Mapping[str, Amount]) -> None:
 
 
 def drop(row: ResourceProvider, kinds: Iterable[str]) -> None:
-    """Take classes away; inside a write transaction that holds the row. Raises Conflict while they are in use."""
+    """Remove classes; inside a write transaction that locks the row. Raises Conflict while they are in use."""
     gone = row.inventories.filter(resource_class__in=list(kinds))
     held_kinds = row.allocations.values("resource_class")
     in_use = sorted(gone.filter(resource_class__in=held_kinds).values_list("resource_class", flat=True))
@@ -156,15 +156,16 @@ def _written(row: ResourceProvider) -> Stock:
     return row.generation, _amounts(row)
 
 
-def _is_same(row: ResourceProvider, name: str, inventory: Mapping[str, Inventory], names: list[str]) -> bool:
+def is_same(row: ResourceProvider, name: str, inventory: Mapping[str, Inventory], names: list[str]) -> bool:
+    """Whether a provider has the reported name, inventory and traits (`names`, sorted)."""
     if row.name != name or row.reported_traits != names or not set(names) <= set(row.traits):
         return False
     stored = {item.resource_class: _values_of(item) for item in row.inventories.all()}
-    left = {kind: values for kind, values in stored.items() if kind in inventory or values != asdict(NOTHING)}
-    return left == {kind: asdict(item) for kind, item in inventory.items()}
+    left = {kind: values for kind, values in stored.items() if kind in inventory or values != _values_of(NOTHING)}
+    return left == {kind: _values_of(item) for kind, item in inventory.items()}
 
 
-def _values_of(item: models.Inventory) -> dict[str, Any]:
+def _values_of(item: models.Inventory | Inventory) -> dict[str, Any]:
     return {name: getattr(item, name) for name in WRITABLE}
 
 

@@ -1,4 +1,4 @@
-"""Providers, what they have, and who holds how much of it."""
+"""Resource providers, inventories, consumers and allocations."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from django.db import models
 
 
 class ResourceProvider(models.Model):
-    """Has inventory: a compute node, or a part of one. `generation` rises with every change that clients may miss.
+    """A provider of resources: a compute node, or a part of one.
 
-    Providers with one root are a tree; a root is its own. Rows from before there were trees have no root: they are
-    roots too.
+    `generation` rises with every change that clients may miss.
+    Providers with one root are a tree; a root is its own root. Rows of older releases have no root: they are roots too.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=255)
     generation = models.BigIntegerField(default=0)
     change_number = models.BigIntegerField(default=0, db_index=True)  # global order of changes, for followers
-    traits = models.JSONField(default=list)  # in one piece for followers; ProviderTrait is for those who search
-    reported_traits = models.JSONField(default=list)  # those of them that its host said it has; others are operators'
+    traits = models.JSONField(default=list)  # all in one value, for followers; ProviderTrait is for searches
+    reported_traits = models.JSONField(default=list)  # those that the host reported; others are operators'
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="children")
     root = models.ForeignKey("self", on_delete=models.DO_NOTHING, null=True, related_name="tree")  # `parent` protects
 
     class Meta:
-        # Not of the field: that would bring a second index for patterns, which nobody asks for and each change pays.
+        # Not on the field: that would add a second index for patterns, which no query uses and each change pays for.
         constraints = [models.UniqueConstraint(fields=["name"], name="one_provider_per_name")]
 
 
 class ChangeCounter(models.Model):
-    """One row: the newest change number given out, and the one of the newest removal of a provider.
+    """One row: the newest change number, and that of the newest removal of a provider.
 
     Raising it locks it until the commit, so numbers become visible in order and a follower misses none. Where the
-    `epoch` is another one than a follower knows, the numbers began anew and all is to be read again.
+    `epoch` differs from the follower's, the numbers began anew and all must be read again.
     """
 
     epoch = models.UUIDField(default=uuid.uuid4)
@@ -41,19 +41,19 @@ class ChangeCounter(models.Model):
 
 
 class ResourceClass(models.Model):
-    """The name of a countable thing that no standard names: CUSTOM_…"""
+    """A custom resource class, CUSTOM_…"""
 
     name = models.CharField(max_length=255, unique=True)
 
 
 class Trait(models.Model):
-    """The name of a quality that no standard names: CUSTOM_…"""
+    """A custom trait, CUSTOM_…"""
 
     name = models.CharField(max_length=255, unique=True)
 
 
 class ProviderTrait(models.Model):
-    """A provider has a quality: what `ResourceProvider.traits` says, for who asks by quality."""
+    """A trait of a provider, like an element of `ResourceProvider.traits`, for searches by trait."""
 
     provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="trait_links")
     name = models.CharField(max_length=255, db_index=True)
@@ -63,7 +63,7 @@ class ProviderTrait(models.Model):
 
 
 class ProviderAggregate(models.Model):
-    """A provider is in an aggregate; whether there is one of that uuid elsewhere is not asked."""
+    """Membership of a provider in an aggregate; the uuid need not exist elsewhere."""
 
     provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="aggregate_links")
     aggregate_uuid = models.UUIDField(db_index=True)
@@ -77,7 +77,7 @@ class ProviderAggregate(models.Model):
 class Inventory(models.Model):
     """Amount of one resource class at a provider; capacity = (total - reserved) * allocation_ratio."""
 
-    # Found by the constraint below, which begins with it.
+    # The constraint below begins with it, and serves as its index.
     provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="inventories", db_index=False)
     resource_class = models.CharField(max_length=255)
     total = models.BigIntegerField()
@@ -96,7 +96,7 @@ class Inventory(models.Model):
 
 
 class Consumer(models.Model):
-    """Who holds: an instance, or a migration for what its instance held at the source. Without a type, anybody."""
+    """An instance, or a migration for the instance's allocations at the source. Without a type, any other client."""
 
     uuid = models.UUIDField(unique=True)
     project_id = models.CharField(max_length=64)
@@ -105,18 +105,18 @@ class Consumer(models.Model):
     consumer_type = models.CharField(max_length=255, null=True)
 
     class Meta:
-        # Not of the field: that would bring a second one for patterns, which nobody asks for.
+        # Not on the field: that would add a second index for patterns, which no query uses.
         indexes = [models.Index(fields=["project_id"], name="consumers_by_project")]
 
 
 class Allocation(models.Model):
     """Amount that a consumer holds of a provider's resource class.
 
-    Both are rows that the writer has locked or made in the same transaction, as has whoever removes one of them. So
-    the database need not look for them again, six times for a claim: that took it a quarter of a claim's time.
+    Writers, and deleters of either row, have locked or created both in the same transaction. So foreign keys are not
+    checked by the database: six checks took a quarter of a claim's time.
     """
 
-    # Found by the constraint below, which begins with it.
+    # The constraint below begins with it, and serves as its index.
     consumer = models.ForeignKey(
         Consumer, on_delete=models.CASCADE, related_name="allocations", db_index=False, db_constraint=False
     )
@@ -135,7 +135,7 @@ class Allocation(models.Model):
 
 
 class HostHardware(models.Model):
-    """The inside of a host as it last reported it: NUMA cells and PCI devices, without who has them."""
+    """A host's hardware as last reported: NUMA cells and PCI devices, without their users."""
 
     provider = models.OneToOneField(ResourceProvider, on_delete=models.CASCADE, related_name="hardware")
     cells = models.JSONField(default=list)
@@ -143,7 +143,7 @@ class HostHardware(models.Model):
 
 
 class HardwareClaim(models.Model):
-    """What a consumer has of the inside of a host. It comes, moves and goes with the consumer's allocations."""
+    """A consumer's hardware of a host. It is created, moved and deleted with the consumer's allocations."""
 
     consumer = models.ForeignKey(Consumer, on_delete=models.CASCADE, related_name="hardware_claims")
     provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="hardware_claims")

@@ -1,4 +1,4 @@
-"""Single providers as rows: found, held for a change that was made on what somebody read, and shown."""
+"""Rows of single providers: finding, locking with a generation check, and views."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class ProviderView:
 
 
 def view_of(row: ResourceProvider) -> ProviderView:
-    """`row` with its parent and root; fetch them with it where there are many."""
+    """Return the view of a row, from its parent and root; select these with the row where there are many."""
     parent, root = row.parent, row.root or row
     return ProviderView(str(row.uuid), row.name, row.generation, str(parent.uuid) if parent else None, str(root.uuid))
 
 
 def with_places(rows: QuerySet[ResourceProvider]) -> QuerySet[ResourceProvider]:
-    """The rows as `view_of` wants them."""
+    """Select what `view_of` needs."""
     return rows.select_related("parent", "root")
 
 
 def found(provider_uuid: UUID | str) -> ResourceProvider:
-    """Raises NotFound."""
+    """Return a provider. Raises NotFound."""
     row = with_places(ResourceProvider.objects.filter(uuid=provider_uuid)).first()
     if row is None:
         raise _missing(provider_uuid)
@@ -44,10 +44,9 @@ def found(provider_uuid: UUID | str) -> ResourceProvider:
 
 
 def held(provider_uuid: UUID | str, generation: int | None) -> ResourceProvider:
-    """The row, locked until the write transaction around this ends.
+    """Return the row, locked until the surrounding write transaction ends.
 
-    Raises NotFound, or ConcurrentUpdate when it is of another generation than the one that is expected; None expects
-    none.
+    Raises NotFound, or ConcurrentUpdate when its generation is not the expected one; None expects none.
     """
     row = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
     if row is None:
@@ -66,12 +65,12 @@ def root_id_of(row: ResourceProvider) -> int:
 
 
 def in_tree_of(root_id: int) -> Q:
-    """Who is in the tree; the root of old rows is not written in them."""
+    """Return the condition for members of the tree; old rows do not store their root."""
     return Q(root_id=root_id) | Q(pk=root_id)
 
 
 def uuids_of(names: Iterable[UUID | str]) -> list[str]:
-    """Each once, in order."""
+    """Return the uuids, each once, in order."""
     return sorted({str(name) for name in names})
 
 

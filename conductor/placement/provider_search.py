@@ -1,4 +1,4 @@
-"""Finding providers by what they are, have and belong to."""
+"""Search for providers by traits, resources and aggregates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ AnyOf = Iterable[Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What a provider must be, all by itself."""
+class _Query:
+    """Conditions on a single provider."""
 
     member_of: AnyOf = ()
     forbidden_aggregates: Collection[str] = ()
@@ -28,16 +28,15 @@ class _Wish:
 
 
 def search(
-    *, name: str | None = None, uuid: UUID | str | None = None, in_tree: UUID | str | None = None, **wished: object
+    *, name: str | None = None, uuid: UUID | str | None = None, in_tree: UUID | str | None = None, **criteria: object
 ) -> list[ProviderView]:
-    """Providers that are all of it, each by itself, oldest first.
+    """Return the providers that meet all conditions, each by itself, oldest first.
 
-    Further words: `member_of` and `required` are sets of which one must hold each, `forbidden_aggregates` and
-    `forbidden` must not hold at all, `resources` must be free. Raises Invalid for traits and resource classes that
-    nobody made.
+    `member_of` and `required` are sets of alternatives, one of which must hold; `forbidden_aggregates` and
+    `forbidden` must not hold at all, `resources` must be free. Raises Invalid for unknown traits and resource classes.
     """
-    wish = _Wish(**wished)  # type: ignore[arg-type]
-    _refuse_unknown(wish)
+    requested = _Query(**criteria)  # type: ignore[arg-type]
+    _refuse_unknown(requested)
     rows = ResourceProvider.objects.all()
     if name:
         rows = rows.filter(name=name)
@@ -48,11 +47,11 @@ def search(
         if known is None:
             return []
         rows = rows.filter(in_tree_of(root_id_of(known)))
-    return [view_of(row) for row in with_places(_alone(rows, wish)).order_by("pk")]
+    return [view_of(row) for row in with_places(_alone(rows, requested)).order_by("pk")]
 
 
 def giving(kind: str, amount: int) -> QuerySet[Inventory]:
-    """Inventories that give so much of a resource class now."""
+    """Select inventories that can give this amount of a resource class now."""
     capacity = ExpressionWrapper((F("total") - F("reserved")) * F("allocation_ratio"), FloatField())
     inventories = Inventory.objects.annotate(capacity=capacity, rest=Value(amount) % F("step_size"))
     return inventories.filter(
@@ -64,26 +63,26 @@ def giving(kind: str, amount: int) -> QuerySet[Inventory]:
     )
 
 
-def _alone(rows: QuerySet[ResourceProvider], wish: _Wish) -> QuerySet[ResourceProvider]:
+def _alone(rows: QuerySet[ResourceProvider], requested: _Query) -> QuerySet[ResourceProvider]:
     me = OuterRef("pk")
-    for kind, amount in wish.resources.items():
+    for kind, amount in requested.resources.items():
         rows = rows.filter(Exists(giving(kind, amount).filter(provider=me)))
-    for names in wish.required:
+    for names in requested.required:
         rows = rows.filter(Exists(ProviderTrait.objects.filter(provider=me, name__in=list(names))))
-    for uuids in wish.member_of:
+    for uuids in requested.member_of:
         rows = rows.filter(Exists(ProviderAggregate.objects.filter(provider=me, aggregate_uuid__in=list(uuids))))
-    if wish.forbidden:
-        rows = rows.exclude(Exists(ProviderTrait.objects.filter(provider=me, name__in=list(wish.forbidden))))
-    if wish.forbidden_aggregates:
-        bad = ProviderAggregate.objects.filter(provider=me, aggregate_uuid__in=list(wish.forbidden_aggregates))
+    if requested.forbidden:
+        rows = rows.exclude(Exists(ProviderTrait.objects.filter(provider=me, name__in=list(requested.forbidden))))
+    if requested.forbidden_aggregates:
+        bad = ProviderAggregate.objects.filter(provider=me, aggregate_uuid__in=list(requested.forbidden_aggregates))
         rows = rows.exclude(Exists(bad))
     return rows
 
 
-def _refuse_unknown(wish: _Wish) -> None:
-    wanted = {name for names in wish.required for name in names} | set(wish.forbidden)
+def _refuse_unknown(requested: _Query) -> None:
+    wanted = {name for names in requested.required for name in names} | set(requested.forbidden)
     traits.refuse_unknown(wanted)
-    resource_classes.refuse_unknown(wish.resources)
-    for kind, amount in wish.resources.items():
+    resource_classes.refuse_unknown(requested.resources)
+    for kind, amount in requested.resources.items():
         if amount < 1:
             raise Invalid(f"resources: at least 1 of {kind} can be asked for, not {amount}.", field="resources")

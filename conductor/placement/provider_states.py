@@ -1,46 +1,29 @@
-"""Providers as they stand, for who follows them: all that there are, or those that changed.
+"""Current states of providers for followers: all, or those that changed.
 
-By hand and in one statement for each table, however many providers: the first reading of a scheduler is of all hosts.
+One statement per table, for any number of providers: a scheduler's first reading is of all hosts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.db import connections
 
 from conductor.core.frozen import FrozenDict
 from conductor.core.placement.amounts import Amount
+from conductor.db.compiled import uuid_text
 from conductor.placement.changes import ALIAS
-from conductor.sql.dialect import Row, run
-from conductor.sql.scan import scan
-from conductor.sql.worded import uuid_text
+from conductor.placement.statements import ProviderReading
 
 Names = frozenset[str]
-NOBODY: Names = frozenset()
+NO_NAMES: Names = frozenset()
 NO_AMOUNTS: Mapping[str, Amount] = FrozenDict()
 
-_PROVIDERS = "SELECT id, uuid, name, generation, change_number, traits FROM placement_resourceprovider"
-_NESTED = (
-    "SELECT p.id, parent.uuid, root.uuid FROM placement_resourceprovider p "
-    "JOIN placement_resourceprovider parent ON parent.id = p.parent_id "
-    "LEFT JOIN placement_resourceprovider root ON root.id = p.root_id"
-)
-_INVENTORIES = (
-    "SELECT provider_id, resource_class, total, reserved, min_unit, max_unit, step_size, allocation_ratio, used "
-    "FROM placement_inventory"
-)
-_AGGREGATES = "SELECT provider_id, aggregate_uuid FROM placement_provideraggregate"
-_CONSUMERS = "SELECT provider_id, COUNT(DISTINCT consumer_id) FROM placement_allocation"
-_CHANGED = "IN (SELECT id FROM placement_resourceprovider WHERE change_number > %s)"
-_ONE = "= %s"
 
-
-class ProviderState(NamedTuple):  # a dataclass that is frozen takes four times as long to make
-    """A provider as it stands: amounts by resource class, and how many consumers hold something of it."""
+class ProviderState(NamedTuple):  # a frozen dataclass takes four times as long
+    """State of a provider: amounts by resource class, and the number of its consumers."""
 
     uuid: str
     name: str
@@ -55,37 +38,24 @@ class ProviderState(NamedTuple):  # a dataclass that is frozen takes four times 
 
 
 def changed_since(number: int) -> list[ProviderState]:
-    """Providers that changed after change `number`; 0 gives all."""
-    return _states(_Question(_CHANGED, (number,)) if number else _Question())
+    """Return the providers that changed after change `number`; 0 gives all."""
+    connection = connections[ALIAS]
+    return _states(ProviderReading.changed(connection, number) if number else ProviderReading.all(connection))
 
 
 def state_of(provider_id: int) -> ProviderState:
-    """One provider, which is there."""
-    return _states(_Question(_ONE, (provider_id,)))[0]
+    """Return the state of one existing provider."""
+    return _states(ProviderReading.one(connections[ALIAS], provider_id))[0]
 
 
-@dataclass(frozen=True)
-class _Question:
-    """Which providers are asked after."""
-
-    which: str = ""
-    params: tuple[int, ...] = ()
-
-    def rows(self, select: str, column: str = "provider_id", end: str = "") -> Iterator[Row]:
-        """The rows of which `column` names one of those providers."""
-        if self.which:
-            return iter(run(connections[ALIAS], f"{select} WHERE {column} {self.which}{end}", self.params))
-        return scan(connections[ALIAS], f"{select}{end}")
-
-
-def _states(asked: _Question) -> list[ProviderState]:
-    """What is said of providers that changed since the first statement is passed over: they are asked after again."""
-    rows = list(asked.rows(_PROVIDERS, "id", " ORDER BY id"))
-    amounts = _amounts(asked)
-    consumers: dict[int, int] = dict(asked.rows(_CONSUMERS, end=" GROUP BY provider_id"))
-    aggregates = _aggregates(asked)
-    places = {pk: (uuid_text(parent), uuid_text(root)) for pk, parent, root in asked.rows(_NESTED, "p.id")}
-    traits: dict[str, Names] = {}  # most have the same
+def _states(reading: ProviderReading) -> list[ProviderState]:
+    """The states. Rows of providers that changed since the first statement are skipped: the next reading has them."""
+    rows = list(reading.providers())
+    amounts = _amounts(reading)
+    consumers: dict[int, int] = dict(reading.num_consumers())
+    aggregates = _aggregates(reading)
+    places = {pk: (uuid_text(parent), uuid_text(root)) for pk, parent, root in reading.nested()}
+    traits: dict[str, Names] = {}  # mostly equal
     alike: dict[Any, Mapping[str, Amount]] = {}
     found = []
     for pk, uuid, name, generation, change_number, named in rows:
@@ -104,17 +74,17 @@ def _states(asked: _Question) -> list[ProviderState]:
                 consumers.get(pk, 0),
                 parent,
                 root or own,
-                aggregates.get(pk, NOBODY),
+                aggregates.get(pk, NO_NAMES),
             )
         )
     return found
 
 
-def _amounts(asked: _Question) -> dict[int, dict[str, Amount]]:
-    """What each has. Equal amounts are there once."""
+def _amounts(reading: ProviderReading) -> dict[int, dict[str, Amount]]:
+    """Return the amounts of each provider. Equal amounts share one object."""
     known: dict[tuple[Any, ...], Amount] = {}
     found: dict[int, dict[str, Amount]] = {}
-    for row in asked.rows(_INVENTORIES):
+    for row in reading.inventories():
         provider, name = row[:2]
         amount = known.get(row[2:])
         if amount is None:
@@ -128,16 +98,16 @@ def _amounts(asked: _Question) -> dict[int, dict[str, Amount]]:
 
 
 def _shared(alike: dict[Any, Mapping[str, Amount]], amounts: dict[str, Amount] | None) -> Mapping[str, Amount]:
-    """The one mapping of all providers that have just this."""
+    """Return the one mapping for all providers with these amounts."""
     if not amounts:
         return NO_AMOUNTS
     key = (*amounts, *map(id, amounts.values()))
     return alike.setdefault(key, amounts)
 
 
-def _aggregates(asked: _Question) -> dict[int, Names]:
+def _aggregates(reading: ProviderReading) -> dict[int, Names]:
     found: dict[int, set[str]] = {}
-    for provider, aggregate in asked.rows(_AGGREGATES):
+    for provider, aggregate in reading.aggregates():
         found.setdefault(provider, set()).add(uuid_text(aggregate))
     alike: dict[Names, Names] = {}
     return {pk: alike.setdefault(names, names) for pk, names in ((pk, frozenset(s)) for pk, s in found.items())}

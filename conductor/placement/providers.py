@@ -1,4 +1,4 @@
-"""Resource providers: made, put into trees, removed; and what changed about them since a follower last looked."""
+"""Resource providers: create, move in trees, remove, and the changes since a follower last looked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from django.db.models import Count, ProtectedError, Q
 from django.db.models.functions import Coalesce
 
 from conductor.core.errors import Conflict, Invalid
+from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.placement import codes
 from conductor.placement.changes import ALIAS, Position, chunks, note_removal, position, touch
 from conductor.placement.models import Allocation, ResourceProvider
 from conductor.placement.provider_rows import ProviderView, found, held, in_tree_of, root_id_of, view_of
 from conductor.placement.provider_search import search
 from conductor.placement.provider_states import ProviderState, changed_since, state_of
-from conductor.transactions import one_at_a_time, write_tx
 
 __all__ = [
     "Position",
@@ -35,11 +35,11 @@ __all__ = [
     "view",
 ]
 
-TREES = "placement: trees"  # whoever moves a branch is alone: two moves at once could make a ring
+TREES = "placement: trees"  # branches move one at a time: two concurrent moves could make a cycle
 
 
 def consumers_of_trees(roots: Iterable[str]) -> dict[str, int]:
-    """How many consumers hold something anywhere in each of these trees."""
+    """Return how many consumers have allocations anywhere in each of these trees."""
     found = dict.fromkeys(roots, 0)
     for part in chunks(sorted(found)):
         rows = Allocation.objects.filter(Q(provider__root__uuid__in=part) | Q(provider__uuid__in=part))
@@ -49,17 +49,17 @@ def consumers_of_trees(roots: Iterable[str]) -> dict[str, int]:
 
 
 def get(provider_uuid: UUID | str) -> ProviderState:
-    """Raises NotFound."""
+    """Return a provider's state. Raises NotFound."""
     return state_of(found(provider_uuid).pk)
 
 
 def view(provider_uuid: UUID | str) -> ProviderView:
-    """Raises NotFound."""
+    """Return a provider's view. Raises NotFound."""
     return view_of(found(provider_uuid))
 
 
 def create(name: str, uuid: UUID | str | None = None, parent: UUID | str | None = None) -> ProviderView:
-    """Make a provider, below `parent` where one is named.
+    """Create a provider, below `parent` where given.
 
     Raises Conflict when its name or uuid is taken, Invalid when there is no such parent.
     """
@@ -76,10 +76,10 @@ def create(name: str, uuid: UUID | str | None = None, parent: UUID | str | None 
 
 
 def update(provider_uuid: UUID | str, name: str, parent: UUID | str | None, may_reparent: bool) -> ProviderView:
-    """Give the provider this name and this parent; its branch comes along.
+    """Set the provider's name and parent; its branch moves along.
 
     Without `may_reparent` only a root gets a parent. Raises NotFound, Conflict when the name is taken, Invalid for a
-    parent that is not there, would make a ring, or may not be changed.
+    parent that does not exist, would make a cycle, or may not be changed.
     """
     with write_tx(ALIAS):
         one_at_a_time(ALIAS, TREES, f"placement: provider {name}")
@@ -92,7 +92,7 @@ def update(provider_uuid: UUID | str, name: str, parent: UUID | str | None, may_
 
 
 def delete(provider_uuid: UUID | str) -> None:
-    """Forget a provider with all that it has. Raises NotFound, or Conflict while anybody holds it or is below it."""
+    """Delete a provider with its inventory. Raises NotFound, or Conflict while it has allocations or children."""
     with write_tx(ALIAS):
         row = held(provider_uuid, None)
         if row.children.exists():
@@ -104,8 +104,7 @@ def delete(provider_uuid: UUID | str) -> None:
 
 
 def remove(provider_uuid: UUID | str) -> None:
-    """Forget a provider and all below it; one that is gone already is no error. Raises Conflict while anybody holds
-    something of them."""
+    """Delete a provider and all below it; a missing one is no error. Raises Conflict while they have allocations."""
     with write_tx(ALIAS):
         one_at_a_time(ALIAS, TREES)
         row = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
@@ -117,7 +116,7 @@ def remove(provider_uuid: UUID | str) -> None:
 
 
 def _forget(rows: list[ResourceProvider]) -> None:
-    """Forget the rows, children first; inside a write transaction that holds them."""
+    """Delete the rows, children first; inside a write transaction that locks them."""
     for row in rows:
         try:
             row.delete()
@@ -135,7 +134,7 @@ def _refuse_taken(name: str, uuid: str | None = None, but: ResourceProvider | No
 
 
 def _parent(parent: UUID | str | None, child: str) -> ResourceProvider | None:
-    """The row of the parent, held so that it stays. Raises Invalid."""
+    """Return the row of the parent, locked. Raises Invalid."""
     if parent is None:
         return None
     if str(parent) == child:
@@ -151,7 +150,7 @@ def _parent_uuid(row: ResourceProvider) -> str:
 
 
 def _moved(row: ResourceProvider, parent: UUID | str | None, may_reparent: bool) -> list[int]:
-    """Hang the branch of `row` below another parent, or below none; gives the ids of the branch."""
+    """Move the branch of `row` below another parent, or below none. Return the ids of the branch."""
     if row.parent_id is not None and not may_reparent:
         raise Invalid(
             f"Resource provider {row.uuid} has a parent already, which only newer versions of the API can change.",
@@ -171,7 +170,7 @@ def _moved(row: ResourceProvider, parent: UUID | str | None, may_reparent: bool)
 
 
 def _branch(row: ResourceProvider) -> list[int]:
-    """Ids of the row and of all below it, parents first."""
+    """Return the ids of the row and of all below it, parents first."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     tree = ResourceProvider.objects.filter(in_tree_of(root_id_of(row))).exclude(parent=None)
     for pk, parent in tree.order_by("pk").values_list("pk", "parent_id"):

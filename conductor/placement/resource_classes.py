@@ -1,4 +1,4 @@
-"""Names of what is counted: the standard ones, and CUSTOM_… ones that operators and hosts bring."""
+"""Resource classes: the standard ones, and CUSTOM_… ones that operators and hosts create."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import os_resource_classes
 
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.placement.changes import ALIAS
 from conductor.placement.models import Allocation, Inventory, ResourceClass
-from conductor.transactions import write_tx
 
 STANDARD = tuple(os_resource_classes.STANDARDS)
 CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
@@ -18,19 +18,19 @@ _KNOWN = frozenset(STANDARD)
 
 
 def names() -> list[str]:
-    """Standard ones first, then custom ones in the order of their making."""
+    """Return standard names first, then custom ones in the order of their creation."""
     return [*STANDARD, *ResourceClass.objects.order_by("pk").values_list("name", flat=True)]
 
 
 def get(name: str) -> str:
-    """The name. Raises NotFound."""
+    """Return the name of a class. Raises NotFound."""
     if name not in _KNOWN and not ResourceClass.objects.filter(name=name).exists():
         raise NotFound(f"No such resource class: {name[:255]}.")
     return name
 
 
 def ensure(name: str) -> bool:
-    """Make a custom class unless it is there; whether it was made. Raises Invalid."""
+    """Create a custom class if it is missing. Return whether it was created. Raises Invalid."""
     if name in _KNOWN:
         return False
     _refuse_odd(name)
@@ -38,7 +38,7 @@ def ensure(name: str) -> bool:
 
 
 def bring(wanted: Iterable[str]) -> bool:
-    """Make those that nobody knows, as a host reports them; whether there were any."""
+    """Create the unknown classes of a host's report. Return whether there were any."""
     fresh = set(wanted) - _KNOWN
     if not fresh:
         return False
@@ -50,7 +50,7 @@ def bring(wanted: Iterable[str]) -> bool:
 
 
 def create(name: str) -> str:
-    """Make a custom class. Raises Invalid, or Conflict when it is there."""
+    """Create a custom class. Raises Invalid, or Conflict when it exists."""
     _refuse_odd(name)
     if not bring([name]):
         raise Conflict(f"There is a resource class {name} already.")
@@ -58,7 +58,7 @@ def create(name: str) -> str:
 
 
 def rename(name: str, to: str) -> str:
-    """Give a custom class another name, also where it is used. Raises Invalid, NotFound or Conflict."""
+    """Rename a custom class, also where it is used. Raises Invalid, NotFound or Conflict."""
     _refuse_standard(name, "renamed")
     _refuse_odd(to)
     with write_tx(ALIAS):
@@ -74,7 +74,7 @@ def rename(name: str, to: str) -> str:
 
 
 def delete(name: str) -> None:
-    """Forget a custom class. Raises Invalid, NotFound, or Conflict while a provider has some of it."""
+    """Delete a custom class. Raises Invalid, NotFound, or Conflict while a provider has some of it."""
     _refuse_standard(name, "deleted")
     with write_tx(ALIAS):
         row = ResourceClass.objects.select_for_update().filter(name=name).first()
@@ -86,16 +86,16 @@ def delete(name: str) -> None:
 
 
 def stay(wanted: Iterable[str]) -> None:
-    """Nobody deletes these until the transaction ends. Raises Invalid."""
+    """Lock these classes against deletion until the transaction ends. Raises Invalid."""
     list(ResourceClass.objects.filter(name__in=list(wanted)).order_by("name").select_for_update())
     refuse_unknown(wanted)
 
 
 def refuse_unknown(wanted: Iterable[str]) -> None:
-    """Raises Invalid naming those that nobody made."""
+    """Raise Invalid naming unknown classes."""
     fresh = set(wanted) - _KNOWN
     if fresh:
-        possible = [name for name in fresh if CUSTOM.fullmatch(name)]  # no database is asked for what it cannot hold
+        possible = [name for name in fresh if CUSTOM.fullmatch(name)]  # the database cannot hold others
         fresh -= set(ResourceClass.objects.filter(name__in=possible).values_list("name", flat=True))
     if fresh:
         raise Invalid(f"No such resource class: {', '.join(sorted(fresh))[:500]}.", field="resource_class")

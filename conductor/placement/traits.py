@@ -1,4 +1,4 @@
-"""Qualities of providers: the standard names, and CUSTOM_… ones that operators and hosts bring."""
+"""Traits of providers: the standard ones, and CUSTOM_… ones that operators and hosts create."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 import os_traits
 
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.db.transactions import write_tx
 from conductor.placement.changes import ALIAS, touch
 from conductor.placement.models import ProviderTrait, ResourceProvider, Trait
 from conductor.placement.provider_rows import found, held
-from conductor.transactions import write_tx
 
 STANDARD = frozenset(os_traits.get_traits())
 DISABLED = "COMPUTE_STATUS_DISABLED"
@@ -20,7 +20,7 @@ CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 
 
 def names(prefix: str = "", among: Collection[str] | None = None, is_associated: bool | None = None) -> list[str]:
-    """Names in order: those that begin with `prefix`, are `among` these, and that some provider has, or none has."""
+    """Return names in order: with this `prefix`, `among` these, and of some provider, or of none."""
     wanted = STANDARD.union(Trait.objects.values_list("name", flat=True))
     if among is not None:
         wanted &= set(among)
@@ -31,14 +31,14 @@ def names(prefix: str = "", among: Collection[str] | None = None, is_associated:
 
 
 def get(name: str) -> str:
-    """The name. Raises NotFound."""
+    """Return the name of a trait. Raises NotFound."""
     if name not in STANDARD and not Trait.objects.filter(name=name).exists():
         raise NotFound(f"No such trait: {name[:255]}.")
     return name
 
 
 def ensure(name: str) -> bool:
-    """Make a custom trait unless it is there; whether it was made. Raises Invalid."""
+    """Create a custom trait if it is missing. Return whether it was created. Raises Invalid."""
     if not CUSTOM.fullmatch(name):
         raise Invalid(
             f"{name[:255]!r} is no name for a trait: it must be CUSTOM_ and then A-Z, 0-9 and _, at most 255.",
@@ -48,7 +48,7 @@ def ensure(name: str) -> bool:
 
 
 def bring(wanted: Iterable[str]) -> bool:
-    """Make those that nobody knows, as a host reports them; whether there were any."""
+    """Create the unknown traits of a host's report. Return whether there were any."""
     fresh = set(wanted) - STANDARD
     if not fresh:
         return False
@@ -60,7 +60,7 @@ def bring(wanted: Iterable[str]) -> bool:
 
 
 def delete(name: str) -> None:
-    """Forget a custom trait. Raises Invalid, NotFound, or Conflict while a provider has it."""
+    """Delete a custom trait. Raises Invalid, NotFound, or Conflict while a provider has it."""
     if name in STANDARD:
         raise Invalid(f"Trait {name} is a standard one: it cannot be deleted.", field="name")
     with write_tx(ALIAS):
@@ -73,15 +73,15 @@ def delete(name: str) -> None:
 
 
 def of_provider(provider_uuid: UUID | str) -> tuple[int, list[str]]:
-    """Generation and traits of a provider. Raises NotFound."""
+    """Return generation and traits of a provider. Raises NotFound."""
     row = found(provider_uuid)
     return row.generation, sorted(row.traits)
 
 
 def set_of_provider(provider_uuid: UUID | str, wanted: Iterable[str], generation: int | None) -> tuple[int, list[str]]:
-    """Make the provider have just these; where it has them already, its generation stays.
+    """Replace the provider's traits; its generation stays where they are the same.
 
-    Raises NotFound, Invalid for traits that nobody made, or ConcurrentUpdate when `generation` is not its own.
+    Raises NotFound, Invalid for unknown traits, or ConcurrentUpdate when `generation` is not its own.
     """
     traits = sorted(set(wanted))
     with write_tx(ALIAS):
@@ -95,7 +95,7 @@ def set_of_provider(provider_uuid: UUID | str, wanted: Iterable[str], generation
 
 
 def mark(provider_uuids: Iterable[UUID | str], name: str, *, is_on: bool) -> None:
-    """Give these providers a trait, or take it away, and leave their others; who has it so already is left alone."""
+    """Give these providers a trait, or take it away, and leave their others; unchanged providers are not written."""
     known = ResourceProvider.objects.filter(uuid__in=list(provider_uuids)).values_list("pk", "traits")
     others = [pk for pk, names in known if (name in names) != is_on]
     if not others:
@@ -107,7 +107,7 @@ def mark(provider_uuids: Iterable[UUID | str], name: str, *, is_on: bool) -> Non
 
 
 def write(row: ResourceProvider, wanted: Collection[str]) -> None:
-    """Both places where a provider's traits are kept; inside a write transaction that holds the row."""
+    """Write both copies of a provider's traits; inside a write transaction that locks the row."""
     ResourceProvider.objects.filter(pk=row.pk).update(traits=sorted(wanted))
     links = ProviderTrait.objects.filter(provider=row)
     links.exclude(name__in=wanted).delete()
@@ -116,16 +116,16 @@ def write(row: ResourceProvider, wanted: Collection[str]) -> None:
 
 
 def _stay(wanted: Iterable[str]) -> None:
-    """Nobody deletes these until the transaction ends. Raises Invalid."""
+    """Lock these traits against deletion until the transaction ends. Raises Invalid."""
     list(Trait.objects.filter(name__in=wanted).order_by("name").select_for_update())
     refuse_unknown(wanted)
 
 
 def refuse_unknown(wanted: Iterable[str]) -> None:
-    """Raises Invalid naming those that nobody made."""
+    """Raise Invalid naming unknown traits."""
     fresh = set(wanted) - STANDARD
     if fresh:
-        possible = [name for name in fresh if CUSTOM.fullmatch(name)]  # no database is asked for what it cannot hold
+        possible = [name for name in fresh if CUSTOM.fullmatch(name)]  # the database cannot hold others
         fresh -= set(Trait.objects.filter(name__in=possible).values_list("name", flat=True))
     if fresh:
         raise Invalid(f"No such trait: {', '.join(sorted(fresh))[:500]}.", field="required")

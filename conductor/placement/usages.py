@@ -1,4 +1,4 @@
-"""Sums of what is held."""
+"""Usage: sums of allocations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class TypeUsage:
-    """What consumers of one type hold together, and how many they are."""
+    """Usage of all consumers of one type, and their number."""
 
     consumer_count: int
     resources: dict[str, int] = field(default_factory=dict)
 
 
 def of_project(project_id: str, user_id: str | None = None, consumer_type: str | None = None) -> dict[str, int]:
-    """Amounts by resource class that a project's consumers hold; those of one user or type where they are named."""
+    """Return amounts by resource class that a project's consumers hold; of one user or type only, where given."""
     rows = _of(project_id, user_id)
     if consumer_type is not None:
         rows = rows.filter(consumer__consumer_type=consumer_type)
@@ -32,7 +32,7 @@ def of_project(project_id: str, user_id: str | None = None, consumer_type: str |
 def by_consumer_type(
     project_id: str, user_id: str | None = None, consumer_type: str | None = None
 ) -> dict[str, TypeUsage]:
-    """The same by type of consumer. "all" puts them together; "unknown" are those without a type."""
+    """Return usage by type of consumer. "all" combines all types; "unknown" are those without a type."""
     rows = _of(project_id, user_id)
     if consumer_type == ALL:
         return _together(ALL, rows)
@@ -49,7 +49,7 @@ def by_consumer_type(
 
 
 def of_provider(provider_uuid: UUID | str) -> dict[str, int]:
-    """Amounts by resource class that are held of a provider: 0 of what it has and nobody holds."""
+    """Return amounts by resource class that are allocated of a provider; 0 for unused classes of its inventory."""
     rows = Inventory.objects.filter(provider__uuid=provider_uuid)
     return dict(rows.order_by("resource_class").values_list("resource_class", "used"))
 

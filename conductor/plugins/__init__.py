@@ -1,8 +1,10 @@
-"""Plugins: found and loaded, put in order, held to what they declare."""
+"""Plugins: discovery, loading, ordering and validation."""
 
-from conductor.plugins.choosing import InForce, chosen, missing, run_order
-from conductor.plugins.found import Nonsense, PluginInfo, PluginMissing, PluginOptions, Quarantined, Registry
-from conductor.plugins.loading import SHIPPED, load, registry
+from conductor.plugins.discovery import imported, registry
+from conductor.plugins.loading import SHIPPED, load
+from conductor.plugins.ordering import InForce, chosen, missing, run_order
+from conductor.plugins.registry import Nonsense, PluginInfo, PluginMissing, PluginOptions, Quarantined, Registry
+from conductor.plugins.stand_ins import declared
 from conductor.plugins.system_checks import check_plugins
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "Registry",
     "check_plugins",
     "chosen",
+    "declared",
+    "imported",
     "load",
     "missing",
     "registry",

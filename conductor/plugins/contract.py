@@ -1,4 +1,4 @@
-"""Holds a plugin to the version of the contract that it was made for, and to hooks that there are."""
+"""Checks of a plugin's contract version and of the hooks that it implements."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pluggy
 from conductor.core.filter import Filter
 from conductor.core.weigher import Weigher
 from conductor.hookspecs import CONTRACTS, DEPRECATED
-from conductor.plugins.found import Nonsense
+from conductor.plugins.registry import Nonsense
 
 DECLARED = "novella_contract"
 OLDEST, NEWEST = min(CONTRACTS), max(CONTRACTS)
 
 
 def require_contract(plugin: Any) -> None:
-    """Raises Nonsense for a plugin made for versions of the contract of which none is spoken here.
+    """Raise Nonsense for a plugin made for contract versions that are not supported.
 
-    `novella_contract` is a number, or a pair of the first and the last that will do. Without it, any will.
+    `novella_contract` is a number, or a pair of the first and the last supported one. Without it, every version counts.
     """
     declared = getattr(plugin, DECLARED, None)
     if declared is None:
@@ -32,7 +32,7 @@ def require_contract(plugin: Any) -> None:
 
 
 def require_known_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
-    """Raises Nonsense for a hook that nobody would ever call, unless the plugin says that it may be missing."""
+    """Raise Nonsense for a hook that does not exist, unless the plugin marks it as optional."""
     for caller in manager.get_hookcallers(plugin) or ():
         needed = [one for one in caller.get_hookimpls() if one.plugin is plugin and not one.optionalhook]
         if needed and not caller.has_spec():
@@ -40,18 +40,18 @@ def require_known_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
 
 
 def warnings_about(kinds: Iterable[type[Any]]) -> list[str]:
-    """One line for each attribute that classes define themselves and should not define any more."""
-    said = []
+    """Return one line for each deprecated attribute that classes define themselves."""
+    lines = []
     for kind in kinds:
         for base in kind.__mro__[1:]:
             for attribute, instead in DEPRECATED.get(base.__name__, {}).items():
                 if attribute in vars(kind):
-                    said.append(f"{kind.__name__} defines {attribute}, which is deprecated: {instead}")
-    return sorted(set(said))
+                    lines.append(f"{kind.__name__} defines {attribute}, which is deprecated: {instead}")
+    return sorted(set(lines))
 
 
 def troubles_of(plugins: Iterable[Filter | Weigher]) -> list[str]:
-    """One line for each filter and weigher that says of itself why it will fail."""
+    """Return one line for each filter and weigher that declares why it will fail."""
     return [f"{one.name} fails whenever it is asked: {one.trouble}" for one in plugins if one.trouble]
 
 

@@ -1,4 +1,4 @@
-"""Makes the extensions that the operator named, or says what is wrong with a name or its options."""
+"""Creates the extensions that the operator named, or reports what is wrong with a name or its options."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from conductor.core.errors import Invalid
 from conductor.core.extensions import BY_KIND, Extension
-from conductor.plugins.found import Registry
 from conductor.plugins.options import nearest, plugin_of
+from conductor.plugins.registry import Registry
 
 FIELD = "NOVELLA_EXTENSIONS"
 
 
 class ExtensionFailed(Exception):
-    """An extension gave no answer that can be used. The text may be shown to operators: of foreign errors the kind."""
+    """An extension gave no usable answer. Operators may see the text: of foreign errors it has only the type."""
 
 
 def require_kind(kind: str) -> None:
@@ -22,7 +22,7 @@ def require_kind(kind: str) -> None:
 
 
 def made(found: Registry, kind: str, name: str, options: Any) -> Extension:
-    """The extension of that name with its options. Raises Invalid."""
+    """Return the extension of that name with its options. Raises Invalid."""
     require_kind(kind)
     extension: Extension = plugin_of(found.extensions.get(kind, {}), kind, name, options, f"{FIELD}.{kind}")
     return extension

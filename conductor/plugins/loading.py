@@ -1,4 +1,4 @@
-"""Finds plugins, asks them what they bring, and shuts out what is broken."""
+"""Imports plugins, collects what they register, and quarantines broken ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import functools
 import importlib
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, TypeVar
 
 import pluggy
-from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 
 from conductor import hookspecs
 from conductor.core.compute_driver import ComputeDriver
@@ -22,10 +21,22 @@ from conductor.core.extensions import BY_HOOK, BY_KIND, Extension
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
+from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.weigher import Weigher
-from conductor.plugins.choosing import default_filters, default_weighers
 from conductor.plugins.contract import require_contract, require_known_hooks, troubles_of, warnings_about
-from conductor.plugins.found import DISTRIBUTION, Nonsense, PluginInfo, PluginOptions, Quarantined, Registry
+from conductor.plugins.ordering import default_filters, default_weighers
+from conductor.plugins.registry import (
+    DISTRIBUTION,
+    Description,
+    Loads,
+    Nonsense,
+    PluginInfo,
+    PluginOptions,
+    Quarantined,
+    Registry,
+    SourceKey,
+)
+from conductor.plugins.stand_ins import DRIVER, MEMBERSHIP, SINK, UsedHere, described
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +49,8 @@ WORDS = {"NotificationSink": "sink"}
 
 
 @dataclass
-class _Source:
-    """A plugin before it is trusted."""
+class Source:
+    """A plugin before it is validated."""
 
     name: str
     distribution: str
@@ -47,9 +58,13 @@ class _Source:
     is_shipped: bool
     load: Callable[[], Any]
 
+    @property
+    def key(self) -> SourceKey:
+        return self.distribution, self.name
+
 
 @dataclass
-class _Brought:
+class Brought:
     filters: list[Filter] = field(default_factory=list)
     weighers: list[Weigher] = field(default_factory=list)
     drivers: dict[str, type[ComputeDriver]] = field(default_factory=dict)
@@ -62,36 +77,61 @@ class _Brought:
     def scheduling(self) -> list[Filter | Weigher]:
         return [*self.filters, *self.weighers]
 
+    def by_kind(self) -> dict[str, list[tuple[str, Any]]]:
+        """Everything by kind, with its names."""
+        return {
+            FILTER: [(one.name, one) for one in self.filters],
+            WEIGHER: [(one.name, one) for one in self.weighers],
+            DRIVER: list(self.drivers.items()),
+            MEMBERSHIP: list(self.memberships.items()),
+            SINK: list(self.sinks.items()),
+            **{kind: list(found.items()) for kind, found in self.extensions.items()},
+        }
 
-@functools.cache
-def registry() -> Registry:
-    """This process's plugins, by Django's settings where there are any, else by the defaults."""
-    try:
-        options = PluginOptions(
-            tuple(settings.NOVELLA_ENABLED_FILTERS),
-            tuple(settings.NOVELLA_ENABLED_WEIGHERS),
-            settings.NOVELLA_SCHEDULER_OPTIONS,
-            nova_filters=settings.NOVELLA_NOVA_FILTERS,
-            nova_weighers=settings.NOVELLA_NOVA_WEIGHERS,
-            nova_config_files=settings.NOVELLA_NOVA_CONFIG_FILES,
-            ranges=settings.NOVELLA_WEIGHT_RANGES,
-        )
-        return load(tuple(settings.NOVELLA_PLUGINS), options)
-    except ImproperlyConfigured:  # no Django here
-        return load(SHIPPED, PluginOptions())
+    def add(self, kind: str, name: str, one: type[Any], options: Mapping[str, Any]) -> None:
+        """Add a class of that kind; of filters and weighers one object each."""
+        if kind in (FILTER, WEIGHER):
+            (self.filters if kind == FILTER else self.weighers).append(one(options))
+            return
+        named: dict[str, dict[str, type[Any]]] = {
+            DRIVER: self.drivers,
+            MEMBERSHIP: self.memberships,
+            SINK: self.sinks,
+            **self.extensions,
+        }
+        named[kind][name] = one
 
 
-def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed: bool = True) -> Registry:
-    """Load the named modules, then whatever is installed under the entry-point group. Never raises."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    kept, infos, quarantined, names = _Brought(), [], [], tuple(import_names)
-    for source in [*_shipped(names), *_nova(options), *(_installed() if finds_installed else ())]:
+def load(
+    import_names: Iterable[str],
+    options: PluginOptions,
+    *,
+    finds_installed: bool = True,
+    without: Collection[SourceKey] = (),
+) -> Registry:
+    """Import the named modules, then whatever is installed under the entry-point group. Never raises."""
+    loads = Loads(tuple(import_names), options, frozenset(without))
+    sources = [*shipped_sources(loads), *(foreign_sources(options) if finds_installed else _nova(options))]
+    return collected([one for one in sources if one.key not in loads.without], loads, importing(loads))
+
+
+def importing(loads: Loads) -> Callable[[Source, Brought], Brought]:
+    """Return a function that imports a source in this process and collects what it registers."""
+    manager = _manager()
+    return lambda source, kept: _brought_by(manager, source, kept, loads.options.values)
+
+
+def collected(sources: Iterable[Source], loads: Loads, bring: Callable[[Source, Brought], Brought]) -> Registry:
+    """Return what `bring` returns for each source; one for which it raises is quarantined."""
+    kept, infos, quarantined, options = Brought(), [], [], loads.options
+    for source in sources:
         try:
-            brought = _brought_by(manager, source, kept, options.values)
+            brought = bring(source, kept)
         except (Exception, SystemExit) as error:
-            log.exception("plugin quarantined: name=%s distribution=%s", source.name, source.distribution)
-            quarantined.append(Quarantined(source.name, source.distribution, _reason(error)))
+            reason, is_foreign = _reason(error), not isinstance(error, NovellaError)
+            sentence = "plugin quarantined: name=%s distribution=%s reason=%s"
+            log.error(sentence, source.name, source.distribution, reason, exc_info=is_foreign)
+            quarantined.append(Quarantined(source.name, source.distribution, reason))
             continue
         kept.filters += brought.filters
         kept.weighers += brought.weighers
@@ -105,52 +145,85 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         plugins=tuple(infos),
         filters=default_filters(kept.filters, options),
         weighers=default_weighers(kept.weighers, options),
-        drivers=kept.drivers,
-        memberships=kept.memberships,
+        drivers=UsedHere(kept.drivers),
+        memberships=UsedHere(kept.memberships),
         sinks=kept.sinks,
         extensions=kept.extensions,
         quarantined=tuple(quarantined),
         brought_filters=tuple(kept.filters),
         brought_weighers=tuple(kept.weighers),
         options=options,
-        import_names=names,
+        loads=loads,
     )
 
 
-def _shipped(import_names: Iterable[str]) -> Iterator[_Source]:
+def describe(loads: Loads, key: SourceKey) -> Description:
+    """Return what a source registers, in plain values. It imports it in this process, which may hang: for workers."""
+    try:
+        source = next(one for one in foreign_sources(loads.options) if one.key == key)
+        brought = importing(loads)(source, Brought())
+        found = tuple(described(kind, name, one) for kind, named in brought.by_kind().items() for name, one in named)
+        return Description(found, tuple(brought.warnings))
+    except (Exception, SystemExit) as error:
+        return Description(reason=_reason(error), trace=traceback.format_exc())
+
+
+def class_of(loads: Loads, source: Source, kind: str, name: str) -> type[Any]:
+    """Return the class of the source, imported in this process."""
+    brought = importing(loads)(source, Brought())
+    return dict(brought.by_kind()[kind])[name]  # type: ignore[no-any-return]
+
+
+def _manager() -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def shipped_sources(loads: Loads) -> list[Source]:
+    """Return the modules that the settings name: they are trusted, and imported here."""
+    return list(_shipped(loads.import_names))
+
+
+def foreign_sources(options: PluginOptions) -> list[Source]:
+    """Return the foreign sources: classes of Nova that the settings name, and installed plugins."""
+    return [*_nova(options), *_installed()]
+
+
+def _shipped(import_names: Iterable[str]) -> Iterator[Source]:
     for name in import_names:
-        yield _Source(name, DISTRIBUTION, _own_version(), True, functools.partial(importlib.import_module, name))
+        yield Source(name, DISTRIBUTION, _own_version(), True, functools.partial(importlib.import_module, name))
 
 
-def _nova(options: PluginOptions) -> Iterator[_Source]:
-    """The adapter for classes of Nova, where some are named. What runs in it is foreign and held to its time."""
+def _nova(options: PluginOptions) -> Iterator[Source]:
+    """Yield the adapter for classes of Nova, where some are named. Its code is foreign and has a time limit."""
     if options.nova_filters or options.nova_weighers:
 
         def adapter() -> Any:
             made = importlib.import_module(NOVA_ADAPTER).NovaAdapter
             return made(options.nova_filters, options.nova_weighers, options.nova_config_files)
 
-        yield _Source("nova_adapter", DISTRIBUTION, _own_version(), False, adapter)
+        yield Source("nova_adapter", DISTRIBUTION, _own_version(), False, adapter)
 
 
 def _own_version() -> str:
     try:
         return version(DISTRIBUTION)
-    except PackageNotFoundError:  # run from a checkout
+    except PackageNotFoundError:  # running from a checkout
         return ""
 
 
-def _installed() -> Iterator[_Source]:
+def _installed() -> Iterator[Source]:
     def place(point: EntryPoint) -> tuple[str, str]:
         return (point.dist.name if point.dist else "", point.name)
 
     for point in sorted(entry_points(group=GROUP), key=place):
         dist = point.dist
-        yield _Source(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
+        yield Source(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
 
 
-def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, values: Mapping[str, Any]) -> _Brought:
-    """What a plugin brings, checked. Raises whatever is wrong with it; the manager then knows it no more."""
+def _brought_by(manager: pluggy.PluginManager, source: Source, kept: Brought, values: Mapping[str, Any]) -> Brought:
+    """Return what a plugin registers, validated. Raises any fault; the plugin is then unregistered."""
     plugin = source.load()
     require_contract(plugin)
     name = f"{source.distribution}:{source.name}"
@@ -159,7 +232,7 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, 
     try:
         require_known_hooks(manager, plugin)
         answers = {hook: _answers(manager, plugin, hook) for hook in HOOKS}
-        brought = _Brought()
+        brought = Brought()
         for answer in answers["register_filters"]:
             brought.filters += [_made(item, Filter, values) for item in _sequence(answer)]
         for answer in answers["register_weighers"]:
@@ -173,7 +246,7 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, 
         for hook, base in BY_HOOK.items():
             for answer in answers[hook]:
                 brought.extensions[base.kind] |= _named_classes(answer, base, base.method)
-        _refuse_doubles(brought, kept)
+        refuse_doubles(brought, kept)
         brought.warnings = _warned(name, brought)
     except BaseException:
         manager.unregister(plugin)
@@ -214,7 +287,7 @@ def _made(item: Any, base: type[P], values: Mapping[str, Any]) -> P:
 
 
 def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]]:
-    """Classes by the names that they give themselves; each defines the method that is asked."""
+    """Return classes by their names; each defines the method of its contract."""
     found: dict[str, type[C]] = {}
     for item in _sequence(answer):
         if not (inspect.isclass(item) and issubclass(item, base)):
@@ -230,18 +303,18 @@ def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]
     return found
 
 
-def _warned(plugin: str, brought: _Brought) -> list[str]:
-    """What the plugin should define no more and what will fail, each in a line that names it; the log has it too."""
+def _warned(plugin: str, brought: Brought) -> list[str]:
+    """Return a warning for each deprecated attribute and certain failure of the plugin; they are logged too."""
     kinds: list[type[Any]] = [type(one) for one in brought.scheduling]
     kinds += [*brought.drivers.values(), *brought.sinks.values()]
     kinds += [kind for found in brought.extensions.values() for kind in found.values()]
-    said = warnings_about(kinds)
-    for line in said:
+    sentence = warnings_about(kinds)
+    for line in sentence:
         log.warning("plugin uses what is deprecated: name=%s %s", plugin, line)
     troubled = troubles_of(brought.scheduling)
     for line in troubled:
         log.warning("plugin will fail: name=%s %s", plugin, line)
-    return [*said, *troubled]
+    return [*sentence, *troubled]
 
 
 def _name_of(item: Any) -> str:
@@ -257,8 +330,8 @@ def _checked(answer: Any, base: type[Any], what: str) -> dict[str, type[Any]]:
     return dict(answer)
 
 
-def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
-    """A name means one thing: whoever came first keeps it."""
+def refuse_doubles(brought: Brought, kept: Brought) -> None:
+    """Refuse duplicate names: the first plugin with a name keeps it."""
     pairs = (
         ("filter", [one.name for one in kept.filters], [one.name for one in brought.filters]),
         ("weigher", [one.name for one in kept.weighers], [one.name for one in brought.weighers]),
@@ -273,7 +346,7 @@ def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
                 raise Nonsense(f"there is a {kind} named {name} already")
 
 
-def _info(source: _Source, brought: _Brought) -> PluginInfo:
+def _info(source: Source, brought: Brought) -> PluginInfo:
     return PluginInfo(
         name=source.name,
         distribution=source.distribution,
@@ -290,7 +363,7 @@ def _info(source: _Source, brought: _Brought) -> PluginInfo:
 
 
 def _reason(error: BaseException) -> str:
-    """Our own errors speak; of others only the kind is shown, as their text may hold paths."""
+    """Return an error's text: our own message, or only the type of a foreign one, whose text may hold paths."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"ModuleNotFoundError: {error.name}"
     return error.message if isinstance(error, NovellaError) else type(error).__name__

@@ -1,4 +1,4 @@
-"""Holds the options of a plugin to what it declares: by name, and by the JSON schema of each."""
+"""Validates the options of a plugin against its schemas, by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.exceptions import best_match
-from referencing import Registry
-
 from conductor.core.errors import Invalid
 from conductor.core.extensions import Extension
 from conductor.core.filter import Filter
 from conductor.core.notification_sink import NotificationSink
+from conductor.core.scheduling.watching import describe
 from conductor.core.weigher import Weigher
 
 LONGEST_ECHO = 60
@@ -23,7 +20,7 @@ Plugin = Filter | Weigher | NotificationSink | Extension
 
 
 def require_options(plugin: Plugin, given: Mapping[str, Any], field: str) -> None:
-    """Raises Invalid naming the plugin, the option and what would do; `field` is where the options were sent."""
+    """Raise Invalid naming plugin, option and valid values; `field` is the field of the request with the options."""
     for key, value in given.items():
         rule = plugin.options_schema.get(key)
         if rule is None:
@@ -33,12 +30,12 @@ def require_options(plugin: Plugin, given: Mapping[str, Any], field: str) -> Non
             raise Invalid(wrong, field=f"{field}.{key}")
     try:
         type(plugin)(dict(given))
-    except Exception as error:  # what a schema cannot say, a plugin may say when it is made
-        raise Invalid(f"{plugin.name} does not take these options ({type(error).__name__}).", field=field) from error
+    except Exception as error:  # a plugin may check in its constructor what a schema cannot express
+        raise Invalid(f"{plugin.name} does not take these options ({describe(error)}).", field=field) from error
 
 
 def plugin_of(known: Mapping[str, type[Any]], noun: str, name: str, options: Any, field: str) -> Any:
-    """The plugin of that name with the options that the operator gave in `field`. Raises Invalid."""
+    """Return the plugin of that name with the operator's options from `field`. Raises Invalid."""
     place = f"{field}.{name}"
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
@@ -48,7 +45,7 @@ def plugin_of(known: Mapping[str, type[Any]], noun: str, name: str, options: Any
     try:
         plugin = known[name]()
     except Exception as error:
-        raise Invalid(f"The {noun} {name} cannot be made ({type(error).__name__}).", field=place) from error
+        raise Invalid(f"The {noun} {name} cannot be made ({describe(error)}).", field=place) from error
     require_options(plugin, options, place)
     return known[name](options)
 
@@ -59,15 +56,21 @@ def is_secret(rule: Mapping[str, Any]) -> bool:
 
 
 def shown(schema: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as people may see them."""
+    """Return the values as users may see them."""
     return {key: HIDDEN if is_secret(schema.get(key, {})) else value for key, value in values.items()}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A half sentence that names what was probably meant; empty where nothing is near."""
+    """Return a hint that names the most similar name; empty where none is similar."""
+    found = nearest_name(name, known)
+    return f"Did you mean {found}? " if found else ""
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return the most similar name; empty where none is similar."""
     by_case = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_case, 1)
-    return f"Did you mean {by_case[found[0]]}? " if found else ""
+    return by_case[found[0]] if found else ""
 
 
 def _known(plugin: Plugin, key: str) -> str:
@@ -76,10 +79,15 @@ def _known(plugin: Plugin, key: str) -> str:
 
 
 def _wrong(plugin: str, key: str, rule: Mapping[str, Any], value: Any) -> str:
-    """What is wrong with the value, and what it may be; empty where it fits."""
+    """Return the fault of the value, and what is valid; empty where it fits."""
+    # Most processes check no options, and the library costs each a twentieth of its start.
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.exceptions import best_match
+    from referencing import Registry
+
     try:
         Draft202012Validator.check_schema(dict(rule))
-        judge = Draft202012Validator(dict(rule), registry=Registry())  # an empty one: nothing is fetched from anywhere
+        judge = Draft202012Validator(dict(rule), registry=Registry())  # empty: no references are fetched
         error: ValidationError | None = best_match(judge.iter_errors(value))
     except Exception as broken:  # a foreign schema may break in many ways
         why = type(broken).__name__
@@ -91,7 +99,7 @@ def _wrong(plugin: str, key: str, rule: Mapping[str, Any], value: Any) -> str:
 
 
 def _form(rule: Mapping[str, Any]) -> str:
-    """The schema without its words, as short JSON."""
+    """Return the schema without its texts, as short JSON."""
     return json.dumps({name: part for name, part in rule.items() if name not in ("description", "title")}, default=str)
 
 

@@ -1,4 +1,4 @@
-"""What `manage.py check` has to say about plugins."""
+"""System checks of plugins for `novella check`."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from conductor.core.errors import Invalid
 from conductor.core.filter import Filter
 from conductor.core.weigher import Weigher
 from conductor.plugins import extensions
-from conductor.plugins.choosing import is_range, missing
-from conductor.plugins.found import Registry
-from conductor.plugins.loading import registry
+from conductor.plugins.discovery import registry
 from conductor.plugins.options import nearest, require_options
+from conductor.plugins.ordering import is_range, missing
+from conductor.plugins.registry import Registry
 from conductor.plugins.sinks import FIELD, sink_of
 
 
 def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Plugins that were shut out, names that no plugin brings, and options in the settings that do not fit."""
+    """Return quarantined plugins, names that no plugin registers, and options in the settings that do not fit."""
     found = registry()
-    said: list[checks.CheckMessage] = [
+    messages: list[checks.CheckMessage] = [
         checks.Warning(f"Plugin {one.name} of {one.distribution} is not used: {one.reason}.", id="conductor.W001")
         for one in found.quarantined
     ]
     hint = "Install the plugin that brings it, or take the name out of the list."
-    said += [
+    messages += [
         checks.Warning(f"No plugin brings {name}, which the settings enable.", hint=hint, id="conductor.W002")
         for name in missing(found)
     ]
-    said += [
+    messages += [
         checks.Warning(f"Plugin {one.name} of {one.distribution}: {line}.", id="conductor.W006")
         for one in found.plugins
         for line in one.warnings
     ]
-    return [*said, *_options(found), *_ranges(found), *_sinks(found), *_extensions(found)]
+    return [*messages, *_options(found), *_ranges(found), *_sinks(found), *_extensions(found)]
 
 
 def _options(found: Registry) -> Iterator[checks.CheckMessage]:

@@ -1,7 +1,7 @@
-"""Speaking to hosts that were not upgraded yet: commands leave in the version that their cell understands.
+"""Sends commands to hosts of older releases: each is downgraded to a version that its cell understands.
 
-Rows of the outbox keep the newest form. What is sent is said anew each time: a host that was upgraded meanwhile, or
-taken back, gets what it knows then.
+Rows of the outbox keep the newest form. Each send downgrades anew: a host that was upgraded or downgraded meanwhile
+gets the version that it knows then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conductor.rpc.messages.downgrades import DOWNGRADES, Inexpressible
 from conductor.rpc.versions import SERVICE_VERSION, known_to
 
 BINARY = "nova-compute"
-# For so long a process believes what it has read: versions change when somebody upgrades.
+# A process caches the versions this long: they change with upgrades.
 REMEMBERED_SECONDS = 5.0
 
 
@@ -27,8 +27,8 @@ class HostTooOld(NotSupported):
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """What the hosts of a cell speak: the lowest service version of all, and that of each that speaks another."""
+class CellVersions:
+    """Service versions of a cell's hosts: the lowest of all, and those of hosts with another version."""
 
     lowest: int
     others: Mapping[str, int]
@@ -37,53 +37,53 @@ class Spoken:
         return self.others.get(host, self.lowest)
 
 
-_known: dict[str, tuple[float, Spoken]] = {}
+_known: dict[str, tuple[float, CellVersions]] = {}
 _gate = threading.Lock()
 
 
 def forget() -> None:
-    """Read again at the next command."""
+    """Drop the cache."""
     with _gate:
         _known.clear()
 
 
-def spoken_in(alias: str) -> Spoken:
-    """What the hosts of the cell speak; a host that has never reported counts as the lowest."""
+def versions_in(alias: str) -> CellVersions:
+    """Return the versions of the cell's hosts; a host that has never reported counts as the lowest."""
     with _gate:
-        read_at, spoken = _known.get(alias, (0.0, None))
-    if spoken is not None and time.monotonic() - read_at < REMEMBERED_SECONDS:
-        return spoken
+        read_at, versions = _known.get(alias, (0.0, None))
+    if versions is not None and time.monotonic() - read_at < REMEMBERED_SECONDS:
+        return versions
     rows = dict(Service.objects.using(alias).filter(binary=BINARY).values_list("host", "version"))
     lowest = min([SERVICE_VERSION, *rows.values()])
-    spoken = Spoken(lowest, {host: version for host, version in rows.items() if version != lowest})
+    versions = CellVersions(lowest, {host: version for host, version in rows.items() if version != lowest})
     with _gate:
-        _known[alias] = (time.monotonic(), spoken)
-    return spoken
+        _known[alias] = (time.monotonic(), versions)
+    return versions
 
 
 def for_host(alias: str, host: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """An encoded command as the cell's oldest host would understand it, or if only `host` itself does, as it does.
+    """Return an encoded command for the cell's oldest host, or if only `host` itself knows the command, for `host`.
 
-    Raises HostTooOld when neither has words for it.
+    Raises HostTooOld when neither knows it.
     """
-    spoken = spoken_in(alias)
-    if spoken.lowest >= SERVICE_VERSION:  # nearly always
+    versions = versions_in(alias)
+    if versions.lowest >= SERVICE_VERSION:  # the typical case
         return dict(body)
     try:
-        return lowered(body, spoken.lowest)
+        return downgraded(body, versions.lowest)
     except Inexpressible:
         pass
     try:
-        return lowered(body, spoken.by(host))
+        return downgraded(body, versions.by(host))
     except Inexpressible as missing:
         raise HostTooOld(
-            f"The agent of host {host} runs service version {spoken.by(host)} of {SERVICE_VERSION}, which does not "
+            f"The agent of host {host} runs service version {versions.by(host)} of {SERVICE_VERSION}, which does not "
             f"know {missing}. Upgrade it, and try again."
         ) from None
 
 
-def lowered(body: Mapping[str, Any], service_version: int) -> dict[str, Any]:
-    """An encoded message as that service version knows it. Raises Inexpressible."""
+def downgraded(body: Mapping[str, Any], service_version: int) -> dict[str, Any]:
+    """Return an encoded message in the form of that service version. Raises Inexpressible."""
     name, version, values = body["message"], body["version"], body["body"]
     wanted = known_to(service_version).get(name)
     if wanted is None:

@@ -1,8 +1,8 @@
-"""The dramatiq broker and the two doors of the product: one for conductors, one for compute agents.
+"""The dramatiq broker and the product's two actors: one for conductors, one for compute agents.
 
-A message is a doorbell: it may be lost, doubled, late or reordered, and nothing is wrong. The row that it rings
-for is the work. Which broker carries it is the operator's choice; nothing outside of this module and `senders` knows.
-It leaves in a signed envelope (`_send`) and is checked before its handler runs (`door`): the broker is not trusted.
+A message is only a notification: it may be lost, doubled, late or reordered without harm. The work is the row that it
+refers to. The operator chooses the broker; only this module and `senders` depend on it. A message is sent in a signed
+envelope (`_send`) and verified before its handler runs (`door`): the broker is not trusted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-# Read by dramatiq when it is imported: a consumer that lost its broker knocks again after this many milliseconds.
+# Read by dramatiq when it is imported: milliseconds before a consumer that lost its broker reconnects.
 os.environ.setdefault("dramatiq_restart_delay", "500")
 
 import dramatiq
@@ -31,20 +31,20 @@ from conductor.core.errors import Unavailable
 from conductor.rpc import envelope, keys, trust
 from conductor.rpc.codec import encode
 from conductor.rpc.message_faults import Unreliable
-from conductor.rpc.senders import AtOnce, Outage, Postman, Sender
+from conductor.rpc.senders import AtOnce, Outage, Publisher, Sender
 
 COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
 PUT_BACK_MILLISECONDS = 5_000
-# So soon a worker's thread notices that it is to stop.
+# Within this time a worker's thread notices that it should stop.
 IDLE_MILLISECONDS = 100
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """A kind of broker: its class, what it is made with, and what its URL says where the operator's does not."""
+class _BrokerSetup:
+    """A kind of broker: its class, its options, and defaults for parameters of the operator's URL."""
 
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -56,19 +56,19 @@ class _Kind:
 
 
 def _tend_rabbitmq(broker: Any) -> None:
-    """Answer the server's heartbeats; notice that it died, and that it is back."""
+    """Answer the server's heartbeats; notice its failure and its return."""
     if not broker.connection.is_open:
         del broker.connection
     broker.connection.process_data_events(0)
 
 
 def _expect_rabbitmq(broker: Any, queue: str) -> None:
-    """The queue is another process's, which declares it; an agent's account may not."""
+    """Assume that the queue exists: its own process declares it; an agent's account may not."""
     broker.queues.add(queue)
 
 
 def _forget_rabbitmq(broker: Any, queue: str) -> None:
-    """Queues live on by themselves: one for each host that ever was, if nobody deletes it."""
+    """Delete the queue: queues persist, one for each host that ever was."""
     with broker.connection.channel() as channel:
         for name in (queue, dq_name(queue), xq_name(queue)):
             channel.queue_delete(queue=name)
@@ -76,26 +76,26 @@ def _forget_rabbitmq(broker: Any, queue: str) -> None:
     broker.queues_pending.discard(queue)
 
 
-_RABBITMQ = _Kind(
+_RABBITMQ = _BrokerSetup(
     "dramatiq.brokers.rabbitmq.RabbitmqBroker",
     url_defaults={"heartbeat": "30", "socket_timeout": "3", "stack_timeout": "5", "blocked_connection_timeout": "5"},
     tend=_tend_rabbitmq,
     expect=_expect_rabbitmq,
     forget=_forget_rabbitmq,
 )
-_REDIS = _Kind(
+_REDIS = _BrokerSetup(
     "conductor.rpc.redis_broker.LeanRedisBroker",
-    # What a dead process had taken is given to others at their first look after this; by default it may take hours.
+    # Messages that a dead process had taken go to others at their first look after this; by default it may take hours.
     options={"heartbeat_timeout": 10_000, "maintenance_chance": 1_000_000},
     url_defaults={"socket_connect_timeout": "3", "socket_timeout": "10", "socket_keepalive": "yes"},
     tend=lambda broker: broker.client.ping(),
     together=lambda broker: broker.together(),
 )
-KINDS: Mapping[str, _Kind] = {"amqp": _RABBITMQ, "amqps": _RABBITMQ, "redis": _REDIS, "rediss": _REDIS}
+KINDS: Mapping[str, _BrokerSetup] = {"amqp": _RABBITMQ, "amqps": _RABBITMQ, "redis": _REDIS, "rediss": _REDIS}
 
 
 class DatabaseConnections(Middleware):
-    """A worker's thread lives long: before and after each message it lets go of connections that have died."""
+    """Closes a worker thread's dead database connections before and after each message, as the thread is long-lived."""
 
     def before_process_message(self, broker: Broker, message: Any) -> None:
         close_old_connections()
@@ -107,8 +107,8 @@ class DatabaseConnections(Middleware):
 
 
 def make(url: str) -> tuple[Broker, Sender]:
-    """The broker at `url` (empty: in this process's memory), and how messages get there."""
-    # No middleware that retries or that interrupts: retries belong to the rows, and time limits to the leases.
+    """Return the broker at `url` (empty: in this process's memory), and its sender."""
+    # No middleware that retries or interrupts: retries belong to the rows, and time limits to the leases.
     middleware = [CurrentMessage(), ShutdownNotifications(), DatabaseConnections()]
     if not url:
         stub = import_string("dramatiq.brokers.stub.StubBroker")(middleware=middleware)
@@ -116,7 +116,7 @@ def make(url: str) -> tuple[Broker, Sender]:
         return stub, AtOnce(stub)
     kind = KINDS[urlsplit(url).scheme]
     remote = import_string(kind.path)(url=_with_defaults(url, kind.url_defaults), middleware=middleware, **kind.options)
-    return remote, Postman(remote, kind, outage)
+    return remote, Publisher(remote, kind, outage)
 
 
 def _with_defaults(url: str, defaults: Mapping[str, str]) -> str:
@@ -150,15 +150,15 @@ Actor = dramatiq.Actor[[dict[str, Any]], None]
 
 
 def door(name: str, queue: str) -> Callable[[Handler], Actor]:
-    """An actor that takes one envelope and hands on what it holds, once every check has passed."""
+    """Return an actor that takes one envelope and calls the handler with its content, once every check has passed."""
 
     def register(handler: Handler) -> Actor:
         def receive(wire: dict[str, Any]) -> None:
             try:
                 received = trust.opened(name, wire)
-            except trust.UnknownKind:
+            except trust.UnknownMessage:
                 if name == trust.TO_CONDUCTOR:
-                    put_back()  # newer than this process: not ours to drop
+                    put_back()  # newer than this process: must not be dropped
             except envelope.Refused as refused:
                 trust.report(refused)
             else:
@@ -172,7 +172,7 @@ def door(name: str, queue: str) -> Callable[[Handler], Actor]:
 
 
 def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker:
-    """A worker on `queues`, to be started. Of each queue it takes at most `prefetch` messages before it is done."""
+    """Return a worker on `queues`, to be started. Of each queue it holds at most `prefetch` messages."""
     names = set(queues)
     for name in names:
         broker.declare_queue(name)
@@ -184,32 +184,32 @@ def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker
 
 
 def compute_queue(host: str) -> str:
-    """The queue on which a host takes its commands: one for all of a process's hosts, or one for each host."""
+    """Return the queue of a host's commands: one for all of a process's hosts, or one for each host."""
     shares = settings.NOVELLA_COMPUTE_QUEUES == "shared"
     return COMPUTE_QUEUE if shares else f"{COMPUTE_QUEUE}.{host}"
 
 
-def ring(queue: str, body: Mapping[str, Any]) -> None:
-    """Send a conductor a doorbell: {"alias", "run_uuid"}: "look at this run"."""
+def notify_conductor(queue: str, body: Mapping[str, Any]) -> None:
+    """Notify a conductor: {"alias", "run_uuid"} asks it to look at this run."""
     signer = _conductor_signer()
     if signer is not None:
         _send(trust.RING, queue, signer.seal(trust.RING, queue, body))
 
 
-def tell_conductor(cell: str, body: Any) -> None:
+def send_to_conductor(cell: str, body: Any) -> None:
     """Send a message (a dataclass of rpc.messages.to_conductor) to the conductor of `cell`, as the host that it names.
 
     Raises NotFound for a host that has no identity here.
     """
-    queue, said = f"{CONDUCTOR_QUEUE}.{cell}", {"cell": cell, **encode(body)}
+    queue, sentence = f"{CONDUCTOR_QUEUE}.{cell}", {"cell": cell, **encode(body)}
     signer = keys.signer_of_host(body.host)
-    _send(trust.TO_CONDUCTOR, queue, signer.seal(said["message"], queue, said))
+    _send(trust.TO_CONDUCTOR, queue, signer.seal(sentence["message"], queue, sentence))
 
 
-def tell_compute(queue: str, body: Mapping[str, Any], *, known_to_host: Iterable[str] | None = None) -> None:
+def send_to_compute(queue: str, body: Mapping[str, Any], *, known_to_host: Iterable[str] | None = None) -> None:
     """Send an encoded command to the queue of a compute agent.
 
-    It is signed with one of the keys that are `known_to_host`, where that is said.
+    It is signed with one of the keys that are `known_to_host`, where that is given.
     """
     signer = _conductor_signer(known_to_host)
     if signer is not None:
@@ -218,7 +218,7 @@ def tell_compute(queue: str, body: Mapping[str, Any], *, known_to_host: Iterable
 
 
 def _conductor_signer(known_to_host: Iterable[str] | None = None) -> envelope.Signer | None:
-    """What signs; None where no key could be read yet. A message that cannot leave is one that the broker lost."""
+    """The signer; None where no key could be read yet. An unsigned message counts as one that the broker lost."""
     try:
         return keys.authority().signer(known_to_host)
     except (DatabaseError, InterfaceError, Unavailable) as error:
@@ -227,13 +227,13 @@ def _conductor_signer(known_to_host: Iterable[str] | None = None) -> envelope.Si
 
 
 def forget_host(host: str) -> None:
-    """Give up the queue of a host that is gone, with what is in it. Should the host come back, it makes a new one."""
+    """Delete the queue of a removed host, with its content. A host that comes back creates a new one."""
     if settings.NOVELLA_COMPUTE_QUEUES != "shared":
         _sender.forget(compute_queue(host))
 
 
 def put_back() -> None:
-    """Queue the message that this thread works on once more, for a process that understands it."""
+    """Queue the message of this thread once more, for a process that understands it."""
     message = CurrentMessage.get_current_message()
     if message is not None:
         log.warning("message put back: %s", message.args[0].get("kind", message.actor_name))
@@ -242,7 +242,7 @@ def put_back() -> None:
 
 
 def drain(seconds: float) -> bool:
-    """Before the end of a process: wait until what was sent has left; False when it did not in time."""
+    """Wait, before a process ends, until all messages are sent; False when that takes longer."""
     return _sender.drain(seconds)
 
 
@@ -251,7 +251,7 @@ def _send(actor_name: str, queue: str, sealed: dict[str, Any]) -> None:
 
 
 def _say_once(record: logging.LogRecord) -> bool:
-    """A filter for dramatiq's consumers, which repeat themselves for as long as the broker is gone."""
+    """Filter the log of dramatiq's consumers, which repeat themselves for as long as the broker is down."""
     if "connection error" not in str(record.msg):
         return True
     outage.begun("connection lost")

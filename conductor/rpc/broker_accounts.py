@@ -1,6 +1,6 @@
-"""Accounts at the broker: what a host's account may do there is read its own queue and write into others.
+"""Accounts at the broker: a host's account may only read its own queue and write into others.
 
-The account keeps hosts from taking each other's messages. What is written with it counts only with a key (`trust.py`).
+The account keeps hosts from reading each other's messages. A message counts only with a valid signature (`trust.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ import shlex
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit, urlunsplit
 
-QUEUE_PARTS = ("", ".DQ", ".XQ")  # a queue of dramatiq's, with its delayed and its dead messages
-# What dramatiq's script for Redis does, and what the connection needs; no user, key or setting can be changed with it.
+QUEUE_PARTS = ("", ".DQ", ".XQ")  # a queue of dramatiq's, with its delayed and dead messages
+# Commands of dramatiq's script for Redis, and of the connection; none can change a user, key or setting.
 REDIS_COMMANDS = (
     "evalsha script|load ping select hello blmove keys del "
     "zadd zrem zrangebyscore smembers sadd srem rpush lpop hset hget hmget hdel hexists"
 )
 CONDUCTORS = "novella-conductor"
+
+
+def _password() -> str:
+    """Return a random password. Command lines take it: in URL-safe base64 it could begin with "-", like an option."""
+    return secrets.token_hex(24)
 
 
 @dataclass(frozen=True)
@@ -31,23 +36,23 @@ class Account:
 
     @classmethod
     def of_host(cls, host: str, cell: str) -> Account:
-        return cls(f"novella-host-{host}", secrets.token_urlsafe(24), host, cell)
+        return cls(f"novella-host-{host}", _password(), host, cell)
 
     @classmethod
     def of_conductors(cls) -> Account:
-        return cls(CONDUCTORS, secrets.token_urlsafe(24))
+        return cls(CONDUCTORS, _password())
 
     def url(self, broker_url: str) -> str:
-        """The broker's address with this account in place of its own."""
+        """Return the broker's address with this account in place of its own."""
         parts = urlsplit(broker_url)
         place = parts.netloc.rpartition("@")[2]
         return urlunsplit(parts._replace(netloc=f"{quote(self.name, safe='')}:{self.password}@{place}"))
 
 
 def rabbitmq_commands(account: Account, vhost: str = "/") -> list[str]:
-    """What `rabbitmqctl` is to be called with, one line each.
+    """Return the arguments of `rabbitmqctl`, one line each.
 
-    Messages leave by the default exchange, whose permission covers all queues.
+    Messages are sent through the default exchange, whose permission covers all queues.
     """
     if account.host:
         queue = f"^{re.escape(f'compute.{account.host}')}(\\.DQ|\\.XQ)?$"
@@ -61,7 +66,7 @@ def rabbitmq_commands(account: Account, vhost: str = "/") -> list[str]:
 
 
 def redis_rules(account: Account) -> list[str]:
-    """The words of `ACL SETUSER`, and of a line `user …` in Redis's file of accounts (Redis 7 or newer)."""
+    """Return the words of `ACL SETUSER`, and of a line `user …` in Redis's file of accounts (Redis 7 or newer)."""
     head = [account.name, "reset", "on", f">{account.password}"]
     if not account.host:
         return [*head, "~*", "&*", "+@all", "-@admin"]

@@ -32,7 +32,7 @@ def message(name: str, *, version: str) -> Callable[[type[M]], type[M]]:
 
 
 def encode(body: Any) -> dict[str, Any]:
-    """A message as JSON values: {"message", "version", "body"}."""
+    """Return a message as JSON values: {"message", "version", "body"}."""
     cls, version = _types[body.MESSAGE_NAME]
     return {
         "message": body.MESSAGE_NAME,
@@ -42,9 +42,9 @@ def encode(body: Any) -> dict[str, Any]:
 
 
 def decode(data: Mapping[str, Any]) -> Any:
-    """The message that `data` encodes.
+    """Return the message that `data` encodes.
 
-    A newer minor version is read without the fields that we do not know. Raises UnknownMessage for a newer
+    A newer minor version is read without its unknown fields. Raises UnknownMessage for a newer
     major version or an unknown name.
     """
     name, version = data["message"], tuple(int(part) for part in data["version"].split("."))
@@ -55,5 +55,5 @@ def decode(data: Mapping[str, Any]) -> Any:
 
 
 def registered() -> dict[str, tuple[type[Any], tuple[int, int]]]:
-    """All messages by name, with their class and version."""
+    """Return all messages by name, with their class and version."""
     return dict(_types)

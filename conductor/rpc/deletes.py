@@ -1,4 +1,4 @@
-"""Opening a delete where the instance lives: asked for by people, by the clock, and by what waited for a cell."""
+"""Opens delete runs in the instance's cell: for users, for schedules, and for deletes that waited for a cell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict
 from conductor.core.states import LIVE_RUN_STATES, RunState, TaskState
+from conductor.db.transactions import database_now, one_at_a_time
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
-from conductor.transactions import database_now, one_at_a_time
 
 FLOW = "delete_instance"
 UNFINISHED = LIVE_RUN_STATES | {RunState.NEEDS_OPERATOR}
@@ -21,10 +21,10 @@ UNFINISHED = LIVE_RUN_STATES | {RunState.NEEDS_OPERATOR}
 def open_delete(
     alias: str, context: RequestContext, instance_uuid: UUID | str, *, parent_uuid: UUID | str | None = None
 ) -> bool:
-    """Cancel what is under way on the instance and queue its delete behind it; inside `write_tx(alias)`.
+    """Cancel the instance's active run and queue its delete behind it; inside `write_tx(alias)`.
 
-    Where it goes already nothing new happens. False when there is no such instance here (any more); raises Conflict
-    for one that is locked against the asker.
+    A delete that runs already stays the only one. False when there is no such instance here (any more); raises Conflict
+    for one that is locked against the caller.
     """
     one_at_a_time(alias, f"delete:{instance_uuid}")
     row = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()

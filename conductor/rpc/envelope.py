@@ -1,7 +1,7 @@
-"""The signed envelope of every message between processes: who sent it, to whom, when, and what it says.
+"""The signed envelope of every message between processes: sender, recipient, time and content.
 
-The body travels as the text that was signed, so that both ends look at the same bytes. `trust.py` says which sender may
-send which kind of message, `keys.py` whose signature counts.
+The body is sent as the signed text, so that both ends have the same bytes. `trust.py` says which sender may
+send which kind of message, `keys.py` which keys are valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from conductor.core.errors import Forbidden
 CONDUCTOR = "conductor"
 HOST_PREFIX = "host:"
 LONGEST_HEADER = 300  # of one field: names of hosts have at most 255 characters
-_CONTEXT = "novella envelope 1"  # a signature counts for nothing else
+_CONTEXT = "novella envelope 1"  # separates these signatures from all other uses of the key
 
 
 class Refused(Forbidden):
@@ -36,7 +36,7 @@ class Refused(Forbidden):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message as it travels. `issued_at` is in seconds since 1970, by the sender's clock."""
+    """An envelope on the wire. `issued_at` is in seconds since 1970, by the sender's clock."""
 
     kind: str
     sender: str
@@ -49,13 +49,13 @@ class Envelope:
     body: str
 
     def header(self) -> bytes:
-        """What is signed: everything but the signature; the body by its digest."""
+        """The signed bytes: everything but the signature; the body by its digest."""
         named = (self.kind, self.sender, self.recipient, repr(self.issued_at), self.nonce, self.key_id, self.digest)
         return json.dumps([_CONTEXT, *named]).encode()
 
     @property
     def host(self) -> str:
-        """The host that sent it; empty for a conductor."""
+        """The sending host; empty for a conductor."""
         return self.sender.removeprefix(HOST_PREFIX) if self.sender.startswith(HOST_PREFIX) else ""
 
     def refusal(self, cause: str, message: str) -> Refused:
@@ -89,20 +89,20 @@ class SigningKey:
 
     @classmethod
     def from_text(cls, text: str) -> SigningKey:
-        """Raises ValueError."""
+        """Parse a private key. Raises ValueError."""
         return cls(Ed25519PrivateKey.from_private_bytes(base64.b64decode(text, validate=True)))
 
 
 @dataclass(frozen=True)
 class Signer:
-    """A sender with its key; the key's id is kept, as it costs a derivation."""
+    """A sender with its key; the key's id is cached, as it costs a derivation."""
 
     sender: str
     key: SigningKey
     key_id: str
 
     def seal(self, kind: str, recipient: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A signed envelope around `body`, as JSON values."""
+        """Return a signed envelope around `body`, as JSON values."""
         text = json.dumps(body, separators=(",", ":"))
         unsigned = Envelope(
             kind=kind,
@@ -124,12 +124,12 @@ def signer(sender: str, key: SigningKey) -> Signer:
 
 
 def host_sender(host: str) -> str:
-    """How a host is called as a sender or recipient."""
+    """Return the name of a host as a sender or recipient."""
     return f"{HOST_PREFIX}{host}"
 
 
 def read(wire: Any) -> Envelope:
-    """The envelope in a message, not yet verified. Raises Refused for what is none."""
+    """Parse the envelope of a message, without verification. Raises Refused where it is malformed."""
     if not isinstance(wire, dict) or not all(name in wire for name in _NAMES):
         raise Refused("unsigned", "The message has no signed envelope.")
     found = Envelope(**{name: wire[name] for name in _NAMES})
@@ -142,7 +142,7 @@ def read(wire: Any) -> Envelope:
 
 
 def verify(envelope: Envelope, public_key: Ed25519PublicKey) -> None:
-    """Raises Refused where the signature is not this key's, or the body not the one that was signed."""
+    """Raise Refused where the signature is not of this key, or the body not the signed one."""
     try:
         public_key.verify(base64.b64decode(envelope.signature, validate=True), envelope.header())
     except (InvalidSignature, ValueError):
@@ -152,7 +152,7 @@ def verify(envelope: Envelope, public_key: Ed25519PublicKey) -> None:
 
 
 def public_key(text: str) -> Ed25519PublicKey:
-    """Raises ValueError."""
+    """Parse a public key. Raises ValueError."""
     return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
 
 

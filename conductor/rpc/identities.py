@@ -1,4 +1,4 @@
-"""What a host has to sign with and whom it obeys: one file in the agent's data folder, readable by its owner only."""
+"""Identity of a host: its private keys and the conductors' public keys, in one file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conductor.rpc import envelope
 from conductor.rpc.envelope import Signer, SigningKey
 
 VERSION = 1
-KEYS = "keys"  # under this name a report's capabilities say which keys the host has and knows
+KEYS = "keys"  # under this name a report's capabilities list the host's own keys and the known ones
 MODE = 0o600
 
 
@@ -26,7 +26,7 @@ class IdentityUnusable(Unavailable):
 
 @dataclass(frozen=True)
 class Credentials:
-    """The content of an identity: private keys, the one that signs first, and the conductors' public keys by id."""
+    """The content of an identity: private keys, the signing one first, and the conductors' public keys by id."""
 
     host: str
     cell: str
@@ -35,17 +35,17 @@ class Credentials:
 
 
 def path_of(data_dir: Path, host: str) -> Path:
-    """Where the identity of a host lies in a data folder."""
+    """Return the path of a host's identity in a data folder."""
     return data_dir / "agents" / f"{host}.identity.json"
 
 
 def new(host: str, cell: str, conductor_keys: Mapping[str, str]) -> Credentials:
-    """The credentials of a host that has a new key."""
+    """Return the credentials of a host with a new key."""
     return Credentials(host, cell, (SigningKey.new(),), dict(conductor_keys))
 
 
 def write(path: Path, credentials: Credentials, *, is_durable: bool = True) -> None:
-    """Replace the file in one step; it is on the disk when this returns, if it `is_durable`. Raises OSError."""
+    """Replace the file atomically; it is on the disk when this returns, if it `is_durable`. Raises OSError."""
     content = {
         "version": VERSION,
         "host": credentials.host,
@@ -64,7 +64,7 @@ def write(path: Path, credentials: Credentials, *, is_durable: bool = True) -> N
 
 
 def read(path: Path) -> Credentials:
-    """Raises FileNotFoundError, and IdentityUnusable for a file that cannot be read or is open to others."""
+    """Read an identity. Raises FileNotFoundError, and IdentityUnusable for an unreadable file or one open to others."""
     try:
         if path.stat().st_mode & 0o077:
             raise IdentityUnusable(f"{path} may be read by others: it has the host's private key. Run chmod 600 on it.")
@@ -83,7 +83,7 @@ def read(path: Path) -> Credentials:
 
 
 class HostIdentity:
-    """The identity of a host that this process serves. Safe to share between threads."""
+    """The identity of a host that this process serves; thread-safe."""
 
     def __init__(self, path: Path, credentials: Credentials) -> None:
         self._path = path
@@ -104,14 +104,14 @@ class HostIdentity:
         return self.credentials.host
 
     def conductor_key(self, key_id: str) -> Ed25519PublicKey | None:
-        """A conductors' key that the host obeys."""
+        """Return a conductors' key that the host accepts."""
         return self._conductors.get(key_id)
 
     def renew(self, conductor_keys: Mapping[str, str], accepted: Iterable[str], replace: Iterable[str]) -> bool:
-        """Take in what a conductor announced; whether anything changed. Raises OSError, ValueError.
+        """Apply a conductor's announcement of keys. Return whether anything changed. Raises OSError, ValueError.
 
-        Where the key that signs is one to `replace`, a second one is made; once the conductors have accepted that, it
-        signs and the first is gone.
+        Where the signing key is one to `replace`, a second one is created; once the conductors have accepted that, it
+        signs and the first is removed.
         """
         with self._lock:
             now = self.credentials

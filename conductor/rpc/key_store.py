@@ -1,7 +1,6 @@
-"""The keys of hosts and conductors in the API database, and what the cells know of steps and guests.
+"""Keys of hosts and conductors in the API database, and the cells' data about steps and guests.
 
-Keys are read again every few seconds, where they changed. What was read stays in use while the API database does not
-answer.
+Changed keys are read again every few seconds. The last keys stay in use while the API database is down.
 """
 
 from __future__ import annotations
@@ -22,32 +21,27 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, connections
 from django.db.models import Count, Max, Q
 
 from conductor.api_db.models import ConductorKey, HostKey
-from conductor.cell_db.models import Instance, Migration
+from conductor.cell_db.models import Instance, Migration, ReceivedMessage
 from conductor.core import sealing
 from conductor.core.errors import Unavailable
 from conductor.core.states import FINAL_MIGRATION_STATUSES
+from conductor.db.transactions import database_now, write_tx
+from conductor.journal import statements
 from conductor.rpc import envelope
 from conductor.rpc.envelope import CONDUCTOR, Signer, SigningKey
 from conductor.rpc.keys import GuestPlaces, KnownHostKey
-from conductor.sql import dialect
-from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
 
 PURPOSE = "novella conductor keys"
-LOOK_SECONDS = 5.0  # between two looks for changed keys: so late a revocation counts
-UNKNOWN_LOOK_SECONDS = 0.5  # at least between two looks because of keys that are not known
-MOVED_SECONDS = 600.0  # so long after a move the host that a guest left may still have news of it
-_STEPS = (
-    "SELECT host, run_uuid FROM journal_outboxmessage WHERE step_key = %s UNION ALL "
-    "SELECT s.host, r.uuid FROM journal_steprecord s JOIN journal_workflowrun r ON r.id = s.run_id "
-    "WHERE s.step_key = %s"
-)
+LOOK_SECONDS = 5.0  # between two reads of changed keys: the maximum delay of a revocation
+UNKNOWN_LOOK_SECONDS = 0.5  # minimum between two reads because of unknown keys
+MOVED_SECONDS = 600.0  # after a move the source host may report on the guest this long
 
 
 @dataclass(frozen=True)
 class KnownConductorKey:
-    """A key of the conductors. `signer` is None where the secret key of this process cannot open it."""
+    """A key of the conductors. `signer` is None where the secret key of this process cannot decrypt it."""
 
     key_id: str
     public_text: str
@@ -63,7 +57,7 @@ class KnownConductorKey:
 
 @dataclass(frozen=True)
 class Known:
-    """What the API database had when it was last read; conductors' keys with the newest first."""
+    """Keys of the API database as last read; conductors' keys with the newest first."""
 
     hosts: Mapping[str, KnownHostKey] = field(default_factory=dict)
     conductors: tuple[KnownConductorKey, ...] = ()
@@ -76,21 +70,25 @@ class Known:
             found.setdefault(key.host, []).append(key_id)
         return found
 
+    def has_host(self, host: str) -> bool:
+        """Return whether there is a key of the host, valid or not."""
+        return host in self._by_host
+
     def of_host(self, host: str) -> dict[str, KnownHostKey]:
-        """The keys of a host that count, by id."""
+        """Return the valid keys of a host, by id."""
         ids = self._by_host.get(host, ())
         return {key_id: self.hosts[key_id] for key_id in ids if self.hosts[key_id].counts}
 
 
 class KeyStore:
-    """The authority of a process with databases. Safe to share between threads."""
+    """The authority of a process with databases; thread-safe."""
 
     def __init__(self) -> None:
         self._gate = threading.Lock()
         self._known: Known | None = None
         self._looked_at = float("-inf")
 
-    # -- what signs
+    # -- signing
 
     def signer(self, known_to_host: Iterable[str] | None = None) -> Signer:
         usable = [key for key in self._conductors() if key.counts and key.signs_from <= time.time()]
@@ -101,22 +99,22 @@ class KeyStore:
                 return key.signer
         raise Unavailable(
             "The conductors' key cannot be opened: it was encrypted with another secret key. Give every web and "
-            "conductor process the same NOVELLA_SECRET_KEY, or make a new key: manage.py hosts rotate-conductors."
+            "conductor process the same NOVELLA_SECRET_KEY, or make a new key: novella hosts rotate-conductors."
         )
 
     def conductor_keys(self) -> dict[str, str]:
-        """The conductors' public keys that hosts are to know, by id."""
+        """Return the conductors' public keys that hosts should know, by id."""
         return {key.key_id: key.public_text for key in self._conductors() if key.counts}
 
     def _conductors(self) -> tuple[KnownConductorKey, ...]:
-        """The first use makes the first key."""
+        """Return the conductors' keys; the first use creates the first key."""
         if not self.current().conductors:
             if not ConductorKey.objects.exists():
                 add_conductor_key(after_seconds=0.0)
             self.refresh()
         return self.current().conductors
 
-    # -- whose signature counts
+    # -- verification
 
     def conductor_key(self, key_id: str) -> Ed25519PublicKey | None:
         for wait in (LOOK_SECONDS, UNKNOWN_LOOK_SECONDS):
@@ -126,14 +124,17 @@ class KeyStore:
         return None
 
     def host_key(self, key_id: str) -> KnownHostKey | None:
-        """A key that is new is found at once, or nearly."""
+        """Return the host's key. A new key is found with hardly any delay."""
         found = self.current().hosts.get(key_id) or self.current(UNKNOWN_LOOK_SECONDS).hosts.get(key_id)
         return found if found is not None and found.counts else None
 
-    # -- what a host may speak of
+    # -- what a host may send messages about
+
+    def is_enrolled(self, host: str) -> bool:
+        return self.current().has_host(host)
 
     def steps(self, cell: str, step_key: str) -> set[tuple[str, str]]:
-        rows = dialect.run(connections[cell], _STEPS, (step_key, step_key))
+        rows = statements.hosts_of_step(connections[cell], step_key)
         return {(host, str(run_uuid).replace("-", "")) for host, run_uuid in rows}
 
     def guest_places(self, cell: str, host: str, instance_uuids: set[UUID]) -> GuestPlaces:
@@ -146,12 +147,22 @@ class KeyStore:
             own, elsewhere = own | moving, elsewhere - moving
         return GuestPlaces(frozenset(own), frozenset(elsewhere))
 
+    def is_first(self, cell: str, digest: str, seconds: float) -> bool:
+        received = ReceivedMessage.objects.using(cell)
+        try:
+            with write_tx(cell):
+                received.filter(received_at__lt=database_now(-seconds)).delete()
+                received.create(digest=digest, received_at=database_now())
+        except IntegrityError:
+            return False
+        return True
+
     # -- the API database
 
     def current(self, seconds: float | None = None) -> Known:
-        """What is known, looked at again where the last look is so many seconds old.
+        """Return the cached keys, read again where the last read is `seconds` old.
 
-        Raises DatabaseError before the first look has succeeded.
+        Raises DatabaseError before the first read has succeeded.
         """
         wait = LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS)
         if self._known is None or time.monotonic() - self._looked_at >= wait:
@@ -164,7 +175,7 @@ class KeyStore:
         self.install(self._load(_mark()))
 
     def install(self, known: Known | None) -> None:
-        """Have these keys be known until the next look; None: read them at the next use."""
+        """Set the cached keys until the next read; None: read them at the next use."""
         with self._gate:
             self._known, self._looked_at = known, time.monotonic() if known is not None else float("-inf")
 
@@ -195,7 +206,7 @@ STORE = KeyStore()
 
 
 def add_conductor_key(*, after_seconds: float) -> str:
-    """Make a key that signs after so many seconds; its id. Where another process made one just now, that one counts."""
+    """Create a key that signs after so many seconds. Return its id, or that of another process's new key."""
     key = SigningKey.new()
     number = (ConductorKey.objects.aggregate(last=Max("number"))["last"] or 0) + 1
     try:
@@ -215,7 +226,7 @@ def add_conductor_key(*, after_seconds: float) -> str:
 
 
 def _moving(cell: str, host: str, instance_uuids: set[UUID]) -> set[UUID]:
-    """Those of the guests that move to or from the host, or did so a moment ago."""
+    """Return those of the guests that move to or from the host, or did so recently."""
     of_host = Q(source_host=host) | Q(destination_host=host)
     is_recent = ~Q(status__in=FINAL_MIGRATION_STATUSES) | Q(updated_at__gt=database_now(-MOVED_SECONDS))
     rows = Migration.objects.using(cell).filter(of_host, is_recent, instance_uuid__in=instance_uuids)
@@ -223,13 +234,13 @@ def _moving(cell: str, host: str, instance_uuids: set[UUID]) -> set[UUID]:
 
 
 def _mark() -> tuple[object, ...]:
-    """What changes with the keys."""
+    """Return a value that changes with the keys."""
     seen = (model.objects.aggregate(count=Count("id"), last=Max("updated_at")) for model in (HostKey, ConductorKey))
     return tuple((one["count"], one["last"]) for one in seen)
 
 
 def _known_key(row: ConductorKey, before: KnownConductorKey | None) -> KnownConductorKey:
-    """A row of the conductors' keys, opened; what was opened `before` is not opened again."""
+    """Return a conductors' key of a row, decrypted; keys decrypted `before` are reused."""
     return KnownConductorKey(
         key_id=row.key_id,
         public_text=row.public_key,

@@ -1,4 +1,4 @@
-"""The keys that this process signs with, and the public keys that it knows; see `key_store` for where they lie.
+"""The signing keys and known public keys of this process; see `key_store` for their storage.
 
 An agent has the identities of its hosts, and no database. Every other process has an `Authority` besides.
 """
@@ -21,7 +21,7 @@ from conductor.rpc.identities import HostIdentity
 
 @dataclass(frozen=True)
 class KnownHostKey:
-    """A host's public key; it counts until `ends_at`, in seconds since 1970. `is_due`: the host is to replace it."""
+    """A host's public key; it is valid until `ends_at`, in seconds since 1970. `is_due`: the host should replace it."""
 
     host: str
     cell: str
@@ -36,32 +36,38 @@ class KnownHostKey:
 
 @dataclass(frozen=True)
 class GuestPlaces:
-    """Of some guests, those that a host has, or that move to or from it; and those that live on other hosts."""
+    """Of some guests, those that a host has, or that move to or from it; and those that are on other hosts."""
 
     own: frozenset[UUID]
     elsewhere: frozenset[UUID]
 
 
 class Authority(Protocol):
-    """What a process with databases knows of keys, hosts, steps and guests. All of it raises DatabaseError."""
+    """Keys, hosts, steps and guests for a process with databases. All methods raise DatabaseError."""
 
     def signer(self, known_to_host: Iterable[str] | None = None) -> Signer:
-        """What signs for the conductors now; of the keys that a host knows, where those are said.
+        """Return the conductors' current signer; one of the keys that a host knows, where given.
 
-        Raises Unavailable where none can be used.
+        Raises Unavailable where there is none.
         """
 
     def conductor_key(self, key_id: str) -> Ed25519PublicKey | None:
-        """The conductors' key with this id, while it counts."""
+        """Return the conductors' key with this id, while it is valid."""
 
     def host_key(self, key_id: str) -> KnownHostKey | None:
-        """The host's key with this id, while it counts."""
+        """Return the host's key with this id, while it is valid."""
+
+    def is_enrolled(self, host: str) -> bool:
+        """Return whether a host of this name has a key, valid or not."""
 
     def steps(self, cell: str, step_key: str) -> set[tuple[str, str]]:
-        """The host that a step was sent to and the hex digits of its run; empty where nothing is known of it."""
+        """Return the host that a step was sent to and the hex digits of its run; empty for an unknown step."""
 
     def guest_places(self, cell: str, host: str, instance_uuids: set[UUID]) -> GuestPlaces:
-        """Which of the guests the host may speak of."""
+        """Return which of the guests the host may send messages about."""
+
+    def is_first(self, cell: str, digest: str, seconds: float) -> bool:
+        """Whether no process of the cell has seen this digest within so many seconds."""
 
 
 _identities: dict[str, HostIdentity] = {}
@@ -69,30 +75,30 @@ _authority: Authority | None = None
 
 
 def use(authority: Authority | None) -> None:
-    """Have this process sign and check as the conductors do."""
+    """Have this process sign and verify as the conductors do."""
     global _authority
     _authority = authority
 
 
 def authority() -> Authority:
-    """Raises Unavailable in a process without databases."""
+    """Return the authority. Raises Unavailable in a process without databases."""
     if _authority is None:
         raise Unavailable("This process has no keys of the conductors.")
     return _authority
 
 
 def serve_as(identity: HostIdentity) -> None:
-    """Sign as this host from now on, and obey the conductors that it knows."""
+    """Sign as this host from now on, and accept its known conductors."""
     _identities[identity.host] = identity
 
 
 def identity_of(host: str) -> HostIdentity | None:
-    """The identity of a host that this process serves."""
+    """Return the identity of a host that this process serves."""
     return _identities.get(host)
 
 
 def signer_of_host(host: str) -> Signer:
-    """Raises NotFound for a host that has no identity here."""
+    """Return the signer of a host. Raises NotFound for a host without an identity here."""
     identity = _identities.get(host)
     if identity is None:
         raise NotFound(f"There is no key for host {host} here: it is not enrolled.")
@@ -100,9 +106,9 @@ def signer_of_host(host: str) -> Signer:
 
 
 def public_key_of(sealed: envelope.Envelope) -> Ed25519PublicKey | None:
-    """The key that an envelope names, where it is one of its sender's that counts.
+    """Return the key that an envelope names, if it is a valid key of its sender.
 
-    A host knows conductors by its identity; a process with databases knows both by theirs.
+    A host knows conductors by its identity; a process with databases knows both by the databases.
     """
     if sealed.recipient.startswith(envelope.HOST_PREFIX):
         identity = identity_of(sealed.recipient.removeprefix(envelope.HOST_PREFIX))

@@ -1,4 +1,4 @@
-"""A test aid: a sender that loses, repeats and delays messages, so that they come twice, late and in another order."""
+"""Test aid: a sender that loses, repeats and delays messages, so that they arrive twice, late or in another order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_DELAY_MILLISECONDS = 2_000
 
 
 class Unreliable:
-    """Sends by another sender, each message with the luck that `shares` give it (of "lose", "repeat" and "delay")."""
+    """Sends by another sender, with faults in the `shares` given (of "lose", "repeat" and "delay")."""
 
     def __init__(self, sender: Sender, shares: Mapping[str, float]) -> None:
         self._sender = sender

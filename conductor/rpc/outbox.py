@@ -1,9 +1,9 @@
-"""What leaves with a transaction: new runs and their doorbells, commands to hosts, wake-ups and cancels.
+"""Transactional outbox: new runs and their notifications, commands to hosts, wake-ups and cancels.
 
-A command that nobody waits for any more, because its host was silent, is deferred: it is sent until the host has done
-it. Commands of one instance to one host leave in order: while a deferred one is not answered, those after it wait in
-the outbox. So a host never refuses the earlier of two as out of date, and never gets them the wrong way round. The
-order is asked for each time that a command is about to leave, so there is no state that a crash could leave behind.
+A command that no run waits for any more, because its host was unresponsive, is deferred: it is sent until the host has
+carried it out. Commands of one instance to one host are sent in order: while a deferred one is not answered, later ones
+wait in the outbox. So a host never refuses the earlier of two as out of date, and never gets them in the wrong order.
+The order is computed each time that a command is about to be sent, so no state can be left behind by a crash.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Invalid, NotFound, NotSupported, StaleToken
-from conductor.core.run_uuids import new_run_uuid
+from conductor.core.identifiers import new_run_uuid
 from conductor.core.states import RunState, WaitCause
-from conductor.journal import checkpoints, foreign_locks, locks, sealing, sweeps
-from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
+from conductor.db.dialect import NOW, Later
+from conductor.db.transactions import database_now, write_tx
+from conductor.journal import cross_database_locks, locks, sealing, statements
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
+from conductor.journal.statements import FIRST_RESEND_SECONDS
 from conductor.rpc import backports, broker
 from conductor.rpc.codec import encode, registered
 from conductor.rpc.messages import ConfirmMigration, DestroyInstance
-from conductor.sql.dialect import NOW, Later
-from conductor.transactions import database_now, write_tx
 
 LONGEST_RESEND_SECONDS = 60.0
-# Of a deferred command no repetition mends these: the host has newer orders about the guest, or cannot do it at all.
+# Errors of a deferred command that no repetition mends: the host has newer commands for the guest, or cannot do it.
 FOR_GOOD = frozenset(error.__name__ for error in (StaleToken, NotFound, NotSupported, Invalid))
 _INSTANCE = "body__body__instance_uuid"
-# A guest's end ends what a command does to the guest, but not what was kept of it for going back.
+# Destroying a guest ends other commands for it, but not those for disks that were kept for a revert.
 _ENDED_BY = {"revert_migration": "confirm_migration", "confirm_migration": ""}
 NEVER_SECONDS = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """A run to be: what it does, for whom, and every resource that it touches.
+    """A run to create: its flow, its owner, and every resource that it locks.
 
-    `run_uuid` may be given where asking twice must open one run only; `parent_uuid` names the run that hands over.
-    `is_cancellable` speaks for the time before the run's plan says so for each step.
-    `secrets` are inputs that no page, log or event may show; they are kept encrypted, and gone when the run ends.
+    `run_uuid` may be given where repeated calls must open one run only; `parent_uuid` names the run that hands over.
+    `is_cancellable` applies until the run's plan sets it for each step.
+    `secrets` are inputs that no page, log or event may show; they are kept encrypted, and deleted when the run ends.
     """
 
     flow: str
@@ -65,13 +65,35 @@ class NewRun:
 
 
 def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowRun:
-    """Create a run, lock all that it touches, and ring its conductor once the transaction commits.
+    """Create a run, lock all its resources, and notify its conductor once the transaction commits.
 
-    Call it inside `write_tx(alias)`. Raises ResourceLocked, naming the holder, when a resource is under work and
-    the run may not wait for it.
+    Call it inside `write_tx(alias)`. Raises ResourceLocked, naming the holder, when a resource is locked and the run
+    may not wait for it.
     """
-    context, resources = wanted.context, sorted(set(wanted.resources))
-    made = WorkflowRun(
+    (run,) = open_runs(alias, [wanted], may_wait=may_wait)
+    return run
+
+
+def open_runs(alias: str, wanted: Sequence[NewRun], *, may_wait: bool = False) -> list[WorkflowRun]:
+    """Create runs as `open_run` does: a set costs little more than one, while nothing that they lock is held."""
+    runs = [_new_run(alias, one) for one in wanted]
+    statements.create_runs(connections[alias], runs)
+    are_free = locks.take_free(alias, runs)
+    for run in runs:
+        resources = run.resources or ()
+        if are_free or locks.take(alias, run, resources, may_wait=may_wait):
+            _emit(alias, run, "run.queued")
+            ring_after_commit(alias, run.uuid)
+        else:
+            waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(resources)}
+            _update(alias, run, waits_for=waits_for, wake_at=Later(NEVER_SECONDS))
+            _emit(alias, run, "run.queued", {"waits_for": waits_for})
+    return runs
+
+
+def _new_run(alias: str, wanted: NewRun) -> WorkflowRun:
+    context = wanted.context
+    return WorkflowRun(
         uuid=UUID(str(wanted.run_uuid)) if wanted.run_uuid else new_run_uuid(),
         flow=wanted.flow,
         action=wanted.action,
@@ -86,43 +108,36 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
         context=context.to_json(),
         inputs=dict(wanted.inputs),
         secrets=sealing.seal(wanted.secrets),
-        resources=resources,
+        resources=sorted(set(wanted.resources)),
         is_cancellable=wanted.is_cancellable,
     )
-    run = checkpoints.create_run(connections[alias], made)
-    if locks.take(alias, run, resources, may_wait=may_wait):
-        _tell(alias, run, "run.queued")
-        ring_after_commit(alias, run.uuid)
-    else:
-        waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(resources)}
-        _update(alias, run, waits_for=waits_for, wake_at=Later(NEVER_SECONDS))
-        _tell(alias, run, "run.queued", {"waits_for": waits_for})
-    return run
 
 
 def close_run(alias: str, run: WorkflowRun) -> None:
-    """Free the locks of a run that has ended, and wake the runs that waited for them; inside `write_tx(alias)`."""
+    """Free the locks of a run that has ended, and wake the runs that wait for them; inside `write_tx(alias)`."""
     _wake_all(alias, locks.free(alias, run))
-    if foreign_locks.foreign(alias, run.resources or ()):
-        # Where the API database does not answer now, the run ends all the same, and the sweep frees them.
+    if cross_database_locks.cross_database(alias, run.resources or ()):
+        # Where the API database does not answer now, the run ends all the same, and the sweep frees the locks.
         with suppress(OperationalError, InterfaceError):
-            granted_at = foreign_locks.granted_last(run.uuid)
-            transaction.on_commit(partial(foreign_locks.free_until, run.uuid, granted_at), using=alias, robust=True)
+            granted_at = cross_database_locks.granted_last(run.uuid)
+            transaction.on_commit(
+                partial(cross_database_locks.free_until, run.uuid, granted_at), using=alias, robust=True
+            )
     if run.secrets:
         _update(alias, run, secrets={})
 
 
 def hand_over_locks(alias: str) -> int:
-    """Wake runs that wait for locks which nobody holds; returns how many.
+    """Wake runs that wait for free locks. Return how many.
 
-    The net: while a run writes down that it waits, another may take and free what it waits for, and neither sees the
+    A safety net: while a run records that it waits, another may take and free the same lock, and neither sees the
     other.
     """
     connection = connections[alias]
-    if not sweeps.runs_in_queues(connection):  # the usual answer, which needs no write
+    if not statements.runs_in_queues(connection):  # the typical case, which needs no write
         return 0
     with write_tx(alias):
-        return _wake_all(alias, locks.hand_over(alias, sweeps.runs_in_queues(connection)))
+        return _wake_all(alias, locks.hand_over(alias, statements.runs_in_queues(connection)))
 
 
 def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
@@ -135,66 +150,66 @@ def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
 def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:
     """Ask a live run to stop at its next boundary and undo what it did; inside `write_tx(alias)`."""
     _update(alias, run, is_cancel_requested=True, cancel_reason=reason)
-    _tell(alias, run, "run.cancel_requested", {"reason": reason})
+    _emit(alias, run, "run.cancel_requested", {"reason": reason})
     wake(alias, run.uuid)
 
 
 def hold(alias: str, **which: Any) -> list[WorkflowRun]:
-    """The runs that these fields name, as they are and stay until this transaction ends; inside `write_tx(alias)`.
+    """Return the runs of this query, locked until this transaction ends; inside `write_tx(alias)`.
 
-    A conductor's transactions begin by holding their run too. So what it writes is there to be read, or comes after.
+    A conductor's transactions begin by locking their run too. So its writes are visible here, or come after.
     """
     return list(WorkflowRun.objects.using(alias).filter(**which).order_by("pk").select_for_update())
 
 
 def wake(alias: str, run_uuid: UUID | str) -> None:
-    """Have a conductor look at a run that may be parked; one that waits for a lock stays in its queue."""
+    """Notify a conductor of a run that may be parked; one that waits for a lock stays in its queue."""
     live = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid)
     live.exclude(state=RunState.QUEUED, waits_for__isnull=False).update(wake_at=database_now())
     ring_after_commit(alias, run_uuid)
 
 
 def ring_after_commit(alias: str, run_uuid: UUID | str) -> None:
-    """Ring the conductor of `alias` for a run once the transaction commits."""
+    """Notify the conductor of `alias` of a run once the transaction commits."""
     body = {"alias": alias, "run_uuid": str(run_uuid)}
-    transaction.on_commit(partial(broker.ring, queue_of(alias), body), using=alias)
+    transaction.on_commit(partial(broker.notify_conductor, queue_of(alias), body), using=alias)
 
 
-def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: bool = False) -> None:
+def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_deferred: bool = False) -> None:
     """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit.
 
     Where the host has not answered a deferred command about the same instance, that one is sent again instead, and
-    this one follows once it is answered. Raises HostTooOld when the host's agent has no words for it.
+    this one follows once it is answered. Raises HostTooOld when the host's agent does not know the command.
     """
     body, queue = encode(command), broker.compute_queue(command.host)
-    said = backports.for_host(alias, command.host, body)
+    reported = backports.for_host(alias, command.host, body)
     kept = sealing.seal_command(body)
-    is_next = command.IS_URGENT or not checkpoints.has_deferred(connections[alias], command.host, command.instance_uuid)
-    checkpoints.add_command(connections[alias], run_uuid, command, queue=queue, body=kept, is_owed=is_owed)
+    is_next = command.IS_URGENT or not statements.has_deferred(connections[alias], command.host, command.instance_uuid)
+    statements.add_command(connections[alias], run_uuid, command, queue=queue, body=kept, is_deferred=is_deferred)
     if is_next:
-        transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
+        transaction.on_commit(partial(broker.send_to_compute, queue, reported), using=alias)
     else:
         _send_next(alias, command.host, command.instance_uuid)
 
 
-def owed_about(alias: str, instance_uuid: UUID | str) -> QuerySet[OutboxMessage]:
-    """What hosts have not done yet about an instance, and nobody waits for: they may still have its guest."""
-    return OutboxMessage.objects.using(alias).filter(is_owed=True, **{_INSTANCE: str(instance_uuid)})
+def deferred_about(alias: str, instance_uuid: UUID | str) -> QuerySet[OutboxMessage]:
+    """Return the deferred commands about an instance: their hosts may still have its guest."""
+    return OutboxMessage.objects.using(alias).filter(is_deferred=True, **{_INSTANCE: str(instance_uuid)})
 
 
-def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
-    """Tell a host to destroy a guest that does not belong there; repeated until it answers."""
+def defer_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
+    """Have a host destroy a guest that does not belong there; repeated until it answers."""
     _defer(alias, DestroyInstance, host, instance_uuid)
 
 
-def owe_removal_of_kept(alias: str, host: str, instance_uuid: UUID | str) -> None:
-    """Have a host remove what it keeps of an instance for going back; repeated until it answers."""
+def defer_removal_of_kept(alias: str, host: str, instance_uuid: UUID | str) -> None:
+    """Have a host remove what it keeps of an instance for a revert; repeated until it answers."""
     _defer(alias, ConfirmMigration, host, instance_uuid)
 
 
 def _defer(alias: str, kind: type[DestroyInstance | ConfirmMigration], host: str, instance_uuid: UUID | str) -> None:
     with write_tx(alias):
-        if owed_about(alias, instance_uuid).filter(host=host).exists():
+        if deferred_about(alias, instance_uuid).filter(host=host).exists():
             return
         run = WorkflowRun.objects.using(alias).create(
             flow="reap",
@@ -220,12 +235,17 @@ def _defer(alias: str, kind: type[DestroyInstance | ConfirmMigration], host: str
             host=host,
             instance_uuid=str(instance_uuid),
         )
-        send_command(alias, command, run_uuid=run.uuid, is_owed=True)
+        send_command(alias, command, run_uuid=run.uuid, is_deferred=True)
 
 
 def resend_due(alias: str, limit: int = 200) -> int:
-    """Send unanswered commands again, each time after a longer while; returns how many."""
-    if not sweeps.has_commands_due(connections[alias]):  # the usual answer, which needs no write
+    """Send unanswered commands again, each time after a longer delay. Return how many.
+
+    While the broker is down none is sent, so that none waits for a long delay once the broker is back.
+    """
+    if broker.outage.is_on:
+        return 0
+    if not statements.has_commands_due(connections[alias]):  # the typical case, which needs no write
         return 0
     due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
     with write_tx(alias):
@@ -236,16 +256,17 @@ def resend_due(alias: str, limit: int = 200) -> int:
                 changed: dict[str, Any] = {"send_again_at": Later(FIRST_RESEND_SECONDS)}
             else:
                 changed = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
-            checkpoints.COMMANDS.update(connections[alias], message.pk, **changed)
+            statements.COMMANDS.update(connections[alias], message.pk, **changed)
     for message in messages:
         if message.pk not in held_back:
-            _say_again(alias, message)
+            _resend(alias, message)
     return len(messages) - len(held_back)
 
 
 def _held_back(alias: str, messages: Sequence[OutboxMessage]) -> set[int]:
-    """Ids of those of these commands that come after a deferred one about their instance."""
-    deferred = OutboxMessage.objects.using(alias).filter(is_owed=True, host__in={message.host for message in messages})
+    """Return the ids of those of these commands that come after a deferred one about their instance."""
+    hosts = {message.host for message in messages}
+    deferred = OutboxMessage.objects.using(alias).filter(is_deferred=True, host__in=hosts)
     first: dict[tuple[str, str], int] = {}
     for pk, host, instance_uuid in deferred.order_by("pk").values_list("pk", "host", _INSTANCE):
         first.setdefault((host, instance_uuid), pk)
@@ -262,13 +283,13 @@ def _is_urgent(message: OutboxMessage) -> bool:
 
 
 def _send_next(alias: str, host: str, instance_uuid: str) -> None:
-    """Send what is next about an instance at a host: all up to the first deferred command; inside `write_tx(alias)`."""
+    """Send the next commands for an instance at a host, up to the first deferred one; inside `write_tx(alias)`."""
     waiting = OutboxMessage.objects.using(alias).filter(host=host, **{_INSTANCE: instance_uuid})
     for message in waiting.order_by("pk"):
         sent_again = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
-        checkpoints.COMMANDS.update(connections[alias], message.pk, **sent_again)
-        transaction.on_commit(partial(_say_again, alias, message), using=alias, robust=True)  # else it is sent later
-        if message.is_owed:
+        statements.COMMANDS.update(connections[alias], message.pk, **sent_again)
+        transaction.on_commit(partial(_resend, alias, message), using=alias, robust=True)  # else a later sweep sends it
+        if message.is_deferred:
             return
 
 
@@ -279,16 +300,16 @@ def _later(message: OutboxMessage) -> Later:
 def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> bool:
     """Take a command that its host has answered out of the outbox; inside `write_tx(alias)`.
 
-    A deferred one that failed is sent again under another key, until the host has done it. After a deferred one that
-    is out of the way, the next command about the same instance is sent.
+    A deferred one that failed is sent again under another key, until the host has done it. Once a deferred one is
+    done, the next command about the same instance is sent.
 
     Returns:
-        Whether it was a deferred one, and is out of the way.
+        Whether it was a deferred one, and is done.
     """
     if error is not None:
         redeliver(alias, step_key, error)
-    freed = checkpoints.drop_command(connections[alias], step_key)
-    if freed is not None:
+    freed = statements.drop_command(connections[alias], step_key)
+    if freed is not None and statements.has_command(connections[alias], *freed):
         _send_next(alias, *freed)
     return freed is not None
 
@@ -296,48 +317,50 @@ def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> bool
 def redeliver(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
     """Send a deferred command that failed again, under another key; inside `write_tx(alias)`.
 
-    Nobody waits for it, but much rests on it: what its guest may still write to is nobody else's. Only one is given up
-    whose subject a later command ends: what it was to put in order goes with that.
+    No run waits for it, but until it is done its guest may still write to its disks. It is given up only if a later
+    command destroys its subject.
     """
-    sent = OutboxMessage.objects.using(alias).select_for_update().filter(step_key=step_key).first()
-    if sent is None or not sent.is_owed or error["class"] in FOR_GOOD or _is_pointless(alias, sent):
+    sent = statements.LOCKED_COMMANDS.find(connections[alias], step_key)
+    if sent is None or not sent.is_deferred or error["class"] in FOR_GOOD or _is_pointless(alias, sent):
         return
     first_key, _, number = step_key.partition(":again-")
-    key = f"{first_key}:again-{int(number or 0) + 1}"  # for the old one the host has its answer
+    key = f"{first_key}:again-{int(number or 0) + 1}"  # the host has stored its answer to the old key
     body = {**sent.body, "body": {**sent.body["body"], "step_key": key}}
-    checkpoints.COMMANDS.update(connections[alias], sent.pk, step_key=key, body=body, send_again_at=_later(sent))
-    run = WorkflowRun.objects.using(alias).get(uuid=sent.run_uuid)
-    _tell(alias, run, "run.still_owed", {"host": sent.host, "error": dict(error)})
+    statements.COMMANDS.update(connections[alias], sent.pk, step_key=key, body=body, send_again_at=_later(sent))
+    run = statements.RUNS_BY_UUID.get(connections[alias], sent.run_uuid)
+    _emit(alias, run, "run.still_owed", {"host": sent.host, "error": dict(error)})
 
 
 def _is_pointless(alias: str, sent: OutboxMessage) -> bool:
-    """Whether a later command for the host ends what this one is about."""
+    """Whether a later command for the host makes this one pointless."""
     ends = _ENDED_BY.get(sent.body["message"], "destroy_instance")
     later = OutboxMessage.objects.using(alias).filter(pk__gt=sent.pk, host=sent.host)
     of_instance = later.filter(**{_INSTANCE: sent.body["body"]["instance_uuid"]})
     return of_instance.filter(body__message=ends).exists()
 
 
-def _say_again(alias: str, message: OutboxMessage) -> None:
-    """As the host understands it now. One that was taken back to an older version gets what it does not know, and
-    leaves it: it comes again."""
+def _resend(alias: str, message: OutboxMessage) -> None:
+    """Send a command in the form that the host understands now.
+
+    A host that was taken back to an older version gets an unknown command, and ignores it: it is sent again later.
+    """
     whole = sealing.unseal_command(message.body)
     try:
         body: Mapping[str, Any] = backports.for_host(alias, message.host, whole)
     except backports.HostTooOld:
         body = whole
-    broker.tell_compute(message.queue, body)
+    broker.send_to_compute(message.queue, body)
 
 
 def send_all_again(alias: str) -> None:
-    """Have every unanswered command be due: a queue in memory died with its process."""
+    """Make every unanswered command due: an in-memory queue is lost with its process."""
     with write_tx(alias):
         OutboxMessage.objects.using(alias).update(send_again_at=database_now(), times_sent=1)
 
 
 def _update(alias: str, run: WorkflowRun, **values: Any) -> None:
-    checkpoints.save(connections[alias], run.pk, values)
+    statements.save_run(connections[alias], run.pk, values)
 
 
-def _tell(alias: str, run: WorkflowRun, kind: str, data: Mapping[str, Any] | None = None) -> None:
+def _emit(alias: str, run: WorkflowRun, kind: str, data: Mapping[str, Any] | None = None) -> None:
     events.append(alias, events.about_run(run), kind, data)

@@ -1,7 +1,7 @@
-"""The Redis broker of dramatiq, asked less often: what is done is said with the next question, many in one go.
+"""dramatiq's Redis broker with fewer round trips: acknowledgements are sent along with the next fetch, in batches.
 
-A question and its answer cost more than most of what is asked for: each is a script that Redis runs, and a turn of the
-interpreter at both ends. What lies in Redis, and what dramatiq's script does with it, is as it was.
+A round trip costs more than most of its commands: each is a script that Redis runs, and a turn of the
+interpreter at both ends. The data in Redis, and dramatiq's script, are unchanged.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.common import current_millis, dq_name
 from dramatiq.errors import ConnectionClosed
 
-LOOK_SECONDS = 1.0  # at most between two questions: to say what is done, and that we live; also for what was put back
-WAIT_SECONDS = 0.25  # for a message; so late a consumer notices that it is to stop
-BLIND_SECONDS = 0.1  # between two questions where Redis cannot be waited in
+LOOK_SECONDS = 1.0  # maximum between two fetches, which also acknowledge and send heartbeats
+WAIT_SECONDS = 0.25  # for a message; the maximum delay until a consumer stops
+BLIND_SECONDS = 0.1  # between two fetches where Redis cannot block
 MOST_AT_ONCE = 256
-Command = tuple[Any, ...]  # its name, the queue, and its own words
+Command = tuple[Any, ...]  # its name, the queue, and its arguments
 
 
 class LeanRedisBroker(RedisBroker):
-    """Says what is done and takes what is next in one round trip.
+    """Acknowledges messages and fetches the next ones in one round trip.
 
-    Whatever a process had done and not said when it died is a doorbell that rings twice.
+    A message that a process had handled but not acknowledged when it died is delivered twice.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -42,7 +42,7 @@ class LeanRedisBroker(RedisBroker):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What this thread sends inside leaves at the end, in one go. Raises redis.RedisError; all may be lost then."""
+        """Send this block's commands at its end, in one round trip. Raises redis.RedisError; all may be lost then."""
         leaving: list[Command] = []
         self._here.leaving = leaving
         try:
@@ -52,30 +52,30 @@ class LeanRedisBroker(RedisBroker):
         self._run_all(leaving)
 
     def do_enqueue(self, queue_name: str, message_id: str, data: bytes) -> None:
-        """Now, or with what leaves together."""
+        """Send now, or with the block of `together`."""
         self._send(("enqueue", queue_name, message_id, data))
 
     def do_purge(self, queue_name: str) -> None:
-        """In its turn, as `do_enqueue`."""
+        """Like `do_enqueue`, in order."""
         self._send(("purge", queue_name))
 
     def do_ack(self, queue_name: str, message_id: str) -> None:
-        """To be said with the next `do_fetch`, or by `say_done`."""
+        """Acknowledge with the next `do_fetch`, or by `say_done`."""
         self._done[queue_name].append(message_id)
 
     def do_fetch(self, queue_name: str, count: int) -> Any:
-        """At most `count` messages, as bytes. Raises redis.RedisError; what is done is said the next time then."""
+        """At most `count` messages, as bytes. Raises redis.RedisError; acknowledgements are sent the next time then."""
         return self._say_with(queue_name, [("fetch", queue_name, count)])[-1]
 
     def say_done(self, queue_name: str) -> None:
-        """Before a consumer ends; raises as `do_fetch`."""
+        """Send all acknowledgements before a consumer ends; raises as `do_fetch`."""
         while self._done[queue_name]:
             self._say_with(queue_name, [])
 
     def wait_for_any(self, queue_name: str, seconds: float) -> bool:
         """Wait for a message in the queue; False when none has come. Raises redis.ConnectionError.
 
-        A Redis older than 6.2 does not know how to, and another may be told not to: there one is to ask now and then.
+        A Redis older than 6.2 cannot block, and another may have the command disabled: there consumers poll.
         """
         key = f"{self.namespace}:{queue_name}"
         try:
@@ -94,15 +94,15 @@ class LeanRedisBroker(RedisBroker):
 
     def _say_with(self, queue_name: str, commands: Sequence[Command]) -> list[Any]:
         done = self._done[queue_name]
-        said = [done.popleft() for _ in range(min(len(done), MOST_AT_ONCE))]
+        lines = [done.popleft() for _ in range(min(len(done), MOST_AT_ONCE))]
         try:
-            return self._run_all([*(("ack", queue_name, message_id) for message_id in said), *commands])
+            return self._run_all([*(("ack", queue_name, message_id) for message_id in lines), *commands])
         except redis.RedisError:
-            done.extend(said)
+            done.extend(lines)
             raise
 
     def _run_all(self, commands: Sequence[Command]) -> list[Any]:
-        """The answers to all commands, in one round trip; a Redis that has forgotten the script is told it again."""
+        """Run all commands in one round trip. Return their results; load the script again where Redis lost it."""
         script = self.scripts["dispatch"]
         pipe = self.client.pipeline(transaction=False)
         for name, queue_name, *words in commands:
@@ -114,7 +114,7 @@ class LeanRedisBroker(RedisBroker):
             return self._run_all(commands)
 
     def _words(self, command: str, queue_name: str) -> tuple[Any, ...]:
-        """What dramatiq's script is told before a command's own words."""
+        """Return the leading arguments of dramatiq's script."""
         return (
             command,
             current_millis(),
@@ -122,13 +122,13 @@ class LeanRedisBroker(RedisBroker):
             self.broker_id,
             self.heartbeat_timeout,
             self.dead_message_ttl,
-            self._should_do_maintenance(command) if command == "fetch" else 0,  # who writes need not read the queue
+            self._should_do_maintenance(command) if command == "fetch" else 0,  # senders need not read the queue
             self._max_unpack_size(),
         )
 
 
 class _Consumer(_RedisConsumer):
-    """Asks when half of what it may have is done, and is woken for that; where nothing is left it waits in Redis."""
+    """Fetches when half of its prefetched messages are done; with an empty queue it blocks in Redis."""
 
     def __init__(self, broker: LeanRedisBroker, queue_name: str, prefetch: int, timeout: int) -> None:
         super().__init__(broker, queue_name, prefetch, timeout)
@@ -151,12 +151,12 @@ class _Consumer(_RedisConsumer):
         return super().__next__() if self.message_cache else None
 
     def close(self) -> None:
-        with suppress(redis.RedisError):  # the next consumer says it
+        with suppress(redis.RedisError):  # the next consumer acknowledges
             self.broker.say_done(self.queue_name)
         super().close()
 
     def _more(self) -> Any:
-        """What there is; nothing after a while, so that the thread sees whether it is to stop."""
+        """Return new messages; none after a while, so that the thread can stop."""
         if not self._wants_more:
             self._has_room.wait(WAIT_SECONDS)
             self._has_room.clear()

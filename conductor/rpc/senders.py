@@ -1,4 +1,4 @@
-"""How messages leave: at once into memory, or to a real broker on a thread for which nobody who committed waits."""
+"""Senders of messages: directly into memory, or to a real broker on a thread, without delaying the committer."""
 
 from __future__ import annotations
 
@@ -22,25 +22,30 @@ MOST_WAITING = 10_000
 MOST_AT_ONCE = 64
 TEND_SECONDS = 5.0
 LOOK_SECONDS = 0.5
-# While a broker is down nobody knocks more often than this; what is sent meanwhile is lost, and rung again later.
+# Minimum pause between connection attempts while a broker is down; lost messages are sent again later.
 PAUSE_SECONDS = 0.5
 
 
 class Outage:
-    """Says once that the broker is gone, and once that it is back, however many threads notice."""
+    """Logs once that the broker is down, and once that it is back, for all threads together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None
 
+    @property
+    def is_on(self) -> bool:
+        """Return whether the last attempt to reach the broker failed."""
+        return self._since is not None
+
     def begun(self, cause: str) -> None:
         with self._lock:
             is_new, self._since = self._since is None, self._since or time.monotonic()
         if is_new:
-            log.error("the broker does not answer (%s): doorbells are lost, and rung again by the sweep", cause)
+            log.error("the broker does not answer (%s): notifications are lost, and sent again by the sweep", cause)
 
     def over(self) -> None:
-        if self._since is None:  # the usual case, without the lock
+        if self._since is None:  # the typical case, without the lock
             return
         with self._lock:
             since, self._since = self._since, None
@@ -58,8 +63,8 @@ class Sender(Protocol):
     def close(self) -> None: ...
 
 
-class Kind(Protocol):
-    """What is special about a kind of broker."""
+class BrokerSetup(Protocol):
+    """Specifics of a kind of broker."""
 
     @property
     def tend(self) -> Callable[[Any], object]: ...
@@ -75,7 +80,7 @@ class Kind(Protocol):
 
 
 class AtOnce:
-    """Into memory: there is nothing to wait for and nothing that could be down."""
+    """Sends into memory: without delay or outage."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -85,22 +90,22 @@ class AtOnce:
         self._broker.enqueue(message, delay=delay)
 
     def forget(self, queue_name: str) -> None:
-        """It goes with the process."""
+        """Do nothing: the queue ends with the process."""
 
     def drain(self, seconds: float) -> bool:
         return True
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing."""
 
 
-class Postman:
-    """To another process. `send` never raises and never waits: a message that cannot leave is a doorbell that is lost.
+class Publisher:
+    """Sends to another process. `send` never raises and never waits: a message that cannot be sent is lost.
 
     One thread has the only connection that sends; `kind.tend` keeps it alive while there is nothing to send.
     """
 
-    def __init__(self, broker: Broker, kind: Kind, outage: Outage) -> None:
+    def __init__(self, broker: Broker, kind: BrokerSetup, outage: Outage) -> None:
         self._broker = broker
         self._kind = kind
         self._outage = outage
@@ -114,24 +119,24 @@ class Postman:
         self._put(partial(self._deliver, message, delay))
 
     def forget(self, queue_name: str) -> None:
-        """Have the queue gone, after what was sent before."""
+        """Delete the queue, after the messages that were sent before."""
         self._put(partial(self._kind.forget, self._broker, queue_name))
 
     def _put(self, act: Callable[[], object]) -> None:
         if self._thread is None:
             self._start()
-        with contextlib.suppress(queue.Full):  # so many wait only when the broker hangs: the sweep rings again
+        with contextlib.suppress(queue.Full):  # full only when the broker hangs: the sweep sends again
             self._waiting.put_nowait(act)
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all has left that waits now; False when it did not in time."""
+        """Wait until all queued messages are sent; False when that takes longer."""
         deadline = time.monotonic() + seconds
         while self._waiting.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.01)
         return not self._waiting.unfinished_tasks
 
     def close(self) -> None:
-        """End the thread; what still waits is lost."""
+        """End the thread; queued messages are lost."""
         self._is_closed.set()
         if self._thread is not None:
             self._thread.join(TEND_SECONDS)
@@ -157,7 +162,7 @@ class Postman:
                 self._waiting.task_done()
 
     def _next(self) -> list[Callable[[], object]]:
-        """What waits, once there is any; nothing after a while."""
+        """Return queued work, once there is any; none after a while."""
         acts: list[Callable[[], object]] = []
         with contextlib.suppress(queue.Empty):
             acts.append(self._waiting.get(timeout=LOOK_SECONDS))
@@ -179,7 +184,7 @@ class Postman:
     def _try(self, act: Callable[[], object]) -> None:
         try:
             act()
-        except Exception as error:  # whatever it is, a lost doorbell is no reason to end
+        except Exception as error:  # whatever the error, a lost message must not end the thread
             self._quiet_until = time.monotonic() + PAUSE_SECONDS
             self._outage.begun(type(error).__name__)
         else:

@@ -1,11 +1,12 @@
-"""Which sender may send which kind of message, and about what: checked in one place, before any handler runs.
+"""Authorization of messages: which sender may send which kind, and about what; checked before any handler runs.
 
-A host's word counts for itself, for the steps that it was sent and for the guests that it has or that move to or from
-it. A conductor's word counts for all. What a broker brings without such a signature changes nothing.
+A host may send messages about itself, about steps that were sent to it and about guests that it has or that move to or
+from it; a conductor about all. A message without such a signature has no effect.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 from conductor.core.identifiers import uuid_or_none
 from conductor.rpc import envelope, keys
-from conductor.rpc.envelope import CONDUCTOR, Envelope, Refused
+from conductor.rpc.envelope import CONDUCTOR, Envelope, Refused, Signer
 from conductor.rpc.messages import to_compute
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ HOST = "host"
 RING = "conductor_ring"
 TO_CONDUCTOR = "conductor_message"
 TO_COMPUTE = "compute_message"
-WINDOW_SECONDS = 300.0  # by which clocks may differ, and how long a message may be under way
+WINDOW_SECONDS = 300.0  # maximum difference of clocks, and maximum age of a message
 
 CAUSES: Mapping[str, str] = {
     "unsigned": "there is no signed envelope",
@@ -44,7 +45,7 @@ CAUSES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Received:
-    """A message whose sender is known to be the one that it names, and may say this. `body` is what it says."""
+    """A message whose sender is authenticated and authorized. `body` is its content."""
 
     envelope: Envelope
     body: dict[str, Any]
@@ -54,25 +55,25 @@ Check = Callable[[Envelope, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Who may send a kind of message, to which actor, and the checks of what it is about."""
+class MessageRule:
+    """The sender of a kind of message, its actor, and the checks of its subject."""
 
     sender: str  # CONDUCTOR or HOST
     actor: str
     checks: tuple[Check, ...] = ()
 
 
-# -- what a message may be about
+# -- subjects of messages
 
 
 def _addressed_to_host(sealed: Envelope, body: dict[str, Any]) -> None:
-    """A command is for the host that it names."""
+    """Require that a command is for the host that it names."""
     if sealed.recipient != envelope.host_sender(str(body["body"]["host"])):
         raise sealed.refusal("recipient", "The command is for another host than the one that it is addressed to.")
 
 
 def _own_cell_and_host(sealed: Envelope, body: dict[str, Any]) -> None:
-    """A host speaks to the conductor of its cell, and about itself."""
+    """Require that a host sends to the conductor of its cell, and about itself."""
     key = keys.authority().host_key(sealed.key_id)
     cell = str(body["cell"])
     if key is None or key.cell != cell or body["body"].get("cell", cell) != cell:
@@ -83,8 +84,15 @@ def _own_cell_and_host(sealed: Envelope, body: dict[str, Any]) -> None:
         raise sealed.refusal("host", f"Host {sealed.host} speaks of host {str(body['body']['host'])[:255]}.")
 
 
+def _own_node(sealed: Envelope, body: dict[str, Any]) -> None:
+    """Require that a host does not report its resources under the name of another host."""
+    node = str(body["body"]["report"]["node"])
+    if node != sealed.host and keys.authority().is_enrolled(node):
+        raise sealed.refusal("host", f"Host {sealed.host} reports a node with the name of host {node[:255]}.")
+
+
 def _own_step(sealed: Envelope, body: dict[str, Any]) -> None:
-    """Only the host that a step was sent to answers it, and for the run that it belongs to."""
+    """Require that the host answers a step that was sent to it, and for the step's run."""
     step_key, run_uuid = str(body["body"]["step_key"]), str(body["body"]["run_uuid"]).replace("-", "")
     for host, run in keys.authority().steps(body["cell"], step_key):
         if host not in ("", sealed.host) or run != run_uuid:
@@ -92,26 +100,26 @@ def _own_step(sealed: Envelope, body: dict[str, Any]) -> None:
 
 
 def _own_guest(sealed: Envelope, body: dict[str, Any]) -> None:
-    """A message about one guest."""
+    """Check a message about one guest."""
     _require_own(sealed, body["cell"], [str(body["body"]["instance_uuid"])])
 
 
 def _own_pieces(sealed: Envelope, body: dict[str, Any]) -> None:
-    """Of many guests' pieces, those of others are taken out."""
+    """Remove the pieces about guests of other hosts."""
     pieces = body["body"]["pieces"]
     own = _require_own(sealed, body["cell"], [str(piece["instance_uuid"]) for piece in pieces])
     body["body"]["pieces"] = [piece for piece in pieces if str(piece["instance_uuid"]) in own]
 
 
 def _own_counts(sealed: Envelope, body: dict[str, Any]) -> None:
-    """Of many guests' figures, those of others are taken out."""
+    """Remove the figures of guests of other hosts."""
     guests = body["body"]["guests"]
     own = _require_own(sealed, body["cell"], guests)
     body["body"]["guests"] = {uuid: figures for uuid, figures in guests.items() if uuid in own}
 
 
 def _require_own(sealed: Envelope, cell: str, texts: Iterable[str]) -> set[str]:
-    """Those of the guests that the host may speak of. Raises Refused where it speaks of others' only."""
+    """Return the guests that the host may report on. Raises Refused where there are only guests of other hosts."""
     named = {text: uuid for text in texts if (uuid := uuid_or_none(text)) is not None}
     places = keys.authority().guest_places(cell, sealed.host, set(named.values()))
     if places.elsewhere:
@@ -123,43 +131,50 @@ def _require_own(sealed: Envelope, cell: str, texts: Iterable[str]) -> set[str]:
     return {text for text, uuid in named.items() if uuid in places.own}
 
 
-_COMMAND = Kind(CONDUCTOR, TO_COMPUTE, (_addressed_to_host,))
+def _once(sealed: Envelope, body: dict[str, Any]) -> None:
+    """Accept a message without an order only once, over all conductors of the cell."""
+    digest = hashlib.sha256(f"{sealed.key_id} {sealed.nonce}".encode()).hexdigest()
+    if not keys.authority().is_first(body["cell"], digest, 2 * WINDOW_SECONDS):
+        raise sealed.refusal("replay", "The message was received by another process before.")
 
 
-def _word(*checks: Check) -> Kind:
-    """What a host says, about itself at the most."""
-    return Kind(HOST, TO_CONDUCTOR, (_own_cell_and_host, *checks))
+_COMMAND = MessageRule(CONDUCTOR, TO_COMPUTE, (_addressed_to_host,))
 
 
-# Every kind of message. One that is not here is never handed on.
-KINDS: Mapping[str, Kind] = {
-    RING: Kind(CONDUCTOR, RING),
+def _word(*checks: Check) -> MessageRule:
+    """Return the rule of a message from a host, at most about itself."""
+    return MessageRule(HOST, TO_CONDUCTOR, (_own_cell_and_host, *checks))
+
+
+# Every kind of message. Unlisted kinds are never delivered.
+KINDS: Mapping[str, MessageRule] = {
+    RING: MessageRule(CONDUCTOR, RING),
     **dict.fromkeys(to_compute.names(), _COMMAND),
     "step_answered": _word(_own_step),
-    "step_progressed": _word(_own_step),
-    "host_reported": _word(),
-    "consoles_offered": _word(),
+    "step_progressed": _word(_own_step, _once),
+    "host_reported": _word(_own_node),
+    "consoles_offered": _word(_once),
     "console_written": _word(_own_guest),
     "consoles_written": _word(_own_pieces),
     "guests_counted": _word(_own_counts),
-    "refusals_counted": _word(),
+    "refusals_counted": _word(_once),
 }
-# What a kind that only a newer release knows must have: the sender, by the actor that received it.
+# Required sender of a kind that only a newer release knows, by the actor that received it.
 _NEWER = {TO_CONDUCTOR: HOST, TO_COMPUTE: CONDUCTOR}
 
 
-# -- the check itself
+# -- verification
 
 
-class UnknownKind(Refused):
+class UnknownMessage(Refused):
     """A signed message of a kind that only a newer release knows."""
 
 
 def opened(actor: str, wire: Any) -> Received:
-    """The message in an envelope that `actor` received, after every check.
+    """Return the message in an envelope that `actor` received, after every check.
 
     Raises Refused, UnknownKind for a kind that this release does not know, and DatabaseError where a check cannot be
-    made: the sender repeats what counts.
+    made: the sender repeats messages that matter.
     """
     sealed = envelope.read(wire)
     kind = KINDS.get(sealed.kind)
@@ -167,7 +182,7 @@ def opened(actor: str, wire: Any) -> Received:
     _require_signature(sealed)
     _require_fresh(sealed)
     if kind is None:
-        raise UnknownKind("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
+        raise UnknownMessage("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
     try:
         body = json.loads(sealed.body)
         if sealed.kind != RING and body["message"] != sealed.kind:
@@ -179,7 +194,24 @@ def opened(actor: str, wire: Any) -> Received:
     return Received(sealed, body)
 
 
-def _require_sender(actor: str, sealed: Envelope, kind: Kind | None) -> None:
+def require_own(signer: Signer, cell: str, sentence: Mapping[str, Any]) -> None:
+    """Check an encoded message of a host of this process to a conductor of this process: it passes no broker.
+
+    So it is neither signed nor checked for its age or repetition, but its key must be valid, and the same rules apply.
+    Raises Refused.
+    """
+    kind = str(sentence["message"])
+    recipient = f"{CONDUCTOR}.{cell}"
+    sealed = Envelope(kind, signer.sender, recipient, time.time(), "", signer.key_id, digest="", signature="", body="")
+    _require_sender(TO_CONDUCTOR, sealed, KINDS.get(kind))
+    if keys.public_key_of(sealed) is None:
+        raise sealed.refusal("key", f"The key {sealed.key_id} is not one of {sealed.sender} that counts.")
+    for check in KINDS[kind].checks:
+        if check is not _once:
+            check(sealed, {"cell": cell, **sentence})
+
+
+def _require_sender(actor: str, sealed: Envelope, kind: MessageRule | None) -> None:
     sender = HOST if sealed.host else sealed.sender
     allowed = (kind.actor, kind.sender) if kind is not None else (actor, _NEWER.get(actor))
     if (actor, sender) != allowed:
@@ -204,7 +236,7 @@ def _require_fresh(sealed: Envelope) -> None:
 
 
 class Nonces:
-    """What was received, for as long as it could be sent again: two generations, each as old as the window is wide."""
+    """Nonces of received messages, kept while they could be replayed: two generations, each as old as the window."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -217,7 +249,7 @@ class Nonces:
             self._since = time.monotonic()
 
     def add(self, nonce: str) -> bool:
-        """False where it is there already."""
+        """Add a nonce; False where it is known already."""
         with self._lock:
             if time.monotonic() - self._since > 2 * WINDOW_SECONDS:
                 self._now, self._before, self._since = set(), self._now, time.monotonic()
@@ -236,28 +268,28 @@ _nonces = Nonces()
 
 
 def forget_all() -> None:
-    """Forget what was received."""
+    """Drop all nonces."""
     _nonces.forget_all()
 
 
 def take_back(wire: Mapping[str, Any]) -> None:
-    """The message is queued again as it is: let it come a second time."""
+    """Drop the nonce of a message that is queued again, so that it is accepted a second time."""
     _nonces.discard(f"{wire.get('key_id')} {wire.get('nonce')}")
 
 
-# -- what becomes of refusals
+# -- handling of refusals
 
 _listeners: list[Callable[[Refused], None]] = []
 
 
 def on_refusal(listener: Callable[[Refused], None]) -> None:
-    """Have `listener` be called with each message that is refused, on the thread that received it."""
+    """Call `listener` with each message that is refused, on the thread that received it."""
     if listener not in _listeners:
         _listeners.append(listener)
 
 
 def report(refused: Refused) -> None:
-    """Pass a refusal on to those who count them; never raises."""
+    """Notify the listeners of a refusal; never raises."""
     for listener in _listeners:
         try:
             listener(refused)

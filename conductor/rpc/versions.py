@@ -13,7 +13,7 @@ SERVICE_VERSION_HISTORY = (
     "a guest's hardware (cells, pins, devices), in all commands that describe one: spawn_instance 1.2, others 1.1",
     "take_over_instance, hand_back_instance 1.0 (disks that hosts share)",
     "filter_ports 1.0; a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
-    "host_reported 1.2 (what its driver did and said)",
+    "host_reported 1.2 (with the driver's report)",
     "a port's further addresses: spawn_instance 1.4, take_over_instance, attach_interface 1.2, others 1.3",
     "guests_counted 1.0",
     "steer_live_migration 1.0",
@@ -39,7 +39,7 @@ DESCRIBING = (
     "migrate_out", "migrate_in", "revert_migration", "prepare_live_migration", "live_migrate", "finish_live_migration",
 )  # fmt: skip
 
-# What each service version brought: messages that are new, or that have a new version. Lines are only ever added.
+# Changes of each service version: messages that are new, or have a new version. Lines are only ever added.
 BROUGHT: tuple[Mapping[str, str], ...] = (
     dict.fromkeys(_FIRST, "1.0"),
     {**dict.fromkeys(_VERBS, "1.0"), "spawn_instance": "1.1", "step_progressed": "1.1"},
@@ -73,5 +73,5 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
 
 
 def known_to(service_version: int) -> dict[str, str]:
-    """The messages that a process of that service version understands, with the newest version of each."""
+    """Return the messages that a process of that service version understands, with the newest version of each."""
     return {name: version for brought in BROUGHT[:service_version] for name, version in brought.items()}

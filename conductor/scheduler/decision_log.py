@@ -1,34 +1,50 @@
-"""Keeps decisions, finds them again, and notes what became of each host that one named."""
+"""Stores scheduling decisions with their host snapshots, and the fate of each host."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import math
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
 from conductor import process_names
-from conductor.api_db.models import InstanceMapping, SchedulingDecision
+from conductor.api_db.models import HostSnapshot, InstanceMapping, SchedulingDecision
+from conductor.core.errors import NotFound
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.phrases import phrase
+from conductor.core.scheduling import snapshots
 from conductor.core.scheduling.decision import Decision
+from conductor.core.scheduling.snapshots import Unreadable
 from conductor.core.scheduling.watching import Use
 from conductor.core.selection import Selection
-from conductor.scheduler.snapshot_store import Kept
-from conductor.transactions import database_now, write_tx
+from conductor.db.transactions import database_now, write_tx
 
 ALIAS = "default"
 
 USED = "used"
 FAILED = "failed"  # the build failed there
-CLAIM_FAILED = "claim failed"  # it was full by then
-NOT_OPEN = "not open"  # its service was silent or disabled by then
+CLAIM_FAILED = "claim failed"  # it was full by the time of the claim
+NOT_OPEN = "not open"  # its service was down or disabled by then
 NOT_NEEDED = "not needed"
 
 
 def find(step_key: str) -> SchedulingDecision | None:
-    """The decision that a step has made already."""
+    """Return the decision that a step has made already."""
     return SchedulingDecision.objects.filter(step_key=step_key).first()
 
 
+def find_all(step_keys: Iterable[str]) -> dict[str, SchedulingDecision]:
+    """Return the decisions that these steps have made already, by step."""
+    return {row.step_key: row for row in SchedulingDecision.objects.filter(step_key__in=list(step_keys))}
+
+
 def selections_of(row: SchedulingDecision) -> list[list[Selection]]:
-    """Per instance, the chosen host and its alternates, as decided."""
+    """Return, per instance, the chosen host and its alternates, as decided."""
     return [[Selection.from_json(item) for item in chosen] for chosen in row.selections]
 
 
@@ -73,18 +89,18 @@ def keep(
 
 
 def _deciders(plugins: str, uses: Iterable[Use]) -> dict[str, Any]:
-    """The process that decided, and with which plugins."""
+    """Return the process that decided, and its plugins."""
     noted = [use.to_json() for use in _noted(uses)]
     return {"scheduler": process_names.mine(), "plugins": plugins, "plugin_uses": noted}
 
 
 def _noted(uses: Iterable[Use]) -> list[Use]:
-    """What is kept: of those that ship, the funnel says enough as long as nothing is wrong with them."""
+    """Return the records to keep: shipped plugins without faults are left out, as the funnel has their numbers."""
     return [use for use in uses if use.is_shadow or use.faults or not use.is_trusted]
 
 
 def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str], *, left: Collection[str] | None = None) -> None:
-    """Note fates by host for one instance of the newest successful decision of a run; unknown ones are passed over.
+    """Record fates by host for one instance of the newest successful decision of a run; unknown hosts are skipped.
 
     Where `left` is given, named hosts outside of it were used, and failed.
     """
@@ -102,14 +118,128 @@ def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str], *, left: C
 
 
 def build_run_of(instance_uuid: str) -> str | None:
-    """The run at the API level that builds, or built, the instance."""
+    """Return the API-level run that builds, or built, the instance."""
     runs = InstanceMapping.objects.filter(instance_uuid=instance_uuid).values_list("build_run_uuid", flat=True)
     run_uuid = runs.first()
     return str(run_uuid) if run_uuid else None
 
 
 def note_alternates(instance_uuid: str, left: Iterable[str], fates: Mapping[str, str]) -> None:
-    """An attempt on an alternate: hosts that are not `left` were tried before and failed; `fates` are of now."""
+    """Record an attempt on an alternate: hosts not in `left` failed before; `fates` are those of now."""
     run_uuid = build_run_of(instance_uuid)
     if run_uuid is not None:
         mark(run_uuid, instance_uuid, fates, left=frozenset(left))
+
+
+log = logging.getLogger(__name__)
+
+# A copy serves until this many rows differ, times the root of their number: that minimizes the sum of both about.
+ROWS_PER_ROOT = 4
+LONGEST_SECONDS = 6 * 3600.0  # well within the shortest retention of a copy, which is a day
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Reference to a stored snapshot. Without a `digest` its rows are the whole snapshot."""
+
+    digest: str = ""
+    rows: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The hosts that a decision saw. `is_partial`: only those that it names, of a fleet too large to keep whole."""
+
+    table: HostTable
+    is_partial: bool
+
+
+@dataclass(frozen=True)
+class _Copy:
+    digest: str
+    states: Sequence[HostState]
+    epoch: str
+    made_at: float
+
+
+class SnapshotStore:
+    """Stores host snapshots; one per process, thread-safe. It caches its last copy."""
+
+    def __init__(self) -> None:
+        self._copy: _Copy | None = None
+
+    def keep(self, table: HostTable, named: Iterable[str], *, epoch: str) -> Kept:
+        """Store the table, or of a large fleet the `named` hosts. Outside of the decision's transaction.
+
+        `epoch` identifies the database. A table that cannot be serialized is not kept: the decision goes on.
+        """
+        try:
+            if len(table) > settings.NOVELLA_SNAPSHOT_HOSTS:
+                return Kept(rows=snapshots.pack(table.states, table.rows_of(set(named))))
+            copy = self._copy
+            rows = _rows_beyond(copy, table.states, epoch) if copy else None
+            if copy is None or rows is None:  # two threads may both create one: equal ones are stored once
+                self._copy = copy = _copied(table.states, epoch)
+                rows = []
+            return Kept(copy.digest, snapshots.pack(table.states, rows) if rows else None)
+        except (TypeError, ValueError):  # a value of a foreign plugin or driver
+            log.exception("hosts not kept with the decision: hosts=%d", len(table))
+            return Kept()
+
+
+def _rows_beyond(copy: _Copy, states: Sequence[HostState], epoch: str) -> list[int] | None:
+    """Return the rows that differ from the copy; None where a new copy is due."""
+    if copy.epoch != epoch or time.monotonic() - copy.made_at > LONGEST_SECONDS:
+        return None
+    return snapshots.changed_rows(copy.states, states, int(ROWS_PER_ROOT * math.sqrt(len(states))))
+
+
+def seen(row: SchedulingDecision) -> Seen:
+    """Return the hosts that a decision saw. Raises NotFound when they were not kept, or have expired."""
+    changes = _unpacked(bytes(row.snapshot_rows), row) if row.snapshot_rows else None
+    age = float(row.summary.get("snapshot_age_seconds", 0.0))
+    if not row.snapshot_digest:
+        if changes is None:
+            raise NotFound(phrase("The host data of decision %(decision)s is not stored.", decision=row.uuid))
+        return Seen(HostTable.from_states(changes.states, age_seconds=age), is_partial=True)
+    copy = HostSnapshot.objects.filter(digest=row.snapshot_digest).first()
+    if copy is None:
+        days = settings.NOVELLA_KEEP_SNAPSHOTS_DAYS
+        raise NotFound(
+            phrase(
+                "The host data of decision %(decision)s is no longer stored: it is kept for %(days)s days.",
+                decision=row.uuid,
+                days=days,
+            )
+        )
+    states = list(_unpacked(bytes(copy.content), row).states)
+    if changes is not None:
+        for index, state in zip(changes.rows, changes.states, strict=True):
+            states[index] = state
+    return Seen(HostTable.from_states(states, age_seconds=age), is_partial=False)
+
+
+def _unpacked(content: bytes, row: SchedulingDecision) -> snapshots.Packed:
+    try:
+        return snapshots.unpack(content)
+    except Unreadable as error:
+        raise NotFound(
+            phrase("The host data of decision %(decision)s cannot be read: %(error)s.", decision=row.uuid, error=error)
+        ) from None
+
+
+def _copied(states: Sequence[HostState], epoch: str) -> _Copy:
+    """Store all hosts as a copy; equal ones are stored once."""
+    frozen = tuple(states)  # those of a working table change in place
+    content = snapshots.pack(frozen)
+    digest = hashlib.sha256(content).hexdigest()
+    with write_tx(ALIAS):
+        HostSnapshot.objects.update_or_create(
+            digest=digest,
+            defaults={"created_at": database_now()},  # renew its retention
+            create_defaults={"num_hosts": len(frozen), "content": content, "created_at": database_now()},
+        )
+    return _Copy(digest, frozen, epoch, time.monotonic())
+
+
+snapshot_store = SnapshotStore()

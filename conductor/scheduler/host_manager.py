@@ -1,4 +1,4 @@
-"""Keeps the table of all hosts of all cells: filled once, then brought up to date by what changed."""
+"""Keeps the table of all hosts of all cells: read in full once, then updated incrementally."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from conductor.core.scheduling import host_trees
 from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
-from conductor.scheduler import cell_facts
-from conductor.scheduler.cell_facts import CellFacts
-from conductor.scheduler.host_rows import Membership, Sources, row_of
+from conductor.scheduler import host_facts
+from conductor.scheduler.host_facts import CellFacts, Membership, Sources, row_of
 from conductor.scheduler.node_facts import NodeFacts
 from conductor.scheduler.provider_trees import ProviderTrees
 
 IO_OPS_EVERY_SECONDS = 1.0
-IMAGES_EVERY_SECONDS = 10.0  # it reads a line for every instance
+IMAGES_EVERY_SECONDS = 10.0  # it reads a row for every instance
 NEVER = float("-inf")
-NO_IMAGES: Mapping[tuple[str, str], int] = FrozenDict()  # as it will be in each host's state
+NO_IMAGES: Mapping[tuple[str, str], int] = FrozenDict()  # the form that each host's state has
 BY_HOST = ("unwell", "io_ops", "failed_builds", "image_properties")
 NO_MEMBER = Membership()
 
@@ -37,7 +36,7 @@ NO_MEMBER = Membership()
 class Snapshot:
     """The hosts as they are now, without those of cells that did not answer (with the reason).
 
-    `epoch` tells the placement database from any other.
+    `epoch` identifies the placement database.
     """
 
     table: HostTable
@@ -47,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class _Aggregates:
-    """Per host, its aggregates and their metadata."""
+    """Aggregates of each host, with their metadata."""
 
     version: tuple[object, ...] = ()
     by_host: Mapping[str, Membership] = field(default_factory=dict)
@@ -57,14 +56,14 @@ class _Aggregates:
 
 
 class HostManager:
-    """One per process; safe for threads. Each snapshot is immutable and shares what did not change with the last."""
+    """Keeps the host table; one per process, thread-safe. Each snapshot is immutable and shares unchanged parts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._forget()
 
     def snapshot(self, *, counts_images: bool = False) -> Snapshot:
-        """Bring the table up to date and give it; with `counts_images`, what images the instances have is in it too."""
+        """Update the table and return it; with `counts_images` it also counts the images of the instances."""
         with self._lock:
             self._counts_images = counts_images
             with nullcontext() if self._rows else _nothing_collected():
@@ -114,7 +113,7 @@ class HostManager:
         self._position = now
 
     def _follow_trees(self, changed: Iterable[ProviderState]) -> None:
-        """Mark the rows of hosts of which any provider changed, or anybody who shares with them."""
+        """Mark the rows of hosts with a changed provider, own or shared."""
         touched, reached = self._trees.follow(changed)
         self._tree_consumers |= providers.consumers_of_trees(self._trees.roots(touched))
         self._stale |= touched
@@ -133,7 +132,7 @@ class HostManager:
         self._mark({host for host in hosts if before.of(host) != self._aggregates.of(host)})
 
     def _follow_cells(self) -> dict[str, str]:
-        """Ask each cell what changed. One that does not answer keeps its facts but leaves the table."""
+        """Read the changes of each cell. One that does not answer keeps its facts but leaves the table."""
         closed = dict(CellMapping.objects.filter(is_disabled=True).values_list("name", "disabled_reason"))
         self._is_rebuild_due |= closed != self._closed
         self._closed = closed
@@ -151,7 +150,7 @@ class HostManager:
         is_due = now - self._io_ops_at.get(alias, NEVER) >= IO_OPS_EVERY_SECONDS
         counts_images = self._counts_images and now - self._images_at.get(alias, NEVER) >= IMAGES_EVERY_SECONDS
         known = self._cells.get(alias, CellFacts())
-        facts = cell_facts.read(alias, known, counts_io_ops=is_due, counts_images=counts_images)
+        facts = host_facts.read(alias, known, counts_io_ops=is_due, counts_images=counts_images)
         if is_due:
             self._io_ops_at[alias] = now
         if counts_images:
@@ -163,7 +162,7 @@ class HostManager:
         self._cells[alias] = facts
 
     def _take(self, before: CellFacts, after: CellFacts) -> None:
-        """Mark the rows that the news of one cell are about."""
+        """Mark the rows that changed facts of one cell concern."""
         if after.nodes is not before.nodes:
             self._stale |= {uuid for uuid, node in after.nodes.items() if before.nodes.get(uuid) is not node}
             self._is_rebuild_due |= before.nodes.keys() != after.nodes.keys()
@@ -179,7 +178,7 @@ class HostManager:
             self._stale.add(self._table.states[row].provider_uuid)
 
     def _table_now(self, *, age_seconds: float) -> HostTable:
-        # Placement may know of nodes in cells that are silent: they are no reason to begin anew.
+        # Placement may know nodes in unresponsive cells: they do not cause a rebuild.
         is_longer = any(self._state_of(uuid) for uuid in self._stale - self._rows.keys())
         if self._is_rebuild_due or is_longer:
             states = sorted(self._all_states(), key=lambda state: (state.cell, state.host, state.node))
@@ -198,7 +197,7 @@ class HostManager:
         for alias in self._answering:
             cell = self._cells[alias]
             for uuid, node in cell.nodes.items():
-                if uuid in self._providers:  # a node of which placement knows nothing has nothing to give
+                if uuid in self._providers:  # a node that placement does not know has nothing to give
                     yield self._state(alias, cell, node)
 
     def _state_of(self, uuid: str) -> HostState | None:
@@ -232,7 +231,7 @@ class HostManager:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """While a fleet is read nobody looks for cycles of garbage: all that is made stays, and is looked at in vain."""
+    """Turn garbage collection off while a fleet is read: all new objects stay, so a scan would be in vain."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -248,12 +247,12 @@ def _members(metadata: Mapping[int, tuple[str, Mapping[str, object]]]) -> dict[s
     members: dict[str, Membership] = {}
     for aggregate, host in AggregateHost.objects.values_list("aggregate_id", "host"):
         uuid, keys = metadata.get(aggregate, ("", {}))
-        if not uuid:  # made between the two readings: the next one has it
+        if not uuid:  # created between both readings: the next one has it
             continue
         uuids[host].add(uuid)
         for key, value in keys.items():
             values[host][key].add(str(value))
-    alike: dict[frozenset[str], Membership] = {}  # hosts in the same aggregates share what is said of them
+    alike: dict[frozenset[str], Membership] = {}  # hosts in the same aggregates share the object
     for host, found in uuids.items():
         same = frozenset(found)
         if same not in alike:

@@ -1,4 +1,4 @@
-"""What questions without consequences are asked with: the fleet, the plugins and the request as a real one has them."""
+"""Inputs of hypothetical decisions: the fleet, the plugins and the request as a real decision gets them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from conductor.core.host_state import HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.fits_if import Fitting
 from conductor.core.scheduling.select import Pipeline
-from conductor.scheduler import hardware_wishes, manager, moving, request_completion
+from conductor.scheduler import claims, hardware_requests, manager, request_specs
+from conductor.scheduler.active_plugins import hypothetical
 from conductor.scheduler.host_manager import Snapshot, host_manager
-from conductor.scheduler.plugins_in_force import supposed
 
 pipeline = manager.pipeline
-pipeline_with = supposed
+pipeline_with = hypothetical
 
 
 @dataclass(frozen=True)
 class Now:
-    """The hosts as they are, and the request with what the databases say to it."""
+    """The hosts as they are, and the request completed from the databases."""
 
     table: HostTable
     spec: RequestSpec
@@ -27,32 +27,32 @@ class Now:
 
 
 def now(spec: RequestSpec) -> Now:
-    """What a real request would be decided on at this moment. Nothing is claimed."""
+    """Return the inputs of a real decision at this moment. Nothing is claimed."""
     snapshot = fleet()
     complete = completed(spec)
-    return Now(moving.with_room_given_back(snapshot.table, complete.move), complete, snapshot.missing_cells)
+    return Now(claims.with_room_given_back(snapshot.table, complete.move), complete, snapshot.missing_cells)
 
 
 def fleet() -> Snapshot:
-    """The hosts as they are at this moment."""
+    """Return the hosts as they are now."""
     return host_manager.snapshot(counts_images=pipeline().counts_images)
 
 
 def completed(spec: RequestSpec) -> RequestSpec:
-    """The request with what the databases say to it, and with what follows from its flavor and image."""
-    return derived(request_completion.complete(spec))
+    """Return the request completed from the databases, and with what follows from its flavor and image."""
+    return derived(request_specs.complete(spec))
 
 
 def plugins_digest() -> str:
-    """The plugins that would decide now."""
+    """Return the digest of the plugins in force."""
     return pipeline().rules.digest
 
 
 def fitting(plugins: Pipeline, num_instances: int) -> Fitting:
-    """The question to variants of a request."""
+    """Return the condition for variants of a request."""
     return Fitting(plugins, num_instances, derived)
 
 
 def derived(spec: RequestSpec) -> RequestSpec:
-    """The request with what follows from its flavor and image."""
-    return hardware_wishes.derived(spec)
+    """Return the request with what follows from its flavor and image."""
+    return hardware_requests.derived(spec)

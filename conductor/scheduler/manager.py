@@ -1,11 +1,11 @@
-"""Answers the scheduler's question: look at all hosts, decide, claim, and keep why."""
+"""The scheduler: takes a snapshot of all hosts, decides, claims, and stores the decision."""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,23 +15,25 @@ from django.db import IntegrityError
 
 from conductor.api_db.models import InstanceGroup, SchedulingDecision
 from conductor.core.context import RequestContext
-from conductor.core.errors import ConcurrentUpdate, NoValidHost
+from conductor.core.errors import ConcurrentUpdate, NoValidHost, NovellaError, StaleToken
+from conductor.core.messages import message, sentences, shortened, unpack
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.decision import Decision, explain
 from conductor.core.scheduling.group_rules import HARD
-from conductor.core.scheduling.select import Outcome, decide
+from conductor.core.scheduling.pipeline import Pipeline
+from conductor.core.scheduling.select import SelectionResult, after, decide
 from conductor.core.scheduling.shadows import differences
 from conductor.core.scheduling.watching import IN_QUARANTINE, NO_TIME_LEFT
 from conductor.core.selection import Selection
-from conductor.placement.allocations import ConsumerHolds, ProviderFull, newest_holder
-from conductor.plugins.notes import notes
-from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion, second_best
-from conductor.scheduler.crowd import crowd, widened
-from conductor.scheduler.host_manager import host_manager
-from conductor.scheduler.plugin_watch import plugin_watch
-from conductor.scheduler.plugins_in_force import pipeline as pipeline
-from conductor.scheduler.snapshot_store import snapshot_store
-from conductor.transactions import write_tx
+from conductor.db.transactions import each_in_turn, write_tx
+from conductor.placement.allocations import ConsumerHolds, ProviderFull, hold_providers, newest_holder
+from conductor.plugins.log import notes
+from conductor.scheduler import claims, decision_log, request_specs
+from conductor.scheduler.active_plugins import pipeline as pipeline
+from conductor.scheduler.contention import tracker, widened
+from conductor.scheduler.decision_log import snapshot_store
+from conductor.scheduler.host_manager import Snapshot, host_manager
+from conductor.scheduler.plugin_health import plugin_watch
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +41,13 @@ ALIAS = "default"
 PASSES = 10
 SLOW_SECONDS = 0.2
 LONGEST_MESSAGE = 250
-NOT_ITS_OWN = frozenset({IN_QUARANTINE, NO_TIME_LEFT})  # why a plugin was not asked that did nothing wrong now
-TAKEN = "Others took the room while this was decided, again and again."
+NOT_ITS_OWN = frozenset({IN_QUARANTINE, NO_TIME_LEFT})  # reasons why a plugin did not run that are no new fault of it
+TAKEN = message("scheduling.taken")
 Transaction = Callable[[str], AbstractContextManager[None]]
 
-claim_alternate = alternates.claim_alternate
-mark_alternate = alternates.mark_alternate
-release = allocation_claims.release
+claim_alternate = claims.claim_alternate
+mark_alternate = claims.mark_alternate
+release = claims.release
 
 
 class GroupMoved(ConcurrentUpdate):
@@ -54,16 +56,16 @@ class GroupMoved(ConcurrentUpdate):
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the pass under way has decided on, in which database's life, and the digest of the plugins."""
+    """The current decision, the epoch of its database, and the digest of the plugins."""
 
-    outcome: Outcome
+    outcome: SelectionResult
     epoch: str
     plugins: str
 
 
 @dataclass
-class _Question:
-    """One step's question, and the claims that it has lost so far."""
+class Question:
+    """One step's request: see `select_destinations`. It keeps the claims that it has lost so far."""
 
     spec: RequestSpec
     instance_uuids: Sequence[str]
@@ -83,30 +85,86 @@ def select_destinations(
     run_uuid: str,
     transaction: Transaction = write_tx,
 ) -> list[list[Selection]]:
-    """Per instance the host that is claimed for it, and its alternates; for all of them or for none.
+    """Return, per instance, the host that is claimed for it, and its alternates; for all of them or for none.
 
-    The same `step_key` gets the same answer, whoever asks and however often. `transaction(alias)` is the write
-    transaction in which claims and decision are stored; what an instance that moves holds goes to its migration there.
-    Raises NoValidHost with `decision_uuid` in its details.
+    The same `step_key` gets the same result, for every caller and call. `transaction(alias)` is the write
+    transaction in which claims and decision are stored; an instance that moves hands its allocations to its migration
+    there. Raises NoValidHost with `decision_uuid` in its details.
     """
-    question = _Question(spec, list(instance_uuids), step_key, run_uuid, transaction)
+    return _answered(Question(spec, list(instance_uuids), step_key, run_uuid, transaction))
+
+
+def select_for_many(questions: Sequence[Question]) -> list[list[list[Selection]] | Exception]:
+    """Answer the questions of several steps, each as `select_destinations` does, or with the error that it raises.
+
+    One snapshot serves all, each decision counts with those before it, and one transaction stores them. A question
+    whose claim is lost there is decided again alone. None of them may move an instance. Raises OperationalError: each
+    question may then be asked alone.
+    """
+    rows = _decided_together(questions) if len(questions) > 1 else {}
+    return each_in_turn(questions, lambda question: _answered(question, rows.get(question.step_key)))
+
+
+def _answered(question: Question, row: SchedulingDecision | None = None) -> list[list[Selection]]:
     for is_last in [False] * (PASSES - 1) + [True]:
-        row = decision_log.find(step_key) or _one_pass(question, is_last=is_last)
+        row = row or decision_log.find(question.step_key) or _one_pass(question, is_last=is_last)
         if row is not None:
             return _answer(row)
     raise ConcurrentUpdate("The step's decision appears and vanishes.")
 
 
-def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | None:
-    """Decide on a fresh snapshot and store the decision with its claims; None when another was faster."""
-    spec = request_completion.complete(question.spec)
+def _decided_together(questions: Sequence[Question]) -> dict[str, SchedulingDecision]:
+    """Decide about all of them, and store what found a host and could be claimed; return the decisions by step."""
+    rows = decision_log.find_all(question.step_key for question in questions)
+    chain = pipeline()
+    snapshot = host_manager.snapshot(counts_images=chain.counts_images)
+    chain = widened(chain, epoch=snapshot.epoch, is_batch=True, lost=0)
+    reading = chain.reading_cache
+    decided: list[tuple[Question, RequestSpec, Decision, Mapping[str, Any]]] = []
+    for question in questions:
+        if question.step_key in rows:
+            continue
+        try:
+            spec = request_specs.complete(question.spec)
+        except NovellaError:
+            continue  # it is raised again for this question alone
+        outcome, decision = _decide(question, spec, chain, snapshot)
+        if decision.is_successful:
+            decided.append((question, spec, decision, _kept(question, decision)))
+            snapshot = replace(snapshot, table=after(snapshot.table, outcome))
+            chain = reading
+    stored: dict[str, SchedulingDecision] = {}
+    with write_tx(ALIAS):
+        picked = [chosen[0] for _, _, decision, _ in decided for chosen in decision.selections]
+        hold_providers(provider for selection in picked for provider in selection.parts)
+        for question, spec, decision, kept in decided:
+            try:
+                stored[question.step_key] = _settle(question, spec, decision, kept)
+                tracker.won()
+            except (ProviderFull, GroupMoved) as error:
+                _note_loss(question, decision, error)
+            except (ConsumerHolds, IntegrityError, StaleToken):
+                pass  # the step has another owner
+    return rows | stored
+
+
+def _one_pass(question: Question, *, is_last: bool) -> SchedulingDecision | None:
+    """Decide on a fresh snapshot and store the decision with its claims; None when another claim was faster."""
+    spec = request_specs.complete(question.spec)
     chain = pipeline()
     snapshot = host_manager.snapshot(counts_images=chain.counts_images)
     num_lost = len(question.lost_races)
     chain = widened(chain, epoch=snapshot.epoch, is_batch=len(question.instance_uuids) > 1, lost=num_lost)
-    table = moving.with_room_given_back(snapshot.table, spec.move)
+    table = claims.with_room_given_back(snapshot.table, spec.move)
+    _, decision = _decide(question, spec, chain, replace(snapshot, table=table))
+    return _claimed(question, spec, decision, is_last=is_last)
+
+
+def _decide(
+    question: Question, spec: RequestSpec, chain: Pipeline, snapshot: Snapshot
+) -> tuple[SelectionResult, Decision]:
     began = time.perf_counter()
-    outcome = decide(table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
+    outcome = decide(snapshot.table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
     _report(outcome)
     otherwise = differences(outcome, chain)
     for key, text in otherwise.items():
@@ -118,37 +176,44 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
         drawn_among=chain.host_subset_size,
     )
     question.seen = _Seen(outcome, snapshot.epoch, chain.rules.digest)
-    return _claimed(question, spec, decision, is_last=is_last)
+    return outcome, decision
 
 
-def _claimed(question: _Question, spec: RequestSpec, decision: Decision, *, is_last: bool) -> SchedulingDecision | None:
-    """Claim what was decided, or what comes next after it; None when others were faster everywhere."""
+def _claimed(question: Question, spec: RequestSpec, decision: Decision, *, is_last: bool) -> SchedulingDecision | None:
+    """Claim the decided hosts, or their alternates; None when other claims were faster everywhere."""
     following: Decision | None = decision
     while following is not None:
         decision = following
         try:
-            row = _settle(question, spec, decision)
-            crowd.won()
+            row = _settle(question, spec, decision, _kept(question, decision))
+            tracker.won()
             return row
         except (ProviderFull, GroupMoved) as error:
-            log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
-            question.lost_races.append(_race(decision, error))
-            crowd.lost()
-            following = second_best.after(decision, error) if _is_worth_it(question, decision) else None
+            _note_loss(question, decision, error)
+            following = claims.after(decision, error) if _is_worth_it(question, decision) else None
         except (IntegrityError, ConsumerHolds):
             if decision_log.find(question.step_key) is None:
                 raise  # not the step's other owner, who would have stored an answer
             return None
-    return _settle(question, spec, _without_room(decision)) if is_last else None
+    if not is_last:
+        return None
+    decision = _without_room(decision)
+    return _settle(question, spec, decision, _kept(question, decision))
 
 
-def _is_worth_it(question: _Question, decision: Decision) -> bool:
-    """Whether its next best host is tried: who took the best one twice over where all take it goes there again."""
+def _note_loss(question: Question, decision: Decision, error: ConcurrentUpdate) -> None:
+    log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
+    question.lost_races.append(_race(decision, error))
+    tracker.lost()
+
+
+def _is_worth_it(question: Question, decision: Decision) -> bool:
+    """Whether to try the next best host: not after a second lost claim on the best one, where others do the same."""
     return decision.drawn_among > 1 or len(question.lost_races) < 2
 
 
-def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> SchedulingDecision:
-    kept = _kept(question, decision)
+def _settle(question: Question, spec: RequestSpec, decision: Decision, kept: Mapping[str, Any]) -> SchedulingDecision:
+    """Claim the decided hosts, and store the decision; `kept` is what the sample keeps of the hosts."""
     with question.transaction(ALIAS):
         if decision.is_successful:
             _refuse_moved_group(spec)
@@ -156,8 +221,8 @@ def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> Sched
                 uuid: picked[0] for uuid, picked in zip(question.instance_uuids, decision.selections, strict=True)
             }
             if spec.move is not None:
-                moving.step_aside(question.instance_uuids[0], spec.move.migration_uuid, *chosen.values())
-            allocation_claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
+                claims.step_aside(question.instance_uuids[0], spec.move.migration_uuid, *chosen.values())
+            claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
         return decision_log.keep(
             decision if kept else decision.abridged(),
             step_key=question.step_key,
@@ -168,14 +233,14 @@ def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> Sched
         )
 
 
-def _plugins(question: _Question) -> dict[str, Any]:
-    """Which plugins decided, and what each of them did."""
+def _plugins(question: Question) -> dict[str, Any]:
+    """Return the digest of the plugins, and the record of each."""
     seen = question.seen
     return {"plugins": seen.plugins if seen else "", "uses": seen.outcome.uses if seen else ()}
 
 
-def _kept(question: _Question, decision: Decision) -> dict[str, Any]:
-    """The request and the hosts as the round that is shown saw them, where the decision is in the sample."""
+def _kept(question: Question, decision: Decision) -> dict[str, Any]:
+    """Return the request and the hosts of the round that is shown, where the decision is in the sample."""
     if question.seen is None or not decision.is_in_sample(settings.NOVELLA_DECISION_SAMPLE):
         return {}
     shown = question.seen.outcome.shown
@@ -184,19 +249,20 @@ def _kept(question: _Question, decision: Decision) -> dict[str, Any]:
 
 
 def _refuse_moved_group(spec: RequestSpec) -> None:
-    """A hard policy holds against what is claimed by now, not against what was when the hosts were looked at."""
+    """Raise where a hard policy of the group fails by current claims, which may be newer than the snapshot."""
     if spec.group is None or spec.group.policy not in HARD:
         return
     group = InstanceGroup.objects.select_for_update().filter(uuid=spec.group.group_uuid).first()
-    if group is not None and request_completion.group_spec(group).member_hosts != spec.group.member_hosts:
+    if group is not None and request_specs.group_spec(group).member_hosts != spec.group.member_hosts:
         raise GroupMoved()
 
 
 def _answer(row: SchedulingDecision) -> list[list[Selection]]:
     if row.is_successful:
         return decision_log.selections_of(row)
-    advice = row.summary["advice"][0] if row.summary["advice"] else ""
-    raise NoValidHost(f"No valid host was found. {advice}"[:LONGEST_MESSAGE].strip(), decision_uuid=str(row.uuid))
+    first = unpack(row.summary["advice"][0]) if row.summary["advice"] else ""
+    text = sentences(message("scheduling.no_valid_host"), first)
+    raise NoValidHost(shortened(text, LONGEST_MESSAGE), decision_uuid=str(row.uuid))
 
 
 def _without_room(decision: Decision) -> Decision:
@@ -204,7 +270,7 @@ def _without_room(decision: Decision) -> Decision:
 
 
 def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
-    """A pass that was in vain, for operators: the host that was full by then, who was faster, what had been decided."""
+    """Describe a lost claim for operators: the host that was full, the faster request, the decision."""
     provider, kind = error.details.get("provider_uuid", ""), error.details.get("resource_class", "")
     chosen = {part: picked[0].host for picked in decision.selections for part in picked[0].parts}
     return {
@@ -216,8 +282,8 @@ def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
     }
 
 
-def _report(outcome: Outcome) -> None:
-    """Tell the log which plugins failed or were slow; the decision itself went on."""
+def _report(outcome: SelectionResult) -> None:
+    """Log the plugins that failed or were slow; the decision itself went on."""
     for fault in outcome.faults:
         if fault.error not in NOT_ITS_OWN:
             notes.fault((fault.kind, fault.plugin), f"{fault.error}; {fault.consequence}", fault.exception)

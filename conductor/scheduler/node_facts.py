@@ -1,30 +1,24 @@
-"""What the nodes of one cell last reported of themselves: by hand, as a scheduler that starts reads all of them."""
+"""Last reports of the nodes of one cell, parsed once for all nodes with equal reports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.db import connections
 
+from conductor.cell_db import statements
 from conductor.core import metrics
 from conductor.core.frozen import FrozenDict, frozen
-from conductor.sql.dialect import Row, run
-from conductor.sql.scan import scan
-from conductor.sql.worded import uuid_text
+from conductor.db.compiled import uuid_text
 
 NOTHING: FrozenDict = FrozenDict()
-TEXTS_KEPT = 1000  # where more than so many differ, hardly any is met again
-_NODES = (
-    "SELECT uuid, host, node, is_simulated, hypervisor_type, hypervisor_version, host_ip, report "
-    "FROM cell_db_computenode"
-)
-_CHANGED = f"{_NODES} WHERE change_number > %s"
-Said = tuple[tuple[tuple[str, str, str], ...], Mapping[str, Any], int | None, Mapping[str, float]]
+TEXTS_KEPT = 1000  # where more than this many differ, hardly any is met again
+NodeReport = tuple[tuple[tuple[str, str, str], ...], Mapping[str, Any], int | None, Mapping[str, float]]
 
 
-class NodeFacts(NamedTuple):  # a dataclass that is frozen takes four times as long to make
+class NodeFacts(NamedTuple):  # a frozen dataclass takes four times as long
     """A compute node as its host last reported it."""
 
     uuid: str
@@ -42,39 +36,37 @@ class NodeFacts(NamedTuple):  # a dataclass that is frozen takes four times as l
 
 def read(alias: str, since: int | None = None) -> dict[str, NodeFacts]:
     """The nodes of a cell by uuid: those that changed after change `since`, or all."""
-    said = _Said()
+    reported = _NodeReport()
     found = {}
-    for uuid, host, node, is_simulated, kind, version, host_ip, report in _rows(alias, since):
+    for uuid, host, node, is_simulated, kind, version, host_ip, report in statements.node_reports(
+        connections[alias], since
+    ):
         own = uuid_text(uuid)
-        offers, capabilities, disk, measured = said.of(report)
+        offers, capabilities, disk, measured = reported.of(report)
         found[own] = NodeFacts(
             own,
             host,
             host if node == host else node,
             bool(is_simulated),
-            said.once(kind),
+            reported.once(kind),
             version,
             offers,
             capabilities,
             disk,
-            said.once(host_ip or ""),
+            reported.once(host_ip or ""),
             measured,
         )
     return found
 
 
-def _rows(alias: str, since: int | None) -> Iterator[Row]:
-    return scan(connections[alias], _NODES) if since is None else iter(run(connections[alias], _CHANGED, (since,)))
-
-
-class _Said:
-    """What hosts say of themselves is mostly the same, so it is kept once, and read-only as plugins will get it."""
+class _NodeReport:
+    """Parser of reports. Reports are mostly equal, so equal values are kept once, and read-only as plugins get them."""
 
     def __init__(self) -> None:
-        self._by_text: dict[str, Said] = {}
+        self._by_text: dict[str, NodeReport] = {}
         self._alike: dict[Any, Any] = {}
 
-    def of(self, report: str) -> Said:
+    def of(self, report: str) -> NodeReport:
         known = self._by_text.get(report)
         if known is None:
             known = self._read(json.loads(report) or {})
@@ -85,7 +77,7 @@ class _Said:
     def once(self, value: Any) -> Any:
         return self._alike.setdefault(value, value)
 
-    def _read(self, report: Mapping[str, Any]) -> Said:
+    def _read(self, report: Mapping[str, Any]) -> NodeReport:
         capabilities = {**report.get("capabilities", {}), "cpu_info": report.get("cpu_info", {})}
         key = repr(capabilities)
         if key not in self._alike:

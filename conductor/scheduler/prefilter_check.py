@@ -1,4 +1,4 @@
-"""Whether the operator's pre-filters are known."""
+"""System check of the operator's pre-filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTING = "NOVELLA_PREFILTERS"
 
 
 def check_prefilters(**kwargs: Any) -> list[checks.CheckMessage]:
-    """What `manage.py check` has to say about the operator's pre-filters."""
+    """Check that the operator's pre-filters are known, for `novella check`."""
     hint = f"Known are {', '.join(OPTIONS)}."
     return [
         checks.Error(f"{SETTING}: there is no pre-filter {name}.", hint=hint, id="conductor.E002")

@@ -1,4 +1,4 @@
-"""Which providers are one host's: trees of them, and those who share with a tree. Followed as providers change."""
+"""Provider trees of hosts, and the providers that share with each tree, updated as providers change."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from conductor.core.placement.forest import SHARES, ProviderNode
 from conductor.placement.providers import ProviderState
 
 Names = frozenset[str]
-NOBODY: Names = frozenset()
+NO_NAMES: Names = frozenset()
 
 
 class ProviderTrees:
-    """Costs next to nothing where every host is one provider, as most are."""
+    """Follows trees; costs next to nothing where every host is one provider, as most are."""
 
     def __init__(self) -> None:
         self._states: dict[str, ProviderState] = {}
-        self._trees: defaultdict[str, set[str]] = defaultdict(set)  # root → all below it, for who has anybody below
-        self._sharing: defaultdict[str, set[str]] = defaultdict(set)  # aggregate → who shares with its members
+        self._trees: defaultdict[str, set[str]] = defaultdict(set)  # root → all below it, for roots with children
+        self._sharing: defaultdict[str, set[str]] = defaultdict(set)  # aggregate → its sharing providers
 
     def follow(self, changed: Iterable[ProviderState]) -> tuple[set[str], Names]:
-        """Take in what changed. Gives the providers that may stand in another light now, and the aggregates whose
-        members all do."""
+        """Apply changes. Return the providers that they may affect, and the aggregates with all members affected."""
         touched: set[str] = set()
         reached: set[str] = set()
         for state in changed:
@@ -38,12 +37,12 @@ class ProviderTrees:
         return touched, frozenset(reached)
 
     def roots(self, uuids: Iterable[str]) -> set[str]:
-        """The roots of those of these providers that are not alone in their trees."""
+        """Return the roots of those of these providers that are not alone in their trees."""
         known = (self._states[uuid].root_uuid for uuid in uuids if uuid in self._states)
         return {root for root in known if root in self._trees}
 
     def tree_of(self, uuid: str, aggregates: Names) -> tuple[ProviderNode, ...]:
-        """The tree of a host's provider with those who share with it, the root first; empty where there is but one.
+        """Return the tree of a host's provider with its sharing providers, root first; empty where there is only one.
 
         `aggregates` are the host's own: its provider is in them too.
         """
@@ -51,21 +50,21 @@ class ProviderTrees:
             return ()
         root = self._states[uuid].root_uuid
         own = [root, *sorted(self._members(root) - {root})]
-        at = {one: self._states[one].aggregates | (aggregates if one == uuid else NOBODY) for one in own}
-        members = NOBODY.union(*at.values())
+        at = {one: self._states[one].aggregates | (aggregates if one == uuid else NO_NAMES) for one in own}
+        members = NO_NAMES.union(*at.values())
         sharing = {one for name in members & self._sharing.keys() for one in self._sharing[name]} - set(own)
         if len(own) == 1 and not sharing:
             return ()
-        # The search wants trees whole, theirs too.
+        # The search needs whole trees, theirs too.
         others = {one for sharer in sharing for one in self._members(self._states[sharer].root_uuid)} - set(own)
         return tuple(
             _node(self._states[one], at.get(one, self._states[one].aggregates)) for one in (*own, *sorted(others))
         )
 
     def _beside(self, state: ProviderState) -> set[str] | Names:
-        """The members of its tree, where it is not alone, as nearly all are."""
+        """Return the members of its tree; none where it is alone, as nearly all are."""
         is_alone = state.root_uuid == state.uuid and state.uuid not in self._trees
-        return NOBODY if is_alone else self._members(state.root_uuid)
+        return NO_NAMES if is_alone else self._members(state.root_uuid)
 
     def _members(self, root: str) -> set[str]:
         return {root, *self._trees[root]} if root in self._trees else {root} & self._states.keys()
@@ -86,7 +85,7 @@ class ProviderTrees:
 
 
 def _shared_with(state: ProviderState) -> Names:
-    return state.aggregates if SHARES in state.traits else NOBODY
+    return state.aggregates if SHARES in state.traits else NO_NAMES
 
 
 def _node(state: ProviderState, aggregates: Names) -> ProviderNode:

@@ -1,4 +1,4 @@
-"""May an instance stay on its host with another image? Only the filters that look at images are asked."""
+"""Checks whether an instance may stay on its host with another image, by the filters that read images."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from conductor.core.plugin_choice import FILTER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.filtering import timed_verdict
 from conductor.core.scheduling.watching import Watch
+from conductor.scheduler.active_plugins import pipeline
 from conductor.scheduler.host_manager import host_manager
-from conductor.scheduler.plugins_in_force import pipeline
 
 log = logging.getLogger(__name__)
 
 
 def require_fit(spec: RequestSpec, host: str) -> None:
-    """Raises NoValidHost with the filter's reason when `host` cannot run what `spec` asks for now.
+    """Raise NoValidHost with the filter's reason when `host` cannot run what `spec` asks for now.
 
-    Nothing is claimed: the instance has its room there already. A filter that fails goes by the rule, as for builds.
+    Nothing is claimed: the instance has its resources already. The rule for failing filters applies, as for builds.
     """
     table = host_manager.snapshot().table
     rows = table.rows_of([host])

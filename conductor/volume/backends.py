@@ -1,4 +1,4 @@
-"""The volume services, as operators see and close them, and what the storage holds."""
+"""The volume services, as operators see and disable them, and the capacity of the storage."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conductor.core.errors import NotFound
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from conductor.volume import store
 from conductor.volume.capabilities import BACKEND, CAPABILITIES, HOST
 from conductor.volume.models import Snapshot, Volume, VolumeService
 
 SCHEDULER, VOLUME = "cinder-scheduler", "cinder-volume"
-# Both are this product itself: they are up where their state can be asked for.
+# Both are this product itself: they are up whenever their state can be queried.
 SERVICES = ((SCHEDULER, HOST.partition("@")[0]), (VOLUME, HOST))
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """A volume service. What nobody has said anything of is enabled."""
+    """A volume service. Enabled unless an operator has disabled it."""
 
     binary: str
     host: str
@@ -35,7 +35,7 @@ class ServiceView:
 
 @dataclass(frozen=True, slots=True)
 class HostTotals:
-    """What a project has on a host."""
+    """Volumes of a project on a host."""
 
     project_id: str
     volumes: int = 0
@@ -45,13 +45,13 @@ class HostTotals:
 
 
 def list_services(*, binary: str | None = None, host: str | None = None) -> list[ServiceView]:
-    """All services, or those with this binary and on this host."""
-    said = {(row.binary, row.host): row for row in VolumeService.objects.all()}
+    """Return all services, or those with this binary and on this host."""
+    fields = {(row.binary, row.host): row for row in VolumeService.objects.all()}
     found = []
     for name, where in SERVICES:
         if binary not in (None, name) or host not in (None, where):
             continue
-        row = said.get((name, where))
+        row = fields.get((name, where))
         now = timezone.now()
         found.append(
             ServiceView(name, where, now, row.is_disabled, row.disabled_reason, row.is_frozen)
@@ -62,7 +62,7 @@ def list_services(*, binary: str | None = None, host: str | None = None) -> list
 
 
 def update_service(binary: str, host: str, **values: Any) -> ServiceView:
-    """Change is_disabled, disabled_reason or is_frozen. Raises NotFound."""
+    """Update is_disabled, disabled_reason or is_frozen. Raises NotFound."""
     if (binary, host) not in SERVICES:
         raise NotFound(f"Service {binary[:60]} could not be found on host {host[:60]}.")
     with write_tx():
@@ -78,7 +78,7 @@ def takes_volumes() -> bool:
 
 
 def totals(host: str) -> list[HostTotals]:
-    """What each project has on a host, and the sum of all first. Raises NotFound."""
+    """Return each project's totals on a host, and the sum of all first. Raises NotFound."""
     if host not in {where for _, where in SERVICES}:
         raise NotFound(f"Host {host[:60]} could not be found.")
     if host != HOST:
@@ -95,7 +95,7 @@ def totals(host: str) -> list[HostTotals]:
 
 
 def pool() -> dict[str, Any]:
-    """The one pool of storage: what it can, how large it is and how much of it is promised."""
+    """Return the one pool of storage: its capabilities, size and allocated amount."""
     total_gb, free_gb = store.room_gb()
     promised = Volume.objects.aggregate(total=Coalesce(Sum("size_gb"), 0))["total"]
     return {

@@ -1,7 +1,7 @@
-"""The data of backups: a folder for each, with the blocks that it added and a list of all blocks and who holds them.
+"""Data of backups: a folder for each, with the blocks that it added and an index of all blocks and their folders.
 
-A block is named by its digest: an incremental backup holds those that its parent has not, and a block whose digest is
-wrong is not restored.
+A block is named by its digest: an incremental backup stores those that its parent lacks, and a block with a wrong
+digest is not restored.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ INDEX, DATA = "index.json", "data.raw"
 
 
 def folder_of(data_uuid: UUID | str) -> Path:
-    """Where the data of a backup are."""
+    """Return the folder of a backup's data."""
     return Path(settings.NOVELLA_DATA) / "backups" / str(data_uuid)
 
 
 def take(data_uuid: UUID | str, source: Path, parent_uuid: UUID | str | None = None) -> int:
-    """Keep what is in `source`; how many blocks were added. What was kept whole before is not kept again.
+    """Store the content of `source`. Return how many blocks were added. A backup that is complete is not stored again.
 
-    Raises DriverError where the source is gone, or the parent's list.
+    Raises DriverError where the source, or the parent's index, is missing.
     """
     folder = folder_of(data_uuid)
     if not (folder / INDEX).exists():
@@ -49,9 +49,9 @@ def take(data_uuid: UUID | str, source: Path, parent_uuid: UUID | str | None = N
 
 
 def restore(data_uuid: UUID | str, volume_uuid: UUID | str, size_gb: int) -> None:
-    """Have a volume's data as the backup has them. The old ones are there until the copy is whole.
+    """Restore a volume's data from the backup. The old data stay until the copy is complete.
 
-    Raises DriverError for data that are gone or damaged.
+    Raises DriverError for missing or damaged data.
     """
     target = path_of(volume_uuid)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,19 +75,19 @@ def _room(size: int) -> AbstractContextManager[None]:
 
 
 def is_whole(data_uuid: UUID | str) -> bool:
-    """Whether there is a list of blocks, which is written last."""
+    """Whether the index exists, which is written last."""
     return (folder_of(data_uuid) / INDEX).exists()
 
 
 def remove(data_uuid: UUID | str) -> None:
-    """Drop the data, if there are any; the list first, so that half of them is nothing."""
+    """Delete the data, if there are any; the index first, so that partial data count as none."""
     folder = folder_of(data_uuid)
     (folder / INDEX).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _index(data_uuid: UUID | str) -> dict[str, Any]:
-    """Raises DriverError."""
+    """Return the index. Raises DriverError."""
     try:
         found: dict[str, Any] = json.loads((folder_of(data_uuid) / INDEX).read_text())
     except (OSError, ValueError):
@@ -96,7 +96,7 @@ def _index(data_uuid: UUID | str) -> dict[str, Any]:
 
 
 def _write_index(folder: Path, index: dict[str, Any]) -> None:
-    """The backup is whole from the moment that the list has its name."""
+    """Write the index; its rename completes the backup."""
     part = folder / f"{INDEX}.part"
     with part.open("w") as file:
         json.dump(index, file)
@@ -106,7 +106,7 @@ def _write_index(folder: Path, index: dict[str, Any]) -> None:
 
 
 def _add_blocks(target: Path, source: Path, known: dict[str, Any], holder: str) -> dict[str, list[str]]:
-    """Every block that is not empty, by its number: its digest and who holds it."""
+    """Add every block that is not empty. Return its digest and folder by number."""
     blocks: dict[str, list[str]] = {}
     with target.open("wb") as kept:
         os.fchmod(kept.fileno(), 0o600)
@@ -125,7 +125,7 @@ def _add_blocks(target: Path, source: Path, known: dict[str, Any], holder: str) 
 
 
 def _full_blocks(source: Path) -> Iterator[tuple[int, bytes]]:
-    """Blocks with anything but zeros in them; holes of the file are passed over unread."""
+    """Yield the blocks that are not all zeros; holes of the file are skipped unread."""
     empty = bytes(BLOCK)
     with source.open("rb") as file:
         number = _next_data(file, 0)
@@ -140,12 +140,12 @@ def _full_blocks(source: Path) -> Iterator[tuple[int, bytes]]:
 def _next_data(file: BinaryIO, number: int) -> int | None:
     try:
         return os.lseek(file.fileno(), number * BLOCK, os.SEEK_DATA) // BLOCK
-    except OSError:  # there are no data behind it
+    except OSError:  # no data follow
         return None
 
 
 def _copy_blocks(blocks: dict[str, list[str]], target: BinaryIO) -> None:
-    """Raises DriverError for a block that is gone or not what it was."""
+    """Copy blocks to the target. Raises DriverError for a missing or damaged block."""
     files: dict[str, BinaryIO] = {}
     try:
         for number, (digest, holder) in blocks.items():

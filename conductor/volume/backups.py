@@ -13,8 +13,8 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.listing import Order
-from conductor.transactions import write_tx
+from conductor.db.pagination import SortField
+from conductor.db.transactions import write_tx
 from conductor.volume import backup_store
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Backup, Snapshot, Volume
@@ -22,7 +22,7 @@ from conductor.volume.states import AVAILABLE, CREATING, DELETING, ERROR
 
 RESTORING = "restoring"
 STATUSES = (CREATING, AVAILABLE, RESTORING, DELETING, ERROR, "error_deleting")
-TELLABLE = (AVAILABLE, ERROR)  # what an operator may say that a backup is
+TELLABLE = (AVAILABLE, ERROR)  # statuses that an operator may set
 SORT_KEYS = {
     "id": "uuid",
     "name": "name",
@@ -37,8 +37,8 @@ UUID_FILTERS = {"volume_id": "volume_uuid", "snapshot_id": "snapshot_uuid", "id"
 
 
 @dataclass(frozen=True, slots=True)
-class BackupWish:
-    """A backup to be. An incremental one holds what its parent has not."""
+class BackupCreate:
+    """A backup to create. An incremental one stores only what its parent lacks."""
 
     name: str | None = None
     description: str | None = None
@@ -49,7 +49,7 @@ class BackupWish:
 
 @dataclass(frozen=True, slots=True)
 class BackupQuery:
-    """Which backups. `filters` are equality by a name of FILTERS or UUID_FILTERS; "~" begins a part of a text."""
+    """Query of backups. `filters` are equality by a name of FILTERS or UUID_FILTERS; "~" begins a part of a text."""
 
     filters: Mapping[str, str] = field(default_factory=dict)
     all_projects: bool = False
@@ -64,7 +64,7 @@ def missing(backup_id: str) -> NotFound:
 
 
 def get_visible(context: RequestContext, backup_id: str) -> Backup:
-    """Raises NotFound, also for another project's."""
+    """Return a backup. Raises NotFound, also for another project's."""
     wanted = uuid_or_none(backup_id)
     row = _visible(context).filter(uuid=wanted).first() if wanted else None
     if row is None:
@@ -73,19 +73,19 @@ def get_visible(context: RequestContext, backup_id: str) -> Backup:
 
 
 def list_visible(context: RequestContext, query: BackupQuery) -> list[Backup]:
-    """One page of backups of the asker's project, or of all for an administrator who asks. Raises Invalid."""
+    """Return one page of backups of the caller's project, or of all for an administrator who asks. Raises Invalid."""
     rows, order = filtered(context, query)
     limit = None if query.limit is None else query.offset + query.limit
     return page(rows, order, anchors=_visible(context), marker=query.marker, limit=limit)[query.offset :]
 
 
 def count(context: RequestContext, query: BackupQuery) -> int:
-    """How many backups a query means on all its pages."""
+    """Return how many backups a query matches on all its pages."""
     return filtered(context, query)[0].count()
 
 
-def filtered(context: RequestContext, query: BackupQuery) -> tuple[QuerySet[Backup], list[Order]]:
-    """The rows that a query means, and their order. Raises Invalid."""
+def filtered(context: RequestContext, query: BackupQuery) -> tuple[QuerySet[Backup], list[SortField]]:
+    """Return the rows that a query matches, and their order. Raises Invalid."""
     rows = _visible(context)
     if not (context.is_admin and query.all_projects):
         rows = rows.filter(project_id=context.project_id)
@@ -100,26 +100,31 @@ def filtered(context: RequestContext, query: BackupQuery) -> tuple[QuerySet[Back
 
 
 def newest_of(volume: Volume) -> Backup | None:
-    """What the next incremental backup of a volume is built upon."""
+    """Return the parent of a volume's next incremental backup."""
     rows = Backup.objects.filter(volume_uuid=volume.uuid, project_id=volume.project_id, status=AVAILABLE)
     return rows.order_by("-data_timestamp", "-pk").first()
 
 
 def insert(
-    context: RequestContext, volume: Volume, wish: BackupWish, *, snapshot: Snapshot | None, parent: Backup | None
+    context: RequestContext,
+    volume: Volume,
+    requested: BackupCreate,
+    *,
+    snapshot: Snapshot | None,
+    parent: Backup | None,
 ) -> Backup:
-    """A backup that is being made, of the volume's project; inside the write transaction that counted the quota."""
+    """Insert a backup in creation, of the volume's project; inside the write transaction that counted the quota."""
     now, uuid = timezone.now(), uuid4()
     return Backup.objects.create(
         uuid=uuid,
         data_uuid=uuid,
         project_id=volume.project_id,
         user_id=context.user_id,
-        name=wish.name,
-        description=wish.description,
-        container=wish.container,
-        availability_zone=wish.availability_zone or volume.availability_zone,
-        metadata=dict(wish.metadata),
+        name=requested.name,
+        description=requested.description,
+        container=requested.container,
+        availability_zone=requested.availability_zone or volume.availability_zone,
+        metadata=dict(requested.metadata),
         volume_uuid=volume.uuid,
         snapshot_uuid=snapshot.uuid if snapshot else None,
         parent=parent,
@@ -133,7 +138,7 @@ def insert(
 
 
 def facts_of(volume: Volume) -> dict[str, Any]:
-    """What a volume that is made of the backup shall have of this one, beside its data."""
+    """Return the volume's attributes for volumes restored from this backup."""
     return {
         "name": volume.name,
         "description": volume.description,
@@ -144,18 +149,18 @@ def facts_of(volume: Volume) -> dict[str, Any]:
 
 
 def describe(row: Backup, **values: Any) -> None:
-    """Change fields; inside a write transaction."""
+    """Update fields; inside a write transaction."""
     Backup.objects.filter(pk=row.pk).update(**values, updated_at=timezone.now())
 
 
 def turn(backup_uuid: UUID | str, before: Iterable[str], after: str, **values: Any) -> bool:
-    """Whether it was in one of the states `before`, and now is in `after`; inside a write transaction."""
+    """Move the backup from one of the states `before` to `after`, if it was in one; inside a write transaction."""
     rows = Backup.objects.filter(uuid=backup_uuid, status__in=list(before))
-    return bool(rows.update(status=after, status_is_told=False, updated_at=timezone.now(), **values))
+    return bool(rows.update(status=after, is_status_forced=False, updated_at=timezone.now(), **values))
 
 
 def begin_deleting(row: Backup, *, is_forced: bool = False) -> None:
-    """Inside a write transaction. Raises Invalid for one that others are built upon, or that is under work."""
+    """Begin a delete; inside a write transaction. Raises Invalid for one that is a parent, or busy."""
     if row.dependents.exists():
         raise Invalid(
             f"Invalid backup: Incremental backups exist for backup {row.uuid}: delete them first, the newest before."
@@ -166,8 +171,8 @@ def begin_deleting(row: Backup, *, is_forced: bool = False) -> None:
 
 
 def settle(backup_uuid: UUID | str) -> None:
-    """Have neither row nor data of one that is being deleted; data that another record names stay. Repeatable."""
-    row = Backup.objects.filter(uuid=backup_uuid, status=DELETING, status_is_told=False).first()
+    """Remove row and data of a backup in deletion; data that another record names stay. Repeatable."""
+    row = Backup.objects.filter(uuid=backup_uuid, status=DELETING, is_status_forced=False).first()
     if row is None:
         return
     if not Backup.objects.filter(data_uuid=row.data_uuid).exclude(pk=row.pk).exists():
@@ -177,8 +182,8 @@ def settle(backup_uuid: UUID | str) -> None:
 
 
 def settle_all() -> int:
-    """Finish deletes that died in between; returns how many."""
-    rows = Backup.objects.filter(status=DELETING, status_is_told=False)
+    """Finish interrupted deletes. Return how many."""
+    rows = Backup.objects.filter(status=DELETING, is_status_forced=False)
     uuids = list(rows.values_list("uuid", flat=True))
     for uuid in uuids:
         settle(uuid)
@@ -186,7 +191,7 @@ def settle_all() -> int:
 
 
 def with_dependents(rows: Sequence[Backup]) -> set[int]:
-    """Which of these have others built upon them, by primary key: one query for a whole page."""
+    """Return those of these that are parents of others, by primary key: one query for a whole page."""
     keys = [row.pk for row in rows]
     return {row.pk for row in Backup.objects.filter(dependents__parent__in=keys).only("pk")} if keys else set()
 

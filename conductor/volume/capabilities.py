@@ -1,4 +1,4 @@
-"""What the storage of this cloud can, in the words that types of volumes ask in."""
+"""Capabilities of this cloud's storage, in the terms of volume types' extra specs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CAPABILITIES: Mapping[str, str] = {
     "QoS_support": "False",
     "replication_enabled": "False",
 }
-# Words of types that say how, not where: they ask nothing of the storage.
+# Extra specs that say how, not where: they require nothing of the storage.
 NOT_ASKED = frozenset({"provisioning:min_vol_size", "provisioning:max_vol_size", "RESKEY:availability_zones"})
 
 
 def unmet(extra_specs: Mapping[str, str]) -> str:
-    """The first thing that a type asks for and the storage has not, as `key=value`; "" where all is there."""
+    """Return the first requirement of a type that the storage lacks, as `key=value`; "" where it lacks none."""
     for key, wanted in extra_specs.items():
         scope, _, name = key.rpartition(":")
         if key in NOT_ASKED or scope not in ("", "capabilities"):

@@ -13,7 +13,7 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import GroupSnapshot, GroupType, Volume, VolumeGroup, VolumeType
 from conductor.volume.states import AVAILABLE, IN_USE
@@ -25,7 +25,7 @@ STATUSES = ("available", "creating", "deleting", "error", "error_deleting", "upd
 
 
 def get_type(context: RequestContext, ref: str) -> GroupType:
-    """The type with that uuid. Raises NotFound, also for a private one."""
+    """Return the type with that uuid. Raises NotFound, also for a private one."""
     wanted = uuid_or_none(ref)
     found = _types(context).filter(uuid=wanted).first() if wanted else None
     if found is None:
@@ -34,7 +34,7 @@ def get_type(context: RequestContext, ref: str) -> GroupType:
 
 
 def named_type(context: RequestContext, ref: str) -> GroupType:
-    """The type with that uuid or name. Raises NotFound."""
+    """Return the type with that uuid or name. Raises NotFound."""
     wanted = uuid_or_none(ref)
     found = _types(context).filter(**{"uuid": wanted} if wanted else {"name": ref}).first()
     if found is None:
@@ -44,7 +44,7 @@ def named_type(context: RequestContext, ref: str) -> GroupType:
 
 @dataclass(frozen=True, slots=True)
 class GroupQuery:
-    """Which groups, snapshots of groups or types; `filters` are equality by name, status or group_id."""
+    """Query of groups, group snapshots or types; `filters` are equality by name, status or group_id."""
 
     filters: Mapping[str, Any] = field(default_factory=dict)
     all_projects: bool = False
@@ -55,12 +55,12 @@ class GroupQuery:
 
 
 def list_types(context: RequestContext, query: GroupQuery) -> list[GroupType]:
-    """One page. Raises Invalid for a key that nothing is sorted by, NotFound for an unknown marker."""
+    """Return one page of types. Raises Invalid for a key that cannot be sorted by, NotFound for an unknown marker."""
     return _page(_types(context).filter(**query.filters), query, _types(context), TYPE_KEYS)
 
 
 def spec_of(context: RequestContext, ref: str, key: str) -> str:
-    """Raises NotFound."""
+    """Return one spec of a type. Raises NotFound."""
     row = get_type(context, ref)
     if key not in row.specs:
         raise NotFound(f"Group Type {row.uuid} has no specs with key {key[:60]}.")
@@ -68,12 +68,12 @@ def spec_of(context: RequestContext, ref: str, key: str) -> str:
 
 
 def list_visible(context: RequestContext, query: GroupQuery) -> list[VolumeGroup]:
-    """One page of groups. Raises Invalid, NotFound for an unknown marker."""
+    """Return one page of groups. Raises Invalid, NotFound for an unknown marker."""
     return _page(_narrowed(context, visible(context), query), query, visible(context), SORT_KEYS)
 
 
 def list_snapshots(context: RequestContext, query: GroupQuery) -> list[GroupSnapshot]:
-    """One page of snapshots of groups. Raises Invalid, NotFound for an unknown marker."""
+    """Return one page of snapshots of groups. Raises Invalid, NotFound for an unknown marker."""
     rows = visible_snapshots(context)
     return _page(_narrowed(context, rows, query), query, rows, SORT_KEYS)
 
@@ -94,7 +94,7 @@ def _page(rows: QuerySet[Row], query: GroupQuery, anchors: QuerySet[Row], keys: 
 
 
 def create_type(values: Mapping[str, Any]) -> GroupType:
-    """Raises Conflict for a name that is taken."""
+    """Create a type. Raises Conflict for a name that is taken."""
     try:
         with write_tx():
             return GroupType.objects.create(**values, created_at=timezone.now())
@@ -103,7 +103,7 @@ def create_type(values: Mapping[str, Any]) -> GroupType:
 
 
 def update_type(context: RequestContext, ref: str, values: Mapping[str, Any]) -> GroupType:
-    """Raises NotFound, Conflict."""
+    """Update a type. Raises NotFound, Conflict."""
     row = get_type(context, ref)
     try:
         with write_tx():
@@ -114,7 +114,7 @@ def update_type(context: RequestContext, ref: str, values: Mapping[str, Any]) ->
 
 
 def delete_type(context: RequestContext, ref: str) -> None:
-    """Raises NotFound, Invalid for one that groups have."""
+    """Delete a type. Raises NotFound, Invalid for one that groups have."""
     row = get_type(context, ref)
     with write_tx():
         if VolumeGroup.objects.filter(group_type=row).exists():
@@ -123,7 +123,7 @@ def delete_type(context: RequestContext, ref: str) -> None:
 
 
 def set_type_specs(context: RequestContext, ref: str, specs: Mapping[str, str]) -> dict[str, str]:
-    """Add or replace specs; all of them. Raises NotFound."""
+    """Add or replace specs, and return all of them. Raises NotFound."""
     with write_tx():
         row = GroupType.objects.select_for_update().get(pk=get_type(context, ref).pk)
         changed = {**row.specs, **specs}
@@ -132,7 +132,7 @@ def set_type_specs(context: RequestContext, ref: str, specs: Mapping[str, str]) 
 
 
 def remove_type_spec(context: RequestContext, ref: str, key: str) -> None:
-    """Raises NotFound."""
+    """Remove a spec. Raises NotFound."""
     with write_tx():
         row = GroupType.objects.select_for_update().get(pk=get_type(context, ref).pk)
         if key not in row.specs:
@@ -142,7 +142,7 @@ def remove_type_spec(context: RequestContext, ref: str, key: str) -> None:
 
 
 def get(context: RequestContext, ref: str) -> VolumeGroup:
-    """Raises NotFound, also for another project's."""
+    """Return a group. Raises NotFound, also for another project's."""
     wanted = uuid_or_none(ref)
     found = visible(context).filter(uuid=wanted).first() if wanted else None
     if found is None:
@@ -156,7 +156,7 @@ def visible(context: RequestContext) -> QuerySet[VolumeGroup]:
 
 
 def get_snapshot(context: RequestContext, ref: str) -> GroupSnapshot:
-    """Raises NotFound, also for another project's."""
+    """Return a snapshot of a group. Raises NotFound, also for another project's."""
     wanted = uuid_or_none(ref)
     found = visible_snapshots(context).filter(uuid=wanted).first() if wanted else None
     if found is None:
@@ -170,12 +170,12 @@ def visible_snapshots(context: RequestContext) -> QuerySet[GroupSnapshot]:
 
 
 def members(group: VolumeGroup) -> list[Volume]:
-    """The volumes of a group, oldest first."""
+    """Return the volumes of a group, oldest first."""
     return list(Volume.objects.filter(group_uuid=group.uuid).select_related("volume_type").order_by("pk"))
 
 
 def open_to(context: RequestContext, group_id: str, wanted: VolumeType) -> VolumeGroup:
-    """The group that a volume of a type may join. Raises NotFound, Invalid."""
+    """Return the group that a volume of a type may join. Raises NotFound, Invalid."""
     group = get(context, group_id)
     if group.status != AVAILABLE:
         raise Invalid(f"Group {group.uuid} status must be available, but is {group.status}.")
@@ -185,7 +185,7 @@ def open_to(context: RequestContext, group_id: str, wanted: VolumeType) -> Volum
 
 
 def check_joining(group: VolumeGroup, volume: Volume, type_uuid: str) -> None:
-    """Raises Invalid for a volume that cannot join."""
+    """Raise Invalid for a volume that cannot join."""
     if volume.group_uuid not in (None, group.uuid):
         raise Invalid(f"Volume {volume.uuid} is in group {volume.group_uuid} already.")
     if volume.status not in (AVAILABLE, IN_USE):

@@ -1,4 +1,4 @@
-"""Pages of what the volume service lists: as all pages, but for a marker that is not there."""
+"""Pages of the volume service's lists: like all pages, except for the error of an unknown marker."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ from typing import TypeVar
 
 from django.db.models import Model, QuerySet
 
-from conductor import listing
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.listing import Order
+from conductor.db import pagination
+from conductor.db.pagination import SortField
 
 Row = TypeVar("Row", bound=Model)
 
 
-def order_of(keys: Mapping[str, str], sort: Sequence[tuple[str, bool]]) -> list[Order]:
-    """Raises Invalid for a key that nothing is sorted by."""
+def order_of(keys: Mapping[str, str], sort: Sequence[tuple[str, bool]]) -> list[SortField]:
+    """Return the order of a list. Raises Invalid for a key that cannot be sorted by."""
     for key, _ in sort:
         if key not in keys:
             raise Invalid(f"Invalid sort key: {key[:60]}. It must be one of {', '.join(keys)}.", field="sort_key")
-    return [Order(keys[key], is_descending) for key, is_descending in sort]
+    return [SortField(keys[key], is_descending) for key, is_descending in sort]
 
 
 def page(
-    rows: QuerySet[Row], order: Sequence[Order], *, anchors: QuerySet[Row], marker: str = "", limit: int | None = None
+    rows: QuerySet[Row],
+    order: Sequence[SortField],
+    *,
+    anchors: QuerySet[Row],
+    marker: str = "",
+    limit: int | None = None,
 ) -> list[Row]:
-    """As listing.page. Raises NotFound for an unknown marker."""
+    """Like listing.page. Raises NotFound for an unknown marker."""
     if marker and not anchors.filter(uuid=uuid_or_none(marker)).exists():
         raise NotFound(f"Marker {marker[:60]} could not be found.")
-    return listing.page(rows, order, anchors=anchors, marker=marker, limit=limit)
+    return pagination.page(rows, order, anchors=anchors, marker=marker, limit=limit)

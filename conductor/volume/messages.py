@@ -1,4 +1,4 @@
-"""Messages to projects: why something that was accepted came to nothing."""
+"""Messages to projects: why an accepted request failed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Message
 
 KEPT_DAYS = 30
 NO_BACKEND = "VOLUME_VOLUME_001_002"  # event ids as clients know them: resource, action, cause
+ATTACH_FAILED = "VOLUME_VOLUME_002_001"
 COPY_FAILED = "VOLUME_VOLUME_003_013"
 SNAPSHOT_FAILED = "VOLUME_SNAPSHOT_006_013"
 UPLOAD_FAILED = "VOLUME_VOLUME_004_013"
@@ -45,7 +46,7 @@ FILTERS = {
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Which messages. `filters` are equality by a name of FILTERS."""
+    """Query of messages. `filters` are equality by a name of FILTERS."""
 
     filters: Mapping[str, str] = field(default_factory=dict)
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)
@@ -54,8 +55,10 @@ class MessageQuery:
     offset: int = 0
 
 
-def tell(context: RequestContext, event_id: str, resource_type: str, resource_uuid: UUID | str, text: str) -> None:
-    """Inside the write transaction that says what became of the resource."""
+def create_message(
+    context: RequestContext, event_id: str, resource_type: str, resource_uuid: UUID | str, text: str
+) -> None:
+    """Create a message; inside the write transaction that stores the resource's result."""
     now = timezone.now()
     Message.objects.create(
         project_id=context.project_id,
@@ -70,7 +73,7 @@ def tell(context: RequestContext, event_id: str, resource_type: str, resource_uu
 
 
 def get(context: RequestContext, message_id: str) -> Message:
-    """Raises NotFound, also for another project's."""
+    """Return a message. Raises NotFound, also for another project's."""
     wanted = uuid_or_none(message_id)
     found = _visible(context).filter(uuid=wanted).first() if wanted else None
     if found is None:
@@ -79,7 +82,7 @@ def get(context: RequestContext, message_id: str) -> Message:
 
 
 def list_visible(context: RequestContext, query: MessageQuery) -> list[Message]:
-    """One page of the project's messages. Raises Invalid."""
+    """Return one page of the project's messages. Raises Invalid."""
     rows = _visible(context)
     for name, value in query.filters.items():
         wanted = uuid_or_none(value) if name == "resource_uuid" else value
@@ -90,16 +93,16 @@ def list_visible(context: RequestContext, query: MessageQuery) -> list[Message]:
 
 
 def delete(context: RequestContext, message_id: str) -> None:
-    """Raises NotFound."""
+    """Delete a message. Raises NotFound."""
     row = get(context, message_id)
     with write_tx():
         Message.objects.filter(pk=row.pk).delete()
 
 
 def drop_old() -> int:
-    """Remove messages whose time is over; returns how many."""
+    """Delete expired messages. Return how many."""
     old = Message.objects.filter(expires_at__lt=timezone.now())
-    if not old.exists():  # the usual answer, which needs no write
+    if not old.exists():  # the typical case, which needs no write
         return 0
     with write_tx():
         count, _ = old.delete()

@@ -1,4 +1,4 @@
-"""Volumes with their types and snapshots, which instances have them, and what is told of them."""
+"""Volumes with their types and snapshots, their attachments, and messages about them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.db import models
 
 
 class QosSpec(models.Model):
-    """What a type asks of whoever carries the data: `consumer` is front-end, back-end or both."""
+    """Quality of service of a type: `consumer` is front-end, back-end or both."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=255, unique=True)
@@ -25,7 +25,7 @@ class VolumeType(models.Model):
     description = models.CharField(max_length=255, null=True)
     is_public = models.BooleanField(default=True)
     extra_specs = models.JSONField(default=dict)
-    encryption = models.JSONField(null=True)  # what was asked for: no volume can be made of such a type
+    encryption = models.JSONField(null=True)  # stored only: no volume can be created of such a type
     qos_spec = models.ForeignKey(QosSpec, null=True, on_delete=models.PROTECT, related_name="types")
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
@@ -42,7 +42,7 @@ class TypeAccess(models.Model):
 
 
 class Volume(models.Model):
-    """A disk that outlives servers. `status` is one of states.STATUSES; the row goes with the volume."""
+    """A disk that outlives servers. `status` is one of states.STATUSES; the row is deleted with the volume."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     project_id = models.CharField(max_length=64, db_index=True)
@@ -59,15 +59,15 @@ class Volume(models.Model):
     source_uuid = models.UUIDField(null=True)
     volume_type = models.ForeignKey(VolumeType, null=True, on_delete=models.PROTECT)  # None: the default one
     is_multiattach = models.BooleanField(default=False)
-    is_readonly = models.BooleanField(null=True)  # None: nobody has said
-    status_is_told = models.BooleanField(default=False)  # by an operator: nothing follows from it by itself
+    is_readonly = models.BooleanField(null=True)  # None: never set
+    is_status_forced = models.BooleanField(default=False)  # set by an operator: the sweep leaves such a volume alone
     group_uuid = models.UUIDField(null=True, db_index=True)
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
 
 
 class Snapshot(models.Model):
-    """A volume's data as they were; a copy of its own."""
+    """A volume's data at one moment, as an independent copy."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     volume = models.ForeignKey(Volume, on_delete=models.CASCADE, related_name="snapshots")
@@ -77,18 +77,36 @@ class Snapshot(models.Model):
     description = models.CharField(max_length=255, null=True)
     size_gb = models.PositiveIntegerField()
     status = models.CharField(max_length=32)  # one of states.SNAPSHOT_STATUSES
-    progress = models.CharField(max_length=8, default="")  # as somebody told it; "" where the status says it
-    status_is_told = models.BooleanField(default=False)
+    progress = models.CharField(max_length=8, default="")  # as set by a client; "" where the status implies it
+    is_status_forced = models.BooleanField(default=False)
     metadata = models.JSONField(default=dict)
     group_snapshot_uuid = models.UUIDField(null=True, db_index=True)
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
 
 
-class VolumeAttachment(models.Model):
-    """A volume that an instance has, or is getting. `uuid` is that of the cell's block device.
+class ImageSnapshot(models.Model):
+    """Snapshot data that an image of a server boots from, with the attributes of its volume.
 
-    `status` is one of states.LENT_STATUSES. Only one that was reserved for nobody yet has no instance.
+    The data stay as long as this row does, also where the snapshot itself is deleted. Only `createImage` creates such
+    rows: a list that a user wrote into the properties of an image keeps nothing.
+    """
+
+    image_uuid = models.UUIDField(db_index=True)
+    snapshot_uuid = models.UUIDField(unique=True)
+    project_id = models.CharField(max_length=64, db_index=True)
+    size_gb = models.PositiveIntegerField()
+    volume_type = models.ForeignKey(VolumeType, null=True, on_delete=models.SET_NULL)  # None: the default one
+    is_bootable = models.BooleanField(default=False)
+    image_metadata = models.JSONField(default=dict)
+    is_released = models.BooleanField(default=False)  # the image is deleted: no new volume uses the data
+    created_at = models.DateTimeField()
+
+
+class VolumeAttachment(models.Model):
+    """Attachment of a volume to an instance. `uuid` is that of the cell's block device.
+
+    `status` is one of states.LENT_STATUSES. Only one that is reserved without an instance has none.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -99,13 +117,13 @@ class VolumeAttachment(models.Model):
     attached_at = models.DateTimeField(null=True)
     status = models.CharField(max_length=16, default="in-use")
     mode = models.CharField(max_length=2, default="rw")
-    connector = models.JSONField(null=True)  # of an attachment that its owner made: what is to open the volume
+    connector = models.JSONField(null=True)  # of an attachment that its owner created: how to open the volume
 
 
 class Backup(models.Model):
-    """A volume's data kept apart from it: it outlives the volume. `status` is one of backups.STATUSES.
+    """A copy of a volume's data that outlives the volume. `status` is one of backups.STATUSES.
 
-    `data_uuid` says where the data are: that of the backup itself, unless it is another record of the same data.
+    `data_uuid` names the data: that of the backup itself, unless it is another record of the same data.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -113,7 +131,7 @@ class Backup(models.Model):
     user_id = models.CharField(max_length=64)
     name = models.CharField(max_length=255, null=True)
     description = models.CharField(max_length=255, null=True)
-    volume_uuid = models.UUIDField(db_index=True)  # which may be gone
+    volume_uuid = models.UUIDField(db_index=True)  # which may be deleted
     snapshot_uuid = models.UUIDField(null=True)
     data_uuid = models.UUIDField(db_index=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="dependents")
@@ -122,23 +140,23 @@ class Backup(models.Model):
     size_gb = models.PositiveIntegerField()
     object_count = models.PositiveIntegerField(default=0)
     status = models.CharField(max_length=32)
-    status_is_told = models.BooleanField(default=False)
+    is_status_forced = models.BooleanField(default=False)
     fail_reason = models.CharField(max_length=255, null=True)
     metadata = models.JSONField(default=dict)
-    volume_facts = models.JSONField(default=dict)  # of the volume, for the one that is made of the backup
+    volume_facts = models.JSONField(default=dict)  # attributes of the volume, for volumes restored from the backup
     data_timestamp = models.DateTimeField()
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
 
 
 class Transfer(models.Model):
-    """A volume that its owner hands to whoever knows the key, or did."""
+    """A volume that its owner transfers to another project by a key."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     volume = models.ForeignKey(Volume, on_delete=models.CASCADE, related_name="transfers")
     name = models.CharField(max_length=255, null=True)
     salt = models.CharField(max_length=32)
-    key_hash = models.CharField(max_length=64)  # the key itself is told once, and kept nowhere
+    key_hash = models.CharField(max_length=64)  # the key itself is shown once, and not stored
     with_snapshots = models.BooleanField(default=True)
     source_project_id = models.CharField(max_length=64, db_index=True)
     destination_project_id = models.CharField(max_length=64, null=True)
@@ -147,7 +165,7 @@ class Transfer(models.Model):
 
 
 class Message(models.Model):
-    """Why something that was accepted came to nothing, for the project that asked for it."""
+    """Why an accepted request failed, for the project that made it."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     project_id = models.CharField(max_length=64, db_index=True)
@@ -162,7 +180,7 @@ class Message(models.Model):
 
 
 class VolumeQuotaClass(models.Model):
-    """A limit of all projects that have none of their own; the one class that counts is called default."""
+    """A limit of all projects without their own; the one class that counts is called default."""
 
     name = models.CharField(max_length=255)
     resource = models.CharField(max_length=300)
@@ -173,7 +191,7 @@ class VolumeQuotaClass(models.Model):
 
 
 class VolumeService(models.Model):
-    """What an operator says of a volume service: whether it takes new volumes."""
+    """An operator's settings of a volume service: whether it takes new volumes."""
 
     binary = models.CharField(max_length=64)
     host = models.CharField(max_length=255)

@@ -1,4 +1,4 @@
-"""What becomes of volumes: made, described, grown, deleted, and lent to instances. Every change of status is a CAS."""
+"""Operations on volumes: create, update, extend, delete, and attach to instances. Every change of status is a CAS."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from django.utils import timezone
 from conductor.core.compute_driver import VolumeConnection
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
-from conductor.transactions import write_tx
-from conductor.volume import store, strangers
+from conductor.db.transactions import write_tx
+from conductor.volume import store, unmanaged_files
 from conductor.volume.models import Volume, VolumeAttachment
 from conductor.volume.states import (
     ATTACHING,
@@ -32,12 +32,12 @@ from conductor.volume.states import (
     UNMANAGING,
 )
 
-SHAREABLE = (AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING)  # states in which one more guest may have it
+SHAREABLE = (AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING)  # states in which one more guest may attach it
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeWish:
-    """A volume to be."""
+class VolumeCreate:
+    """A volume to create."""
 
     size_gb: int
     name: str = ""
@@ -55,7 +55,7 @@ class VolumeWish:
 
 @dataclass(frozen=True, slots=True)
 class Lending:
-    """A volume lent to an instance, under the uuid of the cell's block device."""
+    """An attachment of a volume to an instance, under the uuid of the cell's block device."""
 
     attachment_uuid: str
     volume_uuid: str
@@ -64,14 +64,14 @@ class Lending:
     host: str = ""
 
 
-# -- made, grown, deleted: first the status, in the caller's transaction; then `settle` does what it promises
+# -- create, extend, delete: first the status, in the caller's transaction; then `settle` carries it out
 
 
-def insert(context: RequestContext, wish: VolumeWish, **values: Any) -> Volume:
-    """A volume that is being created; inside the caller's write transaction, which counted the quota."""
+def insert(context: RequestContext, requested: VolumeCreate, **values: Any) -> Volume:
+    """Insert a volume in creation; inside the caller's write transaction, which counted the quota."""
     now = timezone.now()
     return Volume.objects.create(
-        **asdict(wish),
+        **asdict(requested),
         **values,
         project_id=context.project_id,
         user_id=context.user_id,
@@ -82,7 +82,7 @@ def insert(context: RequestContext, wish: VolumeWish, **values: Any) -> Volume:
 
 
 def begin_extending(volume: Volume, size_gb: int, *, may_be_in_use: bool = False) -> None:
-    """Raises Invalid for one that does not grow, or that is under work."""
+    """Begin to extend a volume. Raises Invalid for a size that is not larger, or a busy volume."""
     if size_gb <= volume.size_gb:
         raise Invalid(
             f"New size for extend must be greater than current size. (current: {volume.size_gb}, extended: {size_gb}).",
@@ -96,11 +96,14 @@ def begin_extending(volume: Volume, size_gb: int, *, may_be_in_use: bool = False
 
 
 def begin_deleting(volume: Volume, *, is_forced: bool = False, takes_snapshots: bool = False) -> None:
-    """Raises Invalid for one that is in use, under work or snapshotted; `is_forced` asks for attachments alone."""
+    """Begin to delete a volume.
+
+    Raises Invalid for one in use, busy, in a group or with snapshots; `is_forced` ignores the status, not attachments.
+    """
     if not takes_snapshots and volume.snapshots.exists():
         raise Invalid(f"Invalid volume: Volume {volume.uuid} still has dependent snapshots: delete them first.")
     if is_forced and not volume.attachments.exists():
-        _one(volume.uuid).update(status=DELETING, status_is_told=False, updated_at=timezone.now())
+        _one(volume.uuid).update(status=DELETING, is_status_forced=False, updated_at=timezone.now())
     elif volume.group_uuid is not None or not _change(_one(volume.uuid), DELETABLE, DELETING):
         raise Invalid(
             f"Invalid volume: Volume status must be available or error and must not be in a group or attached, "
@@ -109,15 +112,15 @@ def begin_deleting(volume: Volume, *, is_forced: bool = False, takes_snapshots: 
 
 
 def settle(volume_uuid: UUID | str) -> None:
-    """Do what the status promises: have the file, have it larger, or have neither file nor row. Repeatable."""
-    volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING, status_is_told=False).first()
+    """Carry out the status: create the file, extend it, or delete file and row. Repeatable."""
+    volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING, is_status_forced=False).first()
     if volume is None or (volume.status == CREATING and _has_a_workflow(volume)):
         return
     if volume.status in (DELETING, UNMANAGING):
         if volume.status == DELETING:
             store.remove(volume.uuid)
         else:
-            strangers.let_go(strangers.VOLUME, volume.uuid)
+            unmanaged_files.let_go(unmanaged_files.VOLUME, volume.uuid)
         with write_tx():
             _one(volume.uuid).filter(status=volume.status).delete()
         return
@@ -128,8 +131,8 @@ def settle(volume_uuid: UUID | str) -> None:
 
 
 def settle_all() -> int:
-    """Finish what died in between; returns how many."""
-    passing = Volume.objects.filter(status__in=PASSING, status_is_told=False)
+    """Finish interrupted operations. Return how many."""
+    passing = Volume.objects.filter(status__in=PASSING, is_status_forced=False)
     uuids = list(passing.values_list("uuid", flat=True))
     for uuid in uuids:
         settle(uuid)
@@ -137,25 +140,25 @@ def settle_all() -> int:
 
 
 def _has_a_workflow(volume: Volume) -> bool:
-    """One with data to come, or for a server that is being built."""
+    """Whether a workflow handles the volume: it still gets data, or is for a server that is being built."""
     return bool(volume.source_kind) or VolumeAttachment.objects.filter(volume=volume).exists()
 
 
 def describe(volume: Volume, **values: Any) -> None:
-    """Change name, description, metadata or bootability; inside a write transaction."""
+    """Update name, description, metadata or bootability; inside a write transaction."""
     _one(volume.uuid).update(**values, updated_at=timezone.now())
 
 
 def turn(volume_uuid: UUID | str, before: Iterable[str], after: str, **values: Any) -> bool:
-    """Whether the volume was in one of the states `before`, and now is in `after`; inside a write transaction."""
+    """Move the volume from one of the states `before` to `after`, if it was in one; inside a write transaction."""
     return _change(_one(volume_uuid), before, after, **values)
 
 
-# -- lent to instances; each inside the caller's fenced write transaction, and doing nothing twice
+# -- attachments; each function runs inside the caller's fenced write transaction, and is idempotent
 
 
 def reserve(lending: Lending) -> None:
-    """Keep a volume for an instance. Raises Conflict when it is not to be had, NotFound when it is gone."""
+    """Reserve a volume for an instance. Raises Conflict when it is not available, NotFound when it does not exist."""
     if _lent(lending.attachment_uuid).exists():
         return
     volume = Volume.objects.filter(uuid=lending.volume_uuid).select_for_update().first()
@@ -168,50 +171,51 @@ def reserve(lending: Lending) -> None:
 
 
 def promise(volume: Volume, lending: Lending) -> None:
-    """A volume that is being created is for an instance; inside the write transaction that inserted it."""
+    """Reserve a volume in creation for an instance; inside the write transaction that inserted it."""
     _lend(volume, lending)
 
 
 def is_filled(attachment_uuid: str) -> None:
-    """The data of a promised volume are there."""
+    """Record that the data of a reserved new volume exist."""
     _change(_of(attachment_uuid), (CREATING,), ATTACHING)
 
 
 def complete(attachment_uuid: str) -> None:
-    """The guest has it."""
+    """Record that the guest has the volume."""
     if _turn_lent(attachment_uuid, (RESERVED, ATTACHING, DETACHING), IN_USE):
         _lent(attachment_uuid).filter(attached_at=None).update(attached_at=timezone.now())
 
 
 def begin_detaching(attachment_uuid: str) -> None:
-    """The guest is to let it go. Raises Conflict when it is not in use."""
+    """Begin to detach. Raises Conflict when the volume is not in use."""
     if not _turn_lent(attachment_uuid, (IN_USE,), DETACHING) and not _lent(attachment_uuid).filter(status=DETACHING):
         raise Conflict("The volume is not in use.")
 
 
-def release(attachment_uuid: str) -> None:
-    """The guest does not have it, or not any more."""
+def release(attachment_uuid: str) -> bool:
+    """Record that the guest does not have the volume (any more). Return whether it was attached until now."""
     volume = _of(attachment_uuid).first()
     if volume is None:
-        return
+        return False
     _lent(attachment_uuid).delete()
     if not volume.is_multiattach:
         _change(_one(volume.uuid), LENT_STATUSES, AVAILABLE)
     elif volume.status in LENT_STATUSES:
         follow(volume)
+    return True
 
 
 def replace(old_uuid: str, new_uuid: str, device: str) -> None:
-    """The guest has the second attachment's volume in the place of the first's, which it does not have any more."""
+    """Record a swap: the guest has the second attachment's volume in place of the first one's, which is released."""
     complete(new_uuid)
     _lent(new_uuid).update(device=device)
     release(old_uuid)
 
 
 def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
-    """The guest is gone; with `is_deleted` it takes the volume along: `settle` it after the transaction.
+    """Release the attachment of a deleted guest; with `is_deleted` begin to delete the volume: `settle` it afterwards.
 
-    One that other guests have as well stays.
+    A volume that other guests have as well stays.
     """
     volume = _of(attachment_uuid).first() if is_deleted else None
     if volume is None or volume.attachments.exclude(uuid=attachment_uuid).exists() or volume.snapshots.exists():
@@ -222,24 +226,24 @@ def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
 
 
 def keep_detaching(attachment_uuid: str) -> None:
-    """The guest is to be gone, but nobody has heard yet that it is."""
+    """Record that the guest is to be deleted, while that is not confirmed yet."""
     _turn_lent(attachment_uuid, (IN_USE, ATTACHING), DETACHING)
 
 
 def follow(volume: Volume) -> None:
-    """The volume is what the weightiest of its attachments is; inside a write transaction."""
+    """Set the volume's status to the highest one of its attachments; inside a write transaction."""
     held = set(VolumeAttachment.objects.filter(volume=volume).values_list("status", flat=True))
     status = next((status for status in (IN_USE, DETACHING, ATTACHING, RESERVED) if status in held), AVAILABLE)
-    _one(volume.uuid).update(status=status, status_is_told=False, updated_at=timezone.now())
+    _one(volume.uuid).update(status=status, is_status_forced=False, updated_at=timezone.now())
 
 
 def move(instance_uuid: str, host: str) -> None:
-    """The instance's volumes are used on `host` now; "" for no host."""
+    """Record that the instance's volumes are used on `host` now; "" for no host."""
     VolumeAttachment.objects.filter(instance_uuid=instance_uuid).update(host=host)
 
 
 def connection_of(volume: Volume, device: str, *, boot_index: int = -1) -> dict[str, Any]:
-    """How a host opens the volume: core.VolumeConnection as JSON."""
+    """Return how a host opens the volume: core.VolumeConnection as JSON."""
     return asdict(
         VolumeConnection(
             volume_uuid=str(volume.uuid),
@@ -265,7 +269,7 @@ def _lend(volume: Volume, lending: Lending) -> None:
 
 
 def _turn_lent(attachment_uuid: str, before: Iterable[str], after: str) -> bool:
-    """Whether the attachment was in one of the states `before`; its volume follows it, unless others have it too."""
+    """Move the attachment from one of the states `before` to `after`, and the volume too, unless others have it."""
     volume = _of(attachment_uuid).first()
     if volume is None:
         return False
@@ -296,7 +300,7 @@ def _status(volume_uuid: UUID | str) -> str:
 
 
 def _change(rows: QuerySet[Volume], before: Iterable[str], after: str, **values: Any) -> bool:
-    """One UPDATE: whether the volume was in one of the states `before`, and now is in `after`."""
+    """Move the volume from one of the states `before` to `after`, in one UPDATE. Return whether it was in one."""
     allowed = [status for status in before if (status, after) in CHANGES]
-    values |= {"status": after, "status_is_told": False, "updated_at": timezone.now()}
+    values |= {"status": after, "is_status_forced": False, "updated_at": timezone.now()}
     return bool(rows.filter(status__in=allowed).update(**values))

@@ -1,4 +1,4 @@
-"""What types ask of whoever carries the data, beside the type itself."""
+"""QoS specs of volume types, for the components that transport the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from conductor.volume import types
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import QosSpec, VolumeType
@@ -20,7 +20,7 @@ SORT_KEYS = {"id": "uuid", "name": "name", "created_at": "created_at", "consumer
 
 
 def get(ref: str) -> QosSpec:
-    """Raises NotFound."""
+    """Return QoS specs. Raises NotFound."""
     wanted = uuid_or_none(ref)
     found = QosSpec.objects.filter(uuid=wanted).first() if wanted else None
     if found is None:
@@ -29,13 +29,13 @@ def get(ref: str) -> QosSpec:
 
 
 def list_all(*, sort: Sequence[tuple[str, bool]], limit: int, marker: str = "", offset: int = 0) -> list[QosSpec]:
-    """One page. Raises Invalid, NotFound for an unknown marker."""
+    """Return one page. Raises Invalid, NotFound for an unknown marker."""
     rows = QosSpec.objects.all()
     return page(rows, order_of(SORT_KEYS, sort), anchors=rows, marker=marker, limit=offset + limit)[offset:]
 
 
 def create(name: str, consumer: str, specs: Mapping[str, str]) -> QosSpec:
-    """Raises Conflict for a name that is taken."""
+    """Create QoS specs. Raises Conflict for a name that is taken."""
     try:
         with write_tx():
             return QosSpec.objects.create(name=name, consumer=consumer, specs=dict(specs), created_at=timezone.now())
@@ -54,7 +54,7 @@ def set_keys(ref: str, given: Mapping[str, str]) -> QosSpec:
 
 
 def remove_keys(ref: str, names: Sequence[str]) -> None:
-    """Raises NotFound for a spec that is not there; then none is removed."""
+    """Remove specs. Raises NotFound for a missing one; then none is removed."""
     with write_tx():
         row = QosSpec.objects.select_for_update().get(pk=get(ref).pk)
         absent = [name for name in names if name not in row.specs]
@@ -65,7 +65,7 @@ def remove_keys(ref: str, names: Sequence[str]) -> None:
 
 
 def delete(ref: str, *, is_forced: bool = False) -> None:
-    """Raises NotFound, Invalid for one that types have, unless `is_forced`."""
+    """Delete QoS specs. Raises NotFound, Invalid for those that types have, unless `is_forced`."""
     with write_tx():
         row = get(ref)
         users = VolumeType.objects.filter(qos_spec=row)
@@ -76,12 +76,12 @@ def delete(ref: str, *, is_forced: bool = False) -> None:
 
 
 def types_of(ref: str) -> list[VolumeType]:
-    """The types that have it. Raises NotFound."""
+    """Return the types that have them. Raises NotFound."""
     return list(get(ref).types.order_by("name"))
 
 
 def associate(context: RequestContext, ref: str, type_ref: str) -> None:
-    """Raises NotFound, Invalid for a type that has another one."""
+    """Associate with a type. Raises NotFound, Invalid for a type that has others."""
     row, wanted = get(ref), types.get_visible(context, type_ref)
     with write_tx():
         free_or_mine = VolumeType.objects.filter(Q(qos_spec=None) | Q(qos_spec=row), pk=wanted.pk)
@@ -90,7 +90,7 @@ def associate(context: RequestContext, ref: str, type_ref: str) -> None:
 
 
 def disassociate(context: RequestContext, ref: str, type_ref: str | None = None) -> None:
-    """From one type, or from all. Raises NotFound."""
+    """Disassociate from one type, or from all. Raises NotFound."""
     row = get(ref)
     rows = VolumeType.objects.filter(qos_spec=row)
     if type_ref is not None:

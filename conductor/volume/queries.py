@@ -1,4 +1,4 @@
-"""Which volumes a caller sees, and lists of them."""
+"""Queries and lists of the volumes that a caller may see."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.db.models.functions import Coalesce
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.volume.image_snapshots import without_snapshot
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Backup, Snapshot, Volume, VolumeGroup
 from conductor.volume.states import SNAPSHOT, VOLUME
@@ -57,9 +58,9 @@ COMPARISONS = ("gt", "gte", "lt", "lte", "eq", "neq")
 
 @dataclass(frozen=True, slots=True)
 class VolumeQuery:
-    """Which volumes, in which order, from where on.
+    """Query of volumes: filters, order and marker.
 
-    `filters` are equality by a name of FILTERS or UUID_FILTERS; a value that begins with "~" means a part of it.
+    `filters` are equality by a name of FILTERS or UUID_FILTERS; a value that begins with "~" matches a part of it.
     `times` are (a name of TIMES, one of COMPARISONS, the moment).
     """
 
@@ -79,10 +80,10 @@ class VolumeQuery:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a project's volumes take."""
+    """Usage of a project's volumes. Snapshots that only an image keeps count as the others do."""
 
     volumes: int
-    gigabytes: int  # of snapshots as well
+    gigabytes: int  # including snapshots
     snapshots: int = 0
     groups: int = 0
     backups: int = 0
@@ -90,12 +91,12 @@ class Usage:
 
 
 def missing(volume_id: str) -> NotFound:
-    """The answer for a volume that is not there, or not the asker's."""
+    """Return the error for a volume that does not exist, or is not the caller's."""
     return NotFound(f"Volume {volume_id} could not be found.")
 
 
 def get_visible(context: RequestContext, volume_id: str) -> Volume:
-    """The volume. Raises NotFound, also for another project's."""
+    """Return a volume. Raises NotFound, also for another project's."""
     wanted = uuid_or_none(volume_id)
     row = _visible(context).filter(uuid=wanted).first() if wanted else None
     if row is None:
@@ -104,19 +105,19 @@ def get_visible(context: RequestContext, volume_id: str) -> Volume:
 
 
 def list_visible(context: RequestContext, query: VolumeQuery) -> list[Volume]:
-    """One page of volumes of the asker's project, or of all for an administrator who asks for that."""
+    """Return one page of volumes of the caller's project, or of all for an administrator who asks for that."""
     order = order_of(SORT_KEYS, query.sort)
     is_narrowed = bool(query.metadata or query.image_metadata)
     limit = None if is_narrowed or query.limit is None else query.offset + query.limit
     anchors = _visible(context)
     found = page(filtered(context, query), order, anchors=anchors, marker=query.marker, limit=limit)
-    # Metadata are JSON text: the databases that we support do not all search in it.
+    # Metadata are JSON text: not all supported databases can search it.
     kept = [row for row in found if is_narrowed is False or _has_metadata(row, query)][query.offset :]
     return kept if query.limit is None else kept[: query.limit]
 
 
 def filtered(context: RequestContext, query: VolumeQuery) -> QuerySet[Volume]:
-    """The volumes that a query means, but for what it says of metadata."""
+    """Return the volumes that a query matches, without its metadata filter."""
     rows = _visible(context)
     if not (context.is_admin and query.all_projects):
         rows = rows.filter(project_id=context.project_id)
@@ -136,7 +137,7 @@ def filtered(context: RequestContext, query: VolumeQuery) -> QuerySet[Volume]:
 
 
 def count(context: RequestContext, query: VolumeQuery) -> int:
-    """How many volumes a query means on all its pages."""
+    """Return how many volumes a query matches on all its pages."""
     rows = filtered(context, query)
     if query.metadata or query.image_metadata:
         return sum(_has_metadata(row, query) for row in rows)
@@ -144,7 +145,7 @@ def count(context: RequestContext, query: VolumeQuery) -> int:
 
 
 def summary(context: RequestContext, *, all_projects: bool) -> tuple[int, int, dict[str, list[str]]]:
-    """How many volumes there are, their GiB, and every key of their metadata with its values."""
+    """Return the number of volumes, their GiB, and every key of their metadata with its values."""
     rows = filtered(context, VolumeQuery(all_projects=all_projects)).order_by()
     known: dict[str, set[str]] = {}
     for metadata in rows.exclude(metadata={}).values_list("metadata", flat=True):
@@ -181,13 +182,14 @@ def _has_metadata(row: Volume, query: VolumeQuery) -> bool:
 
 
 def usage(project_id: str) -> Usage:
-    """What counts against the project's limits."""
+    """Return the usage that counts against the project's limits."""
     volumes, snapshots = _sum(_rows_of(Volume, project_id)), _sum(_rows_of(Snapshot, project_id))
+    kept = _sum(without_snapshot(project_id))
     groups, backups = VolumeGroup.objects.filter(project_id=project_id).count(), _sum(_rows_of(Backup, project_id))
     return Usage(
         volumes=volumes["count"],
-        gigabytes=volumes["total"] + snapshots["total"],
-        snapshots=snapshots["count"],
+        gigabytes=volumes["total"] + snapshots["total"] + kept["total"],
+        snapshots=snapshots["count"] + kept["count"],
         groups=groups,
         backups=backups["count"],
         backup_gigabytes=backups["total"],
@@ -195,11 +197,16 @@ def usage(project_id: str) -> Usage:
 
 
 def usage_by_type(project_id: str) -> dict[str, Usage]:
-    """The same by name of type, of types that the project has something of."""
+    """Return usage by type name, of types that the project uses."""
     found: dict[str, Usage] = {}
-    for field_name, model, path in (("volumes", Volume, ""), ("snapshots", Snapshot, "volume__")):
-        rows = _rows_of(model, project_id).values_list(f"{path}volume_type__name")
-        for name, count, total in rows.annotate(count=Count("pk"), total=Sum("size_gb")).order_by():
+    counted = (
+        ("volumes", _rows_of(Volume, project_id), ""),
+        ("snapshots", _rows_of(Snapshot, project_id), "volume__"),
+        ("snapshots", without_snapshot(project_id), ""),
+    )
+    for field_name, rows, path in counted:
+        named = rows.values_list(f"{path}volume_type__name")
+        for name, count, total in named.annotate(count=Count("pk"), total=Sum("size_gb")).order_by():
             key = name or DEFAULT_NAME
             there = found.get(key, Usage(0, 0))
             gained = {"gigabytes": there.gigabytes + total, field_name: getattr(there, field_name) + count}

@@ -1,4 +1,4 @@
-"""Giving a volume other data than it has."""
+"""Replaces the data of a volume."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from conductor.volume.store import fill, path_of
 
 
 def refill(volume_uuid: UUID | str, size_gb: int, source: Path, disk_format: str) -> None:
-    """Have what is in `source` instead of what is there. The old data come back where the new ones cannot be had.
+    """Replace the data by the content of `source`. The old data are restored where that fails.
 
-    Raises as `store.fill`. Called again after it was cut off, it begins anew.
+    Raises as `store.fill`. Repeatable after an interruption.
     """
     path = path_of(volume_uuid)
     aside = path.with_suffix(".old")

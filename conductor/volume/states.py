@@ -1,4 +1,4 @@
-"""States of volumes: which follows which, and which are passed through only."""
+"""States of volumes: the allowed changes, and the transient states."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ STATUSES = (
     *(DOWNLOADING, AWAITING_TRANSFER, BACKING_UP, RESTORING_BACKUP, UNMANAGING, MAINTENANCE),
     *(DELETING, ERROR),
 )
-# What an operator may say that a volume is; the last ones are words of others for an error.
+# Statuses that an operator may set; the last ones are other names of an error.
 TELLABLE = (*STATUSES, "error_deleting", "error_extending", "error_restoring")
 SNAPSHOT_STATUSES = (CREATING, AVAILABLE, DELETING, ERROR)
 SNAPSHOT_TELLABLE = (*SNAPSHOT_STATUSES, "error_deleting")
-LENT_STATUSES = (RESERVED, ATTACHING, IN_USE, DETACHING)  # of an attachment, the weightiest last but one
+LENT_STATUSES = (RESERVED, ATTACHING, IN_USE, DETACHING)  # of an attachment
 DELETABLE = (AVAILABLE, ERROR, "error_deleting", "error_extending", "error_restoring")
 
-# From the first to the second, and by whom.
+# From the first to the second, with the cause.
 CHANGES = frozenset(
     {
-        (CREATING, AVAILABLE),  # its file is there
-        (CREATING, ATTACHING),  # the same, of one that is made for a server
-        (CREATING, DELETING),  # its server is not to be
+        (CREATING, AVAILABLE),  # its file exists
+        (CREATING, ATTACHING),  # the same, of one for a new server
+        (CREATING, DELETING),  # its server is deleted
         (CREATING, ERROR),
         (AVAILABLE, ATTACHING),  # attach_volume reserves it
         (ATTACHING, IN_USE),  # the guest has it
-        (ATTACHING, AVAILABLE),  # the guest could not have it
+        (ATTACHING, AVAILABLE),  # the guest could not attach it
         (IN_USE, DETACHING),  # detach_volume begins
-        (ATTACHING, DETACHING),  # its server is deleted, and nobody knows whether the guest got it
+        (ATTACHING, DETACHING),  # its server is deleted while the attachment is unconfirmed
         (DETACHING, IN_USE),  # the guest kept it
-        (DETACHING, AVAILABLE),  # the guest has let it go
-        (IN_USE, AVAILABLE),  # its server is gone
-        (ATTACHING, DELETING),  # its server is gone, and takes it along
+        (DETACHING, AVAILABLE),  # the guest has released it
+        (IN_USE, AVAILABLE),  # its server is deleted
+        (ATTACHING, DELETING),  # its server is deleted, and the volume with it
         (IN_USE, DELETING),
         (DETACHING, DELETING),
         (AVAILABLE, EXTENDING),  # its file grows
         (EXTENDING, AVAILABLE),
-        (AVAILABLE, DELETING),  # its owner deletes it; the row goes with the file
+        (AVAILABLE, DELETING),  # its owner deletes it; the row is deleted with the file
         (ERROR, DELETING),
         ("error_deleting", DELETING),
         ("error_extending", DELETING),
@@ -62,11 +62,11 @@ CHANGES = frozenset(
         (RESERVED, ATTACHING),
         (RESERVED, IN_USE),
         (RESERVED, AVAILABLE),
-        (AVAILABLE, UPLOADING),  # an image is made of it
+        (AVAILABLE, UPLOADING),  # an image is created of it
         (IN_USE, UPLOADING),
         (UPLOADING, AVAILABLE),
         (UPLOADING, IN_USE),
-        (AVAILABLE, REVERTING),  # it becomes what its snapshot is
+        (AVAILABLE, REVERTING),  # it gets its snapshot's data
         (REVERTING, AVAILABLE),
         (REVERTING, ERROR),
         (AVAILABLE, DOWNLOADING),  # it gets the data of another image
@@ -77,13 +77,13 @@ CHANGES = frozenset(
         (DOWNLOADING, ERROR),
         (AVAILABLE, AWAITING_TRANSFER),  # offered to another project
         (AWAITING_TRANSFER, AVAILABLE),
-        (AVAILABLE, UNMANAGING),  # the row goes, and the file stays
-        (AVAILABLE, BACKING_UP),  # its data are kept somewhere else as well
+        (AVAILABLE, UNMANAGING),  # the row is deleted, the file stays
+        (AVAILABLE, BACKING_UP),  # its data are copied to a backup
         (IN_USE, BACKING_UP),
         (BACKING_UP, AVAILABLE),
         (BACKING_UP, IN_USE),
-        (CREATING, RESTORING_BACKUP),  # made to get the data of a backup
-        (AVAILABLE, RESTORING_BACKUP),  # it becomes what its backup is
+        (CREATING, RESTORING_BACKUP),  # created to get a backup's data
+        (AVAILABLE, RESTORING_BACKUP),  # it gets its backup's data
         ("error_restoring", RESTORING_BACKUP),
         (RESTORING_BACKUP, AVAILABLE),
         (RESTORING_BACKUP, "error_restoring"),
@@ -91,5 +91,5 @@ CHANGES = frozenset(
 )
 IMAGE, SNAPSHOT, VOLUME, BACKUP = "image", "snapshot", "volume", "backup"
 SOURCES = (IMAGE, SNAPSHOT, VOLUME, BACKUP)
-# What a process that dies leaves behind here is finished by the next sweep.
+# The next sweep finishes these after their process died.
 PASSING = (CREATING, EXTENDING, DELETING, UNMANAGING)

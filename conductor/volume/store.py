@@ -1,4 +1,4 @@
-"""The data of volumes: one sparse file for each under the data directory, which hosts open by its path."""
+"""Data of volumes: one sparse file for each under the data directory, which hosts open by its path."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Done = subprocess.CompletedProcess[str]
 
 
 def path_of(volume_uuid: UUID | str) -> Path:
-    """Where the data of a volume are."""
+    """Return the file of a volume's data."""
     return Path(settings.NOVELLA_DATA) / "volumes" / f"{volume_uuid}.raw"
 
 
 def snapshot_path_of(snapshot_uuid: UUID | str) -> Path:
-    """Where the data of a snapshot are."""
+    """Return the file of a snapshot's data."""
     return Path(settings.NOVELLA_DATA) / "snapshots" / f"{snapshot_uuid}.raw"
 
 
 def ensure(volume_uuid: UUID | str, size_gb: int) -> None:
-    """Have a file of this size; what is in it stays, and it never shrinks."""
+    """Create or extend the file to this size; its content stays, and it never shrinks."""
     path = path_of(volume_uuid)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -45,9 +45,9 @@ def ensure(volume_uuid: UUID | str, size_gb: int) -> None:
 
 
 def fill(volume_uuid: UUID | str, size_gb: int, source: Path, disk_format: str) -> None:
-    """Have a file of this size that begins with what is in `source`; one that is there is left alone.
+    """Create a file of this size that begins with the content of `source`; an existing one is left alone.
 
-    Raises Invalid where that is larger, DriverError where it cannot be copied.
+    Raises Invalid where the source is larger, DriverError where it cannot be copied.
     """
     path = path_of(volume_uuid)
     if not path.exists():
@@ -55,20 +55,20 @@ def fill(volume_uuid: UUID | str, size_gb: int, source: Path, disk_format: str) 
 
 
 def take_snapshot(snapshot_uuid: UUID | str, volume_uuid: UUID | str, size_gb: int) -> None:
-    """Have a copy of a volume's data; one that is there is left alone. Raises DriverError."""
+    """Copy a volume's data to a snapshot; an existing one is left alone. Raises DriverError."""
     path = snapshot_path_of(snapshot_uuid)
     if not path.exists():
         _write(path, size_gb, path_of(volume_uuid), "raw")
 
 
 def go_back(volume_uuid: UUID | str, size_gb: int, snapshot_uuid: UUID | str) -> None:
-    """Have the volume's data as the snapshot has them; nobody may have it open. Raises DriverError."""
+    """Restore the volume's data from the snapshot; no guest may have it open. Raises DriverError."""
     _write(path_of(volume_uuid), size_gb, snapshot_path_of(snapshot_uuid), "raw")
 
 
 @contextmanager
 def exported(volume_uuid: UUID | str, disk_format: str) -> Iterator[BinaryIO]:
-    """A volume's data in another format, for reading. Raises DriverError."""
+    """Yield a volume's data in another format, for reading. Raises DriverError."""
     source = path_of(volume_uuid)
     if disk_format == "raw":
         with source.open("rb") as file:
@@ -90,7 +90,7 @@ def _exported(source: Path, target: Path, disk_format: str) -> Iterator[BinaryIO
 
 
 def _write(path: Path, size_gb: int, source: Path, disk_format: str) -> None:
-    """Copy to a name of its own, and take the right name when all is durable."""
+    """Copy to a temporary name, and rename when all is durable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     try:
@@ -112,7 +112,7 @@ def _write(path: Path, size_gb: int, source: Path, disk_format: str) -> None:
 
 
 def _require(done: Done, source: Path, target: Path) -> None:
-    """Raises DriverError with the cause, but without the paths of this machine."""
+    """Raise DriverError with the cause, but without the paths of this machine."""
     if done.returncode:
         cause = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         words = cause.replace(str(target.parent), "").replace(str(source.parent), "")
@@ -133,26 +133,26 @@ def _convert(source: Path, disk_format: str, target: Path, wanted: str, *limits:
 
 
 def require_room() -> None:
-    """Raises NoRoom when the disk of the volumes has none to give."""
+    """Raise NoRoom when the disk of the volumes is full."""
     disk_room.require(Path(settings.NOVELLA_DATA), settings.NOVELLA_KEPT_FREE_GB)
 
 
 def _room_for(source: Path) -> AbstractContextManager[None]:
-    """Room for as much as `source` takes, kept from other writers. Raises NoRoom.
+    """Reserve the size of `source` against other writers. Raises NoRoom.
 
-    Compressed data grow in a copy: `require_room` is asked again while a format is converted.
+    Compressed data grow in a copy: `require_room` is checked again while a format is converted.
     """
     size = source.stat().st_blocks * 512 if source.exists() else 0
     return disk_room.reserved(Path(settings.NOVELLA_DATA), settings.NOVELLA_KEPT_FREE_GB, size)
 
 
 def remove(volume_uuid: UUID | str) -> None:
-    """Drop the data, if there are any."""
+    """Delete the data, if there are any."""
     _drop(path_of(volume_uuid))
 
 
 def remove_snapshot(snapshot_uuid: UUID | str) -> None:
-    """Drop the data of a snapshot, if there are any."""
+    """Delete the data of a snapshot, if there are any."""
     _drop(snapshot_path_of(snapshot_uuid))
 
 
@@ -162,7 +162,7 @@ def _drop(path: Path) -> None:
 
 
 def room_gb() -> tuple[float, float]:
-    """How many GiB the storage has, and how many are free."""
+    """Return the GiB of the storage, and those that are free."""
     folder = Path(settings.NOVELLA_DATA)
     found = os.statvfs(folder)
     return round(found.f_blocks * found.f_frsize / GIB, 2), round(found.f_bavail * found.f_frsize / GIB, 2)

@@ -1,4 +1,4 @@
-"""Volumes that one project hands to another: offered with a key, taken by whoever knows it."""
+"""Transfers of volumes between projects: offered with a key, and accepted with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Snapshot, Transfer, Volume
 from conductor.volume.operations import turn
@@ -27,7 +27,7 @@ SORT_KEYS = {"id": "uuid", "name": "name", "volume_id": "volume__uuid", "created
 
 @dataclass(frozen=True, slots=True)
 class TransferQuery:
-    """Which transfers. `filters` are equality by name, volume_id or id."""
+    """Query of transfers. `filters` are equality by name, volume_id or id."""
 
     filters: Mapping[str, str] = field(default_factory=dict)
     all_projects: bool = False
@@ -38,7 +38,7 @@ class TransferQuery:
 
 
 def get_visible(context: RequestContext, transfer_id: str) -> Transfer:
-    """One of the project's own, that was not taken. Raises NotFound."""
+    """Return one of the project's own open transfers. Raises NotFound."""
     row = _open(_visible(context), transfer_id)
     if row is None:
         raise _missing(transfer_id)
@@ -46,7 +46,7 @@ def get_visible(context: RequestContext, transfer_id: str) -> Transfer:
 
 
 def list_visible(context: RequestContext, query: TransferQuery) -> list[Transfer]:
-    """One page of what the project offers. Raises Invalid."""
+    """Return one page of the project's offers. Raises Invalid."""
     rows = anchors = _visible(context).filter(is_accepted=False)
     if not (context.is_admin and query.all_projects):
         rows = rows.filter(source_project_id=context.project_id)
@@ -59,11 +59,15 @@ def list_visible(context: RequestContext, query: TransferQuery) -> list[Transfer
     return page(rows, order, anchors=anchors, marker=query.marker, limit=limit)[query.offset :]
 
 
-def offer(context: RequestContext, volume: Volume, name: str | None, *, with_snapshots: bool) -> tuple[Transfer, str]:
-    """The transfer and its key, which nobody is told again; inside a write transaction. Raises Invalid."""
+def create(context: RequestContext, volume: Volume, name: str | None, *, with_snapshots: bool) -> tuple[Transfer, str]:
+    """Create a transfer, and return it with its key, shown only here; inside a write transaction. Raises Invalid.
+
+    It replaces the volume's last one, which was accepted.
+    """
     if volume.group_uuid is not None or not turn(volume.uuid, (AVAILABLE,), AWAITING_TRANSFER):
         raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {volume.status}.")
     key, salt = secrets.token_hex(KEY_BYTES), secrets.token_hex(KEY_BYTES)
+    Transfer.objects.filter(volume=volume).delete()
     row = Transfer.objects.create(
         volume=volume,
         name=name,
@@ -77,7 +81,7 @@ def offer(context: RequestContext, volume: Volume, name: str | None, *, with_sna
 
 
 def withdraw(context: RequestContext, transfer_id: str) -> None:
-    """The volume stays whose it is. Raises NotFound."""
+    """Withdraw an offer: the volume stays with its project. Raises NotFound."""
     with write_tx():
         row = get_visible(context, transfer_id)
         turn(row.volume.uuid, (AWAITING_TRANSFER,), AVAILABLE)
@@ -85,7 +89,7 @@ def withdraw(context: RequestContext, transfer_id: str) -> None:
 
 
 def find(transfer_id: str, key: str) -> Transfer:
-    """The open transfer of that id, for whoever knows its key. Raises NotFound, Invalid."""
+    """Return the open transfer of that id, if the key is right. Raises NotFound, Invalid."""
     row = _open(Transfer.objects.select_related("volume__volume_type"), transfer_id)
     if row is None:
         raise _missing(transfer_id)
@@ -95,7 +99,7 @@ def find(transfer_id: str, key: str) -> Transfer:
 
 
 def take(context: RequestContext, row: Transfer) -> None:
-    """The volume is the asker's; inside the write transaction that counted his quota. Raises Invalid."""
+    """Give the volume to the caller; inside the write transaction that counted the caller's quota. Raises Invalid."""
     volumes = Volume.objects.filter(uuid=row.volume.uuid)
     if not turn(row.volume.uuid, (AWAITING_TRANSFER,), AVAILABLE):
         raise Invalid(f"Invalid volume: Volume {row.volume.uuid} is not awaiting a transfer any more.")

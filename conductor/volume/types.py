@@ -1,4 +1,4 @@
-"""Types of volumes: what they ask for, who may use them, and which one a volume gets that names none."""
+"""Volume types: their requirements, their access lists, and the default type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import TypeAccess, Volume, VolumeType
 
@@ -26,7 +26,7 @@ IS_TRUE = "<is> true"
 
 @dataclass(frozen=True, slots=True)
 class TypeQuery:
-    """Which types. `is_public` None means both kinds."""
+    """Query of types. `is_public` None means both kinds."""
 
     is_public: bool | None = True
     name: str | None = None
@@ -42,7 +42,7 @@ def missing(ref: str) -> NotFound:
 
 
 def default() -> VolumeType:
-    """The type of volumes that name none; it comes into being when it is first asked for."""
+    """Return the type of volumes that name none; it is created at its first use."""
     found = _rows().filter(uuid=DEFAULT_UUID).first()
     if found is None:
         now = timezone.now()
@@ -53,7 +53,7 @@ def default() -> VolumeType:
 
 
 def get_visible(context: RequestContext, ref: str) -> VolumeType:
-    """The type with that uuid. Raises NotFound, also for another's private one."""
+    """Return the type with that uuid. Raises NotFound, also for another project's private one."""
     wanted = uuid_or_none(ref)
     default()
     found = _visible(context).filter(uuid=wanted).first() if wanted else None
@@ -63,7 +63,7 @@ def get_visible(context: RequestContext, ref: str) -> VolumeType:
 
 
 def named(context: RequestContext, ref: str) -> VolumeType:
-    """The type with that uuid or name. Raises NotFound."""
+    """Return the type with that uuid or name. Raises NotFound."""
     default()
     wanted = uuid_or_none(ref)
     found = _visible(context).filter(Q(uuid=wanted) if wanted else Q(name=ref)).first()
@@ -73,7 +73,7 @@ def named(context: RequestContext, ref: str) -> VolumeType:
 
 
 def list_visible(context: RequestContext, query: TypeQuery) -> list[VolumeType]:
-    """One page of types: public ones, and private ones that the asker may use. Raises Invalid."""
+    """Return one page of types: public ones, and private ones that the caller may use. Raises Invalid."""
     default()
     rows = anchors = _visible(context)
     if query.is_public is not None:
@@ -85,13 +85,13 @@ def list_visible(context: RequestContext, query: TypeQuery) -> list[VolumeType]:
     last = None if query.limit is None else query.offset + query.limit
     limit = None if query.extra_specs else last
     found = page(rows, order, anchors=anchors, marker=query.marker, limit=limit)
-    # Extra specs are JSON text: types are few, and the databases that we support do not all search in it.
+    # Extra specs are JSON text: types are few, and not all supported databases can search it.
     wanted = query.extra_specs.items()
     return [row for row in found if wanted <= row.extra_specs.items()][query.offset : last]
 
 
 def create(wanted: Mapping[str, Any]) -> VolumeType:
-    """Raises Conflict for a name that is taken."""
+    """Create a type. Raises Conflict for a name that is taken."""
     now = timezone.now()
     default()
     try:
@@ -102,7 +102,7 @@ def create(wanted: Mapping[str, Any]) -> VolumeType:
 
 
 def update(context: RequestContext, ref: str, values: Mapping[str, Any]) -> VolumeType:
-    """Raises NotFound, Conflict for a name that is taken."""
+    """Update a type. Raises NotFound, Conflict for a name that is taken."""
     row = get_visible(context, ref)
     try:
         with write_tx():
@@ -113,7 +113,7 @@ def update(context: RequestContext, ref: str, values: Mapping[str, Any]) -> Volu
 
 
 def delete(context: RequestContext, ref: str) -> None:
-    """Raises NotFound, Invalid for the default one or one that volumes have."""
+    """Delete a type. Raises NotFound, Invalid for the default one or one that volumes have."""
     row = get_visible(context, ref)
     if row.uuid == DEFAULT_UUID:
         raise Invalid(f"Volume type {row.uuid} is the default one: volumes that name no type need it.")
@@ -125,7 +125,7 @@ def delete(context: RequestContext, ref: str) -> None:
 
 
 def set_specs(context: RequestContext, ref: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Add or replace extra specs; all of them. Raises NotFound."""
+    """Add or replace extra specs, and return all of them. Raises NotFound."""
     with write_tx():
         row = _held(context, ref)
         specs = {**row.extra_specs, **given}
@@ -134,7 +134,7 @@ def set_specs(context: RequestContext, ref: str, given: Mapping[str, str]) -> di
 
 
 def remove_spec(context: RequestContext, ref: str, key: str) -> None:
-    """Raises NotFound."""
+    """Remove an extra spec. Raises NotFound."""
     with write_tx():
         row = _held(context, ref)
         specs = dict(row.extra_specs)
@@ -145,7 +145,7 @@ def remove_spec(context: RequestContext, ref: str, key: str) -> None:
 
 
 def accesses(context: RequestContext, ref: str) -> list[TypeAccess]:
-    """Who may use a private type. Raises NotFound, also for a public one."""
+    """Return the projects that may use a private type. Raises NotFound, also for a public one."""
     row = get_visible(context, ref)
     if row.is_public:
         raise NotFound("Access list not available for public volume types.")
@@ -153,7 +153,7 @@ def accesses(context: RequestContext, ref: str) -> list[TypeAccess]:
 
 
 def allow(context: RequestContext, ref: str, project_id: str) -> None:
-    """Raises NotFound, Conflict for a public type or a project that has it already."""
+    """Give a project access. Raises NotFound, Conflict for a public type or a project that has access already."""
     row = _private(context, ref)
     try:
         with write_tx():
@@ -163,7 +163,7 @@ def allow(context: RequestContext, ref: str, project_id: str) -> None:
 
 
 def refuse(context: RequestContext, ref: str, project_id: str) -> None:
-    """Raises NotFound, Conflict for a public type."""
+    """Take access away. Raises NotFound, Conflict for a public type."""
     row = _private(context, ref)
     with write_tx():
         count, _ = row.accesses.filter(project_id=project_id).delete()
@@ -172,7 +172,7 @@ def refuse(context: RequestContext, ref: str, project_id: str) -> None:
 
 
 def set_encryption(context: RequestContext, ref: str, encryption: Mapping[str, Any] | None) -> None:
-    """Keep or forget how volumes of a type were to be encrypted. Raises NotFound, Invalid for one with volumes."""
+    """Store or delete the encryption settings of a type. Raises NotFound, Invalid for one with volumes."""
     row = get_visible(context, ref)
     with write_tx():
         if Volume.objects.filter(volume_type=row).exists():
@@ -181,7 +181,7 @@ def set_encryption(context: RequestContext, ref: str, encryption: Mapping[str, A
 
 
 def is_shareable(row: VolumeType) -> bool:
-    """Whether volumes of the type may be had by several servers at once."""
+    """Whether volumes of the type may be attached to several servers at once."""
     return str(row.extra_specs.get("multiattach", "")).strip().lower() == IS_TRUE
 
 

@@ -1,4 +1,4 @@
-"""Flows as sequence diagrams, drawn from the code: the documentation cannot say another order than the steps have."""
+"""Sequence diagrams of flows, generated from the code so that the documentation matches the steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST, SCHEDULER = "Host", "Scheduler"  # their first letters name them in the di
 
 
 def diagram(flow: Flow) -> str:
-    """The flow in Mermaid: the way forward, then what is undone, last first, and what ends a failed run."""
+    """Return the flow in Mermaid: the steps, then the rollback, last first, and the final step of a failed run."""
     coordinator = next((step.lane for step in flow.steps if _peer(step) is None), "Conductor")
     lines = ["sequenceDiagram", f"    participant C as {coordinator}"]
     peers = {peer for step in (*flow.steps, *_final(flow)) if (peer := _peer(step))}
@@ -29,7 +29,7 @@ def diagram(flow: Flow) -> str:
 
 
 def drawn_into(text: str, flows: Iterable[Flow]) -> str:
-    """`text` (of docs/workflows.md) with each flow's diagram right after its heading. Raises KeyError without one."""
+    """Return `text` (of docs/reference/workflows.md) with each flow's diagram after its heading. Raises KeyError."""
     for flow in flows:
         begin = BEGIN.format(name=flow.name)
         block = f"{begin}\n\n```mermaid\n{diagram(flow)}\n```\n\n{END}\n"
@@ -45,7 +45,7 @@ def drawn_into(text: str, flows: Iterable[Flow]) -> str:
 
 
 def _peer(step: Step) -> str | None:
-    """Who does the step, where it is not the conductor itself."""
+    """Return the participant that executes the step, if it is not the conductor itself."""
     if isinstance(step, RemoteStep):
         return HOST
     return SCHEDULER if step.lane == SCHEDULER else None

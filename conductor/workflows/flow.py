@@ -1,35 +1,29 @@
-"""Flows and steps: a workflow is a named, versioned list of steps that reads top-down like prose."""
+"""Flows and steps: a workflow is a named, versioned list of steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.db import connections
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
 from conductor.core.states import WaitCause
-from conductor.journal import checkpoints, sealing
+from conductor.db.transactions import write_tx
+from conductor.journal import sealing, statements
 from conductor.journal.models import WorkflowRun
-from conductor.sql import dialect
-from conductor.transactions import write_tx
 
 Result = Mapping[str, Any]
 
-FENCE_ABROAD = (
-    "INSERT INTO journal_foreignfence (run_uuid, fencing_token) VALUES (%s, %s) ON CONFLICT (run_uuid) DO UPDATE "
-    "SET fencing_token = excluded.fencing_token "
-    "WHERE journal_foreignfence.fencing_token <= excluded.fencing_token RETURNING fencing_token"
-)
-
 
 @dataclass(frozen=True)
-class Work:
-    """One attempt of one step: what it may know, and the only doors through which it may write.
+class StepContext:
+    """Context of one attempt of a step: its inputs, and the only ways to write.
 
     `step_key` is the idempotency key of the attempt: the same after a crash, another one for a retry.
     """
@@ -39,7 +33,7 @@ class Work:
     context: RequestContext
     step_key: str
     token: int
-    changes: dict[str, Any] | None = None  # of the run's instance: its transaction writes them together
+    changes: dict[str, Any] | None = None  # of the run's instance: the transaction writes them together
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -60,57 +54,60 @@ class Work:
         return str(self.run.instance_uuid)
 
     def result_of(self, step: type[Step]) -> Mapping[str, Any]:
-        """What an earlier step returned; empty when it did not run."""
+        """Return the result of an earlier step; empty if it did not run."""
         return self.run.variables.get(step.name, {})  # type: ignore[no-any-return]
 
     @contextmanager
     def fenced(self, alias: str) -> Iterator[None]:
-        """A write transaction on `alias` in which this run is still the owner's; raises StaleToken else."""
+        """Open a write transaction on `alias` in which this run still has its owner; else raises StaleToken."""
         with write_tx(alias):
-            if alias == self.alias:
-                self.guard()
-            else:
-                self._guard_abroad(alias)
+            self.guard_in(alias)
             yield
 
-    def guard(self) -> None:
-        """Begin a transaction on the journal with the fence: hold the run's row, if it still has our token.
+    def guard_in(self, alias: str) -> None:
+        """Start a transaction on `alias` with the fence; raises StaleToken."""
+        if alias == self.alias:
+            self.guard()
+        else:
+            self._guard_in_other_database(alias)
 
-        A cancel that was asked for meanwhile is read along, so that no transaction decides without it.
+    def guard(self) -> None:
+        """Start a transaction on the journal with the fence: lock the run's row, if it still has our token.
+
+        A requested cancellation is read as well, so that no transaction ignores it.
         """
-        asked = checkpoints.hold(connections[self.alias], self.run.pk, self.token)
+        asked = statements.fence(connections[self.alias], self.run.pk, self.token)
         if asked is None:
             raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest", token=self.token)
         is_cancel_requested, self.run.cancel_reason = asked
         self.run.is_cancel_requested = bool(is_cancel_requested)
 
-    def _guard_abroad(self, alias: str) -> None:
-        """One statement: of two owners at once the second waits for the first, and the higher token stays."""
-        held = dialect.run(connections[alias], FENCE_ABROAD, (self.run.uuid.hex, self.token))
-        if not held:
+    def _guard_in_other_database(self, alias: str) -> None:
+        """Write the token with one statement: of two concurrent owners the second waits, and the higher token stays."""
+        if not statements.fence_in_other_database(connections[alias], self.run.uuid, self.token):
             message = f"workflow {self.run.uuid}: token {self.token} is older than one that wrote to {alias}"
             raise StaleToken(message, token=self.token, in_cell=alias)
 
 
 @dataclass(frozen=True)
-class Retry:
-    """How often a step is tried (None: until it succeeds) and how long it pauses between tries, doubling."""
+class RetryPolicy:
+    """Number of attempts (None: until it succeeds) and the pause between them, which doubles each time."""
 
-    tries: int | None = 1
+    max_attempts: int | None = 1
     pause_seconds: float = 1.0
-    longest_pause_seconds: float = 30.0
+    max_pause_seconds: float = 30.0
 
     def allows(self, try_number: int) -> bool:
-        return self.tries is None or try_number < self.tries
+        return self.max_attempts is None or try_number < self.max_attempts
 
     def pause(self, try_number: int) -> float:
-        return min(self.pause_seconds * 2.0 ** min(try_number - 1, 16), self.longest_pause_seconds)
+        return min(self.pause_seconds * 2.0 ** min(try_number - 1, 16), self.max_pause_seconds)
 
 
-class NotYet(Exception):
-    """Raised by `execute` of a step that has nothing to do but wait: the run parks, and the step is asked again.
+class Suspend(Exception):
+    """Raised by `execute` of a step that can only wait: the run suspends, and the step is executed again.
 
-    It is asked after `seconds`, or earlier when somebody rings; pages say that the run waits for `cause`.
+    That happens after `seconds`, or earlier on a notification; pages show `cause` as the reason to wait.
     """
 
     def __init__(self, cause: WaitCause, detail: str, seconds: float) -> None:
@@ -120,24 +117,24 @@ class NotYet(Exception):
         self.seconds = seconds
 
 
-ONCE = Retry()
-UNTIL_DONE = Retry(tries=None)
+ONCE = RetryPolicy()
+UNTIL_DONE = RetryPolicy(max_attempts=None)
 
 
 class Step:
-    """One thing to do, and how to undo it.
+    """A step of a flow, with its undo.
 
-    `execute` and `revert` work outside the journal's database and must be idempotent under `work.step_key`;
-    all their writes go through `work.fenced(alias)`. `apply_start`, `apply` and `apply_revert` work in the
-    journal's own database and commit together with the record. A step that was never done must revert to nothing.
+    `execute` and `revert` work outside the journal's database and must be idempotent under `work.step_key`; all their
+    writes go through `work.fenced(alias)`. `on_start`, `commit` and `commit_revert` work in the journal's own database
+    and commit together with the record. `revert` of a step that was never executed must do nothing.
     """
 
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     lane: ClassVar[str] = "Conductor"
     event: ClassVar[str] = ""  # the Compute API's name of the event
-    retry: ClassVar[Retry] = ONCE
-    revert_retry: ClassVar[Retry] = Retry(tries=5)
+    retry: ClassVar[RetryPolicy] = ONCE
+    revert_retry: ClassVar[RetryPolicy] = RetryPolicy(max_attempts=5)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -145,59 +142,95 @@ class Step:
 
     @property
     def is_local(self) -> bool:
-        """A step without outside effects may share a commit with its neighbours."""
+        """Whether the step has no outside effects, and may share a commit with its neighbours."""
         return type(self).execute is Step.execute
 
-    def is_local_in(self, work: Work) -> bool:
-        """Whether it has none in this attempt: `execute`, asked for the result, reads then, if anything."""
+    def is_local_in(self, work: StepContext) -> bool:
+        """Whether it has none in this attempt; `execute` then only reads, if anything."""
         return self.is_local
 
     @property
     def has_revert(self) -> bool:
-        return type(self).revert is not Step.revert or type(self).apply_revert is not Step.apply_revert
+        return type(self).revert is not Step.revert or type(self).commit_revert is not Step.commit_revert
 
-    def apply_start(self, work: Work) -> None:
+    def on_start(self, work: StepContext) -> None:
         """Show that the step begins."""
 
-    def is_final(self, work: Work, error: Mapping[str, Any]) -> bool:
-        """Whether trying again cannot help, whatever `retry` says."""
+    def is_final(self, work: StepContext, error: Mapping[str, Any]) -> bool:
+        """Whether a retry is useless, whatever `retry` says."""
         return False
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         return {}
 
-    def apply(self, work: Work, result: Result) -> None:
-        """Record the result's effect."""
+    def commit(self, work: StepContext, result: Result) -> None:
+        """Store the result's effect in the journal's database."""
 
-    def revert(self, work: Work, result: Result) -> None:
+    def revert(self, work: StepContext, result: Result) -> None:
         """Undo what `execute` did; `result` is empty when it did not finish."""
 
-    def apply_revert(self, work: Work) -> None:
-        """Undo what `apply` did."""
+    def commit_revert(self, work: StepContext) -> None:
+        """Undo what `commit` did."""
 
 
-class RemoteStep(Step):
-    """A step that a compute host does: it sends one command and the run parks until the answer comes."""
+class SetStep(Step):
+    """A step that is executed for a set of runs at once, for less than each alone costs; one alone is a set of one."""
 
-    lane: ClassVar[str] = "Compute"
+    def execute(self, work: StepContext) -> Result:
+        (result,) = self.execute_many([work])
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    def command(self, work: Work) -> Any:
-        """The message for the host (of rpc.messages.to_compute); None when there is nothing to do there.
+    def execute_many(self, works: Sequence[StepContext]) -> Sequence[Result | Exception]:
+        """Execute the step for several runs, as `execute` does for one.
 
-        It only reads: the transaction that opens the step may be open.
+        Return the result of each, or the error that ends it: none fails by another's fault. After an error that is
+        raised, which may have undone the work of all, each is executed alone.
         """
         raise NotImplementedError
 
-    def revert_command(self, work: Work) -> Any:
-        """The message that undoes it; None when there is nothing to undo."""
+
+def guarded(alias: str, works: Iterable[StepContext]) -> dict[UUID, Exception]:
+    """Begin a transaction for several runs with the fence of each; inside `write_tx(alias)`.
+
+    Return the errors of those that have another owner, by run: nothing may be written for them.
+    """
+    failed: dict[UUID, Exception] = {}
+    for work in works:
+        try:
+            work.guard_in(alias)
+        except StaleToken as error:
+            failed[work.run.uuid] = error
+    return failed
+
+
+class RemoteStep(Step):
+    """A step that a compute host executes: it sends one command, and the run suspends until the answer arrives."""
+
+    lane: ClassVar[str] = "Compute"
+
+    def command(self, work: StepContext) -> Any:
+        """Return the command for the host (of rpc.messages.to_compute); None when there is nothing to do there.
+
+        It must only read: the transaction that opens the step may be open.
+        """
+        raise NotImplementedError
+
+    def revert_command(self, work: StepContext) -> Any:
+        """Return the command that undoes it; None when there is nothing to undo."""
         return None
 
-    def on_silence(self, work: Work) -> Result | None:
-        """The result when its host falls silent or hangs, where the flow finds out what became of it; else None."""
+    def on_silence(self, work: StepContext) -> Result | None:
+        """Return the result for an unresponsive host, where the flow finds out the outcome itself; None to fail."""
         return None
 
-    def apply_progress(self, alias: str, run: WorkflowRun, figures: Mapping[str, int]) -> None:
-        """Keep amounts that the host told while it works, such as {"memory_remaining": bytes}; inside `write_tx`."""
+    def on_error(self, work: StepContext, error: Mapping[str, Any]) -> Result | None:
+        """Return the result where the host's error means that the effect is there already; None to fail."""
+        return None
+
+    def on_progress(self, alias: str, run: WorkflowRun, figures: Mapping[str, int]) -> None:
+        """Store figures of the host's progress, such as {"memory_remaining": bytes}; inside `write_tx`."""
 
     @property
     def is_local(self) -> bool:
@@ -212,12 +245,12 @@ class RemoteStep(Step):
 class Flow:
     """A named, versioned list of steps.
 
-    `max_attempts` > 1: after a failure has been undone, `next_attempt` may send the run round again.
-    `cancellable_until` is the first step at which a cancel comes too late: "" for never too late, None for never
-    cancellable.
-    `on_failure` runs once when all has been undone and the run ends failed; `on_stuck` when a step has failed some
-    times and will be tried again.
-    `is_retryable` says whether what the flow works on is still there after a failure.
+    `max_attempts` > 1: after a failure was rolled back, `next_attempt` may start the run again.
+    `cancellable_until` is the first step from which a cancellation is refused: "" for none, None for a flow that cannot
+    be cancelled.
+    `on_failure` runs once after a complete rollback, when the run ends as failed; `on_stuck` when a step has failed
+    several times and will be retried.
+    `is_retryable` says whether the object of the flow still exists after a failure.
     """
 
     name: str
@@ -231,12 +264,17 @@ class Flow:
     is_retryable: bool = True
 
     @property
+    def takes_sets(self) -> bool:
+        """Whether new runs begin together: some step is executed for sets of them."""
+        return any(isinstance(step, SetStep) for step in self.steps)
+
+    @property
     def is_forward_only(self) -> bool:
-        """A flow that cannot be cancelled goes on until it has succeeded: its steps retry until they are done."""
+        """Whether the flow cannot be cancelled: then its steps are retried until they succeed."""
         return self.cancellable_until is None
 
-    def next_attempt(self, work: Work) -> bool:
-        """Whether another attempt could do better; asked after an undo, before the attempt is counted."""
+    def next_attempt(self, work: StepContext) -> bool:
+        """Whether another attempt could succeed; called after a rollback, before the attempt is counted."""
         return True
 
     def may_cancel_at(self, position: int) -> bool:
@@ -246,16 +284,16 @@ class Flow:
         return not self.cancellable_until or position < names.index(self.cancellable_until)
 
     def plan(self, *, has_secrets: bool = False) -> list[dict[str, Any]]:
-        """The steps as pages and APIs show them before they run, and what an operator may do at each.
+        """Return the steps as pages and APIs show them before they run, with the interventions possible at each.
 
-        It is kept with the run, so that whoever answers for an intervention needs no flow of this version.
+        It is stored with the run, so that interventions do not need the flow's version.
         """
         return list(_plan(self, has_secrets))
 
 
 @cache
 def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
-    """Made once: most runs are of few flows, and a plan is never changed."""
+    """Return a flow's plan; cached, as most runs are of few flows, and a plan never changes."""
     return [
         {
             "name": step.name,
@@ -263,7 +301,7 @@ def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
             "lane": step.lane,
             "event": step.event,
             "may_cancel": flow.may_cancel_at(index),
-            "may_retry": flow.is_retryable and not has_secrets,  # they are gone when the run has ended
+            "may_retry": flow.is_retryable and not has_secrets,  # they are deleted when the run has ended
             "may_reschedule": flow.max_attempts > 1 and isinstance(step, RemoteStep),
             "has_undo": step.has_revert,
             **_rules(step),
@@ -273,6 +311,6 @@ def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
 
 
 def _rules(step: Step) -> dict[str, Any]:
-    """How often it is tried, where that is not once; 0 tries are without end."""
+    """Return the retry policy, unless it is a single attempt; 0 tries are unlimited."""
     retry = step.retry
-    return {} if retry == ONCE else {"tries": retry.tries or 0, "pause_seconds": retry.pause_seconds}
+    return {} if retry == ONCE else {"tries": retry.max_attempts or 0, "pause_seconds": retry.pause_seconds}

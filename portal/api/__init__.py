@@ -1,0 +1,5 @@
+"""The APIs. Processes without them do not load Django REST framework."""
+
+from portal.api.lean_imports import load_rest_framework
+
+load_rest_framework()  # before any module of this package imports it

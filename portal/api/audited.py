@@ -1,7 +1,7 @@
-"""Which requests to the APIs change the cloud itself, and are put on record whoever sends them: a page or a program.
+"""Audit of API requests that change the cloud itself, whichever client sends them.
 
-A right that is taken away is asked about later: whoever sends the request may say why in the header `Novella-Reason`
-(percent-encoded where it is not plain ASCII). Pages ask for it.
+A caller that takes a right away may give the reason in the header `Novella-Reason` (percent-encoded where it is not
+plain ASCII). Pages ask for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
-from conductor.services import operator_audit
+from conductor.services.audit import operator_audit
 from portal.api import member_changes
 
 REASON = "Novella-Reason"
@@ -28,20 +28,20 @@ _MEMBERSHIP = {"PUT": "add", "DELETE": "remove"}
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What stands at a path, and what each method does to it."""
+class AuditedPath:
+    """The noun for the resources at a path, and the verb of each method there."""
 
     path: re.Pattern[str]
     noun: str
     verbs: Mapping[str, str]
 
 
-def _kind(path: str, noun: str, verbs: Mapping[str, str] | None = None) -> Kind:
-    return Kind(re.compile(rf"{path}\Z"), noun, verbs or _CHANGES)
+def _kind(path: str, noun: str, verbs: Mapping[str, str] | None = None) -> AuditedPath:
+    return AuditedPath(re.compile(rf"{path}\Z"), noun, verbs or _CHANGES)
 
 
-# The first that matches counts. `{word}` in a noun or verb is what the path has there.
-KINDS: tuple[Kind, ...] = (
+# The first match wins. `{word}` in a noun or verb stands for what the path has there.
+KINDS: tuple[AuditedPath, ...] = (
     _kind(r"/identity/v3/(?P<word>user|project|role|domain|group)s(?:/[^/]+)?", "{word}"),
     _kind(r"/identity/v3/projects/[^/]+/cascade", "project"),
     _kind(r"/identity/v3/projects/[^/]+/tags(?:/[^/]+)?", "project", {"PUT": "update", "DELETE": "update"}),
@@ -52,9 +52,6 @@ KINDS: tuple[Kind, ...] = (
     _kind(r"/identity/v3/OS-EP-FILTER/endpoint_groups(?:/[^/]+)?", "endpoint_group"),
     _kind(r"/identity/v3/OS-EP-FILTER/endpoint_groups/[^/]+/projects/[^/]+", "endpoint_group.project", _MEMBERSHIP),
     _kind(r"/identity/v3/OS-EP-FILTER/projects/[^/]+/endpoints/[^/]+", "project.endpoint", _MEMBERSHIP),
-    _kind(r"/identity/v3/OS-OAUTH1/consumers(?:/[^/]+)?", "consumer"),
-    _kind(r"/identity/v3/OS-OAUTH1/authorize/[^/]+", "consumer", {"PUT": "authorize"}),
-    _kind(r"/identity/v3/users/[^/]+/OS-OAUTH1/access_tokens/[^/]+", "consumer", {"DELETE": "revoke"}),
     _kind(r"/identity/v3/roles/[^/]+/implies/[^/]+", "role.implied", _MEMBERSHIP),
     _kind(
         rf"/identity/v3/{_PLACE}/roles/[^/]+(?:/inherited_to_projects)?", "role", {"PUT": "grant", "DELETE": "revoke"}
@@ -82,6 +79,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(rf"{_VOLUME}group_types(?:/[^/]+)?", "group_type"),
     _kind(rf"{_VOLUME}os-services/(?P<word>[a-z_-]{{1,40}})", "volume_service", {"PUT": "{word}"}),
     _kind(r"/network/v2\.0/quotas/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}),
+    _kind(r"/api/(?:quota-defaults|quotas/[^/]+)", "quota", {"PUT": "update", "DELETE": "reset"}),
     _kind(r"/network/v2\.0/auto-allocated-topology/[^/]+", "auto_topology"),
     _kind(
         r"/image/v2/metadefs/namespaces/[^/]+/(?P<word>objects|properties|tags|resource_types)(?:/[^/]+)?",
@@ -101,7 +99,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def keep(request: Request, response: Response) -> None:
-    """Put the request on record: those to the cloud, done or refused; those to a project's things, if done."""
+    """Record a request in the audit log: cloud changes done or refused, others as `member_changes` has it."""
     context = getattr(request, "context", None)
     if not isinstance(context, RequestContext):
         return
@@ -122,13 +120,13 @@ def keep(request: Request, response: Response) -> None:
 
 
 def reason_of(request: Request) -> str:
-    """Why, in the words of whoever asks; empty where nothing was said."""
+    """Return the reason that the caller gives; empty without one."""
     text = unquote(request.headers.get(REASON, ""))
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 def named(request: Request) -> str:
-    """What is done, such as "user.update"; empty for what is not put on record."""
+    """Return the audited action, such as "user.update"; empty for a request that is not audited."""
     for kind in KINDS:
         match = kind.path.match(request.path)
         if match is None:
@@ -142,20 +140,20 @@ def named(request: Request) -> str:
 
 
 def _sent(request: Request) -> Any:
-    """The body as it was read; one that nobody has read was refused before."""
+    """Return the parsed body. A body that was never read belongs to a request that was refused earlier."""
     body = getattr(request, "_full_data", None)
     return body if isinstance(body, Mapping | list) else None
 
 
 def _first_key(request: Request) -> str:
-    """Actions name themselves in their body."""
+    """Return the action's name: the first key of the body."""
     body = _sent(request)
     key = next(iter(body), "") if isinstance(body, Mapping) else ""
     return key if isinstance(key, str) and re.fullmatch(r"[A-Za-z_]{1,40}", key) else "action"
 
 
 def _made(response: Response) -> str:
-    """The id of what the answer tells of."""
+    """Return the id of the object in the response."""
     body = response.data if isinstance(getattr(response, "data", None), Mapping) else {}
     inner = next(iter(body.values()), None) if len(body) == 1 else body
     return str(inner["id"]) if response.status_code < 400 and isinstance(inner, Mapping) and inner.get("id") else ""

@@ -1,4 +1,4 @@
-"""X-Auth-Token → RequestContext; and the portal's own pages, which ask for somebody who has signed in."""
+"""Authentication by X-Auth-Token, and by session for requests that the portal's own pages make."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from conductor.identity.models import AccessRule, User
 
 HEADER = "X-Auth-Token"
-_SPOKEN_FOR = "novella_spoken_for"  # an attribute of a request that a page made: nothing from outside can set it
-# Under which types an access rule may name the service at a root.
+_INTERNAL_CALLER = "novella_internal_caller"  # an attribute of requests that pages make: none from outside can set it
+# Service types by which an access rule may name the service at a root.
 _TYPES = {"volume": frozenset({"volumev3", "volume", "block-storage", "block-store"})}
 
 
 def _heed(rules: Sequence[AccessRule], request: HttpRequest) -> None:
-    """Raises NotAuthenticated for a request that an application credential may not make."""
+    """Apply an application credential's access rules. Raises NotAuthenticated for a request that they do not permit."""
     root, _, rest = request.path_info.lstrip("/").partition("/")
     services = _TYPES.get(root, frozenset({service_of(request.path_info) or ""}))
     if not access_rules.allow(rules, services, str(request.method), f"/{rest}"):
@@ -34,29 +34,29 @@ def _heed(rules: Sequence[AccessRule], request: HttpRequest) -> None:
         )
 
 
-def speak_for(request: HttpRequest, user: Any, context: RequestContext) -> None:
-    """Let a request that the portal makes to itself be somebody's whose session was looked at this very moment."""
-    setattr(request, _SPOKEN_FOR, (user, context))
+def set_internal_caller(request: HttpRequest, user: Any, context: RequestContext) -> None:
+    """Attach a user to an internal request of the portal. The caller has just checked the user's session."""
+    setattr(request, _INTERNAL_CALLER, (user, context))
 
 
-def spoken_for(request: HttpRequest) -> tuple[Any, RequestContext] | None:
-    """Whom a page of the portal asks for; None for every request that came from outside."""
-    found: tuple[Any, RequestContext] | None = getattr(request, _SPOKEN_FOR, None)
+def internal_caller(request: HttpRequest) -> tuple[Any, RequestContext] | None:
+    """Return the user whom a page of the portal acts for; None for every request from outside."""
+    found: tuple[Any, RequestContext] | None = getattr(request, _INTERNAL_CALLER, None)
     return found
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Answers (user row, RequestContext), or None when there is no token at all.
+    """Returns (user row, RequestContext), or None when there is no token at all.
 
-    Any other authentication class for an ApiView answers the same pair.
+    Any other authentication class for an ApiView returns the same pair.
     """
 
     def authenticate(self, request: Request | HttpRequest) -> tuple[User, RequestContext] | None:
         """Raises NotAuthenticated for a token that is unknown, expired or revoked."""
         http_request = request._request if isinstance(request, Request) else request
-        asker = spoken_for(http_request)
-        if asker is not None:
-            return asker
+        caller = internal_caller(http_request)
+        if caller is not None:
+            return caller
         text = request.headers.get(HEADER)
         if not text:
             return None

@@ -1,15 +1,15 @@
-"""Evaluates the rule tables `policies.py` of each API: who may do what.
+"""Evaluates the rule tables in `policies.py` of each API, which name the roles that each operation needs.
 
-A table maps a rule's name to the roles that may use it, any one of them being enough:
+A table maps a rule's name to the roles that may use it. Any one of them is enough:
 
     RULES: RuleTable = {
         "os_compute_api:servers:create": MEMBER,
         "os_compute_api:os-keypairs:show": OWNER,
     }
 
-Roles count in the asker's own project; administrators pass every rule in every project. RequestContext.roles
-already hold the implied ones, so a rule names the lowest role that suffices. Identity alone also takes tokens that are
-for a domain or the system; SYSTEM_READER to OWN_DOMAIN are its words.
+Roles count in the caller's own project; administrators pass every rule in every project. RequestContext.roles already
+hold the implied ones, so a rule names the lowest role that suffices. Only the identity API also takes tokens scoped to
+a domain or the system; SYSTEM_READER to OWN_DOMAIN are for these.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ MEMBER: Rule = frozenset({"member"})
 MANAGER: Rule = frozenset({"manager"})
 ADMIN: Rule = frozenset({"admin"})
 SERVICE: Rule = frozenset({"service"})
-OWNER: Rule = frozenset({"owner"})  # the user whom the resource belongs to, whatever the role
-ANYONE: Rule = frozenset({"anyone"})  # whoever is signed in
-SYSTEM_READER: Rule = frozenset({"system_reader"})  # a reader whose token is for the system
-DOMAIN_READER: Rule = frozenset({"domain_reader"})  # a reader whose token is for the resource's domain
-DOMAIN_MANAGER: Rule = frozenset({"domain_manager"})  # a manager whose token is for the resource's domain
-OWN_PROJECT: Rule = frozenset({"own_project"})  # whose token is for the very project, whatever the role
-OWN_DOMAIN: Rule = frozenset({"own_domain"})  # whose token is for the very domain or for a project in it
+OWNER: Rule = frozenset({"owner"})  # the user that the resource belongs to, whatever the role
+ANYONE: Rule = frozenset({"anyone"})  # every signed-in user
+SYSTEM_READER: Rule = frozenset({"system_reader"})  # a reader with a system-scoped token
+DOMAIN_READER: Rule = frozenset({"domain_reader"})  # a reader with a token scoped to the resource's domain
+DOMAIN_MANAGER: Rule = frozenset({"domain_manager"})  # a manager with a token scoped to the resource's domain
+OWN_PROJECT: Rule = frozenset({"own_project"})  # a token scoped to this very project, whatever the role
+OWN_DOMAIN: Rule = frozenset({"own_domain"})  # a token scoped to this very domain or to a project in it
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whose the resource is; None stands for the asker's own."""
+    """Project, user and domain that a resource belongs to; None stands for the caller's own."""
 
     project_id: str | None = None
     user_id: str | None = None
@@ -51,7 +51,7 @@ def _is_reader_of_domain(context: RequestContext, target: Target) -> bool:
 
 
 _OF_THE_CLOUD = ADMIN | SERVICE
-# The role `admin` is a word as well: whether it counts is a matter of the token's scope, see `RequestContext.is_admin`.
+# The role `admin` is a keyword too: whether it counts depends on the token's scope, see `RequestContext.is_admin`.
 _WORDS: Mapping[str, Callable[[RequestContext, Target], bool]] = {
     "admin": lambda context, target: context.is_admin,
     "anyone": lambda context, target: True,
@@ -65,7 +65,7 @@ _WORDS: Mapping[str, Callable[[RequestContext, Target], bool]] = {
 
 
 def takes_system(rule: Rule) -> bool:
-    """Whether a rule is about the cloud as a whole: a token for the system can use it to change something."""
+    """Return whether a rule is about the whole cloud, so that a system-scoped token may use it for changes."""
     return rule <= _OF_THE_CLOUD
 
 
@@ -77,17 +77,17 @@ def is_allowed(
     target_user_id: str | None = None,
     target_domain_id: str | None = None,
 ) -> bool:
-    """Whether the asker may; targets that are None stand for the asker's own project and user."""
+    """Return whether the caller may use the rule; targets that are None stand for the caller's own project and user."""
     if context.is_admin:
         return True
     target = Target(target_project_id, target_user_id, target_domain_id)
     if any(_WORDS[word](context, target) for word in rule & _WORDS.keys()):
         return True
-    # A role may be called like one of the words, by whoever makes roles: it does not count for it.
+    # An operator may give a role the name of one of these keywords. Such a role does not satisfy the keyword.
     return target_project_id in (None, context.project_id) and not (rule - _WORDS.keys()).isdisjoint(context.roles)
 
 
 def require(table: RuleTable, name: str, context: RequestContext, **targets: str | None) -> None:
-    """Raises Forbidden naming the rule. A name that is missing in the table is a fault of ours (KeyError)."""
+    """Raises Forbidden naming the rule, or KeyError (a programming error) for a name that the table lacks."""
     if not is_allowed(table[name], context, **targets):
         raise Forbidden(f"Policy doesn't allow {name} to be performed.", rule=name)

@@ -1,13 +1,13 @@
-"""ApiView: what every API view of every service stands on.
+"""ApiView: the base class of all API views.
 
-A service's own base view says once what holds for all of its views:
+A service's own base view defines what all of its views have in common:
 
     class ComputeView(ApiView):
-        service = "compute"          # how faults are spelt
+        service = "compute"          # the format of faults
         policies = RULES             # portal/api/compute/policies.py
-        versions = VERSIONS          # portal/api/compute/microversions.py; leave out where there are none
+        versions = VERSIONS          # portal/api/compute/microversions.py; leave out for an API without microversions
 
-and a view parses, asks one service function, and answers:
+and a view parses, calls one service function, and answers:
 
     class Servers(ComputeView):
         def post(self, request: ApiRequest) -> Response:
@@ -16,8 +16,8 @@ and a view parses, asks one service function, and answers:
             ...
 
 `request.context` is the RequestContext of a valid token; without one the answer is 401 before the method runs, except
-for methods in `public_methods`. Somebody else's resource is NotFound: that is the view's (or the service's) business.
-Faults, request ids, version headers and 405 for missing methods come by themselves.
+for methods in `public_methods`. The view or the service raises NotFound for a resource of another project. Faults,
+request ids, version headers and 405 for missing methods need no code in the view.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from rest_framework.views import APIView
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
-from conductor.services.subjects import Subject
+from conductor.services.audit.targets import AuditTarget
+from portal import callers
 from portal.api import audited, authorization, member_changes, microversions, rate_limits
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
@@ -50,13 +51,13 @@ NEEDS_PROJECT = "This API is asked on behalf of a project: log in with a project
 
 
 class ApiRequest(Request):
-    """A request with its asker and, where the API has them, the microversion in use."""
+    """A request with its caller and, where the API has them, the microversion in use."""
 
     context: RequestContext
     microversion: Microversion
-    before: Sequence[Subject] = ()  # what it may delete, as the audit log names it
-    is_replayed: bool = False  # an answer given before: nothing is done
-    once: str = ""  # under an idempotency key: a uuid for what is made, the same however often it is asked for
+    before: Sequence[AuditTarget] = ()  # targets that it may delete, named before they are gone
+    is_replayed: bool = False  # replayed from a stored response: nothing is executed
+    once: str = ""  # with an idempotency key: the uuid for the new object, the same for every repetition
 
     @property
     def request_id(self) -> str:
@@ -64,7 +65,7 @@ class ApiRequest(Request):
 
 
 class IgnoreAccept(BaseContentNegotiation):
-    """JSON is all that we speak: clients send every kind of Accept and read JSON all the same."""
+    """Ignores the Accept header and answers JSON: clients send all kinds of Accept and read JSON anyway."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         sent = (request.content_type or "").split(";")[0].strip().lower()
@@ -80,11 +81,11 @@ class IgnoreAccept(BaseContentNegotiation):
 class ApiView(APIView):
     """Base of all API views; see the module's docstring."""
 
-    service: ClassVar[str] = "own"
+    service: ClassVar[str] = "novella"
     policies: ClassVar[authorization.RuleTable] = {}
     versions: ClassVar[VersionTable | None] = None
     public_methods: ClassVar[frozenset[str]] = frozenset()
-    takes_any_scope: ClassVar[bool] = False  # also tokens for a domain or for the system
+    takes_any_scope: ClassVar[bool] = False  # accepts tokens scoped to a domain or the system too
     min_microversion: ClassVar[str | None] = None
     max_microversion: ClassVar[str | None] = None
 
@@ -99,11 +100,11 @@ class ApiView(APIView):
 
     @property
     def is_public(self) -> bool:
-        """Whether this request needs no token; a stale one does no harm then."""
+        """Whether this request needs no token; a stale token does no harm then."""
         return self.request.method in self.public_methods
 
     def authorize(self, rule: str, **targets: str | None) -> None:
-        """Raises Forbidden unless the asker may use `rule` on the target (default: the own project and user).
+        """Raises Forbidden unless the caller may use `rule` on the target (default: the own project and user).
 
         `targets` are those of `authorization.is_allowed`: target_project_id, target_user_id, target_domain_id.
         """
@@ -114,7 +115,7 @@ class ApiView(APIView):
         authorization.require(self.policies, rule, context, **targets)
 
     def may(self, rule: str, **targets: str | None) -> bool:
-        """Whether the caller may use `rule`: decides about fields instead of refusing; `targets` as in `authorize`."""
+        """Return whether the caller may use `rule`, to decide about fields; `targets` as in `authorize`."""
         return authorization.is_allowed(self.policies[rule], self.request.context, **targets)
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> ApiRequest:
@@ -149,12 +150,13 @@ class ApiView(APIView):
         is_elsewhere = context.domain_id or (context.is_on_system and not context.is_admin)
         if is_elsewhere and not self.takes_any_scope:
             raise Forbidden(NEEDS_PROJECT)
-        rate_limits.charge(request._request, f"project:{context.project_id or context.user_id}")
+        callers.report(request._request, context.project_id, context.user_id)
+        rate_limits.charge(request._request, callers.share_of(context.project_id, context.user_id))
         request.context = replace(context, remote_address=remote_address_of(request._request))
         request.before = member_changes.before(request, request.context)
 
     def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
-        """What may be asked here stands in `Allow`, as in every answer."""
+        """Answer 204; `Allow` lists the methods, as in every response."""
         return Response(status=204)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
@@ -169,18 +171,18 @@ class ApiView(APIView):
 
 
 class UnknownRoute(ApiView):
-    """404 with a body that people can read, for paths that an API does not have."""
+    """404 with a JSON body, for paths that an API does not have."""
 
     @property
     def default_response_headers(self) -> dict[str, str]:
-        return {}  # without `Allow`: nothing can be asked here
+        return {}  # without `Allow`: this path has no methods
 
     def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         raise NotFound()
 
 
 def unknown_route(service: str, versions: VersionTable | None = None) -> Any:
-    """The view for the last pattern of a service's routes."""
+    """Return the view for the last pattern of a service's routes."""
     attributes: Mapping[str, Any] = {"service": service, "versions": versions}
     view: type[UnknownRoute] = type("UnknownRoute", (UnknownRoute,), dict(attributes))
     return view.as_view()

@@ -1,4 +1,4 @@
-"""The service catalog: which services there are, and where."""
+"""The service catalog: the services of this cloud and their addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 REGION = "RegionOne"
 INTERFACES = ("public", "internal", "admin")
-_IDS = uuid.UUID("6b1f5c0e-0a34-4d0e-9c53-0d6f2a1f8a77")  # ids are derived from it, so they stay the same for ever
+_IDS = uuid.UUID("6b1f5c0e-0a34-4d0e-9c53-0d6f2a1f8a77")  # ids are derived from it, so they never change
 
 
 def _stable_id(*words: str) -> str:
@@ -17,7 +17,7 @@ def _stable_id(*words: str) -> str:
 
 @dataclass(frozen=True)
 class Service:
-    """A service as clients look it up: by type; the name is for people."""
+    """A service as clients look it up: by type; the name is for display."""
 
     type: str
     name: str
@@ -37,13 +37,13 @@ SERVICES = (  # list only what answers
     Service("compute", "nova", "/compute/v2.1", "Servers and the hosts that run them"),
     Service("image", "glance", "/image", "Images that servers boot from"),
     Service("network", "neutron", "/network", "Networks, ports and addresses"),
-    Service("placement", "placement", "/placement", "What hosts have, and who holds how much of it"),
+    Service("placement", "placement", "/placement", "What hosts have, and which consumers hold how much of it"),
     Service("block-storage", "cinder", "/volume/v3", "Volumes that servers can have"),
 )
 
 
 def catalog(base_url: str) -> list[dict[str, Any]]:
-    """Our own part of the catalog. `base_url` is how the client reached us, without a slash at the end."""
+    """Return our own part of the catalog. `base_url` is the address that the client used, without a trailing slash."""
     return [
         {
             "id": service.id,

@@ -1,9 +1,9 @@
-"""The error tree → HTTP status and the fault body of each service.
+"""Maps errors to HTTP statuses and to the fault body of each service.
 
-STATUS says which code an error has, FAULTS how each service spells a fault. A service that answers an error with
-another code than the rest has a row in EXCEPTIONS_TO_THE_RULE. Raise errors of `conductor.core.errors` everywhere;
-the message goes to the person who asked, verbatim. The network API's fault type is `details["type"]`, e.g.
-`NotFound("Network x could not be found.", type="NetworkNotFound")`.
+STATUS maps errors to status codes, FAULTS holds the fault format of each service. EXCEPTIONS_TO_THE_RULE lists the
+errors that one service answers with another code. Raise errors of `conductor.core.errors` everywhere: the caller reads
+the message verbatim. The network API's fault type is `details["type"]`, e.g. `NotFound("Network x could not be found.",
+type="NetworkNotFound")`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Gone(errors.NovellaError):
 
 
 class ConditionNeeded(errors.NovellaError):
-    """Send If-Match with the revision that you have seen, or *, so that nobody's change is lost."""
+    """Send If-Match with the revision that you have seen, or *, so that no change is lost."""
 
 
 class TooLarge(errors.NovellaError):
@@ -67,9 +67,9 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (SuspiciousOperation, 400),
     (PermissionDenied, 403),
     (Http404, 404),
-    (IntegrityError, 409),  # what was free when it was looked at was taken when it was written
+    (IntegrityError, 409),  # another transaction took the value between check and write
     (OperationalError, 503),
-    (InterfaceError, 503),  # the connection died
+    (InterfaceError, 503),  # the connection was lost
 )
 EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {
     ("network", errors.QuotaExceeded): 409,
@@ -78,14 +78,14 @@ EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {
     ("image", errors.NoRoom): 413,
 }
 
-# The words of errors that are not ours: what the framework says may name internals.
+# Messages of errors that are not ours: the framework's own may reveal internals.
 WORDS = {
     400: "The request is not valid.",
     401: "The request you have made requires authentication.",
     403: "Policy does not allow this request.",
     404: "The resource could not be found.",
     405: "The method is not allowed for this resource.",
-    409: "Somebody else changed the same thing at the same moment; read it again and retry.",
+    409: "Another request changed the same resource at the same moment; read it again and retry.",
     413: "The request body is too large.",
     415: "The media type of the request is not supported; send application/json.",
     503: "A service that is needed does not answer; try again in a moment.",
@@ -129,7 +129,7 @@ def _placement(status: int, message: str, kind: str, request_id: str) -> dict[st
     return {"errors": [{"status": status, "title": _title(status), "detail": message, "request_id": request_id}]}
 
 
-def _own(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+def _novella(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
     return {"error": {"code": status, "title": _title(status), "message": message, "request_id": request_id}}
 
 
@@ -141,12 +141,12 @@ FAULTS: Mapping[str, Fault] = {
     "volume": _compute,
     "image": _image,
     "placement": _placement,
-    "own": _own,
+    "novella": _novella,
 }
 
 
 def status_of(error: Exception, service: str) -> int:
-    """The status code of an error in one service's API."""
+    """Return the status code of an error in one service's API."""
     if isinstance(error, APIException):
         return int(error.status_code)
     for kind, status in STATUS:
@@ -156,7 +156,7 @@ def status_of(error: Exception, service: str) -> int:
 
 
 def message_of(error: Exception, status: int, request_id: str) -> str:
-    """What the person who asked may read. An error that nobody foresaw says nothing but the request id."""
+    """Return the message for the caller. For an unexpected error it has only the request id."""
     if isinstance(error, errors.NovellaError) and (status != 500 or isinstance(error, errors.ActionFailed)):
         return error.message
     if isinstance(error, APIException) and status == 400:
@@ -165,14 +165,14 @@ def message_of(error: Exception, status: int, request_id: str) -> str:
 
 
 def fault_body(service: str, status: int, message: str, *, kind: str = "", request_id: str = "") -> dict[str, Any]:
-    """The JSON body of a fault as `service` spells it."""
+    """Return the JSON body of a fault in the format of `service`."""
     return FAULTS[service](status, message, kind or _title(status).replace(" ", ""), request_id)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
-    """Every error of every API view ends here: the only place that turns one into an answer."""
+    """Turn any error of any API view into a response. No other code does this."""
     request: Request = context["request"]
-    service = getattr(context["view"], "service", "own")
+    service = getattr(context["view"], "service", "novella")
     request_id = request_id_of(request._request)
     status = status_of(error, service)
     known = (errors.ActionFailed, errors.NotSupported, errors.Unavailable, errors.NoRoom)
@@ -182,10 +182,10 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     kind = str(details.get("type", type(error).__name__))
     message = message_of(error, status, request_id)
     body = fault_body(service, status, message, kind=kind, request_id=request_id)
-    if "retry_after" in details and "overLimit" in body:  # compute and volume say it there too
+    if "retry_after" in details and "overLimit" in body:  # compute and volume have it in the body too
         body["overLimit"]["retryAfter"] = str(details["retry_after"])
     response = Response(body, status=status)
-    response.cause = error  # type: ignore[attr-defined]  # pages put it beside the field that it is about
+    response.cause = error  # type: ignore[attr-defined]  # pages show it beside the field that it concerns
     if "retry_after" in details:
         response["Retry-After"] = str(details["retry_after"])
     if status == 401:
@@ -222,7 +222,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500 as JSON under the APIs, as a page elsewhere: with the request id, and without anything that could fail."""
-    again = request.get_full_path() if request.method == "GET" else ""  # what was sent is not sent twice by a link
+    """500 as JSON under the APIs, as a page elsewhere: with the request id, from a template that needs nothing else."""
+    again = request.get_full_path() if request.method == "GET" else ""  # a link cannot repeat a POST
     page = {"request_id": request_id_of(request), "again": again}
     return _outside_of_views(request, 500) or HttpResponseServerError(render_to_string("500.html", page))

@@ -1,10 +1,10 @@
-"""`Idempotency-Key`: a POST that a client may repeat until it hears an answer.
+"""`Idempotency-Key`: a POST that a client may safely repeat until it gets a response.
 
     @idempotent                                # or @idempotent(is_one_commit=True)
     def post(self, request, …):
 
-Without the header nothing changes. With it the request is done once (`conductor.services.idempotency`); who repeats
-it is given the same answer, with `Idempotency-Replayed: true`.
+Without the header nothing changes. With it the request is executed once (`conductor.services.operations.idempotency`);
+a caller that repeats it gets the same response, with `Idempotency-Replayed: true`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
 
 from conductor.core.errors import Invalid
-from conductor.services import idempotency
-from conductor.services.idempotency import Answer, Asked
+from conductor.services.operations import idempotency
+from conductor.services.operations.idempotency import IdempotentRequest, StoredResponse
 from portal.api.base import ApiRequest
 
 HEADER = "Idempotency-Key"
@@ -39,7 +39,10 @@ def idempotent(*, is_one_commit: bool) -> Callable[[Method], Method]: ...
 
 
 def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> Any:
-    """`is_one_commit`: all that the method writes is in the API database, and commits with its answer or not at all."""
+    """Make a method idempotent.
+
+    `is_one_commit`: it writes only to the API database, in one transaction with its response.
+    """
     if method is None:
         return functools.partial(idempotent, is_one_commit=is_one_commit)
 
@@ -51,11 +54,11 @@ def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> 
         if not _KEY.match(key):
             raise Invalid(f"{HEADER} is 8 to 128 printable characters without spaces, such as a uuid.", field=HEADER)
 
-        def work(name: str) -> Answer:
+        def work(name: str) -> StoredResponse:
             request.once = name
             return _answer(method(view, request, *args, **kwargs))
 
-        asked = Asked(key, _text_of(request))
+        asked = IdempotentRequest(key, _text_of(request))
         answer, is_replayed = idempotency.once(request.context, asked, work, is_one_commit=is_one_commit)
         response = Response(answer.body, status=answer.status, headers=dict(answer.headers))
         request.is_replayed = is_replayed
@@ -63,17 +66,17 @@ def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> 
             response[REPLAYED] = "true"
         return response
 
-    wrapped.takes_key = True  # type: ignore[attr-defined]  # the API's description says so
+    wrapped.takes_key = True  # type: ignore[attr-defined]  # shown in the OpenAPI document
     return wrapped
 
 
 def _text_of(request: ApiRequest) -> str:
-    """The same for the same request, however its body is spaced and ordered."""
+    """Return a canonical text of the request, which does not depend on whitespace or member order of its body."""
     version = str(getattr(request, "microversion", ""))
     condition = request.headers.get("If-Match", "")
     return json.dumps([request.method, request.get_full_path(), version, condition, request.data], sort_keys=True)
 
 
-def _answer(response: Response) -> Answer:
+def _answer(response: Response) -> StoredResponse:
     body = json.loads(json.dumps(response.data, cls=JSONEncoder))
-    return Answer(response.status_code, body, dict(response.items()))
+    return StoredResponse(response.status_code, body, dict(response.items()))

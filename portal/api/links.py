@@ -1,4 +1,4 @@
-"""Absolute links as the client reached us: host and scheme of the request."""
+"""Absolute links, with the host and scheme of the request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from django.http import HttpRequest
 from rest_framework.request import Request
 
 from conductor.core.consoles import ConsoleKind
-from conductor.services.consoles import ConsoleTicket
+from conductor.services.consoles.consoles import ConsoleTicket
 
 
 def base_url(request: Request | HttpRequest) -> str:
-    """`http://host:port`, without a slash at the end; looked at once, as a list has thousands of links."""
+    """`http://host:port`, without a trailing slash; cached, as a list has thousands of links."""
     asked = request._request if isinstance(request, Request) else request
     found: str | None = getattr(asked, "base_url", None)
     if found is None:
@@ -27,8 +27,8 @@ def absolute(request: Request | HttpRequest, path: str) -> str:
 
 
 def console_url(request: Request | HttpRequest, ticket: ConsoleTicket) -> str:
-    """What opens a console: a page for a screen, and for a serial line the socket itself, as programs read it."""
-    if ticket.kind is ConsoleKind.VNC:  # as programs look for the token in it
+    """Return the address that opens a console: a page for VNC, and for a serial console its WebSocket."""
+    if ticket.kind is ConsoleKind.VNC:  # clients look for the token in it
         return absolute(request, f"/console?{urlencode({'path': f'console?token={ticket.token}'})}")
     scheme = "wss" if request.scheme == "https" else "ws"
     return f"{scheme}://{request.get_host()}/console/{ticket.token}"

@@ -1,7 +1,7 @@
-"""Which requests to the APIs change a project's things, and are put on record when they are done.
+"""Audit of API requests that change a project's resources.
 
-A member's request that was refused changes nothing and leaves no record; what an administrator was refused does, as
-everywhere. Bodies are not kept: they hold keys and data.
+A member's refused request changes nothing and leaves no record; an administrator's refused request does, as everywhere.
+Bodies are not recorded: they hold keys and data.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
-from conductor.services import member_audit, subjects
-from conductor.services.subjects import Subject
+from conductor.services.audit import member_audit, targets
+from conductor.services.audit.targets import AuditTarget
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}
-_ROUTER_DEED = r"(?:add|remove)_(?:router_interface|extraroutes)"
+_ROUTER_ACTION = r"(?:add|remove)_(?:router_interface|extraroutes)"
 _PARTS = "tags(?:/[^/]+)?|metadata(?:/[^/]+)?"
 _PROJECT = "(?:[0-9a-f]{32}/)?"
-_MADE_BY = {"action": "create", "detail": "create", "import_record": "import"}  # in the place of an id
-# The kinds of things at the words of a path. `part` is a part of one of them: what is done to that changes the whole.
-# `deed` is what is done, in the path's words; an `action` says it in its body.
+_MADE_BY = {"action": "create", "detail": "create", "import_record": "import"}  # at the position of an id
+# Kinds of resources by the words of a path. `part` is a sub-resource: a change of it changes the whole. `action_id` is
+# an action in the path; an `action` is named in the body.
 _PATHS = tuple(
     (
         re.compile(
@@ -36,7 +36,7 @@ _PATHS = tuple(
     for root, rest, kinds in (
         (
             r"/network/v2\.0/",
-            rf"(?P<part>{_PARTS})|(?P<deed>{_ROUTER_DEED})",
+            rf"(?P<part>{_PARTS})|(?P<action_id>{_ROUTER_ACTION})",
             {
                 "networks": "network",
                 "subnets": "subnet",
@@ -52,7 +52,7 @@ _PATHS = tuple(
         ),
         (
             rf"/volume/v3/{_PROJECT}",
-            rf"(?P<part>{_PARTS})|(?P<action>action)|(?P<deed>accept|restore)",
+            rf"(?P<part>{_PARTS})|(?P<action>action)|(?P<action_id>accept|restore)",
             {
                 "volumes": "volume",
                 "os-volume-manage": "volume",
@@ -70,22 +70,22 @@ _PATHS = tuple(
         ),
         (
             r"/image/v2/",
-            rf"(?P<part>{_PARTS}|members(?:/[^/]+)?)|(?P<deed>file|stage|import)",
+            rf"(?P<part>{_PARTS}|members(?:/[^/]+)?)|(?P<action_id>file|stage|import)",
             {"images": "image"},
         ),
         (
             rf"/compute/v2\.1/{_PROJECT}",
             rf"(?P<part>{_PARTS}|os-server-password)|(?P<action>action)",
             {
-                "servers": subjects.SERVER,
-                "os-volumes_boot": subjects.SERVER,
+                "servers": targets.SERVER,
+                "os-volumes_boot": targets.SERVER,
                 "images": "image",
                 "os-security-groups": "security_group",
                 "os-security-group-rules": "security_group_rule",
                 "os-floating-ips": "floating_ip",
                 "os-volumes": "volume",
                 "os-snapshots": "snapshot",
-                "os-keypairs": subjects.KEY_PAIR,
+                "os-keypairs": targets.KEY_PAIR,
                 "os-server-groups": "server_group",
             },
         ),
@@ -95,48 +95,50 @@ _PATHS = tuple(
             {
                 "application_credentials": "application_credential",
                 "access_rules": "access_rule",
-                "credentials/OS-EC2": subjects.EC2,
+                "credentials/OS-EC2": targets.EC2,
             },
         ),
         (r"/identity/v3/", "(?!)", {"credentials": "credential", "OS-TRUST/trusts": "trust"}),
     )
 )
 _NEW_WORDS = {"add_router_interface": "add_interface", "remove_router_interface": "remove_interface", "file": "upload"}
-_OF_SERVERS = frozenset({"update", "addFloatingIp", "removeFloatingIp"})  # the rest has a workflow, or a run at once
+_OF_SERVERS = frozenset({"update", "addFloatingIp", "removeFloatingIp"})  # the others have a workflow
 _READS = frozenset({"os-show_image_metadata"})
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a request changes: the kind of thing, what is done, and to which; "" while that is being made."""
+    """A change by a request: kind of resource, verb, and id; "" for a resource that is being created."""
 
     kind: str
     verb: str
     id: str
 
 
-def before(request: Request, context: RequestContext) -> list[Subject]:
-    """What the request may delete: afterwards nobody knows its name any more."""
+def before(request: Request, context: RequestContext) -> list[AuditTarget]:
+    """Return the targets that the request may delete, because their names are unknown afterwards."""
     match, kind = _match(request.path)
     if match is None or not match["id"] or not (request.method == "DELETE" or match.groupdict().get("action")):
         return []
     is_whole = not match.groupdict().get("part")
-    return subjects.find(context, kind, [match["id"]]) if is_whole and kind != subjects.SERVER else []
+    return targets.find(context, kind, [match["id"]]) if is_whole and kind != targets.SERVER else []
 
 
-def keep(request: Request, response: Response, context: RequestContext, before: Sequence[Subject], reason: str) -> None:
-    """Put on record what the request has changed, or was to change where an administrator was refused."""
+def keep(
+    request: Request, response: Response, context: RequestContext, before: Sequence[AuditTarget], reason: str
+) -> None:
+    """Record the change, or an administrator's refused attempt."""
     found = change(request)
     is_refused = response.status_code >= 400
     if found is None or getattr(request, "is_replayed", False) or (is_refused and not context.is_admin):
         return
-    if is_refused and found.kind == subjects.SERVER and found.verb != "update":
-        return  # refused actions of servers are kept where they are refused
+    if is_refused and found.kind == targets.SERVER and found.verb != "update":
+        return  # `ServerAction` records refused actions of servers
     ids = [found.id] if found.id else [] if is_refused else _made(response)
-    unknown = [Subject(found.kind, found.id[:255], "", context.project_id)] if is_refused else []
+    unknown = [AuditTarget(found.kind, found.id[:255], "", context.project_id)] if is_refused else []
 
-    def changed() -> Sequence[Subject]:
-        return before or subjects.find(context, found.kind, ids) or unknown
+    def changed() -> Sequence[AuditTarget]:
+        return before or targets.find(context, found.kind, ids) or unknown
 
     error = getattr(response, "cause", None)
     details = {"method": request.method, "path": request.path[:255]}
@@ -144,30 +146,32 @@ def keep(request: Request, response: Response, context: RequestContext, before: 
 
 
 def change(request: Request) -> Change | None:
-    """What of a project's things the request changes; None for what is not put on record here."""
+    """Return the change of a project's resource that a request makes; None for a request that is not audited here."""
     match, kind = _match(request.path)
     verb = _VERBS.get(str(request.method))
     if match is None or verb is None:
         return None
-    found = dict.fromkeys(("part", "deed", "action"), "") | {name: one or "" for name, one in match.groupdict().items()}
+    found = dict.fromkeys(("part", "action_id", "action"), "") | {
+        name: one or "" for name, one in match.groupdict().items()
+    }
     ident = found["id"] or found["made_by"]
     if found["made_by"] and request.method == "POST":
         verb, ident = _MADE_BY[ident], ""
     elif found["part"]:
         verb = "update"
-    elif found["deed"]:
-        verb = _NEW_WORDS.get(found["deed"], found["deed"])
+    elif found["action_id"]:
+        verb = _NEW_WORDS.get(found["action_id"], found["action_id"])
     elif found["action"]:
         verb = _action(request)
     elif "manage" in found["word"]:
         verb = "manage"
-    if kind == subjects.SERVER and verb not in _OF_SERVERS:
+    if kind == targets.SERVER and verb not in _OF_SERVERS:
         return None
     return Change(kind, verb, ident) if verb else None
 
 
 def _match(path: str) -> tuple[re.Match[str] | None, str]:
-    """Where the path leads, and the kind of thing that is there."""
+    """Return the match of a path, and the kind of resource there."""
     for pattern, kinds in _PATHS:
         match = pattern.match(path)
         if match is not None:
@@ -176,14 +180,14 @@ def _match(path: str) -> tuple[re.Match[str] | None, str]:
 
 
 def _action(request: Request) -> str:
-    """What the body asks for, such as "extend"; "" for what only reads."""
-    body = getattr(request, "_full_data", None)  # one that nobody has read was refused before
+    """Return the action in the body, such as "extend"; "" for an action that only reads."""
+    body = getattr(request, "_full_data", None)  # a body that was never read was refused before
     key = next(iter(body), "") if isinstance(body, Mapping) else ""
     return key.removeprefix("os-") if isinstance(key, str) and key not in _READS else ""
 
 
 def _made(response: Response) -> list[str]:
-    """The ids of what the answer tells of; a key pair's is its name, or what it gives access by."""
+    """Return the ids of the objects in the response; for key pairs the name, for EC2 credentials the access key."""
     body: Any = getattr(response, "data", None)
     inner = next(iter(body.values())) if isinstance(body, Mapping) and len(body) == 1 else body
     made = inner if isinstance(inner, list) else [inner]

@@ -1,4 +1,4 @@
-"""Microversions: header negotiation, and gates for views, methods and fields.
+"""Microversions: header negotiation, and version ranges of views, methods and fields.
 
 An API that has them keeps one list with a sentence per version (`portal/api/compute/microversions.py`):
 
@@ -7,10 +7,10 @@ An API that has them keeps one list with a sentence per version (`portal/api/com
         ("2.2", "Key pairs have a type."),
     ))
 
-and names it in its base view: `versions = VERSIONS`. Then `request.microversion` is the version used, answers carry it,
-`@since("2.26")` or `@since("2.1", until="2.35")` hides a method outside its range (404), and
-`request.microversion.covers("2.19")` or `.covers("2.1", "2.46")` decides about a field.
-The maximum is the last entry: raise it by adding one, once everything that it promises holds.
+and names it in its base view: `versions = VERSIONS`. Then `request.microversion` is the version in use, responses carry
+it, `@since("2.26")` or `@since("2.1", until="2.35")` hides a method outside its range (404), and
+`request.microversion.covers("2.19")` or `.covers("2.1", "2.46")` decides about a field. The maximum is the last entry:
+add one when everything that the version promises is implemented.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 @dataclass(frozen=True, order=True, slots=True)
 class Microversion:
-    """`2.37` as a value that compares as versions do."""
+    """`2.37` as a value that compares like a version."""
 
     major: int
     minor: int
@@ -70,7 +70,7 @@ class VersionTable:
         return parse(self.history[-1][0])
 
     def asked_for(self, headers: Mapping[str, str]) -> str | None:
-        """The version text in a request's headers: the general header wins over the legacy one."""
+        """Return the version text in a request's headers; the general header takes precedence over the legacy one."""
         for entry in headers.get(HEADER, "").split(","):
             words = entry.split()
             if words and words[0].lower() == self.service:
@@ -78,7 +78,7 @@ class VersionTable:
         return headers.get(self.legacy_header) if self.legacy_header else None
 
     def negotiate(self, headers: Mapping[str, str]) -> Microversion:
-        """The version to use. Raises Invalid (malformed) or UnsupportedVersion (out of range)."""
+        """Return the version to use. Raises Invalid (malformed) or UnsupportedVersion (out of range)."""
         asked = self.asked_for(headers)
         if asked is None:
             return self.minimum
@@ -93,7 +93,7 @@ class VersionTable:
         return version
 
     def answer_headers(self, used: Microversion | None) -> dict[str, str]:
-        """Headers for every answer; `used` is None when no version could be agreed on."""
+        """Headers for every response; `used` is None when the negotiation failed."""
         names = [HEADER, *([self.legacy_header] if self.legacy_header else [])]
         headers = {"Vary": ", ".join(names)}
         if used is not None:
@@ -103,18 +103,18 @@ class VersionTable:
         return headers
 
 
-# What callers send must not fill the cache that our own few literals live in.
+# Versions from callers bypass the cache, so that they cannot fill it.
 _parse_uncached = parse.__wrapped__
 
 
 def require(version: Microversion, first: str, last: str | None = None) -> None:
-    """Raises NotFound outside of the range: a route that a version does not know is not there."""
+    """Raises NotFound outside of the range: the route does not exist in that version."""
     if not version.covers(first, last):
         raise NotFound()
 
 
 def since(first: str, until: str | None = None) -> Callable[[Handler], Handler]:
-    """Decorates a view's method: 404 for requests with a version outside of [first, until]."""
+    """Decorate a view's method: 404 for requests with a version outside of [first, until]."""
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)

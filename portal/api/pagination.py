@@ -27,7 +27,7 @@ class PageRequest:
 
 
 def parse_page(request: Request) -> PageRequest:
-    """Raises Invalid naming `limit` or `marker`. A limit above the maximum is taken as the maximum."""
+    """Parse the page. Raises Invalid naming `limit` or `marker`. A limit above the maximum is taken as the maximum."""
     limit = MAX_LIMIT
     if "limit" in request.query_params:
         text = request.query_params.getlist("limit")[-1]
@@ -44,14 +44,14 @@ def parse_page(request: Request) -> PageRequest:
 
 
 def next_path(request: Request, marker: str) -> str:
-    """Path and query of the next page: every filter of this request, and the new marker."""
+    """Return path and query of the next page: every filter of this request, and the new marker."""
     query = request.query_params.copy()
     query["marker"] = marker
     return f"{request.path}?{query.urlencode()}"
 
 
 def next_links(request: Request, name: str, *, last_id: str | None, has_more: bool) -> dict[str, Any]:
-    """`{"<name>_links": [{"rel": "next", "href": …}]}`, or nothing on the last page."""
+    """Return `{"<name>_links": [{"rel": "next", "href": …}]}`, or nothing on the last page."""
     if not has_more or last_id is None:
         return {}
     return {f"{name}_links": [{"rel": "next", "href": absolute(request, next_path(request, last_id))}]}

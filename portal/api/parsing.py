@@ -1,4 +1,4 @@
-"""JSON request bodies: bounded, strict, and refused with 400 instead of failing later in a database."""
+"""JSON request bodies: size-limited, strict, and refused with 400 before they would fail in a database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JsonParser(BaseParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """Raises TooLarge, or Invalid for what is not JSON in UTF-8."""
+        """Parse the body. Raises TooLarge, or Invalid for a body that is not JSON in UTF-8."""
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 2_500_000
         raw = stream.read(limit + 1)
         if len(raw) > limit:
@@ -46,7 +46,7 @@ class JsonParser(BaseParser):
 
 
 def _refuse_unstorable(data: Any) -> None:
-    """Half of a surrogate pair and NUL are JSON, but no database stores them as text."""
+    """Raises Invalid for lone surrogates and NUL: JSON allows them, but databases do not store them as text."""
     field = next(_unstorable(data), None)
     if field is not None:
         where = f"Invalid input for field/attribute {field[:LONGEST_PATH]}" if field else "Malformed request body"
@@ -54,7 +54,7 @@ def _refuse_unstorable(data: Any) -> None:
 
 
 def _unstorable(data: Any, path: str = "") -> Iterator[str]:
-    """The paths of texts that no database stores; a name that is such a text is told by what holds it."""
+    """Yield the paths of strings that databases do not store; for such a name, the path of the object that holds it."""
     if isinstance(data, str):
         if UNSTORABLE.search(data):
             yield path

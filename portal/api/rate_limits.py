@@ -1,8 +1,7 @@
-"""How often a project may ask: token buckets in the memory of each process, off unless the operator sets a rate.
+"""Rate limits: token buckets in the memory of each process, off unless the operator sets a rate.
 
-A bucket holds as many requests as a minute brings, so a project that was quiet may ask for a minute's worth at once.
-Each process counts for itself: N web processes behind one port let up to N times the rate through, and less where the
-balance is uneven.
+A bucket holds one minute's worth of requests, so a project that was idle may send these at once. Each process counts by
+itself: N web processes behind one port let up to N times the rate through, and less where the load is uneven.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from django.http import HttpRequest
 from conductor.core.errors import TooOften
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-MOST_BUCKETS = 20_000  # the one that was used longest ago goes first: it is full by then, or nearly
-OF_A_STREAM = "novella.page_of_a_stream"  # in an ASGI scope: nobody asked for this page
+MOST_BUCKETS = 20_000  # the least recently used one is dropped first: it is full by then, or nearly
+OF_A_STREAM = "novella.page_of_a_stream"  # in an ASGI scope: an internal request of a stream, not counted
 
 
 class Buckets:
-    """Buckets by key. Each refills by itself, up to what a minute brings."""
+    """Token buckets by key. Each refills up to one minute's worth."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -32,7 +31,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str, per_minute: int) -> float:
-        """Take one: 0 when there was one, else the seconds until there is."""
+        """Take a token. Returns 0, or the seconds until there is one."""
         now = self._clock()
         with self._gate:
             level, seen = self._levels.pop(key, (float(per_minute), now))
@@ -57,7 +56,7 @@ def charge(request: HttpRequest, who: str) -> None:
 
 
 def charge_at(key: str, per_minute: int, what: str) -> None:
-    """Count against a bucket of its own, whatever the operator's rates are. Raises TooOften."""
+    """Count against a bucket of its own, regardless of the operator's rates. Raises TooOften."""
     _charge(key, per_minute, what)
 
 

@@ -1,8 +1,8 @@
-"""Which paths belong to which API: everything else is a page."""
+"""First path segments of the APIs; every other path is a page."""
 
 from __future__ import annotations
 
-# First path segment → service. All but the last speak as OpenStack's services do; `api` is our own.
+# First path segment → service. All but the last are OpenStack-compatible; `api` is our own.
 ROOTS = {
     "identity": "identity",
     "compute": "compute",
@@ -10,9 +10,9 @@ ROOTS = {
     "network": "network",
     "volume": "volume",
     "placement": "placement",
-    "api": "own",
+    "api": "novella",
 }
-# Paths without sessions, cookies and CSRF. Our own API is read by pages too, so it keeps the session.
+# Paths without sessions, cookies and CSRF. Pages read our own API too, so it keeps the session.
 COOKIELESS = frozenset({"identity", "compute", "image", "network", "volume", "placement", "healthz", "readyz"})
 
 
@@ -26,5 +26,5 @@ def service_of(path: str) -> str | None:
 
 
 def is_cookieless(path: str) -> bool:
-    """Whether sessions, CSRF and messages stay away from this path."""
+    """Whether sessions, CSRF and messages are disabled for this path."""
     return _first_segment(path) in COOKIELESS

@@ -6,8 +6,8 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-# Patterns end with \Z: a $ would let a newline pass at the end.
-# Text that people see in lists: not empty, not blank at either end, no control characters.
+# Patterns end with \Z, because $ would allow a trailing newline. Names are not empty, have no blanks at either end, and
+# no control characters.
 NAME: Schema = {
     "type": "string",
     "minLength": 1,
@@ -19,12 +19,12 @@ TEXT: Schema = {"type": "string", "maxLength": 65535}
 NULLABLE_TEXT: Schema = {"type": ["string", "null"], "maxLength": 65535}
 UUID: Schema = {"type": "string", "format": "uuid"}
 IDENTIFIER: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": r"^[a-zA-Z0-9-]+\Z"}
-# Old clients spell booleans as words and numbers; read the value with validation.as_boolean().
+# Old clients send booleans as words and numbers; read the value with validation.as_boolean().
 BOOLEAN: Schema = {
     "enum": [True, False, "True", "true", "TRUE", "1", "on", "yes", "False", "false", "FALSE", "0", "off", "no"],
     "x-fix": "It must be true or false.",
 }
-# Numbers may come as text; read the value with int().
+# Numbers may be sent as strings; read the value with int().
 POSITIVE_INTEGER: Schema = {
     "type": ["integer", "string"],
     "pattern": r"^[1-9][0-9]{0,9}\Z",

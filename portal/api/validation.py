@@ -1,9 +1,9 @@
-"""Request bodies against JSON schemas: 400 with the field's path, what was sent and what it may be.
+"""Validates request bodies against JSON schemas: 400 with the field's path, the sent value and the accepted values.
 
     body = validate(request.data, CREATE_SCHEMA)
 
-Schemas are plain dicts in the `schemas/` folder of each API; objects say `"additionalProperties": False`, so that an
-unknown field is refused by name. `portal/api/schema_parts.py` has names, uuids, booleans. A schema may carry
+Schemas are plain dicts in the `schemas/` folder of each API. Their objects have `"additionalProperties": False`, so
+that an unknown field is refused by name. `portal/api/schema_parts.py` has names, uuids, booleans. A schema may carry
 `"x-fix": "must be …"` where the generated sentence would not help.
 """
 
@@ -12,13 +12,14 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.exceptions import best_match
 
 from conductor.core.errors import Invalid
+from conductor.core.messages import Message, message, word
 
 SECRET_NAMES = frozenset(
     {
@@ -66,7 +67,7 @@ def _is_cidr(value: object) -> bool:
 
 
 def validate(body: Any, schema: Mapping[str, Any]) -> Any:
-    """The body itself when it fits; raises Invalid naming the first field that does not."""
+    """Return the body if it fits the schema; raises Invalid naming the first field that does not."""
     error = first_error(body, schema)
     if error is not None:
         raise Invalid(sentence_of(error), field=path_of(error))
@@ -74,14 +75,14 @@ def validate(body: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def one_action(body: Any, known: Mapping[str, Any]) -> str:
-    """The name of the action that a body holds; raises Invalid when it holds none that is known, or several."""
+    """Return the name of the body's only action; raises Invalid for several, or for an unknown one."""
     if not isinstance(body, dict) or len(body) != 1 or next(iter(body)) not in known:
         raise Invalid(f"The request body must hold one action: {', '.join(known)}.")
     return str(next(iter(body)))
 
 
 def first_error(body: Any, schema: Mapping[str, Any]) -> ValidationError | None:
-    """What is told first of all that does not fit; None where everything does."""
+    """Return the error to report first; None for a valid body."""
     found: ValidationError | None = best_match(_validator(schema).iter_errors(body), key=_depth_first)
     return found
 
@@ -99,37 +100,52 @@ def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
 
 
 def _depth_first(error: ValidationError) -> tuple[int, bool]:
-    # An unknown or missing field is told before what is wrong inside of the known ones.
+    # Unknown and missing fields are reported before errors inside of known ones.
     return -len(error.path), error.validator not in ("anyOf", "oneOf")
 
 
 def path_of(error: ValidationError) -> str:
-    """`server.networks[0].uuid`; empty for the body itself."""
+    """Return the field's path, such as `server.networks[0].uuid`; empty for the body itself."""
+    return path_text(error.absolute_path)
+
+
+def path_text(parts: Iterable[str | int]) -> str:
+    """Return a path as text: `server.networks[0].uuid`."""
     path = ""
-    for part in error.absolute_path:
+    for part in parts:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     return path[:200]
 
 
-def sentence_of(error: ValidationError) -> str:
-    """What is wrong with which field, and what it may be."""
-    path = path_of(error)
-    where = f"field/attribute {path}" if path else "the request body"
-    return f"Invalid input for {where}.{_echo(error)} {_fix(error)}"
+def sentence_of(error: ValidationError) -> Message:
+    """Return a sentence with the field, its error, and the accepted values."""
+    return sentence(error.absolute_path, error.instance, _fix(error))
 
 
-def _echo(error: ValidationError) -> str:
-    """The value as it was sent, unless it is a secret or may hold one."""
-    names = {str(part).lower() for part in error.absolute_path}
-    if isinstance(error.instance, (dict, list)) or names & SECRET_NAMES:
-        return ""
-    text = str(error.instance) if isinstance(error.instance, str) else json.dumps(error.instance)
+def sentence(parts: Iterable[str | int], sent: Any, fix: str) -> Message:
+    """Return a sentence about the field at a path, where `sent` was sent; `fix` says which values it accepts."""
+    parts = list(parts)
+    path, value = path_text(parts), _echo(parts, sent)
+    if value is None:
+        return message("invalid.field", path=path, fix=fix) if path else message("invalid.body", fix=fix)
+    if not path:
+        return message("invalid.body_value", value=value, fix=fix)
+    return message("invalid.value", path=path, value=value, fix=fix)
+
+
+def _echo(parts: Iterable[str | int], sent: Any) -> str | None:
+    """Return the sent value; None for a secret, or for a value that may contain one."""
+    names = {str(part).lower() for part in parts}
+    if isinstance(sent, (dict, list)) or names & SECRET_NAMES:
+        return None
+    text = str(sent) if isinstance(sent, str) else json.dumps(sent)
     if len(text) > _LONGEST_ECHO:
         text = text[:_LONGEST_ECHO] + "…"
-    return f" Value: '{text}'."
+    return text
 
 
-def _listed(values: Iterable[Any]) -> str:
+def listed(values: Iterable[Any]) -> str:
+    """Return values as JSON, separated by commas."""
     return ", ".join(repr(value) if isinstance(value, str) else json.dumps(value) for value in values)
 
 
@@ -143,48 +159,56 @@ def _unexpected(error: ValidationError) -> str:
     schema: Any = error.schema
     sent: Any = error.instance
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    extra = [name for name in sent if name not in known and not any(re.search(p, name) for p in patterns)]
-    names = _listed(name[:_LONGEST_ECHO] for name in sorted(extra))
-    return f"Additional properties are not allowed ({names} {'was' if len(extra) == 1 else 'were'} unexpected)."
+    return unexpected([name for name in sent if name not in known and not any(re.search(p, name) for p in patterns)])
+
+
+def unexpected(extra: Collection[str]) -> Message:
+    """Return the message for fields that a body may not have."""
+    names = listed(name[:_LONGEST_ECHO] for name in sorted(extra))
+    return message("invalid.unexpected" if len(extra) == 1 else "invalid.all_unexpected", names=names)
 
 
 def _missing(error: ValidationError) -> str:
     wanted: Any = error.validator_value
     sent: Any = error.instance
-    absent = [name for name in wanted if name not in sent]
-    return f"{_listed(absent[:1])} is a required property."
+    return missing(next(name for name in wanted if name not in sent))
+
+
+def missing(name: str) -> Message:
+    """Return the message for a missing field."""
+    return message("invalid.missing", name=listed([name]))
 
 
 _FIXES: dict[str, Callable[[ValidationError], str]] = {
-    "type": lambda e: f"It must be {_types(e.validator_value)}.",
-    "minLength": lambda e: f"It is too short: at least {e.validator_value} characters are needed.",
-    "maxLength": lambda e: f"It is too long: at most {e.validator_value} characters are allowed.",
-    "minimum": lambda e: f"It must be at least {e.validator_value}.",
-    "maximum": lambda e: f"It must be at most {e.validator_value}.",
-    "enum": lambda e: f"It must be one of {_listed(cast(list[Any], e.validator_value))}.",
-    "const": lambda e: f"It must be {_listed([e.validator_value])}.",
-    "pattern": lambda e: f"It does not match {e.validator_value}.",
-    "format": lambda e: f"It is not a valid {e.validator_value}.",
+    "type": lambda e: message("invalid.type", types=word(_types(e.validator_value))),
+    "minLength": lambda e: message("invalid.too_short", least=e.validator_value),
+    "maxLength": lambda e: message("invalid.too_long", most=e.validator_value),
+    "minimum": lambda e: message("invalid.least", least=e.validator_value),
+    "maximum": lambda e: message("invalid.most", most=e.validator_value),
+    "enum": lambda e: message("invalid.one_of", values=listed(cast(list[Any], e.validator_value))),
+    "const": lambda e: message("invalid.const", value=listed([e.validator_value])),
+    "pattern": lambda e: message("invalid.pattern", pattern=str(e.validator_value)),
+    "format": lambda e: message("invalid.format", format=str(e.validator_value)),
     "additionalProperties": _unexpected,
     "required": _missing,
-    "minItems": lambda e: f"At least {e.validator_value} items are needed.",
-    "maxItems": lambda e: f"At most {e.validator_value} items are allowed.",
-    "minProperties": lambda e: f"At least {e.validator_value} properties are needed.",
-    "maxProperties": lambda e: f"At most {e.validator_value} properties are allowed.",
-    "uniqueItems": lambda e: "Items must not repeat.",
+    "minItems": lambda e: message("invalid.fewest_items", least=e.validator_value),
+    "maxItems": lambda e: message("invalid.most_items", most=e.validator_value),
+    "minProperties": lambda e: message("invalid.fewest_properties", least=e.validator_value),
+    "maxProperties": lambda e: message("invalid.most_properties", most=e.validator_value),
+    "uniqueItems": lambda e: message("invalid.repeated"),
 }
 
 
 def _fix(error: ValidationError) -> str:
-    said = error.schema.get("x-fix") if isinstance(error.schema, Mapping) else None
-    if said and error.validator not in ("additionalProperties", "required"):
-        return str(said)
+    reported = error.schema.get("x-fix") if isinstance(error.schema, Mapping) else None
+    if reported and error.validator not in ("additionalProperties", "required"):
+        return str(reported)
     fix = _FIXES.get(str(error.validator))
-    return fix(error) if fix else "It has none of the allowed forms."
+    return fix(error) if fix else message("invalid.no_form")
 
 
 def as_boolean(value: Any, name: str) -> bool:
-    """`True`, `"true"`, `"0"`, …: the ways in which clients spell booleans. Raises Invalid naming the field."""
+    """Parse a boolean in the spellings of clients: `True`, `"true"`, `"0"`, …. Raises Invalid naming the field."""
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()

@@ -1,6 +1,6 @@
-"""One console in one browser: a token that opens it once, and bytes both ways until one side ends.
+"""A console in a browser: a one-time token opens it, then bytes flow both ways until one side ends.
 
-browser ── websocket ──▶ here ── TLS ──▶ the host's door ──▶ the guest
+browser ── websocket ──▶ here ── TLS ──▶ the host's console port ──▶ the guest
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from urllib.parse import parse_qs
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.sessions.backends.db import SessionStore
 
-from conductor.core.console_watching import Watcher, watcher_of
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NovellaError, Unavailable
-from conductor.services import console_lines, consoles, sign_in
-from conductor.services.consoles import OpenedConsole
-from portal.askers import asker_of
+from conductor.core.identifiers import new_request_id
+from conductor.core.messages import message
+from conductor.core.view_only import ViewOnlyFilter, view_only_filter
+from conductor.services.accounts import sign_in
+from conductor.services.consoles import connections, consoles
+from conductor.services.consoles.consoles import OpenedConsole
 from portal.live import consumers, follower
-from portal.request_ids import new_request_id
+from portal.session_callers import caller_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PIECE = 1 << 16
 CHECK_SECONDS = 5.0
-LONGEST_REASON = 123  # bytes, by the protocol of websockets
-SUBPROTOCOL = "binary"  # clients of older days ask for it
+LONGEST_REASON = 123  # bytes, by the WebSocket protocol
+SUBPROTOCOL = "binary"  # old clients request it
 
-# Why a console was closed, for the page's script.
+# Close codes, for the page's script.
 ENDED = 1000  # by the guest or its host
 REFUSED = 4403
 NOT_REACHED = 4503
@@ -40,16 +42,15 @@ OVER = 4408
 
 
 class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """What comes in goes to the guest, and back; nothing is kept. Of who only watches no word goes on that the
-    guest could hear.
+    """Relays bytes between browser and guest, and stores nothing. Input of a view-only viewer does not reach the guest.
 
-    The token stands in the path, and the page's script is told why it was refused; or, as programs have it from the
-    API's link, in the query: then a token that is no good ends the handshake with 403.
+    A token in the path comes from a page: its script gets the reason of a refusal. A token in the query comes from a
+    program that follows the API's link: an invalid one ends the handshake with 403.
     """
 
     async def connect(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
-        self._watcher: Watcher | None = None
+        self._watcher: ViewOnlyFilter | None = None
         self._writer: asyncio.StreamWriter | None = None
         if _is_foreign(self.scope):
             await self.close(code=REFUSED)
@@ -58,15 +59,15 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         named = self.scope["url_route"]["kwargs"].get("token")
         token = named or parse_qs(self.scope["query_string"].decode(errors="replace")).get("token", [""])[0]
         try:
-            console = await _ask(lambda: consoles.redeem(token, _asker))
+            console = await _ask(lambda: consoles.redeem(token, _caller))
             if console.only_watches:
-                self._watcher = watcher_of(console.kind)
-            reader, self._writer = await console_lines.dial(console)
+                self._watcher = view_only_filter(console.kind)
+            reader, self._writer = await connections.dial(console)
         except NovellaError as error:
-            if named is None:  # programs that know consoles of OpenStack take whatever is sent for the guest's
+            if named is None:  # programs for OpenStack's consoles would take any message for the guest's output
                 await self.close(code=REFUSED)
                 return
-            await self.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)  # else no script learns why
+            await self.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)  # so that the script gets the reason
             await self._end(NOT_REACHED if isinstance(error, Unavailable) else REFUSED, error.message)
             return
         await self.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
@@ -75,14 +76,14 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._writer is None:
             return
-        said = bytes_data if bytes_data is not None else (text_data or "").encode()
+        reported = bytes_data if bytes_data is not None else (text_data or "").encode()
         try:
-            self._writer.write(said if self._watcher is None else self._watcher.passes(said))
+            self._writer.write(reported if self._watcher is None else self._watcher.filter(reported))
             await self._writer.drain()
         except Forbidden as error:
             await self._end(REFUSED, error.message)
         except OSError:
-            await self._end(ENDED, "The console has ended.")
+            await self._end(ENDED, message("console.ended"))
 
     async def disconnect(self, code: int) -> None:
         for task in self._tasks:
@@ -91,45 +92,45 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._writer.close()
 
     async def _carry(self, reader: asyncio.StreamReader) -> None:
-        """What the guest says, until it ends."""
+        """Relay the guest's output until it ends."""
         with suppress(OSError):
             while piece := await reader.read(PIECE):
                 await self.send(bytes_data=piece)
-        await self._end(ENDED, "The guest is off, or somebody else has opened this console.")
+        await self._end(ENDED, message("console.lost"))
 
     async def _watch(self, console: OpenedConsole) -> None:
-        """End the console once its right or its time is over."""
+        """End the console once its time or its viewer's rights have ended."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + console.seconds if console.seconds else float("inf")
         while (left := ends_at - loop.time()) > 0:
             await asyncio.sleep(min(CHECK_SECONDS, left))
             try:
-                await _ask(lambda: consoles.check(console.token_hash, _asker))
+                await _ask(lambda: consoles.check(console.token_hash, _caller))
             except NovellaError as error:
                 await self._end(REFUSED, error.message)
                 return
-            except Exception:  # what cannot be known now ends nothing
+            except Exception:  # a failed check ends nothing
                 log.exception("console not checked: instance=%s", console.instance_uuid)
-        await self._end(OVER, "The time of this console is over.")
+        await self._end(OVER, message("console.expired"))
 
     async def _end(self, code: int, reason: str) -> None:
         if self._writer is not None:
             self._writer.close()
-        with suppress(OSError, RuntimeError):  # gone already
-            said = consumers.in_language_of(self.scope, reason)
-            await self.close(code=code, reason=said.encode()[:LONGEST_REASON].decode(errors="ignore"))
+        with suppress(OSError, RuntimeError):  # already disconnected
+            reported = consumers.in_language_of(self.scope, reason)
+            await self.close(code=code, reason=reported.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
 def _is_foreign(scope: dict[str, Any]) -> bool:
-    """Whether a page of somebody else's opens the socket; programs say no origin, and have the token alone."""
+    """Whether a page of another site opens the socket; programs send no origin, and have only the token."""
     return b"origin" in dict(scope["headers"]) and not consumers.is_from_here(scope)
 
 
-def _asker(user_id: str, project_id: str, session_key: str) -> RequestContext | None:
-    """Whom a token speaks for, with the rights of this moment; None when they are gone."""
+def _caller(user_id: str, project_id: str, session_key: str) -> RequestContext | None:
+    """Return the caller of a token with current rights; None if they have ended."""
     if not session_key:
         return sign_in.context_for(user_id, project_id, new_request_id())
-    return asker_of(SessionStore(session_key), new_request_id())
+    return caller_of(SessionStore(session_key), new_request_id())
 
 
 async def _ask(question: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""One socket of one browser: what it asks for, and what it is told."""
+"""The WebSocket of live pages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from django.utils import translation
 
 from conductor.core import json_text
 from portal import languages
-from portal.live import audiences, follower, viewers
-from portal.live.seats import BROKEN, MISUNDERSTOOD, NOT_FROM_HERE, SIGN_IN_AGAIN, TOO_MANY, Guest
+from portal.live import channels, follower, viewers
+from portal.live.connections import BROKEN, MISUNDERSTOOD, NOT_FROM_HERE, SIGN_IN_AGAIN, TOO_MANY, Connection
 from portal.live.shares import Full, Shares
 from portal.live.viewers import SignedOut, Ticket
-from portal.pages.told import told
+from portal.pages.wording import translated
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     Messages out: {"topic", "view", "kind", "seq", …}.
 
-    Kinds out: `fragments` (html: each with the id of what it replaces), `rows` (id and html of each), `list` (read
-    the list again), `reset` (too much was missed: read the page again), `behind` (so many events were `missed`: what
-    they changed comes next), `silent` (the cell of what is shown does not answer), `refused` (there is no such topic
-    for you).
+    Kinds out: `fragments` (html: each with the id of the element that it replaces), `rows` (id and html of each),
+    `list` (reload the list), `reset` (too much was missed: reload the page), `behind` (number of `missed` events, whose
+    changes follow), `silent` (the cell does not answer), `refused` (unknown or forbidden topic).
     """
 
-    _guest: Guest | None = None
+    _connection: Connection | None = None
 
     async def connect(self) -> None:
         if not is_from_here(self.scope):
@@ -47,7 +46,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         try:
             ticket = await admitted(self.scope, self.scope["session"].session_key or "")
         except SignedOut:
-            await self.accept()  # a browser's script learns the code of an accepted socket only
+            await self.accept()  # scripts read the close code only of an accepted socket
             await self.close(code=SIGN_IN_AGAIN)
             return
         await self.accept()
@@ -56,29 +55,29 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except Full:
             await self.close(code=TOO_MANY)
             return
-        self._guest = Guest(ticket, self._send_text, self._close)
-        await audiences.desk().welcome(self._guest)
+        self._connection = Connection(ticket, self._send_text, self._close)
+        await channels.live_hub().welcome(self._connection)
 
     async def disconnect(self, code: int) -> None:
-        if self._guest is not None:
-            self._guest.gone()
-            audiences.desk().dismiss(self._guest)
-            SOCKETS.give_back(self._guest.ticket.user_id)
-            self._guest = None
+        if self._connection is not None:
+            self._connection.gone()
+            channels.live_hub().dismiss(self._connection)
+            SOCKETS.give_back(self._connection.ticket.user_id)
+            self._connection = None
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        message, guest = _parse(text_data), self._guest
-        if guest is None:
+        message, connection = _parse(text_data), self._connection
+        if connection is None:
             return
         if message is None:
-            guest.end(MISUNDERSTOOD)
+            connection.end(MISUNDERSTOOD)
         elif "subscribe" in message:
             wanted, since = (str(message["subscribe"]), str(message.get("view", ""))), str(message.get("since", ""))
-            await follow(guest, wanted, since)
+            await follow(connection, wanted, since)
         elif "ping" in message:
-            guest.tell(PONG)
+            connection.deliver(PONG)
         elif "unsubscribe" in message:
-            audiences.desk().leave(guest, str(message["unsubscribe"]), str(message.get("view", "")))
+            channels.live_hub().leave(connection, str(message["unsubscribe"]), str(message.get("view", "")))
 
     async def _send_text(self, text: str) -> None:
         await self.base_send({"type": "websocket.send", "text": text})
@@ -88,38 +87,38 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 
 async def admitted(scope: dict[str, Any], session_key: str) -> Ticket:
-    """What stands for a browser from now on. Raises SignedOut."""
+    """Return the ticket of a browser's session. Raises SignedOut."""
     language = languages.of_header(_language_of_page(scope))
     return await follower.read(lambda: viewers.admit(session_key, language))
 
 
 def in_language_of(scope: dict[str, Any], text: str) -> str:
-    """A sentence of the server in the language that a page asks for."""
+    """Translate a message into the page's language."""
     language = languages.of_header(_language_of_page(scope))
     with translation.override(language):
-        return told(text, language)
+        return translated(text)
 
 
 def _language_of_page(scope: dict[str, Any]) -> str:
-    """As the page says that opened the socket; a worker of the browser may ask for another one by itself."""
-    said = parse_qs(scope.get("query_string", b"").decode("latin1")).get("language", [""])[0]
-    return said or str(dict(scope["headers"]).get(b"accept-language", b"").decode("latin1"))
+    """Return the language that the page gives, else that of the browser, whose worker may send another header."""
+    reported = parse_qs(scope.get("query_string", b"").decode("latin1")).get("language", [""])[0]
+    return reported or str(dict(scope["headers"]).get(b"accept-language", b"").decode("latin1"))
 
 
-async def follow(guest: Guest, wanted: tuple[str, str], since: str) -> None:
-    """Whatever goes wrong with one topic ends the guest, who comes back."""
+async def follow(connection: Connection, wanted: tuple[str, str], since: str) -> None:
+    """Subscribe; any error ends the connection, and the browser reconnects."""
     try:
-        await audiences.desk().follow(guest, *wanted, since)
+        await channels.live_hub().follow(connection, *wanted, since)
     except SignedOut:
-        guest.end(SIGN_IN_AGAIN)
+        connection.end(SIGN_IN_AGAIN)
     except Exception:
         log.exception("topic cannot be followed: %s", wanted[0][:100])
         with suppress(RuntimeError):
-            guest.end(BROKEN)
+            connection.end(BROKEN)
 
 
 def is_from_here(scope: dict[str, Any]) -> bool:
-    """Whether a page of this portal opens the socket: the origin is the host that was asked, and one of ours."""
+    """Whether a page of this portal opens the socket: the origin is the requested host, and an allowed one."""
     headers = dict(scope["headers"])
     host = headers.get(b"host", b"").decode("latin1").lower()
     origin = urlsplit(headers.get(b"origin", b"").decode("latin1").lower())

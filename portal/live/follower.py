@@ -1,11 +1,11 @@
-"""The one reader of the event log in a process: every event once, in order, and the place up to which it has read.
+"""The only reader of the event log in a process: reads every event once, in order, and tracks the position.
 
-commit here ─────────▶ ring ──┐
-commit elsewhere ─▶ layer ────┼─▶ what came after our place in the logs ──▶ who listens
-every few seconds ────────────┘
+    commit here ─────────▶ notification ──┐
+    commit elsewhere ─▶ channel layer ────┼─▶ events after our position in the logs ──▶ listeners
+    every few seconds ────────────────────┘
 
-What was read before somebody came and what is read from then on meet at `place`: nothing is told twice, and nothing
-falls in between.
+A listener reads the state up to `place` itself, and hears every event after it: none is reported twice, and none is
+missed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import Protocol, TypeVar
 from channels.db import DatabaseSyncToAsync
 
 from conductor.events import Announcement
-from conductor.services import event_log
+from conductor.services.workflows import event_log
 from portal.live import hub
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LOOK_SECONDS = 5.0  # between looks without a ring: one may have been lost
-ALONE_LOOK_SECONDS = 0.3  # where nothing rings for other processes
-LONGEST_LOOK_SECONDS = 5.0  # between looks at a log that fails
-LEAST_PAUSE_SECONDS = 0.02  # between looks: rings in between melt into one; longer while older writers hold back
+LOOK_SECONDS = 5.0  # between reads without a notification, as one may have been lost
+ALONE_LOOK_SECONDS = 0.3  # without notifications from other processes
+LONGEST_LOOK_SECONDS = 5.0  # between reads of a log that fails
+LEAST_PAUSE_SECONDS = 0.02  # between reads, coalescing notifications; longer while older writers hold events back
 TICK_SECONDS = 1.0
 MOST_AT_ONCE = 1000
-LAYER_SECONDS = 600.0  # groups of a layer forget those that do not come again
+LAYER_SECONDS = 600.0  # channel layers forget groups that are not renewed
 
 readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
 
@@ -41,32 +41,32 @@ _is_alone = False
 _followers: dict[asyncio.AbstractEventLoop, Follower] = {}
 
 
-class Ear(Protocol):
-    """Somebody who listens."""
+class Listener(Protocol):
+    """A listener to the event log."""
 
     def hear(self, events: Sequence[Announcement]) -> None:
-        """What came after the last place, in order."""
+        """Receive the events after the last position, in order."""
 
     def start_anew(self) -> None:
-        """A log was put back, or is there again: what was between is not known."""
+        """Start again: a log was restored, or is readable again, so events may be missing."""
 
     def cells_changed(self) -> None:
-        """A cell fell silent or answers again: what is shown of it is another."""
+        """React to a cell that became unreachable or reachable."""
 
 
 async def read(question: Callable[[], T]) -> T:
-    """Ask a database, on one of the few threads that do so for live pages."""
+    """Run a database query on one of the reader threads of live pages."""
     return await DatabaseSyncToAsync(question, thread_sensitive=False, executor=readers)()  # type: ignore[no-any-return]
 
 
 def follow_the_log() -> None:
-    """No layer spans the processes: look into the log itself, often."""
+    """Poll the log often, because no channel layer connects the processes."""
     global _is_alone
     _is_alone = True
 
 
 def here() -> Follower:
-    """The follower of the running loop."""
+    """Return the follower of the running loop."""
     loop = asyncio.get_running_loop()
     for other in [one for one in _followers if one.is_closed()]:
         del _followers[other]
@@ -74,24 +74,24 @@ def here() -> Follower:
 
 
 class Follower:
-    """Reads while somebody listens."""
+    """Reads the event log while it has listeners."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.place: dict[str, int] = {}
         self._missing: frozenset[str] = frozenset()  # databases whose log cannot be read
         self._loop = loop
-        self._ears: set[Ear] = set()
+        self._listeners: set[Listener] = set()
         self._gate = threading.Lock()
-        self._heard: dict[str, int] = {}  # by threads that commit
-        self._rung: dict[str, int] = {}  # and not read yet
-        self._held_back = 0  # looks in a row that did not find what was rung
+        self._heard: dict[str, int] = {}  # from threads that commit
+        self._rung: dict[str, int] = {}  # notified, but not read yet
+        self._held_back = 0  # consecutive reads that did not find the notified events
         self._bell = asyncio.Event()
         self._ready = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def join(self, ear: Ear) -> None:
-        """From now on `ear` hears every event after `place`."""
-        self._ears.add(ear)
+    async def join(self, listener: Listener) -> None:
+        """Notify `listener` of every event after `place`."""
+        self._listeners.add(listener)
         if not self._tasks:
             self.place, self._rung = {}, {}
             self._ready, self._bell = asyncio.Event(), asyncio.Event()
@@ -99,26 +99,26 @@ class Follower:
             self._tasks = [self._loop.create_task(self._run()), self._loop.create_task(self._hear_others())]
         await self._ready.wait()
 
-    def leave(self, ear: Ear) -> None:
-        """Nobody is left: nothing is read any more."""
-        self._ears.discard(ear)
-        if not self._ears and self._tasks:
+    def leave(self, listener: Listener) -> None:
+        """Remove a listener; after the last one, stop reading."""
+        self._listeners.discard(listener)
+        if not self._listeners and self._tasks:
             hub.take_down(self._ring_from_anywhere)
             for task in self._tasks:
                 task.cancel()
             self._tasks = []
 
-    # -- rings --------------------------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------------------
 
     def _ring_from_anywhere(self, alias: str, number: int) -> None:
-        """In the thread that has committed; many rings are one call of the loop."""
+        """Take a notification from a committing thread; many of them make one call to the loop."""
         with self._gate:
             is_first = not self._heard
             self._heard[alias] = max(self._heard.get(alias, 0), number)
         if is_first:
             try:
                 self._loop.call_soon_threadsafe(self._take)
-            except RuntimeError:  # the loop has ended, with somebody still there
+            except RuntimeError:  # the loop has ended with a listener left
                 hub.take_down(self._ring_from_anywhere)
 
     def _take(self) -> None:
@@ -160,7 +160,7 @@ class Follower:
                     await self._look(is_whole=is_whole)
                 looked_at, failures = now if is_whole else looked_at, 0
             except Exception:
-                if not failures:  # said once, not at every look
+                if not failures:  # logged once, not at every read
                     log.exception("the event log cannot be read: pages show what is new a little later")
                 failures += 1
                 await asyncio.sleep(min(ALONE_LOOK_SECONDS * 2**failures, LONGEST_LOOK_SECONDS))
@@ -186,11 +186,11 @@ class Follower:
         if len(found) >= MOST_AT_ONCE:
             self._rung |= {alias: number + 1 for alias, number in self.place.items()}  # there may be more
         if found:
-            for ear in list(self._ears):
-                _tell(lambda ear=ear: ear.hear(found))  # type: ignore[misc]
+            for listener in list(self._listeners):
+                _notify(lambda listener=listener: listener.hear(found))  # type: ignore[misc]
 
     async def _check_ends(self) -> None:
-        """Where the logs stand: one that is new to us, or ends before our place, begins anew there."""
+        """Compare our position with each log's end: start at the end of one that is new or shorter than that."""
         ends, missing = await read(event_log.ends)
         is_first = not self._ready.is_set()
         is_other, self._missing = missing != self._missing, missing
@@ -198,15 +198,15 @@ class Follower:
         self.place |= anew
         self._rung = {alias: number for alias, number in self._rung.items() if alias not in anew}
         self._ready.set()
-        for ear in list(self._ears) if not is_first else ():
+        for listener in list(self._listeners) if not is_first else ():
             if anew:
-                _tell(ear.start_anew)
+                _notify(listener.start_anew)
             elif is_other:
-                _tell(ear.cells_changed)
+                _notify(listener.cells_changed)
 
 
-def _tell(say: Callable[[], None]) -> None:
+def _notify(say: Callable[[], None]) -> None:
     try:
         say()
     except Exception:  # one that cannot hear must not make the others deaf
-        log.exception("somebody who follows the log could not be told")
+        log.exception("a follower of the event log could not be notified")

@@ -1,4 +1,4 @@
-"""From commits to the readers of the log: a ring says how far a log has got, never what happened."""
+"""Notifications from commits to the readers of the log: the new end of a log, never the events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conductor.events import Announcement
 log = logging.getLogger(__name__)
 
 GROUP = "live.rings"
-LEAST_PAUSE_SECONDS = 0.05  # between rings to other processes: a burst leaves as one
+LEAST_PAUSE_SECONDS = 0.05  # between notifications to other processes; a burst is sent as one
 
 Numbers = Mapping[str, int]  # the newest event of each log
 Bell = Callable[[str, int], None]
@@ -28,7 +28,7 @@ _gate = threading.Lock()
 
 
 def listen() -> None:
-    """Ring after every commit that appended an event, from a process without sockets in those that have some.
+    """Notify processes with sockets of every commit that appended an event.
 
     Calling it again changes nothing.
     """
@@ -36,26 +36,26 @@ def listen() -> None:
 
 
 def hang(bell: Bell) -> None:
-    """Call `bell` with each ring, in whichever thread has committed: it must return at once and never raise."""
+    """Call `bell` with each notification, in the committing thread: it must return at once and never raise."""
     listen()
     with _gate:
         _bells.add(bell)
 
 
 def take_down(bell: Bell) -> None:
-    """The inverse of `hang`."""
+    """Remove a bell that `hang` added."""
     with _gate:
         _bells.discard(bell)
 
 
 def spanning_layer() -> Any:
-    """The layer between processes; None where this process is the only one."""
+    """Return the channel layer between processes; None for a single process."""
     layer = get_channel_layer()
     return None if isinstance(layer, InMemoryChannelLayer) else layer
 
 
 class Outage:
-    """Says once that the layer is gone, and once that it is back."""
+    """Logs the loss of the channel layer once, and its return once."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -72,13 +72,16 @@ class Outage:
 
 
 def when_it_is_down() -> tuple[type[Exception], ...]:
-    """What a layer raises then; Redis is a large library, and where it is not loaded nothing of it is raised."""
+    """Return the exceptions of an unreachable layer.
+
+    Redis's are known only where its client, a large library, is loaded.
+    """
     redis = sys.modules.get("redis.exceptions")
     return (OSError,) if redis is None else (OSError, redis.RedisError)
 
 
 class _Publisher:
-    """Rings in other processes, from a loop of its own that begins with the first ring."""
+    """Notifies other processes, from an event loop that starts with the first notification."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,7 +110,7 @@ class _Publisher:
             self._left_at = time.monotonic()
         try:
             await layer.group_send(GROUP, {"type": "live.ring", "numbers": numbers})
-        except when_it_is_down() as error:  # readers look into the log from time to time, and find what was not rung
+        except when_it_is_down() as error:  # readers poll the log too, so they find the events later
             self._outage.begun(error)
         else:
             self._outage.over()
@@ -117,7 +120,7 @@ _publisher = _Publisher()
 
 
 def _hear(announcement: Announcement) -> None:
-    """Called in the thread that committed, which must not wait for a socket."""
+    """Handle a commit in its thread, which must not wait for a socket."""
     alias, number = announcement.alias, announcement.cursor
     with _gate:
         bells = list(_bells)

@@ -1,7 +1,7 @@
-"""For browsers behind networks that let no sockets through: a request that is answered when something happens.
+"""Long polling, for browsers behind networks that block WebSockets: a request is answered when an event arrives.
 
-A poll follows its topics from the places that it names, as a socket does, for as long as it is held; what happens
-between two polls is found in the log. A held poll is a task, and no worker.
+A poll follows its topics from the positions that it gives, like a socket, while it is held; the log has the events
+between two polls. A held poll occupies a task, and no worker.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from django.conf import settings
 from django.http import parse_cookie
 
 from conductor.core import json_text
-from portal.live import audiences, consumers
-from portal.live.seats import SIGN_IN_AGAIN, Guest
+from portal.callers import Caller, Callers, share_of
+from portal.live import channels, consumers
+from portal.live.connections import SIGN_IN_AGAIN, Connection
 from portal.live.shares import Full, Shares
 from portal.live.viewers import SignedOut, Ticket
 
@@ -28,17 +29,17 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATH = "/live/poll"
-HOLD_SECONDS = 25.0  # proxies give up on a request after half a minute or later
-GATHER_SECONDS = 0.05  # what comes with the first news
-NO_NEWS = ("current", "behind")  # the pieces come after it
+HOLD_SECONDS = 25.0  # proxies time out after half a minute or more
+GATHER_SECONDS = 0.05  # to collect messages that follow the first
+NO_NEWS = ("current", "behind")  # more messages follow these
 BODY_SECONDS = 10.0  # from the head of a request to the last byte of its body
 MOST_POLLS = 500
 MOST_OF_A_USER = 32
 LONGEST_BODY = 16_384
 
 
-class Listener(Guest):
-    """A guest who is told all at once."""
+class Listener(Connection):
+    """A connection that collects its messages for one response."""
 
     def __init__(self, ticket: Ticket) -> None:
         super().__init__(ticket, _nowhere, _nowhere)
@@ -46,7 +47,7 @@ class Listener(Guest):
         self.code = 0
         self.news = asyncio.Event()
 
-    def tell(self, text: str) -> None:
+    def deliver(self, text: str) -> None:
         self.texts.append(text)
         if not any(f'"kind": "{kind}"' in text[:300] for kind in NO_NEWS):
             self.news.set()
@@ -57,22 +58,23 @@ class Listener(Guest):
 
 
 async def _nowhere(_: Any) -> None:
-    """Its messages are taken, not sent."""
+    """Send nothing: the messages are collected."""
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """Topics with their views and the places from which they are known."""
+class _PollRequest:
+    """Topics with their views, and the positions up to which the page is current."""
 
     follow: Sequence[tuple[str, str, str]]
-    is_first: bool  # answered at once: the page learns that polls get through
+    is_first: bool  # answered at once, so that the page learns that polls work
 
 
 class LivePolls:
-    """ASGI middleware: answers POST on PATH, and passes on everything else."""
+    """ASGI middleware: answers POST on PATH, and passes on all other requests."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application, callers: Callers | None = None) -> None:
         self.application = application
+        self.callers = callers or Callers()
         self.shares = Shares(MOST_POLLS, MOST_OF_A_USER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,10 +89,12 @@ class LivePolls:
             await self._admit(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Nothing of the body is read, and nothing is counted, before the session is known."""
+        """Check the session before the body is read and the poll is counted."""
         cookies = parse_cookie(dict(scope["headers"]).get(b"cookie", b"").decode("latin1"))
         try:
+            await self.shares.require(self.callers.known(scope))
             ticket = await consumers.admitted(dict(scope), cookies.get(settings.SESSION_COOKIE_NAME, ""))
+            self.callers.remember(scope, Caller(share_of(ticket.project_id, ticket.user_id), ticket.user_id))
             with self.shares.one(ticket.user_id):
                 await _hold(ticket, receive, send)
         except SignedOut:
@@ -111,36 +115,36 @@ async def _hold(ticket: Ticket, receive: Receive, send: Send) -> None:
         error = json.dumps({"error": f"The request body was not there after {BODY_SECONDS:g} seconds."})
         await _answer(send, 408, error, connection="close")
         return
-    wish = _wish(body)
-    if wish is None:
+    requested = _requested(body)
+    if requested is None:
         form = '{"follow": [{"topic", "view", "since"}], "first": true or false}'
         await _answer(send, 400, json.dumps({"error": f"A poll looks like {form}."}))
         return
-    guest = Listener(ticket)
+    live_connection = Listener(ticket)
     leaving = asyncio.ensure_future(_left(receive))
-    waiting = asyncio.ensure_future(_wait(guest, wish))
+    waiting = asyncio.ensure_future(_wait(live_connection, requested))
     try:
         await asyncio.wait({leaving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
             waiting.result()
-            code = f', "code": {guest.code}' if guest.code else ""
-            await _answer(send, 200, f'{{"messages": [{", ".join(guest.texts)}]{code}}}')
+            code = f', "code": {live_connection.code}' if live_connection.code else ""
+            await _answer(send, 200, f'{{"messages": [{", ".join(live_connection.texts)}]{code}}}')
     finally:
         for task in (leaving, waiting):
             task.cancel()
         await asyncio.gather(leaving, waiting, return_exceptions=True)
-        audiences.desk().dismiss(guest)
+        channels.live_hub().dismiss(live_connection)
 
 
-async def _wait(guest: Listener, wish: _Wish) -> None:
-    """Until there is news, or the time is over."""
-    await audiences.desk().welcome(guest)
-    for topic, view, since in wish.follow:
-        await consumers.follow(guest, (topic, view), since)
-    if not wish.is_first:
+async def _wait(live_connection: Listener, requested: _PollRequest) -> None:
+    """Wait for a message, or until the time is over."""
+    await channels.live_hub().welcome(live_connection)
+    for topic, view, since in requested.follow:
+        await consumers.follow(live_connection, (topic, view), since)
+    if not requested.is_first:
         try:
             async with asyncio.timeout(HOLD_SECONDS):
-                await guest.news.wait()
+                await live_connection.news.wait()
         except TimeoutError:
             return
     await asyncio.sleep(GATHER_SECONDS)
@@ -158,11 +162,11 @@ async def _body(receive: Receive) -> bytes:
     return body
 
 
-def _wish(body: bytes) -> _Wish | None:
+def _requested(body: bytes) -> _PollRequest | None:
     try:
         asked: Any = json_text.loads(body.decode()) if len(body) <= LONGEST_BODY else None
         follow = [(str(one["topic"]), str(one["view"]), str(one.get("since") or "")) for one in asked["follow"]]
-        return _Wish(follow[: audiences.MOST_TOPICS], bool(asked.get("first")))
+        return _PollRequest(follow[: channels.MOST_TOPICS], bool(asked.get("first")))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -174,12 +178,12 @@ async def _left(receive: Receive) -> None:
 
 async def _answer(send: Send, status: int, text: str, **headers: str) -> None:
     body = text.encode()
-    told = {
+    values = {
         "content-type": "application/json",
         "cache-control": "no-store",
         "content-length": str(len(body)),
         **headers,
     }
-    lines = [(name.encode(), value.encode()) for name, value in told.items()]
+    lines = [(name.encode(), value.encode()) for name, value in values.items()]
     await send({"type": "http.response.start", "status": status, "headers": lines})
     await send({"type": "http.response.body", "body": body})

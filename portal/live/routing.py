@@ -1,4 +1,4 @@
-"""Routes of sockets."""
+"""Routes of WebSockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ hub.listen()
 
 
 class Nowhere(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Ends the handshake with 403: a path that no socket has is the asker's mistake, not ours."""
+    """Ends the handshake with 403, for a path without a socket."""
 
     async def connect(self) -> None:
         await self.close()

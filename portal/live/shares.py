@@ -1,14 +1,19 @@
-"""How many connections that stay open a process takes, and how many of them one user may have."""
+"""Limits on long-lived connections, per process and per user."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from portal.callers import Caller
+
+REFUSAL_SECONDS = 3.0  # a client that is refused immediately retries immediately
+
 
 class Full(Exception):
-    """There is no connection left: of the user's own (`is_own`), or of the process."""
+    """No connection is left: of the user's own (`is_own`), or of the process."""
 
     def __init__(self, most: int, *, is_own: bool) -> None:
         super().__init__(most)
@@ -20,7 +25,7 @@ class Full(Exception):
 
 
 class Shares:
-    """Counts connections of one kind by user. For the event loop's thread alone."""
+    """Counts connections of one kind by user. For the event loop's thread only."""
 
     def __init__(self, most: int, most_of_a_user: int) -> None:
         self.most, self.most_of_a_user = most, most_of_a_user
@@ -31,12 +36,26 @@ class Shares:
         return self._open.total()
 
     def take(self, user_id: str) -> None:
-        """Count one more. Raises Full."""
+        """Count a connection. Raises Full."""
+        self.require_room(user_id)
+        self._open[user_id] += 1
+
+    async def require(self, caller: Caller | None) -> None:
+        """Refuse a known caller whose connections are used up, before any other work. Raises Full after a delay."""
+        if caller is None or not caller.user_id:
+            return
+        try:
+            self.require_room(caller.user_id)
+        except Full:
+            await asyncio.sleep(REFUSAL_SECONDS)
+            raise
+
+    def require_room(self, user_id: str) -> None:
+        """Raises Full if no connection is left."""
         if self._open[user_id] >= self.most_of_a_user:
             raise Full(self.most_of_a_user, is_own=True)
         if self.count >= self.most:
             raise Full(self.most, is_own=False)
-        self._open[user_id] += 1
 
     def give_back(self, user_id: str) -> None:
         self._open[user_id] -= 1
@@ -45,7 +64,7 @@ class Shares:
 
     @contextmanager
     def one(self, user_id: str) -> Iterator[None]:
-        """A connection that lasts as long as what runs inside. Raises Full."""
+        """Count a connection for the duration of the block. Raises Full."""
         self.take(user_id)
         try:
             yield

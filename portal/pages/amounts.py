@@ -1,4 +1,4 @@
-"""Amounts as people read them: in the language of the page, with its marks between thousands and before decimals."""
+"""Amounts for display: in the language of the page, with its thousands and decimal separators."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 
 from django.utils.formats import number_format
 
+from conductor.core.messages import message
+
 BYTES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 WHOLE = re.compile(r"-?[0-9]{1,30}")
-LARGEST = 2**31 - 1  # that any of the APIs takes
+LARGEST = 2**31 - 1  # the maximum in all of the APIs
 CLASS_WORDS = {"VCPU": "vCPU", "MEMORY_MB": "Memory", "DISK_GB": "Disk"}
 
 
@@ -18,12 +20,12 @@ def whole(amount: float) -> str:
 
 
 def decimal(amount: float, places: int = 1) -> str:
-    """1,234.5, with so many places."""
+    """1,234.5, with the given decimal places."""
     return str(number_format(f"{amount:.{places}f}", places, force_grouping=True))
 
 
 def short(amount: float, digits: int = 4) -> str:
-    """23.54, 392.8, 1.5, 500: at most so many digits that say something."""
+    """23.54, 392.8, 1.5, 500: at most so many significant digits."""
     text = f"{amount:.{digits}g}"
     if "e" in text:
         return whole(amount)
@@ -38,12 +40,12 @@ def megabytes(amount: float) -> str:
 
 
 def large_megabytes(amount: float) -> str:
-    """As above, and 12.5 TB for what whole fleets have."""
+    """Like `megabytes`, and 12.5 TB for whole fleets."""
     return f"{decimal(amount / 1_048_576)} TB" if amount >= 1_048_576 else megabytes(amount)
 
 
 def size(amount: float) -> str:
-    """Bytes in the unit that people use for images."""
+    """Bytes in the unit that is common for images."""
     for unit, step in BYTES:
         if amount >= step:
             return f"{decimal(amount / step)} {unit}"
@@ -51,12 +53,12 @@ def size(amount: float) -> str:
 
 
 def number_fault(typed: str, least: int | None = None, most: int | None = None) -> str:
-    """What may be typed in place of this; empty where it is a whole number within the bounds."""
+    """Return which numbers are accepted; empty if the text is a whole number within the bounds."""
     number, largest = int(typed) if WHOLE.fullmatch(typed) else None, most or LARGEST
     if number is not None and (least is None or number >= least) and number <= largest:
         return ""
     if least is None:
-        return "It must be a whole number."
+        return message("invalid.whole")
     if most or (number is not None and number > largest):
-        return f"It must be a whole number from {least} to {largest}."
-    return f"It must be a whole number of at least {least}."
+        return message("invalid.whole_range", least=least, most=largest)
+    return message("invalid.whole_least", least=least)

@@ -1,7 +1,7 @@
-"""Asks the APIs as their clients do, without leaving the process: same routes, same rules, same words, same answers.
+"""Calls the APIs in this process, as their clients do: same routes, policies, errors and responses.
 
-What a page shows and does is thereby what `openstack …` and a script would see and do; a form can show the very call
-that it makes. The asker comes from the session; no token is made for it.
+A page thus shows and does what `openstack …` and a script would show and do, and a form can display the call that it
+makes. The caller comes from the session; no token is issued for it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from django.core.handlers.wsgi import WSGIRequest
 from django.urls import resolve
 
 from conductor.core.errors import Forbidden, Invalid, NotFound, NovellaError, Unavailable
-from portal.api.authentication import speak_for
-from portal.pages.access import PageRequest
+from portal.api.authentication import set_internal_caller
+from portal.pages.permissions import PageRequest
 
 COPIED = ("SERVER_NAME", "SERVER_PORT", "HTTP_HOST", "REMOTE_ADDR", "wsgi.url_scheme")
 Query = Mapping[str, Any]
@@ -26,10 +26,10 @@ Query = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """One request to an API; `secrets` are the names of values in the body that no page shows again.
+    """A request to an API; `secrets` are names of values in the body that pages hide.
 
-    `version` is the microversion where it is not the latest; `data` is sent as it is, in place of a body; `reason` is
-    put on record with what it does.
+    `version` is the microversion if it is not the latest; `data` is sent unchanged, instead of a body; `reason` goes to
+    the audit log.
     """
 
     method: str
@@ -43,13 +43,13 @@ class Call:
 
     @property
     def body_text(self) -> str:
-        """The body as people read it, without its secrets."""
+        """Return the body for display, without its secrets."""
         return "" if self.body is None else json.dumps(_without(self.body, self.secrets), indent=2, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back. `message` and `field` say what was wrong; both are empty when nothing was."""
+class ApiResponse:
+    """A response. `message` and `field` describe the error; both are empty on success."""
 
     status: int
     body: Any = field(default=None, repr=False)
@@ -62,7 +62,7 @@ class Answer:
 
 
 def ask(request: PageRequest, path: str, query: Query | Iterable[tuple[str, Any]] = ()) -> Any:
-    """The body of a GET. Raises NotFound, Forbidden, Invalid or Unavailable with the API's own words."""
+    """Return the body of a GET. Raises NotFound, Forbidden, Invalid or Unavailable with the API's message."""
     words = urlencode(list(query.items()) if isinstance(query, Mapping) else list(query), doseq=True)
     answer = send(request, Call("GET", path), words)
     if answer.is_good:
@@ -71,19 +71,19 @@ def ask(request: PageRequest, path: str, query: Query | Iterable[tuple[str, Any]
     raise kinds.get(answer.status, Unavailable)(answer.message)
 
 
-def send(request: PageRequest, call: Call, query: str = "") -> Answer:
-    """Make a call; a refusal is an answer too."""
+def send(request: PageRequest, call: Call, query: str = "") -> ApiResponse:
+    """Make a call; an error response is returned too."""
     path, _, own_query = call.path.partition("?")
     inner = _request(request, replace(call, path=path), query or own_query)
     view, args, kwargs = resolve(unquote(path))
     response = view(inner, *args, **kwargs)
     body = getattr(response, "data", None)
     if response.status_code < 400:
-        return Answer(response.status_code, body)
+        return ApiResponse(response.status_code, body)
     error = getattr(response, "cause", None)
-    said = error.message if isinstance(error, NovellaError) else _message(body)
+    sentence = error.message if isinstance(error, NovellaError) else _message(body)
     details = getattr(error, "details", {})
-    return Answer(response.status_code, body, said, str(details.get("field") or ""))
+    return ApiResponse(response.status_code, body, sentence, str(details.get("field") or ""))
 
 
 def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
@@ -92,7 +92,7 @@ def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
     environ = {name: request.META[name] for name in COPIED if name in request.META}
     environ |= {
         "REQUEST_METHOD": call.method,
-        "PATH_INFO": unquote(call.path).encode().decode("latin-1"),  # as a web server hands its bytes on
+        "PATH_INFO": unquote(call.path).encode().decode("latin-1"),  # in the encoding of WSGI
         "QUERY_STRING": query,
         "CONTENT_TYPE": call.media_type if length else "",
         "CONTENT_LENGTH": str(length) if length else "",
@@ -103,13 +103,13 @@ def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
     if call.reason:
         environ["HTTP_NOVELLA_REASON"] = quote(call.reason)
     inner = WSGIRequest(environ)
-    inner.request_id = request.asker.request_id  # type: ignore[attr-defined]
-    speak_for(inner, request.user, request.asker)
+    inner.request_id = request.caller.request_id  # type: ignore[attr-defined]
+    set_internal_caller(inner, request.user, request.caller)
     return inner
 
 
 def _message(body: Any) -> str:
-    """The words in a fault, whichever way the API spells it."""
+    """Return the message of a fault in any API's format."""
     if isinstance(body, Mapping):
         for value in (body.get("message"), *body.values()):
             found = value if isinstance(value, str) else _message(value)

@@ -1,4 +1,4 @@
-"""What surrounds every page: navigation, project, theme, and where the event log stood when the page was made."""
+"""Context of every page: navigation, project, theme, and the position of the event log."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from conductor.services import preferences, sign_in
+from conductor.services.accounts import preferences, sign_in
 from portal import sessions
 
 
 @dataclass(frozen=True)
-class Place:
-    """An entry of the navigation. `keys` is the shortcut as it is typed; `group` is what it stands under.
+class NavigationEntry:
+    """An entry of the navigation. `keys` is its keyboard shortcut; `group` is its heading.
 
-    `argument` is that of the route: the kind of resource. Phones show what is `is_near` and the rest behind a button.
+    `argument` is that of the route: the kind of resource. Phones show entries that are `is_near`, and the rest behind a
+    button.
     """
 
     name: str
@@ -35,42 +36,42 @@ class Place:
 
 
 PLACES = (
-    Place("Home", "home", "home", "g h", is_near=True),
-    Place("Servers", "servers", "server", "g s", is_near=True),
-    Place("Workflows", "workflows", "workflow", "g w", is_near=True),
-    Place("Images", "resources", "image", "g i", group="Compute", argument="images"),
-    Place("Flavors", "resources", "size", "g z", group="Compute", argument="flavors"),
-    Place("Server groups", "resources", "group", "g j", group="Compute", argument="server-groups"),
-    Place("Volumes", "resources", "disk", "g v", group="Storage", argument="volumes", is_near=True),
-    Place("Snapshots", "resources", "camera", "g m", group="Storage", argument="snapshots"),
-    Place("Backups", "resources", "history", "g b", group="Storage", argument="backups"),
-    Place("Networks", "resources", "network", "g n", group="Network", argument="networks"),
-    Place("Routers", "resources", "router", "g r", group="Network", argument="routers"),
-    Place("Floating IPs", "resources", "globe", "g f", group="Network", argument="floating-ips"),
-    Place("Security groups", "resources", "shield", "g x", group="Network", argument="security-groups"),
-    Place("Key pairs", "resources", "key", "g k", group="Access", argument="key-pairs"),
-    Place("Credentials", "resources", "lock", "g c", group="Access", argument="credentials"),
-    Place("Quota", "quotas", "meter", "g q", group="Project"),
-    Place("Usage", "usage", "coins", "g u", group="Project"),
-    Place("Activity", "activity", "history", "g a", group="Project"),
-    Place("Triage", "triage", "bell", "g t", group="Operators", is_for_operators=True),
-    Place("Fleet", "fleet", "size", "g e", group="Operators", is_for_operators=True),
-    Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
-    Place("Cells", "cells", "network", "g l", group="Operators", is_for_operators=True),
-    Place("What if", "what-if", "meter", "g y", group="Operators", is_for_operators=True),
-    Place("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
-    Place("Services", "service-list", "workflow", "g 1", group="Operators", is_for_operators=True),
-    Place("Host aggregates", "resources", "group", "g 2", True, "Operators", "aggregates"),
-    Place("System health", "system-health", "meter", "g 7", True, "Operators"),
-    Place("Settings", "setting-list", "more", "g 8", True, "Operators"),
-    Place("News", "resources", "bell", "g g", True, "Operators", "news"),
-    Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
-    Place("Projects", "resources", "project", "g 3", True, "People", "projects"),
-    Place("Project quotas", "quota-table", "meter", "g 9", True, "People"),
-    Place("Quota requests", "quota-requests", "coins", "g 0", True, "People"),
-    Place("Users", "resources", "user", "g 4", True, "People", "users"),
-    Place("Roles", "resources", "shield", "g 5", True, "People", "roles"),
-    Place("Role assignments", "resources", "key", "g 6", True, "People", "role-assignments"),
+    NavigationEntry("Home", "home", "home", "g h", is_near=True),
+    NavigationEntry("Servers", "servers", "server", "g s", is_near=True),
+    NavigationEntry("Workflows", "workflows", "workflow", "g w", is_near=True),
+    NavigationEntry("Images", "resources", "image", "g i", group="Compute", argument="images"),
+    NavigationEntry("Flavors", "resources", "size", "g z", group="Compute", argument="flavors"),
+    NavigationEntry("Server groups", "resources", "group", "g j", group="Compute", argument="server-groups"),
+    NavigationEntry("Volumes", "resources", "disk", "g v", group="Storage", argument="volumes", is_near=True),
+    NavigationEntry("Snapshots", "resources", "camera", "g m", group="Storage", argument="snapshots"),
+    NavigationEntry("Backups", "resources", "history", "g b", group="Storage", argument="backups"),
+    NavigationEntry("Networks", "resources", "network", "g n", group="Network", argument="networks"),
+    NavigationEntry("Routers", "resources", "router", "g r", group="Network", argument="routers"),
+    NavigationEntry("Floating IPs", "resources", "globe", "g f", group="Network", argument="floating-ips"),
+    NavigationEntry("Security groups", "resources", "shield", "g x", group="Network", argument="security-groups"),
+    NavigationEntry("Key pairs", "resources", "key", "g k", group="Access", argument="key-pairs"),
+    NavigationEntry("Credentials", "resources", "lock", "g c", group="Access", argument="credentials"),
+    NavigationEntry("Quota", "quotas", "meter", "g q", group="Project"),
+    NavigationEntry("Usage", "usage", "coins", "g u", group="Project"),
+    NavigationEntry("Activity", "activity", "history", "g a", group="Project"),
+    NavigationEntry("Triage", "triage", "bell", "g t", group="Operators", is_for_operators=True),
+    NavigationEntry("Fleet", "fleet", "size", "g e", group="Operators", is_for_operators=True),
+    NavigationEntry("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
+    NavigationEntry("Cells", "cells", "network", "g l", group="Operators", is_for_operators=True),
+    NavigationEntry("What if", "what-if", "meter", "g y", group="Operators", is_for_operators=True),
+    NavigationEntry("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
+    NavigationEntry("Services", "service-list", "workflow", "g 1", group="Operators", is_for_operators=True),
+    NavigationEntry("Host aggregates", "resources", "group", "g 2", True, "Operators", "aggregates"),
+    NavigationEntry("System health", "system-health", "meter", "g 7", True, "Operators"),
+    NavigationEntry("Settings", "setting-list", "more", "g 8", True, "Operators"),
+    NavigationEntry("News", "resources", "bell", "g g", True, "Operators", "news"),
+    NavigationEntry("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
+    NavigationEntry("Projects", "resources", "project", "g 3", True, "People", "projects"),
+    NavigationEntry("Project quotas", "quota-table", "meter", "g 9", True, "People"),
+    NavigationEntry("Quota requests", "quota-requests", "coins", "g 0", True, "People"),
+    NavigationEntry("Users", "resources", "user", "g 4", True, "People", "users"),
+    NavigationEntry("Roles", "resources", "shield", "g 5", True, "People", "roles"),
+    NavigationEntry("Role assignments", "resources", "key", "g 6", True, "People", "role-assignments"),
 )
 
 
@@ -78,32 +79,32 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     """Context of every template that is rendered with a request."""
     user = getattr(request, "user", None)
     is_signed_in = bool(user is not None and user.is_authenticated)
-    person = getattr(request, "asker", None)
-    asker = person if person is not None and person.project_id else None
-    wishes = preferences.read(user.preferences) if user is not None and is_signed_in else None
+    person = getattr(request, "caller", None)
+    caller = person if person is not None and person.project_id else None
+    user_preferences = preferences.read(user.preferences) if user is not None and is_signed_in else None
     return {
-        "asker": asker,
+        "caller": caller,
         "person": person,
-        "layout": "base.html" if asker is not None else "alone.html",
+        "layout": "base.html" if caller is not None else "alone.html",
         "theme": user.theme if user is not None and is_signed_in else "system",
-        "density": wishes.density if wishes is not None else "",
-        "is_muted": wishes is not None and wishes.state_changes == preferences.MUTED,
+        "density": user_preferences.density if user_preferences is not None else "",
+        "is_muted": user_preferences is not None and user_preferences.state_changes == preferences.MUTED,
         "themes": sign_in.THEMES,
-        "places": _places(request, asker),
+        "places": _places(request, caller),
         "band": settings.NOVELLA_BAND,
         "band_colour": settings.NOVELLA_BAND_COLOUR,
-        "session_left": sessions.seconds_left(request.session) if asker is not None else None,
+        "session_left": sessions.seconds_left(request.session) if caller is not None else None,
         "sign_in_provider": settings.NOVELLA_OIDC_NAME if settings.NOVELLA_OIDC_ISSUER else "",
         "session_warning": sessions.warning_seconds(),
     }
 
 
-def _places(request: HttpRequest, asker: Any) -> list[dict[str, Any]]:
-    if asker is None:
+def _places(request: HttpRequest, caller: Any) -> list[dict[str, Any]]:
+    if caller is None:
         return []
     places: list[dict[str, Any]] = []
     for place in PLACES:
-        if place.is_for_operators and not asker.is_admin:
+        if place.is_for_operators and not caller.is_admin:
             continue
         url = place.url
         is_here = request.path == url or (place.route != "home" and request.path.startswith(f"{url}/"))

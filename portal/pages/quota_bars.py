@@ -1,4 +1,4 @@
-"""Quotas as bars: what is used, what an action would add, and whether that is too much."""
+"""Quotas as bars: usage, the amount that an action would add, and whether that exceeds the limit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext
 
-from conductor.services.values import QuotaView
+from conductor.services.quotas.types import QuotaView
 from portal.pages.amounts import short, whole
 
 SHOWN: Mapping[str, str] = {"instances": "Servers", "cores": "vCPU", "ram": "Memory"}
+IN_MB = ("ram", "image_size_total")
 UNLIMITED = -1
 
 
 @dataclass(frozen=True)
 class QuotaBar:
-    """Shares are of the limit; memory is in MB."""
+    """A quota bar. Shares are of the limit; memory and image data are in MB."""
 
     name: str
     resource: str
@@ -46,22 +47,20 @@ class QuotaBar:
 
     @property
     def limit_text(self) -> str:
-        return gettext("no limit") if self.limit == UNLIMITED else self._text(self.limit)
+        return gettext("unlimited") if self.limit == UNLIMITED else self._text(self.limit)
 
     @property
     def over_text(self) -> str:
-        return gettext("%(amount)s more than the quota allows") % {
-            "amount": self._text(self.used + self.more - self.limit)
-        }
+        return gettext("%(amount)s over quota") % {"amount": self._text(self.used + self.more - self.limit)}
 
     def _text(self, amount: int) -> str:
-        if self.resource != "ram":
+        if self.resource not in IN_MB:
             return whole(amount)
         return f"{short(amount / 1024)} GB" if amount >= 1024 else f"{amount} MB"
 
 
 def bars(limits: Iterable[QuotaView], more: Mapping[str, int] | None = None) -> list[QuotaBar]:
-    """The bars that people care for, in order; `more` is what an action would add, by resource."""
+    """Return the important bars in order; `more` is the amount that an action would add, by resource."""
     by_name = {limit.resource: limit for limit in limits}
     adds = more or {}
     return [

@@ -1,4 +1,4 @@
-"""One search for everything: places, what can be done, servers, workflows, hosts and every kind of resource."""
+"""Search in everything: pages, actions, servers, workflows, hosts and every kind of resource."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.errors import NovellaError
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import hosts, instance_queries, own_flows, server_choices
-from conductor.services.values import InstanceQuery
-from portal.pages import faces, navigation, stories
-from portal.pages.access import PageRequest, may_change, signed_in
-from portal.pages.faces import Face
-from portal.pages.resources import views
-from portal.pages.resources.catalog import RESOURCES, may, may_do
+from conductor.services.hosts import hosts
+from conductor.services.servers import permitted_actions, queries
+from conductor.services.servers.types import InstanceQuery
+from conductor.services.workflows import lists
+from portal.pages import navigation, status_badges
+from portal.pages.permissions import PageRequest, may_change, signed_in
+from portal.pages.resource_pages import views
+from portal.pages.resource_pages.catalog import RESOURCES, may, may_do
 from portal.pages.resources.model import Resource
+from portal.pages.status_badges import StatusBadge
+from portal.pages.timeline import presenter
 
 MOST_OF_A_KIND = 5
-MOST_LOOKED_AT = 50  # servers among which one is looked for that allows an action
+MOST_LOOKED_AT = 50  # servers to check for a state that allows the action
 SHORTEST_VERB = 3
 LONGEST = 100
-SECONDS = 0.6  # after which no further kind is asked: it is named instead, with a link that asks it
+SECONDS = 0.6  # then the remaining kinds are not searched, but linked
 
 
 @dataclass(frozen=True)
 class Hit:
-    """Something that was found."""
+    """A result."""
 
     name: str
     url: str
     icon: str
     detail: str = ""
-    face: Face | None = None
+    badge: StatusBadge | None = None
 
 
 @dataclass(frozen=True)
 class Group:
-    """What was found of one kind; `more_url` leads to the whole list of it."""
+    """Results of one kind; `more_url` links to the whole list."""
 
     title: str
     hits: list[Hit]
@@ -56,7 +59,7 @@ class Group:
 @require_safe
 @signed_in
 def search(request: PageRequest) -> HttpResponse:
-    """The page, and for the palette only what was found."""
+    """Show the page; for the command palette only the results."""
     text = request.GET.get("q", "").replace("\x00", "").strip()[:LONGEST]
     missing_cells: dict[str, str] = {}
     groups, unasked = found(request, text, missing_cells)
@@ -72,20 +75,20 @@ def search(request: PageRequest) -> HttpResponse:
 
 
 def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tuple[list[Group], list[Hit]]:
-    """Groups with something in them, and links to the lists that there was no time to ask.
+    """Return the groups with results, and links to the lists that were not searched in time.
 
     Cells that did not answer are added to `missing_cells`.
     """
-    groups = [Group("Go to", _places(request, text)), Group("Do", _deeds(request, text))]
+    groups = [Group("Go to", _places(request, text)), Group("Do", _actions(request, text))]
     unasked: list[Hit] = []
     if text:
         deadline = time.monotonic() + SECONDS
         groups += [Group("Actions", _server_actions(request, text))]
         groups += [Group("Servers", _servers(request, text, missing_cells), _more("servers", name=text))]
         groups += [Group("Workflows", _workflows(request, text))]
-        if request.asker.is_admin:
+        if request.caller.is_admin:
             groups += [Group("Hosts", _hosts(request, text))]
-        for resource in (one for one in RESOURCES if may(request.asker, one.service, one.rule)):
+        for resource in (one for one in RESOURCES if may(request.caller, one.service, one.rule)):
             url = f"{views.list_url(resource)}?{urlencode({'q': text})}"
             if time.monotonic() > deadline:
                 unasked.append(Hit(resource.title, url, resource.icon))
@@ -95,7 +98,7 @@ def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tup
 
 
 def _matches(text: str, name: str) -> bool:
-    """Whether each word that was typed begins a word of the name."""
+    """Whether each typed word is the beginning of a word in the name."""
     return all(re.search(rf"\b{re.escape(word)}", name, re.IGNORECASE) for word in text.split())
 
 
@@ -103,7 +106,7 @@ def _places(request: PageRequest, text: str) -> list[Hit]:
     places = [
         Hit(place.name, place.url, place.icon, place.keys)
         for place in navigation.PLACES
-        if request.asker.is_admin or not place.is_for_operators
+        if request.caller.is_admin or not place.is_for_operators
     ]
     places.append(Hit("Profile", reverse("profile"), "user"))
     places.append(Hit("Change project", reverse("project"), "project"))
@@ -111,48 +114,48 @@ def _places(request: PageRequest, text: str) -> list[Hit]:
     return wanted[:MOST_OF_A_KIND] if text else wanted
 
 
-def _deeds(request: PageRequest, text: str) -> list[Hit]:
-    """What makes something new: the rest needs something that it is done to."""
-    deeds = [Hit("Launch server", reverse("launch"), "plus", "c")] if may_change(request.asker) else []
+def _actions(request: PageRequest, text: str) -> list[Hit]:
+    """Return creations: other actions need an existing resource."""
+    actions = [Hit("Launch server", reverse("launch"), "plus", "c")] if may_change(request.caller) else []
     for resource in RESOURCES:
-        for deed in resource.deeds:
-            if deed.is_creation and may_do(request.asker, resource, deed):
-                deeds.append(Hit(deed.title, views.deed_url(resource, deed), "plus", resource.title))
-    wanted = [hit for hit in deeds if _matches(text, f"{hit.name} {hit.detail}")]
+        for action in resource.actions:
+            if action.is_creation and may_do(request.caller, resource, action):
+                actions.append(Hit(action.title, views.action_url(resource, action), "plus", resource.title))
+    wanted = [hit for hit in actions if _matches(text, f"{hit.name} {hit.detail}")]
     return wanted[:MOST_OF_A_KIND] if text else wanted
 
 
 def _server_actions(request: PageRequest, text: str) -> list[Hit]:
-    """Actions on servers, found by verb and name: "stop web-1", "confirm resize"."""
+    """Return actions on servers, found by verb and name: "stop web-1", "confirm resize"."""
     words = text.lower().split()
     if not words or len(words[0]) < SHORTEST_VERB:
         return []
     hits: list[Hit] = []
-    for action, kind in server_choices.KINDS.items():
+    for action, kind in permitted_actions.KINDS.items():
         title = gettext(kind.title)
         verb = _leading(words, title.lower().split())
-        if verb and server_choices.may_use(request.asker, action):
+        if verb and permitted_actions.may_use(request.caller, action):
             hits += _allowed(request, action, title, " ".join(text.split()[verb:]))
     return hits[:MOST_OF_A_KIND]
 
 
 def _leading(words: list[str], title: list[str]) -> int:
-    """How many of the first words that were typed begin the words of an action's title, in order."""
+    """Return how many of the first typed words begin the words of an action's title, in order."""
     pairs = zip(words, title, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[1].startswith(pair[0]), pairs))
 
 
 def _allowed(request: PageRequest, action: str, title: str, name: str) -> Iterable[Hit]:
-    """Servers with this part in their name whose state allows the action."""
-    states = server_choices.KINDS[action].states()
+    """Yield servers with this part in their name whose state allows the action."""
+    states = permitted_actions.KINDS[action].states()
 
     def ask() -> Iterable[Hit]:
         filters = {"name": re.escape(name)} if name else {}
         query = InstanceQuery(filters=filters, limit=MOST_LOOKED_AT, with_partial=False)
-        for server in instance_queries.list_page(request.asker, query).items:
+        for server in queries.list_page(request.caller, query).items:
             if server.vm_state in states:
                 url = f"{reverse('act-on-servers', args=[action])}?{urlencode({'server': server.uuid})}"
-                yield Hit(f"{title}: {server.name}", url, "server", face=faces.of_server(server))
+                yield Hit(f"{title}: {server.name}", url, "server", badge=status_badges.of_server(server))
 
     return _answered(ask)
 
@@ -160,28 +163,30 @@ def _allowed(request: PageRequest, action: str, title: str, name: str) -> Iterab
 def _servers(request: PageRequest, text: str, missing_cells: dict[str, str]) -> list[Hit]:
     def ask() -> Iterable[Hit]:
         if uuid_or_none(text):
-            servers = [instance_queries.get(request.asker, text)]
+            servers = [queries.get(request.caller, text)]
         else:
             query = InstanceQuery(filters={"name": re.escape(text)}, limit=MOST_OF_A_KIND)
-            page = instance_queries.list_page(request.asker, query)
+            page = queries.list_page(request.caller, query)
             missing_cells.update(page.missing_cells)
             servers = page.items
         for server in servers:
-            yield Hit(server.name, reverse("server", args=[server.uuid]), "server", face=faces.of_server(server))
+            yield Hit(
+                server.name, reverse("server", args=[server.uuid]), "server", badge=status_badges.of_server(server)
+            )
 
     return _answered(ask)
 
 
 def _workflows(request: PageRequest, text: str) -> list[Hit]:
-    runs = map(stories.of, own_flows.named(request.asker, text, MOST_OF_A_KIND))
+    runs = map(presenter.of, lists.named(request.caller, text, MOST_OF_A_KIND))
     return [
-        Hit(f"{run.intent} {run.subject}", reverse("workflow", args=[run.uuid]), "workflow", run.uuid[:8], run.face)
+        Hit(f"{run.intent} {run.subject}", reverse("workflow", args=[run.uuid]), "workflow", run.uuid[:8], run.badge)
         for run in runs
     ]
 
 
 def _hosts(request: PageRequest, text: str) -> list[Hit]:
-    services = hosts.list_services(request.asker, binary="nova-compute").items
+    services = hosts.list_services(request.caller, binary="nova-compute").items
     names = sorted({one.host for one in services if text.lower() in one.host.lower()})
     return [Hit(name, f"{reverse('hosts')}#host-{name}", "host") for name in names[:MOST_OF_A_KIND]]
 
@@ -197,7 +202,7 @@ def _resources(request: PageRequest, resource: Resource, text: str) -> list[Hit]
 
 
 def _answered(ask: Callable[[], Iterable[Hit]]) -> list[Hit]:
-    """A kind that has none of it, or does not answer, must not take the others with it."""
+    """Return the results; none for a kind that has none or fails, so that others are still shown."""
     try:
         return list(ask())
     except NovellaError:

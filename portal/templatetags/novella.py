@@ -16,13 +16,15 @@ from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.states import CELL_IN_QUARANTINE
-from conductor.services import cell_deeds, cell_health, panels
-from conductor.services.host_details import HostDetail
-from conductor.services.values import InstanceView
-from portal.pages import access, migrations
+from conductor.services.cells import actions, health
+from conductor.services.fleet.host_details import HostDetail
+from conductor.services.plugins import panels
+from conductor.services.servers.types import InstanceData
+from portal.pages import permissions
 from portal.pages.amounts import decimal, megabytes, whole
-from portal.pages.faces import Face
-from portal.pages.stories import Story
+from portal.pages.status_badges import StatusBadge
+from portal.pages.timeline.presenter import WorkflowPresenter
+from portal.pages.workflows import live_migrations
 
 register = template.Library()
 register.filter("megabytes", megabytes)
@@ -31,12 +33,12 @@ MOMENTS = {"en": "%Y-%m-%d %H:%M:%S %Z", "de": "%d.%m.%Y %H:%M:%S %Z"}
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-register.filter("may_change", access.may_change)
+register.filter("may_change", permissions.may_change)
 
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """An outline icon beside a word; it says nothing by itself."""
+    """An outline icon beside a word; hidden from screen readers."""
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("novella/img/icons.svg"), name
     )
@@ -44,10 +46,10 @@ def icon(name: str) -> SafeString:
 
 @register.simple_block_tag(takes_context=True)
 def titled(context: Mapping[str, Any], content: str) -> SafeString:
-    """The page's title, in its tab and where its link is shown in a chat: there strangers get the product's name."""
+    """The page's title, for its tab and for link previews, where unauthenticated readers get the product's name."""
     words = content.strip().replace('"', "&quot;")
-    title = mark_safe(f"{words} · Novella")  # the template has escaped it
-    shared = title if context.get("asker") else "Novella"
+    title = mark_safe(f"{words} · Novella")  # already escaped by the template
+    shared = title if context.get("caller") else "Novella"
     return format_html(
         '<title>{}</title>\n  <meta property="og:site_name" content="Novella">'
         '\n  <meta property="og:title" content="{}">',
@@ -57,43 +59,43 @@ def titled(context: Mapping[str, Any], content: str) -> SafeString:
 
 
 @register.filter
-def silent_cells(missing: Mapping[str, str]) -> list[tuple[str, datetime | None]]:
-    """Those of the missing cells that do not answer, with when each last did; None where that was never seen here."""
-    return [(cell, cell_health.last_answered(cell)) for cell, why in missing.items() if why != CELL_IN_QUARANTINE]
+def down_cells(missing: Mapping[str, str]) -> list[tuple[str, datetime | None]]:
+    """Return the missing cells that do not answer, with the last answer of each; None if this process saw none."""
+    return [(cell, health.last_answered(cell)) for cell, why in missing.items() if why != CELL_IN_QUARANTINE]
 
 
-register.filter("last_answered", cell_health.last_answered)
+register.filter("last_answered", health.last_answered)
 
 
 @register.filter
 def quarantined_cells(missing: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Those of the missing cells that an operator cut off, with who did it and why; None where it was lifted since."""
-    known = cell_deeds.quarantines()
+    """Return the missing cells in quarantine, with the operator and the reason; None if it was lifted since."""
+    known = actions.quarantines()
     return [(cell, known.get(cell)) for cell, why in missing.items() if why == CELL_IN_QUARANTINE]
 
 
 @register.inclusion_tag("components/state.html")
-def state(face: Face) -> dict[str, Face]:
-    """Glyph, shape, word and hue of a state."""
-    return {"face": face}
+def state(badge: StatusBadge) -> dict[str, StatusBadge]:
+    """Context for a state's glyph, shape, word and hue."""
+    return {"badge": badge}
 
 
 @register.inclusion_tag("workflows/_migration.html")
-def live_migration(asker: RequestContext, story: Story) -> dict[str, Any]:
-    """How a guest that is being moved gets on; nothing where none is."""
-    return migrations.context_of(asker, story)
+def live_migration(caller: RequestContext, presenter: WorkflowPresenter) -> dict[str, Any]:
+    """Context for the progress of a live migration; empty without one."""
+    return live_migrations.context_of(caller, presenter)
 
 
 @register.inclusion_tag("components/panels.html")
-def server_panels(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
-    """Cards of plugins about a server."""
-    return {"panels": panels.of_server(asker, server)}
+def server_panels(caller: RequestContext, server: InstanceData) -> dict[str, Any]:
+    """Panels of plugins about a server."""
+    return {"panels": panels.of_server(caller, server)}
 
 
 @register.inclusion_tag("components/panels.html")
-def host_panels(asker: RequestContext, host: HostDetail) -> dict[str, Any]:
-    """Cards of plugins about a host."""
-    return {"panels": panels.of_host(asker, host)}
+def host_panels(caller: RequestContext, host: HostDetail) -> dict[str, Any]:
+    """Panels of plugins about a host."""
+    return {"panels": panels.of_host(caller, host)}
 
 
 @register.filter
@@ -102,7 +104,7 @@ def duration(seconds: float | timedelta | None) -> str:
     if seconds is None:
         return ""
     amount = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-    if amount < 0.9995:  # what is rounded to the next unit is told in it
+    if amount < 0.9995:  # a value that rounds up to the next unit is shown in that
         return f"{max(0, round(amount * 1000))} ms"
     if amount < 9.95:
         return f"{decimal(amount)} s"
@@ -125,14 +127,14 @@ def signed_duration(seconds: float) -> str:
 def difference(seconds: float) -> str:
     """3.2 s longer, 40 ms less, just as long."""
     if abs(seconds) < 0.001:
-        return gettext("just as long")
-    words = gettext("%(time)s longer") if seconds > 0 else gettext("%(time)s less")
+        return gettext("no difference")
+    words = gettext("%(time)s longer") if seconds > 0 else gettext("%(time)s shorter")
     return words % {"time": duration(abs(seconds))}
 
 
 @register.filter
 def age(moment: datetime | None) -> str:
-    """How long ago, in one unit: 12 s, 5 min, 3 h, 2 d."""
+    """Elapsed time in one unit: 12 s, 5 min, 3 h, 2 d."""
     if moment is None:
         return ""
     seconds = max(0, int((datetime.now(UTC) - moment).total_seconds()))

@@ -1,9 +1,10 @@
-"""Do the host's aggregates take this flavor?"""
+"""Filter by the flavors that the host's aggregates accept."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import words
 from conductor.core.verdict import PASS, Verdict, reject
@@ -12,7 +13,7 @@ KEY = "instance_type"
 
 
 class AggregateTypeAffinityFilter(Filter):
-    """Drop hosts whose aggregates name flavors in `instance_type`, but not this one; others take all flavors."""
+    """Drop hosts in aggregates with instance_type metadata that doesn't list the flavor."""
 
     name = "AggregateTypeAffinityFilter"
     runs_once_per_request = True
@@ -26,7 +27,7 @@ class AggregateTypeAffinityFilter(Filter):
         flavors = _flavors(host)
         if not flavors or spec.flavor.name in flavors:
             return PASS
-        return reject("the host takes other flavors", need=spec.flavor.name, have=", ".join(sorted(flavors)))
+        return reject(message("reject.other_flavors"), need=spec.flavor.name, have=", ".join(sorted(flavors)))
 
 
 def _flavors(host: HostState) -> frozenset[str]:

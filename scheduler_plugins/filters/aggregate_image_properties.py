@@ -1,4 +1,4 @@
-"""Do the host's aggregates take images with these properties?"""
+"""Filter by the image properties that the host's aggregates accept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from conductor.core import image_properties
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import words
 from conductor.core.verdict import PASS, Verdict, reject
@@ -17,7 +18,7 @@ SEPARATOR = "aggregate_image_properties_isolation_separator"
 
 
 class AggregateImagePropertiesIsolation(Filter):
-    """Drop hosts of aggregates whose metadata has a property of the image, but not the image's value of it."""
+    """Drop hosts in aggregates whose metadata sets an image property to another value."""
 
     name = "AggregateImagePropertiesIsolation"
     runs_once_per_request = True
@@ -27,12 +28,12 @@ class AggregateImagePropertiesIsolation(Filter):
         NAMESPACE: {
             "type": ["string", "null"],
             "default": None,
-            "description": "Only keys of metadata that begin with this and the separator count; empty: all keys.",
+            "description": "Use only metadata keys that begin with this prefix and the separator. Empty: all keys.",
         },
         SEPARATOR: {
             "type": "string",
             "default": ".",
-            "description": "What stands between the namespace and the rest of a key.",
+            "description": "Separator between the namespace and the rest of a key.",
         },
     }
 
@@ -48,11 +49,11 @@ class AggregateImagePropertiesIsolation(Filter):
             values = _values(host, name)
             if not _takes(values, value):
                 need = ", ".join(sorted(values))
-                return reject(f"the host takes images with another {name}", need=need, have=value)
+                return reject(message("reject.other_images", name=name), need=need, have=value)
         return PASS
 
     def _wanted(self, spec: RequestSpec) -> Mapping[str, str]:
-        """The image's properties about which aggregates may have their say."""
+        """Return the image's properties that aggregates may restrict."""
         namespace = self.options[NAMESPACE]
         prefix = f"{namespace}{self.options[SEPARATOR]}" if namespace else ""
         found = image_properties.known(spec.image.properties)

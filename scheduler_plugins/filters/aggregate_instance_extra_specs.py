@@ -1,4 +1,4 @@
-"""Do the host's aggregates have what the flavor's extra specs ask for?"""
+"""Filter by the flavor's extra specs against the metadata of the host's aggregates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from conductor.core.extra_spec_operators import UnreadableError, match, meets
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import words
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
@@ -17,7 +18,7 @@ Values = frozenset[str]
 
 
 class AggregateInstanceExtraSpecsFilter(Filter):
-    """Compare each extra spec without a scope, or with that of this filter, with what the host's aggregates have.
+    """Match extra specs, unscoped or in this filter's scope, against the metadata of the host's aggregates.
 
     One of their values must meet it. A key that no aggregate of the host has is not met.
     """
@@ -41,14 +42,18 @@ class AggregateInstanceExtraSpecsFilter(Filter):
             have = ", ".join(sorted(values)) or "not there"
             fault = _fault(values, requirement)
             if fault:
-                return unreadable(f"the flavor asks for {key} {requirement}, but {fault}", need=requirement, have=have)
-            reason = f"the flavor asks for aggregates with {key} {requirement}"
+                return unreadable(
+                    message("reject.aggregate_spec_unreadable", key=key, requirement=requirement, fault=fault),
+                    need=requirement,
+                    have=have,
+                )
+            reason = message("reject.aggregate_spec", key=key, requirement=requirement)
             return reject(reason, need=requirement, have=have)
         return PASS
 
 
 def _wanted(spec: RequestSpec) -> Iterator[tuple[str, str]]:
-    """Key and requirement of each extra spec that is about aggregates."""
+    """Yield key and requirement of each extra spec about aggregates."""
     for name, requirement in spec.flavor.extra_specs.items():
         scope, colon, key = name.partition(":")
         if not colon:
@@ -66,7 +71,7 @@ def _has_match(values: Values, requirement: str) -> bool:
 
 
 def _fault(values: Values, requirement: str) -> str:
-    """Why one of the values cannot be compared; empty where all can."""
+    """Return why one of the values cannot be compared; empty where all can."""
     for value in sorted(values):
         try:
             meets(value, requirement)

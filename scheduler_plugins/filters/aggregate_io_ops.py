@@ -1,4 +1,4 @@
-"""Has the host few enough instances in the making, by what its aggregates say?"""
+"""Filter by the number of builds and moves on the host, with limits of its aggregates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conductor.core.scheduling.count_limits import BuildsLimit
 
 
 class AggregateIoOpsFilter(BuildsLimit):
-    """Keep hosts on which fewer instances than `max_io_ops_per_host` are being built, moved or copied.
+    """Keep hosts with fewer than max_io_ops_per_host instances being built, moved or copied.
 
     Of aggregates that name the option in their metadata the least counts; without one, the option does.
     """

@@ -1,4 +1,4 @@
-"""Has the host few enough instances, by what its aggregates say?"""
+"""Filter by the number of instances on the host, with limits of its aggregates."""
 
 from __future__ import annotations
 

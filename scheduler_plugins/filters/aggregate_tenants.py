@@ -1,9 +1,10 @@
-"""Is the host open to this project?"""
+"""Filter by the projects that the host's aggregates accept."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import words
 from conductor.core.verdict import PASS, Verdict, reject
@@ -12,7 +13,7 @@ KEY = "filter_tenant_id"
 
 
 class AggregateMultiTenancyIsolation(Filter):
-    """Drop hosts whose aggregates name projects in `filter_tenant_id…`, but not this one; others are open to all."""
+    """Drop hosts in aggregates with filter_tenant_id metadata that doesn't list the project."""
 
     name = "AggregateMultiTenancyIsolation"
     runs_once_per_request = True
@@ -26,7 +27,7 @@ class AggregateMultiTenancyIsolation(Filter):
         projects = _projects(host)
         if not projects or spec.project_id in projects:
             return PASS
-        return reject("the host is kept for other projects", need=spec.project_id, have=", ".join(sorted(projects)))
+        return reject(message("reject.other_projects"), need=spec.project_id, have=", ".join(sorted(projects)))
 
 
 def _projects(host: HostState) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Every host will do."""
+"""Filter that accepts all hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conductor.core.verdict import PASS, Verdict
 
 
 class AllHostsFilter(Filter):
-    """Keep all hosts: for lists of filters that are to hold nothing else."""
+    """Keep all hosts. Use it for an otherwise empty list of filters."""
 
     name = "AllHostsFilter"
     runs_once_per_request = True

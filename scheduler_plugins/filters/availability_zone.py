@@ -1,14 +1,15 @@
-"""Is the host in the zone that was asked for?"""
+"""Filter by the requested availability zone."""
 
 from __future__ import annotations
 
-from conductor.core.scheduling.links import RequestedZone
+from conductor.core.scheduling.builtin_filters import RequestedZone
 
 
 class AvailabilityZoneFilter(RequestedZone):
-    """Drop hosts of other zones than the one asked for; without one, all pass.
+    """Keep hosts in the requested availability zone. Without a requested zone, all hosts pass.
 
-    The scheduler keeps to the zone even where this filter is not enabled; enabled, it stands where the list has it.
+    The scheduler enforces the zone even where this filter is not enabled; when enabled, it runs at its place in the
+    list.
     """
 
     name = "AvailabilityZoneFilter"

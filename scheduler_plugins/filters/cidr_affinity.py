@@ -1,4 +1,4 @@
-"""Is the host's address in the network that was asked for?"""
+"""Filter by the network of the host's address."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hints import (
     ADDRESS_HINT,
@@ -19,11 +20,11 @@ from conductor.core.scheduling.hints import (
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-KEPT = 16_384  # addresses that are read already
+KEPT = 16_384  # addresses that are parsed already
 
 
 class SimpleCIDRAffinityFilter(Filter):
-    """With the hint `build_near_host_ip`, keep hosts whose address is in its network, as wide as the hint `cidr`."""
+    """With the hint build_near_host_ip, keep hosts in that network; the hint cidr sets its size."""
 
     name = "SimpleCIDRAffinityFilter"
     runs_once_per_request = True
@@ -46,17 +47,17 @@ class SimpleCIDRAffinityFilter(Filter):
             return PASS
         if not _is_address(host.host_ip):
             return unreadable("the host has no address", need=network, have=host.host_ip)
-        return reject("the host is in another network", need=network, have=host.host_ip)
+        return reject(message("reject.other_network"), need=network, have=host.host_ip)
 
 
 def _text(spec: RequestSpec) -> str | None:
-    """Address and length together; None where a hint is a list."""
+    """Return address and length together; None where a hint is a list."""
     address, length = word_of(spec, ADDRESS_HINT), word_of(spec, LENGTH_HINT, DEFAULT_LENGTH)
     return None if address is None or length is None else address + length
 
 
 def _network(spec: RequestSpec) -> Network | None:
-    """The network, None where the hints name none. It may be given by any address in it."""
+    """Return the network, None where the hints name none. Any address in it may name it."""
     return network_of(_text(spec) or "", "")
 
 

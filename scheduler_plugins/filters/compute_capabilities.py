@@ -1,4 +1,4 @@
-"""Has the host the capabilities that the flavor's extra specs ask for?"""
+"""Filter by the flavor's extra specs against the host's capabilities."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from conductor.core.extra_spec_operators import UnreadableError, match, meets
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message, word
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.host_attributes import CHANGING, capability, is_named
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
@@ -18,11 +19,11 @@ from conductor.core.verdict import PASS, Verdict, reject, unreadable
 SCOPE = "capabilities"
 ADDRESS_BITS = "hw:maxphysaddr_bits"
 ADDRESS_BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
-NOT_NAMED = "\0"  # no capability is this text
+NOT_NAMED = "\0"  # no capability has this text
 
 
 class Wanted(NamedTuple):
-    """One extra spec about capabilities. Without a scope it counts only where the host knows the name."""
+    """One extra spec about capabilities. Without a scope it applies only where the host has the name."""
 
     path: tuple[str, ...]
     requirement: str
@@ -30,10 +31,10 @@ class Wanted(NamedTuple):
 
 
 class ComputeCapabilitiesFilter(Filter):
-    """Compare each extra spec `capabilities:a:b` with that capability of the host, by the operators of extra specs.
+    """Match extra specs capabilities:a:b against the host's capabilities, with extra spec operators.
 
-    A key without any scope counts only where the host has something of that name. `hw:maxphysaddr_bits` asks for at
-    least so many bits of physical addresses.
+    A key without any scope applies only where the host has that name. `hw:maxphysaddr_bits` requires at least that
+    many bits of physical addresses.
     """
 
     name = "ComputeCapabilitiesFilter"
@@ -60,12 +61,16 @@ class ComputeCapabilitiesFilter(Filter):
                     continue
             except UnreadableError as error:
                 return unreadable(f"the flavor asks for {name} {need}, but {error}", need=need, have=text)
-            return reject(f"the flavor asks for {name} {need}", need=need, have="not there" if text is None else text)
+            return reject(
+                message("reject.capability", key=name, requirement=need),
+                need=need,
+                have=word("not there") if text is None else text,
+            )
         return PASS
 
 
 def _wanted(spec: RequestSpec) -> Iterator[Wanted]:
-    """Each extra spec that is about capabilities, in their order; the bits of addresses are asked for last."""
+    """Yield each extra spec about capabilities, in their order; the bits of addresses are last."""
     specs = spec.flavor.extra_specs
     bits = specs.get(ADDRESS_BITS)
     bits_key = ":".join((SCOPE, *ADDRESS_BITS_PATH))
@@ -80,7 +85,7 @@ def _wanted(spec: RequestSpec) -> Iterator[Wanted]:
 
 
 def _text(host: HostState, wanted: Wanted) -> str | None:
-    """What the host has, as a text; None where that has no value, NOT_NAMED where nobody asks."""
+    """Return the host's value as a text; None where it has none, NOT_NAMED where the key does not apply."""
     if not wanted.is_scoped and not is_named(host, wanted.path[0]):
         return NOT_NAMED
     value = capability(host, wanted.path)

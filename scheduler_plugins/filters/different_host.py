@@ -1,9 +1,10 @@
-"""Is this host free of the named instances?"""
+"""Filter that keeps instances apart from named ones."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message, word
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hints import words_of
 from conductor.core.verdict import PASS, Verdict, reject
@@ -12,7 +13,7 @@ HINT = "different_host"
 
 
 class DifferentHostFilter(Filter):
-    """With the hint `different_host`, drop hosts that hold any of its instances."""
+    """With the hint different_host, drop hosts that run any of the listed instances."""
 
     name = "DifferentHostFilter"
     runs_once_per_request = True
@@ -23,7 +24,7 @@ class DifferentHostFilter(Filter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         if host.host in _hosts(spec):
-            return reject("an instance to stay away from is here", need="another host", have=host.host)
+            return reject(message("reject.not_away"), need=word("another host"), have=host.host)
         return PASS
 
 

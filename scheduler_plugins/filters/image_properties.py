@@ -1,4 +1,4 @@
-"""Can the host run what the image was made for?"""
+"""Filter by the architecture, hypervisor and mode that the image requires."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from packaging.version import InvalidVersion, Version
 from conductor.core import image_properties
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.host_attributes import capability
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
@@ -20,7 +21,7 @@ from conductor.core.verdict import PASS, Verdict, reject, unreadable
 Supported = tuple[tuple[str, str, str], ...]
 Predicate = tuple[tuple[Callable[[Version, Version], bool], Version], ...]
 
-# Image property, what it asks for, and the one name of each value; in the order of a host's offers.
+# Image property, its meaning, and the canonical name of each value; in the order of a host's entries.
 PROPERTIES: tuple[tuple[str, str, Callable[[object], str]], ...] = (
     ("hw_architecture", "architecture", image_properties.architecture),
     ("img_hv_type", "hypervisor", image_properties.hypervisor),
@@ -31,7 +32,7 @@ ADDRESS_BITS = "hw_maxphysaddr_bits"
 BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
 UNREADABLE = "unreadable"
 DEFAULT_ARCHITECTURE = "image_properties_default_architecture"
-KEPT = 1024  # offers whose names are known: fleets have a handful
+KEPT = 1024  # entries with cached names: fleets have a handful
 COMPARISONS: Mapping[str, Callable[[Version, Version], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -44,7 +45,7 @@ TERM = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 
 
 class ImagePropertiesFilter(Filter):
-    """Match architecture, hypervisor type and mode of the image with one offer of the host.
+    """Match the image's architecture, hypervisor type and mode with the host.
 
     Where the image asks for one of them, the hypervisor's version must also meet `img_hv_requested_version`, and the
     processor must have the address bits of `hw_maxphysaddr_bits`; hosts that do not say meet both.
@@ -57,7 +58,7 @@ class ImagePropertiesFilter(Filter):
         DEFAULT_ARCHITECTURE: {
             "enum": [None, *image_properties.ARCHITECTURES],
             "default": None,
-            "description": "The architecture of images that name none; without one, such images run anywhere.",
+            "description": "Architecture of images that don't set one. Empty: such images run on any host.",
         }
     }
 
@@ -66,7 +67,7 @@ class ImagePropertiesFilter(Filter):
         wanted = self._wanted(properties)
         if not wanted:
             return hosts.everyone
-        mask = hosts.factor("supported_instances").mask(lambda offers: _has_offer(offers, wanted))
+        mask = hosts.factor("supported_instances").mask(lambda supported: _is_supported(supported, wanted))
         if properties.get(VERSION):
             terms = _terms(properties[VERSION])
             mask &= hosts.factor("hypervisor_version").mask(lambda version: _meets_version(version, terms))
@@ -80,7 +81,7 @@ class ImagePropertiesFilter(Filter):
         wanted = self._wanted(properties)
         if not wanted:
             return PASS
-        if not _has_offer(host.supported_instances, wanted):
+        if not _is_supported(host.supported_instances, wanted):
             return _explained(host.supported_instances, tuple(wanted.items()))
         predicate = properties.get(VERSION)
         terms = _terms(predicate) if predicate else ()
@@ -88,12 +89,12 @@ class ImagePropertiesFilter(Filter):
             return unreadable(f"{VERSION} {predicate} of the image is no condition on versions", need=predicate)
         if not _meets_version(host.hypervisor_version, terms):
             have = _version_text(host.hypervisor_version)
-            return reject("image needs another hypervisor version", need=predicate, have=have)
+            return reject(message("reject.hypervisor_version"), need=predicate, have=have)
         bits = properties.get(ADDRESS_BITS)
         return _bits_verdict(_address_bits(host), bits) if bits else PASS
 
     def _wanted(self, properties: Mapping[str, Any]) -> dict[str, str]:
-        """Image property → value, for those of the three that are set, by the image or for all images."""
+        """Return image property → value, for those of the three that are set, by the image or for all images."""
         default = self.options[DEFAULT_ARCHITECTURE]
         found = {name: str(properties[name]) for name, _, _ in PROPERTIES if properties.get(name)}
         if default and "hw_architecture" not in properties:
@@ -101,36 +102,37 @@ class ImagePropertiesFilter(Filter):
         return found
 
 
-def _has_offer(offers: Supported, wanted: Mapping[str, str]) -> bool:
+def _is_supported(supported: Supported, wanted: Mapping[str, str]) -> bool:
     values = wanted.values()
-    return any(names.issuperset(values) for names in _names(offers))
+    return any(names.issuperset(values) for names in _names(supported))
 
 
 @lru_cache(KEPT)
-def _names(offers: Supported) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(_named(offer)) for offer in offers)
+def _names(supported: Supported) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(_named(entry)) for entry in supported)
 
 
 @lru_cache(KEPT)
-def _named(offer: tuple[str, str, str]) -> tuple[str, ...]:
-    """An offer with the one name of each of its values."""
-    return tuple(one_name(value) for (_, _, one_name), value in zip(PROPERTIES, offer, strict=False))
+def _named(entry: tuple[str, str, str]) -> tuple[str, ...]:
+    """Return an entry with the canonical name of each of its values."""
+    return tuple(one_name(value) for (_, _, one_name), value in zip(PROPERTIES, entry, strict=False))
 
 
 @lru_cache(KEPT)
-def _explained(offers: Supported, wanted_items: tuple[tuple[str, str], ...]) -> Verdict:
-    """Name the first property that no offer has; where each alone is offered, name them all."""
+def _explained(supported: Supported, wanted_items: tuple[tuple[str, str], ...]) -> Verdict:
+    """Name the first property that no entry has; where each alone is supported, name them all."""
     wanted = dict(wanted_items)
     for position, (name, word, _) in enumerate(PROPERTIES):
-        have = ", ".join(sorted({_named(offer)[position] for offer in offers})) or "nothing that it names"
-        if name in wanted and not any(wanted[name] in _named(offer) for offer in offers):
-            return reject(f"image needs {word} {wanted[name]}, host runs {have}", need=wanted[name], have=have)
-    have = "; ".join("/".join(offer) for offer in offers)
-    return reject("image needs a combination that the host does not run", need="/".join(wanted.values()), have=have)
+        have = ", ".join(sorted({_named(entry)[position] for entry in supported})) or "nothing that it names"
+        if name in wanted and not any(wanted[name] in _named(entry) for entry in supported):
+            reason = message("reject.image_property", what=word, wanted=wanted[name], have=have)
+            return reject(reason, need=wanted[name], have=have)
+    have = "; ".join("/".join(entry) for entry in supported)
+    return reject(message("reject.image_combination"), need="/".join(wanted.values()), have=have)
 
 
 def _terms(predicate: object) -> Predicate | None:
-    """The conditions of e.g. ">=4.2, <9"; None for what is none."""
+    """Return the conditions of e.g. ">=4.2, <9"; None for an invalid text."""
     terms = []
     for text in str(predicate).split(","):
         found = TERM.fullmatch(text)
@@ -145,7 +147,7 @@ def _terms(predicate: object) -> Predicate | None:
 
 
 def _meets_version(version: int, terms: Predicate | None) -> bool:
-    """Whether e.g. 8002000 (8.2.0) meets all terms. A host that names no version meets all; nonsense is met by none."""
+    """Whether e.g. 8002000 (8.2.0) meets all terms. A host without a version meets all; invalid terms are never met."""
     if not version:
         return True
     if terms is None:
@@ -155,7 +157,7 @@ def _meets_version(version: int, terms: Predicate | None) -> bool:
 
 
 def _version_text(version: int) -> str:
-    """8002000 is 8.2.0: three digits for each part but the first."""
+    """Return a version as text: 8002000 is 8.2.0, with three digits for each part but the first."""
     parts: list[str] = []
     while version > 0:
         version, part = divmod(version, 1000)
@@ -164,7 +166,7 @@ def _version_text(version: int) -> str:
 
 
 def _address_bits(host: HostState) -> Any:
-    """None where the host does not say, UNREADABLE where it tells of its processor in words alone."""
+    """Return the address bits; None where the host does not report them, UNREADABLE where its CPU info is only text."""
     info = host.capabilities.get("cpu_info")
     if isinstance(info, str):
         return UNREADABLE
@@ -173,7 +175,7 @@ def _address_bits(host: HostState) -> Any:
 
 
 def _has_bits(has: Any, wanted: Any) -> bool:
-    """Whether the host has as many bits; one that does not say has enough."""
+    """Whether the host has as many bits; one that does not report them has enough."""
     return not has or (isinstance(wanted, int) and has >= wanted)
 
 

@@ -1,4 +1,4 @@
-"""Has the host few enough instances in the making?"""
+"""Filter by the number of builds and moves on the host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from conductor.core.scheduling.count_limits import BuildsLimit
 
 
 class IoOpsFilter(BuildsLimit):
-    """Keep hosts on which fewer instances than `max_io_ops_per_host` are being built, moved or copied."""
+    """Keep hosts with fewer than max_io_ops_per_host instances being built, moved or copied."""
 
     name = "IoOpsFilter"

@@ -1,9 +1,10 @@
-"""Do host and image belong together?"""
+"""Filter that separates isolated hosts and images from others."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message, word
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import PASS, Verdict, reject
 
@@ -12,19 +13,19 @@ RESTRICT = "restrict_isolated_hosts_to_isolated_images"
 
 
 class IsolatedHostsFilter(Filter):
-    """Keep isolated images to isolated hosts, and, if they are so restricted, isolated hosts to isolated images."""
+    """Run isolated images only on isolated hosts and, if restricted, isolated hosts only with isolated images."""
 
     name = "IsolatedHostsFilter"
     runs_once_per_request = True
     runs_on_rebuild = True
     is_on_by_default = False
     options_schema = {
-        "isolated_hosts": {**NAMES, "description": "The hosts that are kept for isolated images, by name."},
-        "isolated_images": {**NAMES, "description": "The images that run only on isolated hosts, by id."},
+        "isolated_hosts": {**NAMES, "description": "Names of hosts reserved for isolated images."},
+        "isolated_images": {**NAMES, "description": "IDs of images that run only on isolated hosts."},
         RESTRICT: {
             "type": "boolean",
             "default": True,
-            "description": "Whether isolated hosts take nothing but isolated images.",
+            "description": "Isolated hosts run only isolated images.",
         },
     }
 
@@ -38,11 +39,11 @@ class IsolatedHostsFilter(Filter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         takes_isolated, takes_others = self._takes(spec)
         if host.host in self.options["isolated_hosts"]:
-            return PASS if takes_isolated else reject("the host is kept for isolated images", have="another image")
-        return PASS if takes_others else reject("the image runs on isolated hosts only", need="an isolated host")
+            return PASS if takes_isolated else reject(message("reject.isolated_host"), have=word("another image"))
+        return PASS if takes_others else reject(message("reject.isolated_image"), need=word("an isolated host"))
 
     def _takes(self, spec: RequestSpec) -> tuple[bool, bool]:
-        """Whether the image may run on isolated hosts, and whether on the others."""
+        """Return whether the image may run on isolated hosts, and whether on the others."""
         image = spec.image.image_id
         is_isolated = bool(image) and image in self.options["isolated_images"]
         return is_isolated or not self.options[RESTRICT], not is_isolated

@@ -1,4 +1,4 @@
-"""Does the host answer the request's own query with yes?"""
+"""Filter by a JSON query of the request."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hints import word_of, words_of
 from conductor.core.scheduling.host_attributes import attribute
@@ -28,7 +29,7 @@ Arguments = list[Any]
 
 @dataclass(frozen=True)
 class Thing:
-    """What a host has that is neither number nor text: equal to itself only, without an order, untrue where empty."""
+    """A host value that is neither number nor text: equal to itself only, without an order, false where empty."""
 
     name: str
     size: int = 1
@@ -42,14 +43,14 @@ def _things(name: str, count: int) -> list[Thing]:
 
 
 def _address(host: HostState) -> Any:
-    """As an address: no text is equal to it, and none is before or after it."""
+    """Return an address object: no text is equal to it, before it or after it."""
     try:
         return ip_address(host.host_ip) if host.host_ip else None
     except ValueError:
         return Thing(host.host_ip)
 
 
-# Names that stand for objects here, and for texts or for nothing where extra specs ask for them.
+# Names that stand for objects here, and for texts or for nothing in extra specs.
 OBJECTS: Mapping[str, Callable[[HostState], Any]] = {
     "host_ip": _address,
     "aggregates": lambda host: _things("aggregate", len(host.aggregates)),
@@ -62,9 +63,9 @@ OBJECTS: Mapping[str, Callable[[HostState], Any]] = {
 
 
 def _each(compare: Callable[[Any, Any], bool]) -> Callable[[Arguments], bool]:
-    """Whether the first argument compares so with every other; one alone compares with nothing.
+    """Return a check that compares the first argument with every other one; a single argument is never true.
 
-    All are compared, also after one that does not: what cannot be compared makes the query one without an answer.
+    All are compared, even after a mismatch: an argument that cannot be compared makes the whole query invalid.
     """
     return lambda arguments: len(arguments) > 1 and all(list(map(partial(compare, arguments[0]), arguments[1:])))
 
@@ -76,17 +77,17 @@ COMMANDS: Mapping[str, Callable[[Arguments], Any]] = {
     "<=": _each(operator.le),
     ">=": _each(operator.ge),
     "in": lambda arguments: len(arguments) > 1 and arguments[0] in arguments[1:],
-    "not": lambda arguments: [not argument for argument in arguments],  # one answer for each of them
+    "not": lambda arguments: [not argument for argument in arguments],  # one result for each of them
     "or": any,
     "and": all,
 }
 
 
 class JsonFilter(Filter):
-    """With the hint `query`, keep hosts for which that JSON query holds, e.g. `[">=", "$free_ram_mb", 1024]`.
+    """With the hint query, keep hosts that match the JSON query, e.g. [">=", "$free_ram_mb", 1024].
 
-    A query is a list of a command and its arguments, which may be queries. `$name` stands for what the host has of
-    that name, `$name.key` for what is inside; arguments that have no value are left out.
+    A query is a list of a command and its arguments, which may be queries. `$name` stands for the host's value of that
+    name, `$name.key` for a value inside it; arguments without a value are left out.
     """
 
     name = "JsonFilter"
@@ -120,11 +121,11 @@ class JsonFilter(Filter):
         except FAULTS as error:
             return unreadable(f"the hint {HINT} cannot be answered: {_explained(error)}", need=shown)
         have = ", ".join(f"{name} {_value(name, host)}" for name in names)
-        return reject(f"the hint {HINT} asks for another host", need=shown, have=have)
+        return reject(message("reject.query", hint=HINT), need=shown, have=have)
 
 
 def _query(spec: RequestSpec) -> Any:
-    """The query. Raises ValueError for what is no JSON."""
+    """Return the query. Raises ValueError for invalid JSON."""
     word = word_of(spec, HINT)
     if word is None:
         raise ValueError("one text is expected, not a list")
@@ -132,7 +133,7 @@ def _query(spec: RequestSpec) -> Any:
 
 
 def _variables(query: Any) -> Iterator[str]:
-    """The variables in a query. One that stands for no list is left to whoever asks it."""
+    """Yield the variables in a query. One that is not in a list is left to the caller."""
     for part in query if isinstance(query, list) else ():
         if isinstance(part, list):
             yield from _variables(part)
@@ -141,7 +142,7 @@ def _variables(query: Any) -> Iterator[str]:
 
 
 def _holds_once(query: Any, names: list[str], host: HostState, known: dict[Hashable, bool]) -> bool:
-    """Whether the query holds, asked once for all hosts that have the same."""
+    """Whether the query holds, evaluated once for all hosts with the same values."""
     try:
         key = repr([_value(name, host) for name in names])
         if key not in known:
@@ -157,7 +158,7 @@ def _holds(query: Any, host: HostState) -> bool:
 
 
 def _answer(query: Any, host: HostState) -> Any:
-    """What a query comes to. Raises whatever its commands raise where they get what they cannot compare."""
+    """Evaluate a query. Raises the errors of commands whose arguments cannot be compared."""
     if not query:
         return True
     command = COMMANDS[query[0]]
@@ -174,9 +175,7 @@ def _argument(part: Any, host: HostState) -> Any:
 
 
 def _value(variable: str, host: HostState) -> Any:
-    """What the host has of `$name` or, inside of a mapping, of `$name.key`. Raises AttributeError inside of anything
-    else.
-    """
+    """Return the host's value of `$name` or, in a mapping, of `$name.key`. Raises AttributeError in other values."""
     name, *path = variable[len(VARIABLE) :].split(".")
     value = OBJECTS[name](host) if name in OBJECTS else attribute(host, name)
     for key in path:

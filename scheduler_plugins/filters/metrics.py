@@ -1,16 +1,17 @@
-"""Does the host report the metrics by which hosts are weighed?"""
+"""Filter by the metrics that the metrics weigher needs."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message, word
 from conductor.core.metrics import RATIOS_SCHEMA, WEIGHT_SETTING, ratios
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import PASS, Verdict, reject
 
 
 class MetricsFilter(Filter):
-    """Keep hosts that report every metric that `weight_setting` names, so that the metrics weigher finds them."""
+    """Keep hosts that report all metrics named in weight_setting."""
 
     name = "MetricsFilter"
     is_on_by_default = False
@@ -26,7 +27,7 @@ class MetricsFilter(Filter):
         missing = sorted(self._wanted() - host.metrics.keys())
         if not missing:
             return PASS
-        return reject("the host does not report all metrics", need=", ".join(missing), have="not reported")
+        return reject(message("reject.metrics_missing"), need=", ".join(missing), have=word("not reported"))
 
     def _wanted(self) -> frozenset[str]:
         return frozenset(name for name, _ in ratios(self.options[WEIGHT_SETTING]))

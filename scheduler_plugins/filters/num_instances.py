@@ -1,4 +1,4 @@
-"""Has the host few enough instances?"""
+"""Filter by the number of instances on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the cells of the guest find cells of the host?"""
+"""Filter by the guest's NUMA topology."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 from conductor.core.filter import Filter
 from conductor.core.hardware.request import DEDICATED, REQUIRE
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.plugin_options import OptionsSchema
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hardware_fit import fits, why_not_fits
@@ -16,7 +17,7 @@ PACKS = "packing_host_numa_cells_allocation_strategy"
 
 
 class NUMATopologyFilter(Filter):
-    """Fit NUMA cells, pinned CPUs, memory pages and nearby PCI devices of the request into those of the host."""
+    """Keep hosts that fit the requested NUMA cells, pinned CPUs, memory pages and nearby PCI devices."""
 
     name = "NUMATopologyFilter"
     is_on_by_default = False
@@ -24,7 +25,7 @@ class NUMATopologyFilter(Filter):
         PACKS: {
             "type": "boolean",
             "default": False,
-            "description": "Fill one NUMA cell of a host before the next, instead of taking the emptiest.",
+            "description": "Fill one NUMA cell of a host before the next instead of using the emptiest.",
         }
     }
 
@@ -45,14 +46,14 @@ class NUMATopologyFilter(Filter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         if _needs_threads(spec) and host.topology and not host.topology.has_threads:
-            return reject("host has no cores with several threads", need="hw:cpu_thread_policy=require")
+            return reject(message("reject.no_threads"), need="hw:cpu_thread_policy=require")
         if spec.numa is None:
             return PASS
         return why_not_fits(host, spec, packs=self.options[PACKS])
 
 
 def _needs_threads(spec: RequestSpec) -> bool:
-    """As flavor and image say it, each for itself."""
+    """Whether the policies of flavor and image, read separately, require hardware threads."""
     extra_specs, properties = spec.flavor.extra_specs, spec.image.properties
     policies = (extra_specs.get("hw:cpu_policy"), properties.get("hw_cpu_policy"))
     threads = (extra_specs.get("hw:cpu_thread_policy"), properties.get("hw_cpu_thread_policy"))

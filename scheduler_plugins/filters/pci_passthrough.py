@@ -1,4 +1,4 @@
-"""Has the host the PCI devices that are asked for?"""
+"""Filter by the requested PCI devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conductor.core.verdict import PASS, Verdict
 
 
 class PciPassthroughFilter(Filter):
-    """Keep hosts with enough free devices of each kind that the flavor asks for by alias."""
+    """Keep hosts with enough free PCI devices of each alias that the flavor requests."""
 
     name = "PciPassthroughFilter"
     is_on_by_default = False

@@ -1,9 +1,10 @@
-"""Is one of the named instances on this host?"""
+"""Filter that places instances with named ones."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hints import words_of
 from conductor.core.verdict import PASS, Verdict, reject
@@ -12,7 +13,7 @@ HINT = "same_host"
 
 
 class SameHostFilter(Filter):
-    """With the hint `same_host`, keep only hosts that hold at least one of its instances."""
+    """With the hint same_host, keep hosts that run at least one of the listed instances."""
 
     name = "SameHostFilter"
     runs_once_per_request = True
@@ -25,7 +26,7 @@ class SameHostFilter(Filter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         if not words_of(spec, HINT) or host.host in _hosts(spec):
             return PASS
-        return reject("none of the instances to be near is here", need=", ".join(sorted(_hosts(spec))), have=host.host)
+        return reject(message("reject.not_near"), need=", ".join(sorted(_hosts(spec))), have=host.host)
 
 
 def _hosts(spec: RequestSpec) -> set[str]:

@@ -1,16 +1,17 @@
-"""Is the host where the other members of the request's group are?"""
+"""Filter by the affinity policy of the request's group."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.group_rules import AFFINITY, members_by_host
 from conductor.core.verdict import PASS, Verdict, reject
 
 
 class ServerGroupAffinityFilter(Filter):
-    """With policy affinity, keep only the hosts of the members that there are; the first member may go anywhere."""
+    """With policy affinity, keep the host of the group's members; the first member can go anywhere."""
 
     name = "ServerGroupAffinityFilter"
 
@@ -22,4 +23,4 @@ class ServerGroupAffinityFilter(Filter):
         together = members_by_host(spec.group, AFFINITY)
         if not together or host.host in together:
             return PASS
-        return reject("the server group keeps its members together", need=", ".join(sorted(together)), have=host.host)
+        return reject(message("reject.affinity"), need=", ".join(sorted(together)), have=host.host)

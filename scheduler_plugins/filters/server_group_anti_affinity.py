@@ -1,18 +1,19 @@
-"""Does the host hold few enough members of the request's group?"""
+"""Filter by the anti-affinity policy of the request's group."""
 
 from __future__ import annotations
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.group_rules import ANTI_AFFINITY, members_by_host, most_per_host
 from conductor.core.verdict import PASS, Verdict, reject
 
 
 class ServerGroupAntiAffinityFilter(Filter):
-    """With policy anti-affinity, keep hosts with fewer members than `max_server_per_host` (1 if not set).
+    """With policy anti-affinity, keep hosts with fewer than max_server_per_host members (default 1).
 
-    The host where the instance itself is already may keep it, whoever else is there.
+    The instance's current host may keep it, regardless of other members there.
     """
 
     name = "ServerGroupAntiAffinityFilter"
@@ -33,12 +34,14 @@ class ServerGroupAntiAffinityFilter(Filter):
         if count < most:
             return PASS
         return reject(
-            "the server group keeps its members apart", need=f"at most {most} on a host", have=f"{count} here"
+            message("reject.anti_affinity"),
+            need=message("need.most_on_host", most=most),
+            have=message("have.here", count=count),
         )
 
 
 def _own_host(spec: RequestSpec) -> str:
-    """Where the instance is that is placed; empty where it is nowhere yet."""
+    """Return the instance's current host; empty where it has none yet."""
     own = spec.instance_uuid
     if not own:
         return ""

@@ -1,4 +1,4 @@
-"""A filter of Nova as one of ours."""
+"""Adapter that runs a filter of Nova as one of Novella's."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import PASS, Verdict, reject
-from scheduler_plugins.nova_adapter.asking import Asking
-from scheduler_plugins.nova_adapter.guests import Guest, Guests
+from scheduler_plugins.nova_adapter.asking import NovaViews
+from scheduler_plugins.nova_adapter.guests import Guests, NovaObject
 from scheduler_plugins.nova_adapter.hearing import heard, last_of, listen_to
 
 
 class NovaFilter(Filter):
-    """Asks the guest host by host, so that only hosts that all filters before it let pass are made up for it."""
+    """Runs Nova's filter host by host, so that views are made only for hosts that passed all filters before it."""
 
-    guest: Guest
+    guest: NovaObject
     reason: str
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        self._asking = Asking()
+        self._asking = NovaViews()
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         guest = self.guest.require()
@@ -33,14 +33,14 @@ class NovaFilter(Filter):
 
 
 def filter_of(name: str, path: str, guests: Guests) -> type[NovaFilter]:
-    """A class of ours for the class of Nova at `path`."""
+    """Return an adapter class for the class of Nova at `path`."""
     guest = guests.filter(path)
     if guest.made is not None:
         listen_to(type(guest.made))
     called = path.rpartition(".")[2]
     values = {
         "__doc__": f"The filter {path} of Nova.",
-        "__module__": path.rpartition(".")[0],  # foreign code: it is held to its time
+        "__module__": path.rpartition(".")[0],  # foreign code: it has a time limit
         "name": name,
         "guest": guest,
         "trouble": guest.trouble,

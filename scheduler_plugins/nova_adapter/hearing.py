@@ -1,4 +1,4 @@
-"""Hears what a class of Nova logs while it judges one host: the only reason that it gives."""
+"""Captures what a class of Nova logs while it judges one host: the only reason that it gives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextvars import ContextVar
 
 _heard: ContextVar[list[logging.LogRecord] | None] = ContextVar("heard", default=None)
 LONGEST = 200
-SHORT = 8  # so many lines of one question are kept
+SHORT = 8  # lines kept per call
 
 
-class _Ear(logging.Handler):
-    """Takes what is said meanwhile, and hands on what would have been logged without it."""
+class _LogCapture(logging.Handler):
+    """Captures records, and passes on those that would have been logged without it."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__()
@@ -29,18 +29,18 @@ class _Ear(logging.Handler):
 
 
 def listen_to(kind: type[object]) -> None:
-    """From now on what the modules of the class and of its bases log can be heard, also what nobody logs."""
+    """Capture the log of the class's and its bases' modules from now on, even lines below the logged level."""
     for module in {base.__module__ for base in kind.__mro__ if base is not object}:
         logger = logging.getLogger(module)
-        if not any(isinstance(one, _Ear) for one in logger.handlers):
-            logger.addHandler(_Ear(logger))
+        if not any(isinstance(one, _LogCapture) for one in logger.handlers):
+            logger.addHandler(_LogCapture(logger))
             logger.setLevel(logging.DEBUG)
             logger.propagate = False
 
 
 @contextlib.contextmanager
 def heard() -> Iterator[list[logging.LogRecord]]:
-    """The lines that are logged in this block, in this thread."""
+    """Collect the lines that are logged in this block, in this thread."""
     lines: list[logging.LogRecord] = []
     token = _heard.set(lines)
     try:
@@ -50,7 +50,7 @@ def heard() -> Iterator[list[logging.LogRecord]]:
 
 
 def last_of(lines: list[logging.LogRecord]) -> str:
-    """The last line as a text; empty where nothing was said, or it cannot be written."""
+    """Return the last line as a text; empty where there is none, or it cannot be formatted."""
     try:
         return " ".join(lines[-1].getMessage().split())[:LONGEST] if lines else ""
     except Exception:  # a foreign line with too few values

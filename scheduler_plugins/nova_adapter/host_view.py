@@ -1,4 +1,4 @@
-"""One of our hosts as Nova's HostState: each attribute is made when a guest first reads it."""
+"""View of a host as Nova's HostState: each attribute is computed when it is first read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LONG_AGO = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 
 
 class HostView(host_manager.HostState):  # type: ignore[misc]
-    """What guests write into it is theirs, and gone with it."""
+    """A host for one call: changes to it are discarded."""
 
-    def __init__(self, state: HostState, request: Any) -> None:  # not its parent's, which makes all of it at once
+    def __init__(self, state: HostState, request: Any) -> None:  # not its parent's, which computes all at once
         self.__dict__.update(_state=state, _request=request)
 
     def __getattr__(self, name: str) -> Any:
@@ -80,7 +80,7 @@ def _pool(pool: PciPool) -> Any:
 
 
 def _aggregates(state: HostState) -> list[Any]:
-    """As many as are needed to say what the host's aggregates say: which of them said what is not known here."""
+    """Return as many aggregates as needed to hold all metadata values: their real owners are not known here."""
     metadata = state.aggregate_metadata
     rows = zip_longest(*([(key, value) for value in sorted(values)] for key, values in sorted(metadata.items())))
     uuids = sorted(state.aggregates)
@@ -111,7 +111,7 @@ def _stats(state: HostState) -> dict[str, str]:
 
 
 def _service(state: HostState) -> Any:
-    """Whether it is heard is decided already, by our own clock and rules: Nova is told so and need not measure."""
+    """Return a service that is up: liveness is decided already, by our own clock and rules."""
     seen = datetime.datetime.now(datetime.UTC) if state.is_up else LONG_AGO
     return host_manager.ReadOnlyDict(
         {
@@ -130,7 +130,7 @@ def _service(state: HostState) -> Any:
 
 
 def _candidates(state: HostState) -> list[dict[str, Any]]:
-    """One: which of a host's providers give what is settled after filtering."""
+    """Return one candidate: which of a host's providers give what is settled after filtering."""
     uuid = state.provider_uuid
     return [{"allocations": {uuid: {"resources": {}}}, "mappings": {"": [uuid]}}]
 
@@ -152,7 +152,7 @@ MADE_OF_STATE: Mapping[str, Callable[[HostState], Any]] = {
     "_lock_name": lambda state: f"{state.host}-{state.node}",
     "free_ram_mb": lambda state: int(state.unused_memory_mb),
     "free_disk_mb": lambda state: int(state.unused_disk_gb * 1024),
-    # With what its newest instances are made of, as Nova counts them while it goes on choosing.
+    # With the actual sizes of its newest instances, as Nova counts them while it continues to choose.
     "vcpus_used": lambda state: state.vcpus_used + state.drift_vcpus,
     "host_ip": lambda state: netaddr.IPAddress(state.host_ip) if state.host_ip else None,
     "numa_topology": lambda state: _topology(state.topology),

@@ -1,4 +1,4 @@
-"""The plugin that brings the classes of Nova that the operator named."""
+"""The plugin that registers the classes of Nova that the operator named."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from scheduler_plugins.nova_adapter.weighers import weigher_of
 
 
 class NovaAdapter:
-    """One class of ours for each class path. One that cannot be had has a stand-in that fails: a guard that was
-    asked for is never passed over in silence."""
+    """Creates an adapter class for each class path.
+
+    One that cannot be loaded has a stand-in that fails: a configured filter is never silently skipped.
+    """
 
     def __init__(
         self, filters: Sequence[str], weighers: Mapping[str, float | None], config_files: Sequence[str] = ()
@@ -34,7 +36,7 @@ class NovaAdapter:
         return tuple(weigher_of(name, path, self._guests, self._weighers[path]) for path, name in names.items())
 
 
-def _listed(said: str | Sequence[str]) -> tuple[str, ...]:
-    """A lone text is a list whose words are parted by commas: to take it for a list of letters would help nobody."""
-    words = said.split(",") if isinstance(said, str) else said
+def _listed(message: str | Sequence[str]) -> tuple[str, ...]:
+    """Return a list; a single text is split at commas, not into letters."""
+    words = message.split(",") if isinstance(message, str) else message
     return tuple(str(word).strip() for word in words if str(word).strip())

@@ -1,4 +1,4 @@
-"""Our request as Nova's RequestSpec, with the instances that it names."""
+"""View of a request as Nova's RequestSpec, with the instances that it names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nova.virt import hardware
 from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, RequestSpec
 
 CHECK, REBUILD = "_nova_check_type", "rebuild"
-NOBODY = "00000000-0000-0000-0000-000000000000"  # an instance that is nowhere yet; Nova wants one to be named
+NIL_UUID = "00000000-0000-0000-0000-000000000000"  # an instance without a host; Nova requires a uuid
 
 
 class RequestView:
@@ -24,7 +24,7 @@ class RequestView:
         self.spec = self._request(spec)
 
     def _instances(self, spec: RequestSpec) -> dict[str, dict[str, Any]]:
-        """Only what the request knows: who else is on a host is not ours to tell."""
+        """Return the instances in the request only: others on a host are unknown here."""
         members = spec.group.member_hosts if spec.group else {}
         found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for uuid, host in {**spec.instance_hosts, **members}.items():
@@ -45,7 +45,7 @@ class RequestView:
         }
         made = objects.RequestSpec.from_components(
             self.context,
-            spec.instance_uuid or NOBODY,
+            spec.instance_uuid or NIL_UUID,
             image,
             flavor,
             hardware.numa_get_constraints(flavor, image),
@@ -90,8 +90,8 @@ def _image(image: ImageSpec) -> Any:
         "min_disk": image.min_disk_gb,
         "min_ram": image.min_ram_mb,
     }
-    said = {name: value for name, value in known.items() if value is not None}
-    return objects.ImageMeta.from_dict({**said, "properties": dict(image.properties)})
+    fields = {name: value for name, value in known.items() if value is not None}
+    return objects.ImageMeta.from_dict({**fields, "properties": dict(image.properties)})
 
 
 def _group(group: GroupSpec) -> Any:
@@ -107,10 +107,13 @@ def _group(group: GroupSpec) -> Any:
 
 
 def _pci_requests(spec: RequestSpec) -> Any:
-    """With the operator's names for devices looked up here, whatever Nova's own file says of them."""
+    """Return PCI requests by our own aliases, whatever Nova's configuration has."""
     found = [
         objects.InstancePCIRequest(
-            count=one.count, spec=[dict(wish) for wish in one.specs], alias_name=one.alias, numa_policy=one.policy
+            count=one.count,
+            spec=[dict(requested) for requested in one.specs],
+            alias_name=one.alias,
+            numa_policy=one.policy,
         )
         for one in spec.pci_requests
     ]

@@ -1,4 +1,4 @@
-"""A weigher of Nova as one of ours."""
+"""Adapter that runs a weigher of Nova as one of Novella's."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.weigher import Weigher
-from scheduler_plugins.nova_adapter.asking import Asking
-from scheduler_plugins.nova_adapter.guests import Guest, Guests
+from scheduler_plugins.nova_adapter.asking import NovaViews
+from scheduler_plugins.nova_adapter.guests import Guests, NovaObject
 
 WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class NovaWeigher(Weigher):
-    """Asks the guest about the candidates alone."""
+    """Runs Nova's weigher on the candidates only."""
 
-    guest: Guest
+    guest: NovaObject
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        self._asking = Asking()
+        self._asking = NovaViews()
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
         return self.weigh_among(hosts, spec, hosts.everyone)
@@ -43,15 +43,15 @@ class NovaWeigher(Weigher):
 
 
 def weigher_of(name: str, path: str, guests: Guests, multiplier: Any) -> type[NovaWeigher]:
-    """A class of ours for the class of Nova at `path`; `multiplier` where the operator gave one."""
+    """Return an adapter class for the class of Nova at `path`; `multiplier` where the operator gave one."""
     guest = guests.weigher(path)
     if not (multiplier is None or _is_number(multiplier)):
-        guest, multiplier = Guest(path, trouble=f"its multiplier is no number: {str(multiplier)[:40]}"), None
+        guest, multiplier = NovaObject(path, trouble=f"its multiplier is no number: {str(multiplier)[:40]}"), None
     called = path.rpartition(".")[2]
     own, option, counts_against = _multiplier(guest)
     values = {
         "__doc__": f"The weigher {path} of Nova.",
-        "__module__": path.rpartition(".")[0],  # foreign code: it is held to its time
+        "__module__": path.rpartition(".")[0],  # foreign code: it has a time limit
         "name": name,
         "guest": guest,
         "trouble": guest.trouble,
@@ -65,8 +65,8 @@ def weigher_of(name: str, path: str, guests: Guests, multiplier: Any) -> type[No
     return type(called, (NovaWeigher,), values)
 
 
-class _Asked(Mapping[str, str]):
-    """An aggregate's metadata that notes for which key it is asked, and has it only where it is told to."""
+class _RecordingMetadata(Mapping[str, str]):
+    """Aggregate metadata that records the requested keys; it has every key if it has a value."""
 
     def __init__(self, value: str | None = None) -> None:
         self.keys_asked: list[str] = []
@@ -88,18 +88,18 @@ class _Asked(Mapping[str, str]):
         return 0
 
 
-def _multiplier(guest: Guest) -> tuple[float, str, bool]:
-    """The guest's own factor, the key of aggregates that it goes by, and whether it takes that negative."""
+def _multiplier(guest: NovaObject) -> tuple[float, str, bool]:
+    """Return the weigher's own factor, its aggregate key, and whether it negates the factor."""
     if guest.made is None:
         return 1.0, "", False
-    silent, telling = _Asked(), _Asked("1")
+    plain, telling = _RecordingMetadata(), _RecordingMetadata("1")
     try:
-        factor = float(guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=silent)])))
-        told = guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=telling)]))
-        counts_against = bool(silent.keys_asked) and float(told) < 0
-    except Exception:  # it looks at more of a host than aggregates: the operator's factor counts alone
+        factor = float(guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=plain)])))
+        reported = guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=telling)]))
+        counts_against = bool(plain.keys_asked) and float(reported) < 0
+    except Exception:  # it reads more of a host than aggregates: only the operator's factor counts
         return 1.0, "", False
-    return -factor if counts_against else factor, next(iter(silent.keys_asked), ""), counts_against
+    return -factor if counts_against else factor, next(iter(plain.keys_asked), ""), counts_against
 
 
 def _is_number(value: Any) -> bool:
@@ -107,7 +107,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _compares_hosts(made: Any) -> bool:
-    """Whether it weighs all candidates together in a way of its own."""
+    """Whether it overrides how all candidates are weighed together."""
     return made is not None and type(made).weigh_objects.__module__ != "nova.weights"
 
 

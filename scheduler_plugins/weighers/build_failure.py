@@ -1,4 +1,4 @@
-"""Avoid hosts on which builds have failed lately."""
+"""Weigher that avoids hosts with recent build failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class BuildFailureWeigher(Weigher):
-    """Builds that failed on the host since the last one that succeeded; its weight goes before all others."""
+    """Number of failed builds on the host since the last success; outweighs all other weighers."""
 
     name = "BuildFailureWeigher"
     multiplier = 1_000_000.0

@@ -1,4 +1,4 @@
-"""Prefer hosts with many free vCPUs."""
+"""Weigher that prefers hosts with many free vCPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class CPUWeigher(Weigher):
-    """vCPUs that may still be given out, overcommit included."""
+    """Free vCPUs, including overcommit."""
 
     name = "CPUWeigher"
     multiplier = 1.0

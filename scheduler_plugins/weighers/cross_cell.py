@@ -1,4 +1,4 @@
-"""Prefer hosts of the cell in which a server is that moves."""
+"""Weigher that prefers hosts in the cell of a server that moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conductor.core.weigher import Weigher
 
 
 class CrossCellWeigher(Weigher):
-    """For moves that may leave their cell: 1 for hosts of that cell, -1 for all others."""
+    """For moves across cells: 1 for hosts in the server's cell, -1 for others."""
 
     name = "CrossCellWeigher"
     multiplier = 1_000_000.0

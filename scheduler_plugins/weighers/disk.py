@@ -1,4 +1,4 @@
-"""Prefer hosts with much unused disk."""
+"""Weigher that prefers hosts with much unused disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class DiskWeigher(Weigher):
-    """Unused physical disk, or what the hypervisor says is left if that is less."""
+    """Free physical disk, or the amount that the hypervisor reports if that is less."""
 
     name = "DiskWeigher"
     multiplier = 1.0

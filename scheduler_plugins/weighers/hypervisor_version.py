@@ -1,4 +1,4 @@
-"""Prefer hosts with a newer hypervisor."""
+"""Weigher that prefers hosts with a newer hypervisor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class HypervisorVersionWeigher(Weigher):
-    """The version of the hypervisor as one number; 0 where the host does not say."""
+    """Hypervisor version as a number; 0 if the host doesn't report it."""
 
     name = "HypervisorVersionWeigher"
     multiplier_option = "hypervisor_version_weight_multiplier"

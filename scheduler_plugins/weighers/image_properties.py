@@ -1,4 +1,4 @@
-"""Prefer hosts whose instances have images like the one that is asked for."""
+"""Weigher that prefers hosts whose instances have similar images."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SETTING = "image_props_weight_setting"
 
 
 class ImagePropertiesWeigher(Weigher):
-    """How often the image's properties are found, with the same values, in the images of the host's instances.
+    """Number of the image's property values also found in images of the host's instances.
 
-    With `image_props_weight_setting` only the properties count that it names, each by its ratio.
+    With `image_props_weight_setting` only the named properties count, each by its ratio.
     """
 
     name = "ImagePropertiesWeigher"
@@ -28,7 +28,9 @@ class ImagePropertiesWeigher(Weigher):
     options_schema = {
         SETTING: {
             **RATIOS_SCHEMA,
-            "description": "The image properties that count, each with its ratio: os_distro=2; empty: all alike.",
+            "description": (
+                "Image properties to compare, each with its ratio: os_distro=2. Empty: all have the same ratio."
+            ),
         }
     }
 

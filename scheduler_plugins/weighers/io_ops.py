@@ -1,4 +1,4 @@
-"""Prefer hosts with little work under way."""
+"""Weigher that prefers hosts with few builds and moves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class IoOpsWeigher(Weigher):
-    """Instances being built, moved or copied on the host; the negative multiplier prefers idle hosts."""
+    """Instances being built, moved or copied on the host. A negative multiplier prefers idle hosts."""
 
     name = "IoOpsWeigher"
     multiplier = -1.0

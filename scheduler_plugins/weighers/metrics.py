@@ -1,4 +1,4 @@
-"""Prefer hosts by the metrics that they report."""
+"""Weigher by the metrics that hosts report."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import least
 from conductor.core.weigher import Weigher
 
-MULTIPLIER = "metrics_weight_multiplier"  # as aggregates call it
+MULTIPLIER = "metrics_weight_multiplier"  # the option's key in aggregate metadata
 
 
 class MetricsWeigher(Weigher):
-    """The sum of the metrics that `weight_setting` names, each by its ratio.
+    """Sum of the metrics in weight_setting, each multiplied by its ratio.
 
     A host that lacks one of them ends the request where metrics are `required`; else it gets
-    `weight_of_unavailable`, unless the metric would count for nothing there.
+    `weight_of_unavailable`, unless the metric's weight there is 0.
     """
 
     name = "MetricsWeigher"
@@ -29,18 +29,18 @@ class MetricsWeigher(Weigher):
         "weight_multiplier": {
             "type": "number",
             "default": 1.0,
-            "description": "How much metrics count; a host's aggregates may say otherwise.",
+            "description": "Multiplier of the metrics. Aggregate metadata can override it.",
         },
         WEIGHT_SETTING: RATIOS_SCHEMA,
         "required": {
             "type": "boolean",
             "default": True,
-            "description": "Whether nothing may be placed while a host that would do lacks a metric.",
+            "description": "Fail scheduling if an eligible host lacks a metric.",
         },
         "weight_of_unavailable": {
             "type": "number",
             "default": -10000.0,
-            "description": "The weight of a host that lacks a metric, where metrics are not required.",
+            "description": "Weight of a host that lacks a metric, if metrics aren't required.",
         },
     }
 
@@ -63,12 +63,14 @@ class MetricsWeigher(Weigher):
         return sums
 
     def _missed(self, hosts: HostTable, reported: Factor, ratio: float) -> Mask:
-        """The hosts that lack this metric, and where that matters."""
+        """Return the hosts that lack this metric, where that matters."""
         lacking = reported.mask(lambda value: value is None)
         if self.must_know:
             return lacking
-        said = hosts.factor(f"multiplier:{MULTIPLIER}", lambda host: least(host.aggregate_metadata, MULTIPLIER, float))
-        return lacking & said.mask(lambda value: bool(ratio * (self.multiplier if value is None else value)))
+        observed = hosts.factor(
+            f"multiplier:{MULTIPLIER}", lambda host: least(host.aggregate_metadata, MULTIPLIER, float)
+        )
+        return lacking & observed.mask(lambda value: bool(ratio * (self.multiplier if value is None else value)))
 
 
 def _reported(name: str) -> Any:

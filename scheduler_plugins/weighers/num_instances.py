@@ -1,4 +1,4 @@
-"""Prefer hosts with few instances, or with many."""
+"""Weigher that prefers hosts with few instances, or with many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class NumInstancesWeigher(Weigher):
-    """Instances on the host; says nothing until its multiplier is set, and with a negative one spreads."""
+    """Number of instances on the host. Off by default; a negative multiplier spreads instances."""
 
     name = "NumInstancesWeigher"
     multiplier = 0.0

@@ -1,4 +1,4 @@
-"""Prefer hosts with few free PCI devices."""
+"""Weigher that prefers hosts with few free PCI devices."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from conductor.core.host_state import Column, HostState, HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.weigher import Weigher
 
-ENOUGH = 100  # hosts with so many devices are alike: there is no shortage
+ENOUGH = 100  # hosts with this many devices count the same: there is no shortage
 
 
 class PCIWeigher(Weigher):
-    """Who needs devices is packed onto few hosts, and who needs none stays away from them."""
+    """Packs instances with PCI devices on few hosts and keeps other instances away from them."""
 
     name = "PCIWeigher"
     multiplier = 1.0

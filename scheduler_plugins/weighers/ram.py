@@ -1,4 +1,4 @@
-"""Prefer hosts with much unused memory."""
+"""Weigher that prefers hosts with much unused memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class RAMWeigher(Weigher):
-    """Unused physical memory; a negative multiplier fills hosts up one after another."""
+    """Free physical memory. A negative multiplier fills hosts one after another."""
 
     name = "RAMWeigher"
     multiplier = 1.0

@@ -1,4 +1,4 @@
-"""Prefer hosts near to, or far from, the members of the request's group."""
+"""Weighers that prefer hosts near to, or far from, the members of the request's group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.core.weigher import Weigher
 
 
 class ServerGroupSoftAffinityWeigher(Weigher):
-    """With policy soft-affinity, the more members on a host the better."""
+    """With policy soft-affinity, prefer hosts with more members of the group."""
 
     name = "ServerGroupSoftAffinityWeigher"
     multiplier_option = "soft_affinity_weight_multiplier"
@@ -23,7 +23,7 @@ class ServerGroupSoftAffinityWeigher(Weigher):
 
 
 class ServerGroupSoftAntiAffinityWeigher(Weigher):
-    """With policy soft-anti-affinity, the fewer members on a host the better."""
+    """With policy soft-anti-affinity, prefer hosts with fewer members of the group."""
 
     name = "ServerGroupSoftAntiAffinityWeigher"
     multiplier_option = "soft_anti_affinity_weight_multiplier"
@@ -33,12 +33,12 @@ class ServerGroupSoftAntiAffinityWeigher(Weigher):
 
 
 def _members(hosts: HostTable, spec: RequestSpec, policy: str, *, sign: float) -> Column:
-    """Members per host times `sign`; nothing but zeros for groups of another policy."""
+    """Return members per host times `sign`; zeros for groups of another policy."""
     members = members_by_host(spec.group, policy)
     own, group = spec.instance_uuid, spec.group
     if group is not None and group.policy == policy and group.member_hosts.keys().isdisjoint((own, STAYING + own)):
         at = spec.instance_hosts.get(own)
-        members = members + Counter([at] if at else ())  # one that moves counts where it still is
+        members = members + Counter([at] if at else ())  # an instance that moves counts on its current host
     if not members:
         return hosts.zeros
     counts = np.zeros(len(hosts), np.float64)

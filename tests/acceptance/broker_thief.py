@@ -1,4 +1,4 @@
-"""An attacker who has the address of a broker with the account of one host, and no key."""
+"""An attacker with the address of a broker and the account of one host, but without a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BrokerThief:
         self._url = url
 
     def is_kept_from_reading(self, queue: str) -> bool:
-        """Whether the broker refuses to hand out what lies in the queue, and to empty it by taking it away."""
+        """Return whether the broker refuses to let the attacker read the queue's messages, and to purge it."""
         if self._url.startswith("redis"):
             with redis.from_url(self._url) as client:
                 return all(

@@ -8,10 +8,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,16 @@ READY = "Novella is ready: "
 START_SECONDS = 120.0
 WAIT_SECONDS = 120.0
 LONGEST_PAUSE_SECONDS = 0.4
-# What servers have on networks; the cloud's first router has ports, too.
+# Device owners of servers' ports; the cloud's first router has ports, too.
 GUESTS_PORTS = "network_port where device_owner not like 'network:%'"
 GUESTS_ADDRESSES = f"network_addressallocation where port_id in (select id from {GUESTS_PORTS})"
 
 
 def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> Any:
-    """The first truthy answer of `ask`; fails, naming what was waited for, when none comes in time.
+    """Return the first truthy result of `ask`; fails, naming `what`, when there is none in time.
 
-    To ask takes the processor from what is waited for: the longer that has taken, the longer is the pause.
-    Whoever waits for a real guest leaves it the processor from the beginning, by a longer `pause`.
+    Polling takes processor time from the work that is awaited, so the pause grows with the duration of a poll. A longer
+    `pause` leaves a real guest the processor from the beginning.
     """
     began_at = time.monotonic()
     while (waited := time.monotonic() - began_at) < seconds:
@@ -44,11 +45,11 @@ def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS,
 
 
 def copy_seeded(seeded_data: Path, folder: Path) -> Path:
-    """A data folder of its own with all that the first start made, but not what it said."""
+    """Copy the data folder of the first start, without its log."""
     return shutil.copytree(seeded_data, folder, ignore=shutil.ignore_patterns("process.log"))
 
 
-class Answer:
+class HttpResponse:
     """An HTTP answer."""
 
     def __init__(self, status: int, headers: Mapping[str, str], raw: bytes) -> None:
@@ -68,16 +69,19 @@ class Client:
         self.data_dir = data_dir
         self._url = url
         self._tokens: dict[str, str] = {}
+        self._signs_in = threading.Lock()  # a server hashes few passwords at once, and refuses the rest
 
     @property
     def url(self) -> str:
         return self._url
 
     def log_tail(self) -> str:
-        """What the processes said last, for the messages of tests that fail."""
+        """Return the last output of the processes, for the messages of failing tests."""
         return ""
 
-    def call(self, method: str, path: str, body: Any = None, *, user: str = "demo", version: str = "2.90") -> Answer:
+    def call(
+        self, method: str, path: str, body: Any = None, *, user: str = "demo", version: str = "2.90"
+    ) -> HttpResponse:
         """One request with a token of `user` ("demo", "admin" or "" for none). A body of bytes goes as it is.
 
         `version` is the Compute API's, or another's with its name.
@@ -89,27 +93,32 @@ class Client:
         return self._send(method, path, headers, body)
 
     def token(self, user: str) -> str:
-        if user not in self._tokens:
-            password = json.loads((self.data_dir / "passwords.json").read_text())[user]
-            domain = {"name": "Default"}
-            person = {"user": {"name": user, "domain": domain, "password": password}}
-            scope = {"project": {"name": user, "domain": domain}}
-            body = {"auth": {"identity": {"methods": ["password"], "password": person}, "scope": scope}}
-            answer = self._send("POST", "/identity/v3/auth/tokens", {"Content-Type": "application/json"}, body)
-            assert answer.status == 201, answer.raw
-            self._tokens[user] = answer.headers["X-Subject-Token"]
-        return self._tokens[user]
+        with self._signs_in:
+            if user not in self._tokens:
+                self._tokens[user] = self._sign_in(user)
+            return self._tokens[user]
 
-    def _send(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> Answer:
+    def _sign_in(self, user: str) -> str:
+        password = json.loads((self.data_dir / "passwords.json").read_text())[user]
+        domain = {"name": "Default"}
+        person = {"user": {"name": user, "domain": domain, "password": password}}
+        scope = {"project": {"name": user, "domain": domain}}
+        body = {"auth": {"identity": {"methods": ["password"], "password": person}, "scope": scope}}
+        answer = self._send("POST", "/identity/v3/auth/tokens", {"Content-Type": "application/json"}, body)
+        assert answer.status == 201, answer.raw
+        token: str = answer.headers["X-Subject-Token"]
+        return token
+
+    def _send(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> HttpResponse:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=dict(headers), method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
-                return Answer(response.status, response.headers, response.read())
+                return HttpResponse(response.status, response.headers, response.read())
         except urllib.error.HTTPError as error:
-            return Answer(error.code, error.headers, error.read())
+            return HttpResponse(error.code, error.headers, error.read())
 
-    def launch(self, name: str, *, image: str = "simulated-linux", flavor: str = "tiny", **more: Any) -> Answer:
+    def launch(self, name: str, *, image: str = "simulated-linux", flavor: str = "tiny", **more: Any) -> HttpResponse:
         """POST /servers on the network `private`."""
         images = self.call("GET", f"/image/v2/images?name={image}").json["images"]
         flavors = self.call("GET", "/compute/v2.1/flavors").json["flavors"]
@@ -151,6 +160,9 @@ class Client:
 class Cloud(Client):
     """One data folder, and the process that serves it now; a nursery starts it in half the time."""
 
+    program: Sequence[Path | str] = (sys.executable, PROJECT / "manage.py")
+    folder = PROJECT  # where the program is started
+
     def __init__(self, data_dir: Path, nursery: Nursery | None = None, **variables: str) -> None:
         super().__init__(data_dir)
         self.port = free_port()
@@ -169,7 +181,7 @@ class Cloud(Client):
         return {**inherited_environment(), **own, **self.variables, **variables}
 
     def start(self, **variables: str) -> Cloud:
-        """Start and wait for the ready line; who is not ready in time is ended."""
+        """Start and wait for the ready line; a process that is not ready in time is ended."""
         self.log_path.touch()
         before = self.log_path.stat().st_size
         self.process = self._begin(self.environment(**variables))
@@ -185,11 +197,11 @@ class Cloud(Client):
             return self.nursery.spawn(("up",), environment, self.log_path)
         with self.log_path.open("a") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROJECT / "manage.py"), "up"],
+                [*self.program, "up"],
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=PROJECT,
+                cwd=self.folder,
                 text=True,
                 start_new_session=True,
             )
@@ -259,7 +271,7 @@ class Cloud(Client):
             found += json.loads(path.read_text() or "{}").get("guests", {})
         return sorted(found)
 
-    def leftovers(self) -> dict[str, list[Any]]:
+    def leaked_resources(self) -> dict[str, list[Any]]:
         """Everything that a cloud without servers must not have; empty when it is clean."""
         found: dict[str, list[Any]] = {
             "allocations": self.rows("api", "select * from placement_allocation"),

@@ -67,10 +67,10 @@ def mortals() -> Iterator[list[Cloud]]:
 def mortal(
     mortals: list[Cloud], seeded_data: Path, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cloud]:
-    """A running cloud without servers that dies where it is told to by `arm`.
+    """A running cloud without servers that dies at the place set by `arm`.
 
-    Every test must bring it back and leave nothing in it: the next test goes on with the same one, older by a death.
-    What a failed test leaves behind is thrown away.
+    Every test must restart it and leave nothing in it: the next test continues with the same one. The cloud of a failed
+    test is discarded.
     """
     if not mortals:
         folder = copy_seeded(seeded_data, tmp_path_factory.mktemp("mortal") / "var")
@@ -79,6 +79,6 @@ def mortal(
         mortals.append(cloud.start())
     (cloud,) = mortals
     yield cloud
-    if not cloud.is_alive or cloud.armed_path.exists() or cloud.leftovers():
+    if not cloud.is_alive or cloud.armed_path.exists() or cloud.leaked_resources():
         cloud.kill_9()
         mortals.clear()

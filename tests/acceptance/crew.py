@@ -8,8 +8,8 @@ with Crew(folder, database="postgresql") as crew:
     second = crew.await_line("begin", run, after=first)
 
 They are forked by a parent that has imported all, so that one more is there within the time of its connections. Times
-are of the machine's monotonic clock, which all of its processes share. The first try of a step takes as long as it was
-told, any later one no time.
+are of the machine's monotonic clock, which all of its processes share. The first attempt of a step takes the
+requested time, any later one no time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LINES = "lines"
 
 
 @dataclass(frozen=True)
-class Line:
+class ConductorRecord:
     """One thing that a conductor did: "ready", "begin", "refused" or "end"."""
 
     number: int
@@ -92,8 +92,8 @@ class Crew:
         return pid
 
     def begin(self, name: str, *, is_apart: bool = False, lease_seconds: float | None = None) -> int:
-        wish = {"name": name, "is_apart": is_apart, "lease_seconds": lease_seconds}
-        self.pids[name] = pid = int(self._ask(wish))
+        requested = {"name": name, "is_apart": is_apart, "lease_seconds": lease_seconds}
+        self.pids[name] = pid = int(self._ask(requested))
         return pid
 
     def open_run(self, seconds: float) -> str:
@@ -108,19 +108,21 @@ class Crew:
         """How many of them wait by now."""
         return int(self._ask({"waiting": PARKED}))
 
-    def lines(self, what: str = "", run: str = "") -> list[Line]:
+    def lines(self, what: str = "", run: str = "") -> list[ConductorRecord]:
         try:
             text = (self.folder / LINES).read_text()
         except FileNotFoundError:
             return []
-        said = [Line(number, **json.loads(line)) for number, line in enumerate(text.splitlines())]
-        return [line for line in said if what in ("", line.what) and run in ("", line.run)]
+        items = [ConductorRecord(number, **json.loads(line)) for number, line in enumerate(text.splitlines())]
+        return [line for line in items if what in ("", line.what) and run in ("", line.run)]
 
-    def await_line(self, what: str, run: str, after: Line | None = None, seconds: float = WAIT_SECONDS) -> Line:
+    def await_line(
+        self, what: str, run: str, after: ConductorRecord | None = None, seconds: float = WAIT_SECONDS
+    ) -> ConductorRecord:
         """The first such line (after another one)."""
         least = -1 if after is None else after.number
 
-        def found() -> Line | None:
+        def found() -> ConductorRecord | None:
             return next((line for line in self.lines(what, run) if line.number > least), None)
 
         return self._await(f"{what} of {run}", found, seconds)  # type: ignore[no-any-return]
@@ -139,11 +141,11 @@ class Crew:
             time.sleep(0.002)
         return found
 
-    def _ask(self, wish: dict[str, Any]) -> str:
+    def _ask(self, requested: dict[str, Any]) -> str:
         assert self._server is not None
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(wish) + "\n")
+        self._server.stdin.write(json.dumps(requested) + "\n")
         self._server.stdin.flush()
         answer = self._server.stdout.readline().strip()
         assert answer, f"the parent of the conductors is gone\n{self.log()[-4000:]}"
@@ -166,7 +168,7 @@ class Crew:
             )
 
     def _close(self) -> None:
-        """Whoever still lives ends with the parent."""
+        """End the remaining children with the parent."""
         assert self._server is not None
         self._server.communicate(timeout=START_SECONDS)
 
@@ -179,39 +181,52 @@ def main(folder: Path) -> None:
 
     django.setup()
     _register(folder)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need nobody who asks for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps dead children
     clerk = _Clerk(folder)
     for text in sys.stdin:
-        wish = json.loads(text)
-        answer = _fork(wish, folder) if "name" in wish else clerk.ask(wish)
+        requested = json.loads(text)
+        answer = _fork(requested, folder) if "name" in requested else clerk.ask(requested)
         sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()
 
 
 class _Clerk:
-    """A child that speaks to the databases for the parent, which must have no connection when it forks."""
+    """A child that uses the databases for the parent, which must have no connection when it forks."""
 
     def __init__(self, folder: Path) -> None:
         asked, self._ask = os.pipe()
-        self._answer, answered = os.pipe()
+        answer, answered = os.pipe()
         if os.fork() == 0:
             ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
-            with os.fdopen(asked) as wishes, os.fdopen(answered, "w", buffering=1) as answers:
-                for text in wishes:
-                    answers.write(_carry_out(json.loads(text)) + "\n")
+            with os.fdopen(asked) as requests, os.fdopen(answered, "w", buffering=1) as answers:
+                for text in requests:
+                    answers.write(_carried_out(json.loads(text)) + "\n")
             os._exit(0)
-        self._answers = os.fdopen(self._answer)
+        os.close(asked)
+        os.close(answered)  # else the answers would not end with the child
+        self._answers = os.fdopen(answer)
 
-    def ask(self, wish: dict[str, Any]) -> str:
-        os.write(self._ask, (json.dumps(wish) + "\n").encode())
+    def ask(self, requested: dict[str, Any]) -> str:
+        os.write(self._ask, (json.dumps(requested) + "\n").encode())
         return self._answers.readline().strip()
 
 
-def _carry_out(wish: dict[str, Any]) -> str:
+def _carried_out(requested: dict[str, Any]) -> str:
+    """Carry out what was requested, on new connections where the server was restarted meanwhile."""
+    from django.db import InterfaceError, OperationalError, connections
+
+    try:
+        return _carry_out(requested)
+    except (OperationalError, InterfaceError):
+        connections.close_all()
+        return _carry_out(requested)
+
+
+def _carry_out(requested: dict[str, Any]) -> str:
     from conductor.core.context import system_context
+    from conductor.db.transactions import write_tx
     from conductor.journal.models import WorkflowRun
     from conductor.rpc import outbox
-    from conductor.transactions import write_tx
 
     def wanted(flow: str) -> outbox.NewRun:
         resource = uuid4()
@@ -221,20 +236,20 @@ def _carry_out(wish: dict[str, Any]) -> str:
             context=system_context(),
             resources=[f"instance:{resource}"],
             instance_uuid=resource,
-            inputs=wish,
+            inputs=requested,
         )
 
-    if "waiting" in wish:
+    if "waiting" in requested:
         return str(WorkflowRun.objects.using(CELL).filter(flow=PARKED, state="waiting", owner=None).count())
-    if "parked" in wish:
-        for begin in range(0, wish["parked"], PER_COMMIT):
+    if "parked" in requested:
+        for begin in range(0, requested["parked"], PER_COMMIT):
             with write_tx(CELL):
-                for _ in range(begin, min(begin + PER_COMMIT, wish["parked"])):
+                for _ in range(begin, min(begin + PER_COMMIT, requested["parked"])):
                     outbox.open_run(CELL, wanted(PARKED))
         return "opened"
-    if "row" in wish:
+    if "row" in requested:
         fields = ("state", "owner", "fencing_token", "position")
-        return json.dumps(WorkflowRun.objects.using(CELL).values(*fields).get(uuid=wish["row"]))
+        return json.dumps(WorkflowRun.objects.using(CELL).values(*fields).get(uuid=requested["row"]))
     with write_tx(CELL):
         return str(outbox.open_run(CELL, wanted(FLOW)).uuid)
 
@@ -244,13 +259,13 @@ def _register(folder: Path) -> None:
     from conductor.management import conductor_process  # noqa: F401 - what every child needs, once
     from conductor.rpc.messages import LiveMigrate
     from conductor.workflows import catalog
-    from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
+    from conductor.workflows.flow import Flow, RemoteStep, Result, Step, StepContext
     from conductor.workflows.steps.on_host import addressed
 
     class Probe(Step):
         title = "wait"
 
-        def execute(self, work: Work) -> Result:
+        def execute(self, work: StepContext) -> Result:
             run = str(work.run.uuid)
             began_before = (folder / f"run-{run}").exists()
             (folder / f"run-{run}").touch()
@@ -269,14 +284,14 @@ def _register(folder: Path) -> None:
     class Move(RemoteStep):
         title = "move"
 
-        def command(self, work: Work) -> LiveMigrate:
+        def command(self, work: StepContext) -> LiveMigrate:
             return LiveMigrate(**addressed(work, "nowhere"), guest={}, target={})
 
     catalog._by_version[PARKED, 1] = Flow(PARKED, 1, (Move(),))
     catalog._by_version[FLOW, 1] = Flow(FLOW, 1, (Probe(),))
 
 
-def _fork(wish: dict[str, Any], folder: Path) -> int:
+def _fork(requested: dict[str, Any], folder: Path) -> int:
     pid = os.fork()
     if pid == 0:
         code = 70
@@ -285,7 +300,7 @@ def _fork(wish: dict[str, Any], folder: Path) -> int:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(2, 1)
-            _conduct(wish, folder)
+            _conduct(requested, folder)
             code = 0
         except BaseException:
             import traceback
@@ -297,24 +312,24 @@ def _fork(wish: dict[str, Any], folder: Path) -> int:
     return pid
 
 
-def _conduct(wish: dict[str, Any], folder: Path) -> None:
-    """What `manage.py conductor --cell` does, in a life of its own."""
+def _conduct(requested: dict[str, Any], folder: Path) -> None:
+    """Do the work of `manage.py conductor --cell` in a process of its own."""
     from django.conf import settings
 
     from conductor.management.conductor_process import ConductorProcess, charge
-    from conductor.management.stopping import stop_wish
-    from conductor.workflows import leases, records
+    from conductor.management.stopping import stop_requested
+    from conductor.workflows.engine import leases, records
 
     life = uuid4().hex[:8]
     known: tuple[Any, ...] = (leases, records)
     for module in known:
         module.WORKER = f"crew:{os.getpid()}:{life}"
-    if wish["is_apart"]:
+    if requested["is_apart"]:
         settings.NOVELLA_DATA = folder / f"apart-{os.getpid()}"
-    if wish["lease_seconds"] is not None:
-        settings.NOVELLA_LEASE_SECONDS = wish["lease_seconds"]
-    stop = stop_wish()
-    process = ConductorProcess(charge(cells=[CELL], is_api_level=False), wish["name"])
+    if requested["lease_seconds"] is not None:
+        settings.NOVELLA_LEASE_SECONDS = requested["lease_seconds"]
+    stop = stop_requested()
+    process = ConductorProcess(charge(cells=[CELL], is_api_level=False), requested["name"])
     process.start()
     _write(folder, "ready", "")
     process.serve(stop)

@@ -17,7 +17,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -44,7 +44,7 @@ def set_up(folder: Path, url: str) -> None:
 
 
 def decide(folder: Path, url: str) -> list[dict[str, Any]]:
-    """What each process counted: placed, refused, over_quota, given_back, and the statements of each look at hosts."""
+    """Return the counts of each process: placed, refused, over_quota, given_back, and statements per read of hosts."""
     _run("decide", folder, url)
     return [json.loads((folder / f"result-{number}.json").read_text()) for number in range(PROCESSES)]
 
@@ -54,7 +54,7 @@ def _run(what: str, folder: Path, url: str) -> None:
         "NOVELLA_DATA": str(folder / "var"),
         "NOVELLA_DATABASE_URL": url,
         "NOVELLA_CELLS": "cell1,cell2",
-        "NOVELLA_HOST_DOWN_SECONDS": "3600",  # nobody reports for these hosts
+        "NOVELLA_HOST_DOWN_SECONDS": "3600",  # these hosts send no heartbeats
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.acceptance.deciders", what, str(folder)],
@@ -80,7 +80,7 @@ def main(what: str, folder: Path) -> None:
         _make_cloud(folder)
         return
     from conductor.scheduler import manager  # noqa: F401 - what every child needs, once
-    from conductor.services import instances  # noqa: F401
+    from conductor.services.servers import instances  # noqa: F401
 
     children = [_forked(folder, number) for number in range(PROCESSES)]
     (folder / "go").touch()
@@ -154,12 +154,12 @@ class _Decider:
 
     def launch(self) -> None:
         from conductor.core.errors import QuotaExceeded
-        from conductor.services import instances
-        from conductor.services.values import BuildWish
+        from conductor.services.servers import instances
+        from conductor.services.servers.types import InstanceCreate
 
-        wish = BuildWish(name="web", flavor_ref="1", image_ref=self.cloud["image"], min_count=2, max_count=2)
+        requested = InstanceCreate(name="web", flavor_ref="1", image_ref=self.cloud["image"], min_count=2, max_count=2)
         try:
-            self.select(list(instances.create(self.context, wish).instance_uuids))
+            self.select(list(instances.create(self.context, requested).instance_uuids))
         except QuotaExceeded:
             self.counts["over_quota"] += 1
 
@@ -212,18 +212,15 @@ class _Decider:
 
 @contextmanager
 def _counted() -> Iterator[Counter[str]]:
-    """What this thread asks of the API's database."""
+    """Count the statements of this thread in the API's database."""
     from django.db import connections
 
+    from tests.counting import Captured
+
     seen: Counter[str] = Counter()
-
-    def count(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        seen["statements"] += 1
-        return execute(sql, params, many, context)
-
-    with ExitStack() as stack:
-        stack.enter_context(connections["default"].execute_wrapper(count))
+    with Captured(connections["default"]) as captured:
         yield seen
+    seen["statements"] += len(captured)
 
 
 if __name__ == "__main__":

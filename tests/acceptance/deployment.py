@@ -1,11 +1,11 @@
 """A whole Novella in separate processes: webs, conductors and hosts, a real broker and a real database.
 
-with Deployment(folder, broker="rabbitmq", database="postgresql") as cloud:
+with Deployment(folder, broker="rabbitmq") as cloud:
     answer = cloud.api(1).launch("web-1")
     cloud.kill("cell1", 0)                 # SIGKILL to the first conductor of cell1
     cloud.broker.kill(); cloud.broker.restart()
     cloud.restart("cell1", 0)
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
 
 Every process has a log of its own in `folder/logs`. All are started at once, by a nursery (see nursery.py).
 """
@@ -19,7 +19,6 @@ import os
 import shlex
 import shutil
 import signal
-import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,11 +43,11 @@ HOSTS = {"cell1": ("h1", "h2", "h3"), "cell2": ("h4", "h5", "h6")}
 BROKERS = {"rabbitmq": rabbitmq.start, "redis": redis.start}
 # Leases and sweeps are short: a test that kills should not wait ten seconds each time.
 VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_SWEEP_SECONDS": "0.5"}
-# Seeded data by kind of database and cells, for the life of this test run: of all its workers, if there are several.
+# Seeded data by cells, for the life of this test run: of all its workers, if there are several.
 TEMPLATES = Path(tempfile.gettempdir()) / f"novella-seeded-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 LOCK = TEMPLATES.with_suffix(".lock")
 LIVE = "('queued', 'running', 'waiting', 'undoing')"
-# What a cloud without servers must not have, by the words for it.
+# Data that a cloud without servers must not have, by name.
 LEFT_ANYWHERE = {table: f"select * from journal_{table}" for table in ("resourcelock", "lockwait", "outboxmessage")}
 LEFT_ANYWHERE["runs"] = f"select flow, state, waits_for from journal_workflowrun where state in {LIVE}"
 LEFT_IN_API = {
@@ -61,7 +60,7 @@ LEFT_IN_API = {
 
 
 def _forget_templates() -> None:
-    """Nobody copies them now; a worker that needs them later makes them again."""
+    """Forget the templates; a worker that needs them later creates them again."""
     with locked(LOCK):
         shutil.rmtree(TEMPLATES, ignore_errors=True)
         LOCK.unlink(missing_ok=True)
@@ -107,7 +106,6 @@ class Deployment:
         self,
         folder: Path,
         *,
-        database: str = "sqlite",
         broker: str = "rabbitmq",
         webs: int = 2,
         api_conductors: int = 2,
@@ -123,7 +121,7 @@ class Deployment:
         self.hosts = {cell: tuple(names) for cell, names in hosts.items()}
         self._commands = 0
         self.members: list[Member] = []
-        self._database_kind, self._broker_kind = database, broker
+        self._broker_kind = broker
         self._nursery, self._is_nursery_own = nursery, nursery is None
         self._web_ports = [free_port() for _ in range(webs)]
         self._clients: dict[int, Client] = {}
@@ -156,7 +154,7 @@ class Deployment:
     # -- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> Deployment:
-        """Start services, seed, start every process; returns when all are ready."""
+        """Start services, seed, start every process; returns when all are ready and the hosts are known."""
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         self.variables.pop("latency_seconds", None)
         with ThreadPoolExecutor() as pool:
@@ -173,35 +171,31 @@ class Deployment:
         for member in self.members:
             self._begin(member)
         self._await_ready(self.members)
+        self._await_hosts()
         return self
 
-    def _start_database(self, template: Path | None) -> postgresql.Service | None:
+    def _start_database(self, template: Path | None) -> postgresql.Service:
         if template is not None:
             shutil.copytree(template / "var", self.data_dir)
-        elif self._database_kind == "sqlite":
-            migrated.copy_files(self.data_dir)
-        if self._database_kind != "postgresql":
-            return None
         folder = self.folder / "postgresql"
         return migrated.start_server(folder) if template is None else postgresql.start_copy(template / "data", folder)
 
     @contextmanager
     def _template(self) -> Iterator[Path]:
         """Where the seeded data are. Who finds none makes them while others wait; once they are there, all may copy."""
-        template = TEMPLATES / "-".join((self._database_kind, *self.cells))
+        template = TEMPLATES / "-".join(self.cells)
         with locked(LOCK) as lock:
             if template.exists():
                 fcntl.flock(lock, fcntl.LOCK_SH)
             yield template
 
     def _keep_as(self, template: Path) -> None:
-        """What is seeded now is what the next deployments of this run begin with."""
+        """Keep the seeded data as the start of the run's next deployments."""
         part = template.with_name(f"{template.name}.{os.getpid()}")
         shutil.copytree(self.data_dir, part / "var")
-        if self.database is not None:
-            self.database.stop()
-            subprocess.run(["cp", "-a", str(self.database.folder / "data"), str(part / "data")], check=True)
-            self.database.restart()
+        self.database.stop()
+        subprocess.run(["cp", "-a", str(self.database.folder / "data"), str(part / "data")], check=True)
+        self.database.restart()
         part.rename(template)
         atexit.register(_forget_templates)
 
@@ -252,7 +246,7 @@ class Deployment:
         own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_BROKER_URL": self.broker.url}
         if self._broker_kind == "redis":
             own["NOVELLA_CHANNEL_URL"] = self.broker.url
-        if self.database is not None and member.role != "host":  # a host is told of no database
+        if member.role != "host":  # a host is told of no database
             own["NOVELLA_DATABASE_URL"] = self.database.url
         if set(self.cells) != set(CELLS):
             own["NOVELLA_CELLS"] = ",".join(self.cells)
@@ -267,7 +261,10 @@ class Deployment:
         )
 
     def _is_one_of_many(self, member: Member) -> bool:
-        """Whether others are started alike: one that has variables of its own is not. Commands are as conductors."""
+        """Return whether other processes start the same way: not for one with variables of its own.
+
+        Commands count as conductors.
+        """
         if member.role == "command":
             return True
         alike = [other for other in self.members if other.arguments[0] == member.arguments[0] and not other.variables]
@@ -277,6 +274,12 @@ class Deployment:
         waiting = list(members)
         for member in waiting:
             wait_until(f"{member.name} is ready", member.is_ready, START_SECONDS)
+
+    def _await_hosts(self) -> None:
+        """Wait until conductors have taken in each host's first report: no server can be placed on it before."""
+        query = """select count(*) from cell_db_service where "binary" = 'nova-compute' and report_digest <> ''"""
+        wanted = {cell: [(str(len(hosts)),)] for cell, hosts in self.hosts.items()}
+        wait_until("all hosts have reported", lambda: {cell: self.rows(cell, query) for cell in wanted} == wanted)
 
     # -- one process --------------------------------------------------------------------------------------------
 
@@ -324,16 +327,10 @@ class Deployment:
             self._clients[web] = _Client(self.data_dir, f"http://127.0.0.1:{self._web_ports[web]}", self.log_tail)
         return self._clients[web]
 
-    def rows(self, database: str, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of one of the databases: api, cell0 or a cell; on PostgreSQL every value is text."""
-        if self.database is not None:
-            answer = self.database.psql(sql, f"novella_{database}")
-            return [tuple(line.split("|")) for line in answer.splitlines()]
-        connection = sqlite3.connect(f"file:{self.data_dir / database}.sqlite3?mode=ro", uri=True, timeout=30)
-        try:
-            return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+    def rows(self, database: str, sql: str) -> list[tuple[str, ...]]:
+        """Rows of one of the databases: api, cell0 or a cell; every value is text."""
+        answer = self.database.psql(sql, f"novella_{database}")
+        return [tuple(line.split("|")) for line in answer.splitlines()]
 
     def guests(self) -> list[str]:
         """Uuids of the guests on all hosts."""
@@ -342,7 +339,7 @@ class Deployment:
             found += json.loads(path.read_text() or "{}").get("guests", {})
         return sorted(found)
 
-    def leftovers(self) -> dict[str, list[Any]]:
+    def leaked_resources(self) -> dict[str, list[Any]]:
         """Everything that a cloud without servers must not have; empty when it is clean."""
         found: dict[str, list[Any]] = {"guests": self.guests()}
         for database in ("api", "cell0", *self.cells):
@@ -351,9 +348,7 @@ class Deployment:
         return {name: rows for name, rows in found.items() if rows}
 
     def _rows_of_each(self, database: str, questions: Mapping[str, str]) -> dict[str, list[Any]]:
-        """What several questions answer, on PostgreSQL in one go: a client is a process that has to be started."""
-        if self.database is None:
-            return {name: self.rows(database, sql) for name, sql in questions.items()}
+        """The rows of several queries, in one call: a client is a process that has to be started."""
         parts = [f"select '{name}', to_json(t)::text from ({sql}) t" for name, sql in questions.items()]
         answer = self.database.psql(" union all ".join(parts), f"novella_{database}")
         found: dict[str, list[Any]] = {}

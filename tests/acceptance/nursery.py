@@ -33,7 +33,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
 END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-# What most of the start goes into. dramatiq is not here: it reads its options when it is imported.
+# The most expensive imports of a start. dramatiq is not here: it reads its options when it is imported.
 LIBRARIES = (
     "django.core.management.commands.migrate",
     "django.core.wsgi",
@@ -71,7 +71,6 @@ LIBRARIES = (
     "redis",
     "a2wsgi",
     "whitenoise.middleware",
-    "structlog",
     "django_htmx.middleware",
     "pluggy",
     "importlib.metadata",
@@ -80,24 +79,24 @@ LIBRARIES = (
     "multiprocessing",
 )
 
-# What is about this run of the tests, or an operator's own: no child inherits it. One value that differs from test to
-# test would make an environment of its own for each, and every start as dear as the first.
+# Variables of this test run, or of the operator: children do not inherit them. A value that differs between tests would
+# need an environment of its own for each, and every start would be as slow as the first.
 NOT_INHERITED = ("NOVELLA_", "OS_", "DJANGO_", "PYTEST_")
 
-# What a command imports of the product when it is under way.
+# Imports of a running command.
 PRODUCT = {"up": ("portal.urls", "portal.asgi"), "web": ("portal.urls", "portal.asgi")}
 
 
 def inherited_environment() -> dict[str, str]:
-    """What a process that a test starts has of this one's environment."""
+    """Return the part of this process's environment that a test's child process inherits."""
     return {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
 
 
 @dataclass
 class Child:
-    """A process that the nursery started; `code` is its exit code once it has ended, below zero for a signal.
+    """A process that the nursery started; `code` is its exit code once it has ended, negative for a signal.
 
-    It also answers to the names of `subprocess.Popen`, so that a test need not know who started what.
+    It has the attributes of `subprocess.Popen` too, so that a test need not know which of them it has.
     """
 
     pid: int
@@ -147,15 +146,15 @@ class Nursery:
     def spawn(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, *, is_one_of_many: bool = False
     ) -> Child:
-        """Start `manage.py` with these arguments; what it says goes to the end of `log`.
+        """Start `manage.py` with these arguments; its output is appended to `log`.
 
-        Of one of many it is known that its command will be wished for again in this environment.
+        `is_one_of_many`: the command will be started again in this environment.
         """
         assert self._process.stdin is not None
         with self._gate:
-            wish = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
-            wish["is_one_of_many"] = is_one_of_many
-            self._process.stdin.write(json.dumps(wish) + "\n")
+            requested = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
+            requested["is_one_of_many"] = is_one_of_many
+            self._process.stdin.write(json.dumps(requested) + "\n")
             self._process.stdin.flush()
             return self._children[self._begun.get(timeout=START_SECONDS)]
 
@@ -171,13 +170,13 @@ class Nursery:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            said = json.loads(line)
-            if "code" not in said:
-                self._children[said["pid"]] = Child(said["pid"])
-                self._begun.put(said["pid"])
+            body = json.loads(line)
+            if "code" not in body:
+                self._children[body["pid"]] = Child(body["pid"])
+                self._begun.put(body["pid"])
                 continue
-            child = self._children[said["pid"]]
-            child.code = said["code"]
+            child = self._children[body["pid"]]
+            child.code = body["code"]
             child.ended.set()
 
 
@@ -185,6 +184,7 @@ class Nursery:
 
 
 def main() -> None:
+    gc.disable()  # until a child has loaded its command
     for name in LIBRARIES:
         importlib.import_module(name)
     from django.conf import settings
@@ -195,61 +195,61 @@ def main() -> None:
 
 @dataclass
 class _Ready:
-    """What is there for children beside the libraries: how often each start was wished for, and nurseries for some."""
+    """Prepared state for children besides the libraries: how often each start was requested, and nurseries for some."""
 
-    wished: Counter[str] = field(default_factory=Counter)
-    nurseries: dict[str, int] = field(default_factory=dict)  # the pipes they read their wishes from
+    counted: Counter[str] = field(default_factory=Counter)
+    nurseries: dict[str, int] = field(default_factory=dict)  # the pipes for their requests
     pids: set[int] = field(default_factory=set)
 
-    def nursery_for(self, wish: dict[str, Any]) -> int | None:
-        """Of a command in an environment that is wished for again, or will be."""
-        key = json.dumps([wish["arguments"][0], wish["environment"]], sort_keys=True)
-        self.wished[key] += 1
-        if self.wished[key] < 2 and not wish["is_one_of_many"]:
+    def nursery_for(self, requested: dict[str, Any]) -> int | None:
+        """Return the nursery for a command in an environment that is requested again, or will be."""
+        key = json.dumps([requested["arguments"][0], requested["environment"]], sort_keys=True)
+        self.counted[key] += 1
+        if self.counted[key] < 2 and not requested["is_one_of_many"]:
             return None
         if key not in self.nurseries:
             read, self.nurseries[key] = os.pipe()
             pid = os.fork()
             if pid == 0:
-                for written in self.nurseries.values():  # or nobody's wishes would ever end
+                for written in self.nurseries.values():  # otherwise the pipes would never reach their end
                     os.close(written)
-                _be_nursery(read, wish)
+                _be_nursery(read, requested)
             os.close(read)
             self.pids.add(pid)
         return self.nurseries[key]
 
 
-def _be_nursery(wishes: int, wish: dict[str, Any]) -> None:
-    """Take the environment of a wish, import what its command needs, and serve; never returns."""
+def _be_nursery(requests: int, requested: dict[str, Any]) -> None:
+    """Take the environment of a request, import what its command needs, and serve; never returns."""
     code = 70
     try:
         ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
-        _take_environment(wish)
+        _take_environment(requested)
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
         import django
 
         django.setup()
-        command = wish["arguments"][0]
+        command = requested["arguments"][0]
         for name in (f"conductor.management.commands.{command}", *PRODUCT.get(command, ())):
             importlib.import_module(name)
-        _serve(wishes, None)
+        _serve(requests, None)
         code = 0
     except BaseException:
-        traceback.print_exc()  # else whoever waits for a child would not learn why none comes
+        traceback.print_exc()  # otherwise the waiting caller would not see why no child starts
     finally:
         os._exit(code)
 
 
-def _serve(wishes: int, ready: _Ready | None) -> None:
+def _serve(requests: int, ready: _Ready | None) -> None:
     """Fork a child for each line that is read, until there will be none."""
     gc.collect()
-    gc.freeze()  # children share these pages for as long as nobody touches them
+    gc.freeze()  # children share these pages until one of them writes
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: set[int] = set()
-    lines = os.fdopen(wishes, "rb", buffering=0)  # a buffer would hide lines from select
+    lines = os.fdopen(requests, "rb", buffering=0)  # a buffer would hide lines from select
     sources = (lines.fileno(), woken)
     while True:
         readable, _, _ = select.select(sources, [], [])
@@ -260,12 +260,12 @@ def _serve(wishes: int, ready: _Ready | None) -> None:
             line = lines.readline()
             if not line:
                 break
-            wish = json.loads(line)
-            below = ready and ready.nursery_for(wish)
+            requested = json.loads(line)
+            below = ready and ready.nursery_for(requested)
             if below:
                 os.write(below, line)
             else:
-                alive.add(_fork(wish))
+                alive.add(_fork(requested))
     for below in ready.nurseries.values() if ready else ():
         os.close(below)  # they end what they started
     _end_all(alive)
@@ -273,28 +273,28 @@ def _serve(wishes: int, ready: _Ready | None) -> None:
         os.waitpid(pid, 0)
 
 
-def _fork(wish: dict[str, Any]) -> int:
+def _fork(requested: dict[str, Any]) -> int:
     pid = os.fork()
     if pid == 0:
-        _become(wish)
+        _become(requested)
     _say({"pid": pid})
     return pid
 
 
-def _take_environment(wish: dict[str, Any]) -> None:
+def _take_environment(requested: dict[str, Any]) -> None:
     os.environ.clear()
-    os.environ.update(wish["environment"])
+    os.environ.update(requested["environment"])
 
 
-def _become(wish: dict[str, Any]) -> None:
-    """Be `manage.py` with the wished arguments and environment; never returns."""
+def _become(requested: dict[str, Any]) -> None:
+    """Become `manage.py` with the requested arguments and environment; never returns."""
     code = 70
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
-        log = os.open(wish["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(requested["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, place in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(descriptor, place)
@@ -302,14 +302,14 @@ def _become(wish: dict[str, Any]) -> None:
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = os.fdopen(1, "w", closefd=False, buffering=1)
         sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1)
-        _take_environment(wish)
+        _take_environment(requested)
         gc.unfreeze()
-        import manage
+        from portal import cli
 
-        sys.argv = ["manage.py", *wish["arguments"]]
-        code = manage.main(sys.argv)
-    except SystemExit as wished:
-        code = wished.code if isinstance(wished.code, int) else int(wished.code is not None)
+        sys.argv = ["manage.py", *requested["arguments"]]
+        code = cli.main(sys.argv)
+    except SystemExit as counted:
+        code = counted.code if isinstance(counted.code, int) else int(counted.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -32,7 +32,7 @@ class Real:
         path = f"{SERVERS}/{self.uuid}/action"
 
         def ask() -> Any:
-            """Again where the workflow before this one holds a lock for its last moment."""
+            """Retry while the previous workflow still holds a lock."""
             answer = self.cloud.call("POST", path, body, user=user, version=version)
             return None if answer.status == 409 and b"is locked by workflow" in answer.raw else answer
 

@@ -18,10 +18,10 @@ class SerialLine:
     """The serial line of one guest on this machine; it is joined anew for each question, as guests come and go."""
 
     def __init__(self, state_dir: Path, instance_uuid: str) -> None:
-        self._path = short_path(state_dir / "lines") / f"{instance_uuid}.tty"
+        self._lines, self._uuid = short_path(state_dir / "lines"), instance_uuid
 
     def ask(self, command: str, seconds: float = SECONDS) -> str:
-        """What a command of the guest's shell says. A guest that boots overhears the first tries."""
+        """Return the output of a command in the guest's shell. A booting guest misses the first attempts."""
         deadline = time.monotonic() + seconds
         heard = ""
         while time.monotonic() < deadline:
@@ -37,10 +37,15 @@ class SerialLine:
     def number(self, command: str) -> int:
         return int(self.ask(command))
 
-    def _try(self, command: str) -> tuple[str | None, str]:
-        """The words between two marks that the shell works out: the echo of the line does not have them.
+    def _path(self) -> Path:
+        """A guest with an account of its own has a folder."""
+        own = self._lines / self._uuid
+        return own / "tty" if own.is_dir() else own.with_name(f"{self._uuid}.tty")
 
-        First it is interrupted: of what was typed while it booted it may have heard the half.
+    def _try(self, command: str) -> tuple[str | None, str]:
+        """Return the text between two marks that the shell computes, so that the echo of the line does not have them.
+
+        First it sends an interrupt, because the guest may have received half of what was typed while it booted.
         """
         number = next(NUMBERS)
         begin, end = f"@@{number + 1000}", f"@@{number + 2000}"
@@ -48,7 +53,7 @@ class SerialLine:
         heard = b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as joined:
             joined.settimeout(0.5)
-            joined.connect(str(self._path))
+            joined.connect(str(self._path()))
             joined.sendall(line.encode())
             until = time.monotonic() + 5.0
             while time.monotonic() < until and end.encode() not in heard:

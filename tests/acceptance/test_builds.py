@@ -37,7 +37,7 @@ def quick_cloud(kept_cloud: Cloud) -> Iterator[Cloud]:
     for server in kept_cloud.servers():
         assert kept_cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
         kept_cloud.wait_until_gone(server["id"])
-    wait_until("nothing is left", lambda: kept_cloud.leftovers() == {}, 30)
+    wait_until("nothing is left", lambda: kept_cloud.leaked_resources() == {}, 30)
 
 
 def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
@@ -65,7 +65,7 @@ def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., 
     for server in servers:
         assert cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
     wait_until("all gone", lambda: not cloud.servers("fleet"))
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
 
 
 def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Cloud) -> None:
@@ -89,7 +89,7 @@ def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quic
     assert server["fault"]["message"] == "the disk is on fire"
     assert Counter(steps_of(cloud, uuid))[("SpawnOnHost", "do", 3, "failed")] == 1
     assert not any(attempt > 3 for _, _, attempt, _ in steps_of(cloud, uuid))
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
 
 
 def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Cloud) -> None:
@@ -98,7 +98,7 @@ def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Clou
     uuid = cloud.launch("web-1").json["server"]["id"]
     assert cloud.wait_for_status(uuid, "ERROR")["fault"]["message"] == "the image is damaged"
     assert {attempt for _, _, attempt, _ in steps_of(cloud, uuid)} == {1}
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
 
 
 def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(quick_cloud: Cloud) -> None:
@@ -120,7 +120,7 @@ def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(quick_cloud:
     assert "No valid host" in server["fault"]["message"]
     (row,) = cloud.rows("cell0", "select decision_uuid from cell_db_instancefault")
     assert row[0] is not None
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
     assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     cloud.wait_until_gone(uuid)
 
@@ -147,4 +147,4 @@ def test_delete_at_any_moment_of_a_build_wins(pause: float, slow_cloud: Cloud) -
         assert again.status in {204, 404}
     for uuid in uuids:
         slow_cloud.wait_until_gone(uuid)
-    wait_until("the last run to end", lambda: slow_cloud.leftovers() == {}, 30)
+    wait_until("the last run to end", lambda: slow_cloud.leaked_resources() == {}, 30)

@@ -1,4 +1,4 @@
-"""Dead or slow: who works long is left alone, who is stopped is replaced and then refused, who dies is missed soon."""
+"""Dead or slow conductors: slow ones keep their work, stopped ones are fenced, dead ones are noticed soon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conductor.core.errors import Unavailable
-from conductor.core.membership import Place
+from conductor.core.membership import MembershipLocation
 from conductor.membership.plugin import register_memberships
 from tests.acceptance.cloud import wait_until
 from tests.acceptance.crew import Crew
@@ -20,7 +20,7 @@ from tests.services import etcd, zookeeper
 LEASE_SECONDS = 3.0
 SWEEP_SECONDS = 0.3
 QUICK = {"NOVELLA_LEASE_SECONDS": str(LEASE_SECONDS), "NOVELLA_SWEEP_SECONDS": str(SWEEP_SECONDS)}
-# Of a machine that has more to do than this: a bell, a claim and a commit.
+# Margin for a loaded machine: a notification, a claim and a commit.
 PATIENCE_SECONDS = 15.0
 FOREVER = 600.0
 Service = zookeeper.Service | etcd.Service
@@ -148,7 +148,7 @@ def test_a_group_service_hastens_and_never_hinders(start: Callable[..., Service]
 
 
 def names(service: Service) -> list[str]:
-    membership = register_memberships()[service.url.partition("://")[0]](Place(service.url, Path()))
+    membership = register_memberships()[service.url.partition("://")[0]](MembershipLocation(service.url, Path()))
     try:
         return sorted(member.name for member in membership.members())
     except Unavailable:

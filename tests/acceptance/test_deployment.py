@@ -47,14 +47,13 @@ def delete_all(cloud: Deployment, uuids: Sequence[str]) -> None:
 
 def wait_until_clean(cloud: Deployment) -> None:
     wait_until(f"all gone\n{cloud.log_tail()}", lambda: not cloud.api(1).servers())
-    wait_until(f"nothing left: {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 60)
+    wait_until(f"nothing left: {cloud.leaked_resources()}", lambda: cloud.leaked_resources() == {}, 60)
 
 
-@pytest.mark.parametrize(("database", "broker"), [("postgresql", "rabbitmq"), ("sqlite", "redis")])
-def test_twenty_servers_also_while_conductors_and_the_broker_die(
-    database: str, broker: str, tmp_path: Path, nursery: Nursery
-) -> None:
-    with Deployment(tmp_path, database=database, broker=broker, nursery=nursery) as cloud:
+@pytest.mark.timeout(900)  # RabbitMQ starts three times here, ten processes start twice: minutes on a busy machine
+@pytest.mark.parametrize("broker", ["rabbitmq", "redis"])
+def test_twenty_servers_also_while_conductors_and_the_broker_die(broker: str, tmp_path: Path, nursery: Nursery) -> None:
+    with Deployment(tmp_path, broker=broker, nursery=nursery) as cloud:
         uuids = launch_all(cloud, "calm")
         wait_until_active(cloud, uuids)
         delete_all(cloud, uuids)

@@ -1,4 +1,4 @@
-"""Sixteen schedulers as real processes on one PostgreSQL: what they leave behind keeps every promise, by plain SQL."""
+"""Sixteen schedulers as real processes on one PostgreSQL; invariants of the result are checked by plain SQL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MISCOUNTED = """
 ON_SEVERAL_HOSTS = """
     SELECT c.uuid FROM placement_consumer c JOIN placement_allocation a ON a.consumer_id = c.id
     GROUP BY c.uuid HAVING count(DISTINCT a.provider_id) <> 1 OR count(*) <> 3"""
-# Where the members of groups hold room, by what is held and not by what the groups say of themselves.
+# Where members of groups have allocations, by placement and not by the groups' own rows.
 MEMBERS = """
     SELECT g.name, p.name AS host, count(DISTINCT c.uuid) AS members
     FROM api_db_instancegroup g
@@ -117,6 +117,6 @@ def test_who_is_late_finds_another_place_within_few_tries(ask: Ask) -> None:
 
 
 def test_a_decision_reads_what_changed_and_not_the_fleet(results: list[dict[str, Any]]) -> None:
-    """A first look reads all hosts; later a decision that nobody was quicker than costs so many statements."""
+    """The first decision reads all hosts; a later one without contention takes so many statements."""
     later = [count for result in results for count in result["statements"][1:]]
     assert min(later) <= 35

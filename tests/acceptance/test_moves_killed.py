@@ -1,4 +1,4 @@
-"""`kill -9` in the worst moments of every move: it goes on by itself, and the guest is once, where its row says."""
+"""`kill -9` at every place of every move: the move continues by itself, and the guest is only on its row's host."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from conductor.workflows.catalog import failpoints
-from conductor.workflows.confirm_resize import CONFIRM_RESIZE
 from conductor.workflows.flow import Flow
-from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
-from conductor.workflows.resize_instance import RESIZE_INSTANCE
-from conductor.workflows.revert_resize import REVERT_RESIZE
+from conductor.workflows.flows.live_migration import LIVE_MIGRATE_INSTANCE
+from conductor.workflows.flows.resize import CONFIRM_RESIZE, RESIZE_INSTANCE, REVERT_RESIZE
 from tests.acceptance.cloud import GUESTS_PORTS, Cloud, wait_until
-from tests.acceptance.test_worker_killed import DIED_BEFORE_IT_ANSWERED, SIGKILLED
+from tests.fixtures.killed_workers import DIED_BEFORE_IT_ANSWERED, SIGKILLED
 
 CELLS = ("cell1", "cell2")
 # After an effect and before its record, and with a command on its way; the campaign kills at every other place, too.
 WORST = (".effect", ".sent")
-NOT_REACHED = ".CloseDestination."  # only after a silent source
+NOT_REACHED = ".CloseDestination."  # only with an unresponsive source
 LIVE = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
 
 
@@ -70,10 +68,10 @@ def launched(cloud: Cloud) -> str:
 
 
 def assert_all_goes(cloud: Cloud, uuid: str) -> None:
-    """What was moved is deleted like any other, wherever it is on its way."""
+    """Check that a moved server can be deleted like any other, in any state of its move."""
     assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     cloud.wait_until_gone(uuid)
-    wait_until(f"nothing left: {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 30)
+    wait_until(f"nothing left: {cloud.leaked_resources()}", lambda: cloud.leaked_resources() == {}, 30)
 
 
 @pytest.mark.parametrize("place", places(LIVE_MIGRATE_INSTANCE))

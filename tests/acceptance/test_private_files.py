@@ -1,4 +1,4 @@
-"""What other accounts of the machine find of a cloud: nothing, also in a folder that was open before."""
+"""Access by the machine's other accounts to a cloud's files: none, even in a folder that was open before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.acceptance.cloud import PROJECT, Cloud, copy_seeded
 from tests.acceptance.nursery import Nursery
 
 OTHER = pwd.getpwnam("nobody")
-# What another account does: look for all that it can read, and try the names that every cloud has.
+# Attempts of another account: list everything readable, and try the names that every cloud has.
 THIEF = 'cd /; find "$0" -readable 2>/dev/null; for name in "$@"; do test -r "$0/$name" && echo "$0/$name"; done; true'
 NAMES = ("api.sqlite3", "cell1.sqlite3", "secret_key", "passwords.json", "openrc.sh", "images", "agents")
 
@@ -36,7 +36,7 @@ def opened(seeded_data: Path) -> Iterator[Path]:
 
 
 def stolen(data_dir: Path) -> list[str]:
-    """What of the folder the account `nobody` can list or read."""
+    """Return the parts of the folder that the account `nobody` can list or read."""
     done = subprocess.run(
         ["/bin/sh", "-c", THIEF, str(data_dir), *NAMES],
         user=OTHER.pw_uid,
@@ -98,9 +98,9 @@ def test_what_another_account_made_is_refused(tmp_path: Path, planted: str) -> N
     assert not (tmp_path / "var" / "api.sqlite3").exists()
 
 
-@pytest.mark.parametrize("entry", ["manage", "portal.asgi", "portal.wsgi"])
+@pytest.mark.parametrize("entry", ["portal.cli", "portal.asgi", "portal.wsgi"])
 def test_every_entry_point_sets_the_umask(tmp_path: Path, entry: str) -> None:
-    begin = f"import {entry}" if "." in entry else "import manage; manage.main(['manage.py', 'version'])"
+    begin = f"import {entry}" if entry != "portal.cli" else "from portal import cli; cli.main(['novella', 'check'])"
     show = "import os; print(oct(os.umask(0)))"
     done = subprocess.run(
         [sys.executable, "-c", f"{begin}\n{show}"],

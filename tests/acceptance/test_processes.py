@@ -1,4 +1,4 @@
-"""Processes that are apart: who shows up, what pages hear of each other, what a host holds, how each of them ends."""
+"""Separate processes: their services, events between pages, hosts' data, and how each process ends."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def test_every_page_hears_what_any_process_does(cloud: Deployment) -> None:
 
 
 def shown(page: ClientConnection, uuid: str) -> str:
-    """What the next message makes of the server's row; empty when it is about something else."""
-    told = json.loads(page.recv(timeout=60))
-    return "".join(str(row["html"]).lower() for row in told.get("rows", ()) if row["id"] == f"server-{uuid}")
+    """Return the text of the server's row in the next message; empty for a message about something else."""
+    data = json.loads(page.recv(timeout=60))
+    return "".join(str(row["html"]).lower() for row in data.get("rows", ()) if row["id"] == f"server-{uuid}")
 
 
 def test_conductors_and_hosts_are_listed(cloud: Deployment) -> None:
@@ -89,8 +89,9 @@ def test_conductors_and_hosts_are_listed(cloud: Deployment) -> None:
 def test_a_host_holds_no_database_open(cloud: Deployment) -> None:
     uuid = cloud.api(0).launch("held-1").json["server"]["id"]
     cloud.api(0).wait_for_status(uuid, "ACTIVE")
-    assert any("cell1.sqlite3" in name for name in open_files(cloud, "cell1"))
+    assert cloud.database.port in ports_of(cloud, "cell1")
     for number in (0, 1):
+        assert cloud.database.port not in ports_of(cloud, "host", number)
         names = [name for name in open_files(cloud, "host", number) if ".sqlite3" in name]
         assert names
         assert all(name.startswith(str(cloud.data_dir / "agents")) for name in names), names
@@ -105,18 +106,43 @@ def open_files(cloud: Deployment, role: str, index: int = 0) -> list[str]:
     return [os.readlink(path) for path in folder.iterdir() if path.is_symlink() and path.exists()]
 
 
+def ports_of(cloud: Deployment, role: str, index: int = 0) -> set[int]:
+    """The remote ports of a process's TCP connections, from the kernel's table of sockets."""
+    own = {name.removeprefix("socket:[").rstrip("]") for name in open_files(cloud, role, index)}
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(line[2].rpartition(":")[2], 16) for line in lines if line[9] in own}
+
+
 def test_one_process_for_all_is_refused_beside_them(cloud: Deployment, nursery: Nursery, tmp_path: Path) -> None:
-    said = refusal(nursery, ["up"], cloud.environment(cloud.members[0]), tmp_path / "said")
-    assert said.startswith("CommandError: NOVELLA_DATA: another Novella runs on ")
+    output = refusal(nursery, ["up"], cloud.environment(cloud.members[0]), tmp_path / "output")
+    assert output.startswith("CommandError: NOVELLA_DATA: another Novella runs on ")
+
+
+WEB, CONDUCTOR, HOST = ["web", "--port", "1"], ["conductor"], ["compute", "--host=h", "--cell=c", "--driver=fake"]
 
 
 @pytest.mark.parametrize(
-    "command", [["web", "--port", "1"], ["conductor"], ["compute", "--host=h", "--cell=c", "--driver=fake"]]
+    ("missing", "command"),
+    [
+        ("NOVELLA_BROKER_URL", WEB),
+        ("NOVELLA_BROKER_URL", CONDUCTOR),
+        ("NOVELLA_BROKER_URL", HOST),
+        ("NOVELLA_DATABASE_URL", WEB),
+        ("NOVELLA_DATABASE_URL", CONDUCTOR),
+    ],
 )
-def test_without_a_broker_no_process_can_be_apart(command: list[str], nursery: Nursery, tmp_path: Path) -> None:
-    own = {"NOVELLA_DATA": str(tmp_path / "var"), "NOVELLA_REAL_HOST": "off", "NOVELLA_BROKER_URL": ""}
-    said = refusal(nursery, command, inherited_environment() | own, tmp_path / "said")
-    assert said.startswith("CommandError: NOVELLA_BROKER_URL: not set")
+def test_without_a_broker_and_a_database_server_no_process_can_be_apart(
+    missing: str, command: list[str], nursery: Nursery, tmp_path: Path
+) -> None:
+    own = {
+        "NOVELLA_DATA": str(tmp_path / "var"),
+        "NOVELLA_REAL_HOST": "off",
+        "NOVELLA_BROKER_URL": "redis://127.0.0.1:1",
+    }
+    log = tmp_path / "refused.log"
+    refused = refusal(nursery, command, inherited_environment() | own | {missing: ""}, log)
+    assert refused.startswith(f"CommandError: {missing}: not set")
+    assert not (tmp_path / "var" / "api.sqlite3").exists()
 
 
 def refusal(nursery: Nursery, command: list[str], environment: dict[str, str], log: Path) -> str:
@@ -145,7 +171,7 @@ def test_a_host_works_with_an_account_that_reaches_no_other_hosts_queue(cloud: D
     for host, cell in (("h1", "cell1"), ("h2", "cell2")):
         for guest in cloud.guests():
             thief.write(f"compute.{host}", "compute_message", forged_destroy(host, cell, guest))
-        thief.write(f"conductor.{cell}", "conductor_message", forged_offer(host, cell))
+        thief.write(f"conductor.{cell}", "conductor_message", forged_announcement(host, cell))
     wait_until("the agent refused", lambda: "commands refused: " in cloud.of("host")[1].log_path.read_text(), 60)
     wait_until("it is on record", lambda: "host:h2" in refused_senders(cloud), 60)
     assert (cloud.guests(), cloud.rows("cell1", DOORS), cloud.rows("cell2", DOORS)) == before
@@ -165,15 +191,15 @@ def heard_at(cloud: Deployment, host: str) -> str:
 
 
 def forged_destroy(host: str, cell: str, guest: str) -> dict[str, Any]:
-    """What the product would send, without a signature."""
+    """Return a command as the product would send it, but without a signature."""
     command = {"step_key": "forged", "fencing_token": 10**9, "run_uuid": guest, "cell": cell, "host": host}
     return {"message": "destroy_instance", "version": "1.0", "body": {**command, "instance_uuid": guest}}
 
 
-def forged_offer(host: str, cell: str) -> dict[str, Any]:
-    """A door for the consoles of another host's guests, signed with a key that was never enrolled."""
-    offer = {"host": host, "address": "192.0.2.66", "tcp_port": 66, "fingerprint": "f" * 64, "key": "k" * 43}
-    body = {"cell": cell, "message": "consoles_offered", "version": "1.0", "body": offer}
+def forged_announcement(host: str, cell: str) -> dict[str, Any]:
+    """Return a console port for another host's guests, signed with a key that was never enrolled."""
+    announcement = {"host": host, "address": "192.0.2.66", "tcp_port": 66, "fingerprint": "f" * 64, "key": "k" * 43}
+    body = {"cell": cell, "message": "consoles_offered", "version": "1.0", "body": announcement}
     signer = envelope.signer(envelope.host_sender(host), envelope.SigningKey.new())
     return signer.seal("consoles_offered", f"conductor.{cell}", body)
 
@@ -194,7 +220,7 @@ def test_every_process_ends_cleanly_and_another_goes_on(cloud: Deployment) -> No
     for uuid in uuids:
         client.wait_for_status(uuid, "ACTIVE")
         assert client.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
-    wait_until(f"nothing left {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 60)
+    wait_until(f"nothing left {cloud.leaked_resources()}", lambda: cloud.leaked_resources() == {}, 60)
     for number in (0, 1):
         assert cloud.kill("host", number, signal.SIGTERM) == 0, cloud.log_tail()
     for member in cloud.members:

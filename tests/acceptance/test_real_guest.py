@@ -1,4 +1,6 @@
-"""The main job with the real command-line client on a real guest: launch, active, console, delete, nothing left."""
+"""The basic workflow with the real command-line client on a real guest: launch, active, console, delete, no
+leftovers.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def test_the_real_client_creates_a_server_and_reads_its_console(
     record_property("hostname_on_console_seconds", round(time.monotonic() - began, 1))
     text = member.text("console log show web-1")
     assert "Linux version" in text
-    assert f"hostname web-1 address {address}" in text  # the guest got by DHCP what the port says
+    assert f"hostname web-1 address {address}" in text  # the address from DHCP is the port's
     assert qemu_of(web_1)
 
 
@@ -107,9 +109,9 @@ def test_a_person_launches_in_the_browser_watches_and_reads_the_console(real_clo
     page.get_by_role("button", name="Launch server").click()
     expect(page.get_by_role("heading", name="Create web-3")).to_be_visible()
     wait_until_live(page)
-    for step in ("Choose hosts", "Create in cell", "Plug networks", "Spawn on host", "Activate"):
+    for step in ("Select hosts", "Create in cell", "Plug networks", "Spawn on host", "Activate"):
         expect(page.locator("main")).to_contain_text(step)
-    # Nobody reloads: what follows comes over the socket.
+    # Without a reload: the rest comes over the socket.
     expect(page.locator("#workflow-head")).to_contain_text("done", timeout=60_000)
     page.get_by_role("link", name="Open server").click()
     page.get_by_role("link", name="Console").click()
@@ -133,7 +135,7 @@ def test_the_real_client_deletes_it_and_nothing_is_left(real_cloud: Cloud, membe
     member.text("server delete --wait web-1")
     assert qemu_of(web_1) == []
     assert _files_of(real_cloud.data_dir / "libvirt", web_1) == []
-    assert real_cloud.leftovers() == {}
+    assert real_cloud.leaked_resources() == {}
 
 
 def test_what_the_client_lists(member: Client, admin: Client) -> None:

@@ -1,4 +1,4 @@
-"""What the API can do to a server, done to a real one, which is asked from inside what it saw."""
+"""Actions of the API on a real server, checked from inside the guest."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def web(cloud: Cloud) -> Real:
 
 
 def test_it_read_its_config_drive(web: Real) -> None:
-    said = web.line.ask("cat /run/said")
-    assert f"disc uuid {web.uuid} name web-1" in said
-    assert "disc key ssh-ed25519" in said
-    assert "user data of web-1" in said
+    reported = web.line.ask("cat /run/said")
+    assert f"disc uuid {web.uuid} name web-1" in reported
+    assert "disc key ssh-ed25519" in reported
+    assert "user data of web-1" in reported
     assert web.line.ask("cat /root/.ssh/authorized_keys") == KEY
     assert (web.line.number(PROCESSORS), web.line.number("cat /sys/block/vda/size")) == (1, 2 << 20)
 
@@ -126,7 +126,7 @@ def test_volumes_and_ports_come_and_go_while_it_runs(web: Real) -> None:
     attached = cloud.call("POST", attachments, {"volumeAttachment": {"volumeId": uuid}})
     assert attached.status in (200, 202), attached.raw
     wait_until("attached", lambda: _volume(cloud, uuid)["status"] == "in-use")
-    assert web.line.number("sleep 1; cat /sys/block/vdb/size") == 2 << 20
+    assert web.line.number("until test -e /sys/block/vdb/size; do sleep 0.1; done; cat /sys/block/vdb/size") == 2 << 20
     body = {"os-extend": {"new_size": 2}}
     assert cloud.call("POST", f"/volume/v3/volumes/{uuid}/action", body, version="volume 3.60").status == 202
     wait_until("it grew", lambda: web.line.number("cat /sys/block/vdb/size") == 4 << 20)
@@ -151,7 +151,9 @@ def _plug_a_port(web: Real) -> None:
     assert answer.status == 200, answer.raw
     web.wait("ACTIVE")
     found = answer.json["interfaceAttachment"]
-    assert found["mac_addr"] in web.line.ask("sleep 1; cat /sys/class/net/eth*/address").split()
+    wait_until(
+        "the card is there", lambda: found["mac_addr"] in web.line.ask("cat /sys/class/net/eth*/address").split()
+    )
     assert cloud.call("DELETE", f"{SERVERS}/{web.uuid}/os-interface/{found['port_id']}").status == 202
     ports = f"{SERVERS}/{web.uuid}/os-interface"
     wait_until("unplugged", lambda: found["port_id"] not in cloud.call("GET", ports).raw.decode())
@@ -204,9 +206,9 @@ def test_a_password_without_an_agent_is_refused_in_a_sentence_and_the_server_goe
     answer = web.cloud.call("POST", path, {"changePassword": {"adminPass": "correct-horse"}})
     assert answer.status == 202, answer.raw
     web.wait("ACTIVE")
-    told = _last_fault(web, "changePassword")
-    assert "No agent answers inside of the guest" in told
-    assert "correct-horse" not in told
+    observed = _last_fault(web, "changePassword")
+    assert "No agent answers inside of the guest" in observed
+    assert "correct-horse" not in observed
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +254,7 @@ def test_a_backup_is_one_of_so_many_and_a_crash_dump_is_the_guest_s_own(web: Rea
     assert _images(web.cloud, "monday", "active") == []
     before = web.line.number(NMIS)
     web.act({"trigger_crash_dump": None}, "ACTIVE")
-    wait_until("its NMI", lambda: web.line.number(NMIS) > before)  # its kernel would dump itself if told to by sysctl
+    wait_until("its NMI", lambda: web.line.number(NMIS) > before)  # its kernel would dump if sysctl were set
 
 
 def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
@@ -364,7 +366,7 @@ def test_nothing_is_left_of_them(web: Real, mover: Real) -> None:
         assert qemu_of(server.uuid) == []
         for place in ("libvirt", "shared", *PAIR):
             assert [path for path in (server.cloud.data_dir / place).rglob("*") if server.uuid in path.name] == []
-    assert web.cloud.leftovers() == {}
+    assert web.cloud.leaked_resources() == {}
 
 
 def _new_volume(cloud: Cloud, size: int) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from conductor.rpc.backports import REMEMBERED_SECONDS
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.workflows.build_in_cell import BUILD_IN_CELL
+from conductor.workflows.flows.build import BUILD_IN_CELL
 from tests.acceptance.cloud import wait_until
 from tests.acceptance.deployment import Deployment
 from tests.acceptance.previous_release.flows import NEWER
@@ -45,18 +45,16 @@ def launch(cloud: Deployment, name: str) -> str:
 
 def build_of(cloud: Deployment, uuid: str) -> tuple[Any, ...]:
     """State, flow's version and position of a server's build in its cell."""
-    hexed = uuid.replace("-", "")
-    wanted = f"flow = 'build_in_cell' and instance_uuid in ('{uuid}', '{hexed}')"
+    wanted = f"flow = 'build_in_cell' and instance_uuid = '{uuid}'"
     rows = cloud.rows("cell1", f"select state, flow_version, position from journal_workflowrun where {wanted}")
-    return rows[0] if rows else ("", 0, 0)
+    return (rows[0][0], int(rows[0][1]), int(rows[0][2])) if rows else ("", 0, 0)
 
 
 def steps_of(cloud: Deployment, uuid: str) -> list[str]:
     """Names of the steps that a server's build has done, in order."""
-    hexed = uuid.replace("-", "")
     query = (
         "select s.name from journal_steprecord s join journal_workflowrun r on s.run_id = r.id "
-        f"where r.flow = 'build_in_cell' and r.instance_uuid = '{hexed}' and s.state = 'done' order by s.id"
+        f"where r.flow = 'build_in_cell' and r.instance_uuid = '{uuid}' and s.state = 'done' order by s.id"
     )
     return [name for (name,) in cloud.rows("cell1", query)]
 
@@ -78,7 +76,7 @@ def test_releases_side_by_side(cloud: Deployment) -> None:
     at_spawn = [step.name for step in BUILD_IN_CELL.steps].index("SpawnOnHost")
     first = launch(cloud, "web-1")
     cloud.api().wait_for_status(first, "ACTIVE")
-    # What the host says in newer words is put back for whoever understands it.
+    # Restores the newer host's messages for a process that understands them.
     wait_until("a message was put back", lambda: "message put back: consoles_written" in log_of(cloud, "cell1"))
     assert cloud.rows("cell1", "select * from cell_db_consolelog") == []
 
@@ -104,14 +102,14 @@ def test_releases_side_by_side(cloud: Deployment) -> None:
 
 
 def wait_for_version(cloud: Deployment, version: int) -> None:
-    """The host has said what it runs, and no conductor believes anything older."""
+    """Wait until the host has reported its version, and no conductor assumes an older one."""
     query = "select version from cell_db_service where host = 'h1'"
-    wait_until(f"h1 runs {version}", lambda: cloud.rows("cell1", query) == [(version,)])
+    wait_until(f"h1 runs {version}", lambda: cloud.rows("cell1", query) == [(str(version),)])
     time.sleep(REMEMBERED_SECONDS)
 
 
 def test_a_host_of_the_release_before(cloud: Deployment) -> None:
-    """It is told what it knows. What it cannot do fails with the advice, and is done once it is upgraded."""
+    """It gets only commands that it knows. Others fail with advice, and work after its upgrade."""
     replace_conductor(cloud, NEW)
     cloud.kill("host")
     cloud.restart("host", **OLD)

@@ -6,15 +6,14 @@ import json
 import os
 import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from conductor.management.commands import up
-from tests.acceptance.cloud import PROJECT, START_SECONDS, Cloud
+from tests.acceptance.cloud import Cloud
+from tests.fixtures.starts import refused
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +22,6 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     cloud = Cloud(tmp_path_factory.mktemp("first") / "var").start()
     yield cloud
     assert cloud.stop() == 0, cloud.log_tail()
-
-
-def refused(cloud: Cloud, **variables: str) -> tuple[int, list[str]]:
-    """The exit code and lines of a start that must not succeed."""
-    done = subprocess.run(
-        [sys.executable, str(PROJECT / "manage.py"), "up"],
-        env=cloud.environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-        cwd=PROJECT,
-    )
-    return done.returncode, (done.stdout + done.stderr).strip().splitlines()
 
 
 def test_a_second_start_keeps_everything_and_sigterm_ends_cleanly(new_cloud: Callable[..., Cloud]) -> None:

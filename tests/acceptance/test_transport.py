@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.acceptance.cloud import Cloud
-from tests.acceptance.test_start import refused
+from tests.fixtures.starts import refused
 
 PUBLIC = "https://cloud.example.org"
 FORGED = {"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http"}

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
-import urllib.error
 from contextlib import suppress
 
 import pytest
 
-from conductor.workflows.build_in_cell import BUILD_IN_CELL
-from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.catalog import failpoints
-from conductor.workflows.delete_instance import DELETE_INSTANCE
+from conductor.workflows.flows.build import BUILD_IN_CELL, BUILD_INSTANCES
+from conductor.workflows.flows.delete import DELETE_INSTANCE
 from tests.acceptance.cloud import GUESTS_PORTS, Cloud, wait_until
+from tests.fixtures.killed_workers import DIED_BEFORE_IT_ANSWERED, SIGKILLED
 
-SIGKILLED = -9
-DIED_BEFORE_IT_ANSWERED = (urllib.error.URLError, http.client.HTTPException, ConnectionError)
 BUILD_PLACES = failpoints(BUILD_INSTANCES) + failpoints(BUILD_IN_CELL)
 DELETE_PLACES = failpoints(DELETE_INSTANCE)
-# Only a server whose move nobody confirmed has something left at a source.
+# Only a server with an unconfirmed move has anything left at a source.
 AFTER_A_MOVE = ("delete_instance.do.ForgetAtSource.answered", "delete_instance.do.ForgetAtSource.after")
 
 
@@ -37,7 +33,7 @@ def test_build_killed_at(place: str, mortal: Cloud) -> None:
     assert not _work_left(mortal)
     assert mortal.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
     mortal.wait_until_gone(server["id"])
-    assert mortal.leftovers() == {}
+    assert mortal.leaked_resources() == {}
 
 
 @pytest.mark.parametrize("place", DELETE_PLACES)
@@ -54,9 +50,9 @@ def test_delete_killed_at(place: str, mortal: Cloud) -> None:
     assert mortal.wait_for_death() == SIGKILLED
     mortal.start()
     mortal.wait_until_gone(uuid)
-    wait_until(f"nothing left: {mortal.leftovers()}", lambda: mortal.leftovers() == {}, 30)
+    wait_until(f"nothing left: {mortal.leaked_resources()}", lambda: mortal.leaked_resources() == {}, 30)
 
 
 def _work_left(cloud: Cloud) -> dict[str, list[object]]:
-    left = cloud.leftovers()
+    left = cloud.leaked_resources()
     return {name: rows for name, rows in left.items() if name.endswith(("resourcelock", "runs", "build requests"))}

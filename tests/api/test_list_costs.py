@@ -1,4 +1,4 @@
-"""What lists cost: as many statements for two rows of each kind as for one, in all databases together."""
+"""Costs of lists: as many statements for two rows of each kind as for one, in all databases together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import AggregateHost, Budget, Finding, QuotaRequest
 from conductor.cell_db.models import BlockDevice, Migration, Service
@@ -22,6 +21,7 @@ from conductor.journal.models import WorkflowRun
 from conductor.volume.models import Volume
 from tests import factories
 from tests.compute_rows import make_cloud, make_host, make_instance
+from tests.counting import Captured
 from tests.integration.page_clients import signed_in
 from tests.people import People
 
@@ -76,9 +76,9 @@ PAGES = ("/hosts", "/audit", "/triage", "/notifications/subscriptions", "/quota-
 
 
 def statements(client: Any, path: str) -> tuple[list[str], int]:
-    """What is asked of all databases, and how long the answer is."""
+    """Return the statements on all databases, and the length of the response."""
     with ExitStack() as stack:
-        seen = [stack.enter_context(CaptureQueriesContext(connections[alias])) for alias in connections]
+        seen = [stack.enter_context(Captured(connections[alias])) for alias in connections]
         answer = client.get(path)
     assert answer.status_code == 200, (path, answer.content[:300])
     return [query["sql"] for one in seen for query in one.captured_queries], len(answer.content)
@@ -107,7 +107,7 @@ class Rows:
         self.make_timeless()
 
     def make_timeless(self) -> None:
-        """What is due is overdue, and who is heard stays so: a slow machine must not see that change on the way."""
+        """Make due work overdue and heartbeats permanent, so that nothing changes on a slow machine."""
         for alias in journal_aliases():
             live = WorkflowRun.objects.using(alias).live()
             live.filter(owner=None).update(wake_at=factories.ago(3600))
@@ -193,7 +193,7 @@ class Rows:
         name = f"w-{self.number}"
         parent, child = factories.build(self.context, name)
         factories.failed_decision(parent)
-        factories.tell(child, "run.waits")
+        factories.emit(child, "run.waits")
         again = replace(self.context, request_id=f"req-{uuid4()}")
         about = {"instance_uuid": self.server.uuid, "instance_name": "all", "action": "reboot"}
         factories.run(again, "cell1", state=RunState.DONE, **about)
@@ -202,9 +202,9 @@ class Rows:
             kind="lock_without_run", subject=f"lock:cell1:{name}", severity="warning", detail="left behind",
             first_seen_at=factories.ago(5), last_seen_at=factories.ago(5), times_seen=2,
         )  # fmt: skip
-        wish = {"reason": "gone", "step": "", "mark": ""}
-        said = {"intervention": "force", "by": "bo", "by_id": "b", "wish": wish, "at": START.isoformat()}
-        factories.run(again, "cell1", state=RunState.NEEDS_OPERATOR, agreement={**said, "until": LATE.isoformat()})
+        requested = {"reason": "gone", "step": "", "mark": ""}
+        fields = {"intervention": "force", "by": "bo", "by_id": "b", "wish": requested, "at": START.isoformat()}
+        factories.run(again, "cell1", state=RunState.NEEDS_OPERATOR, approval={**fields, "until": LATE.isoformat()})
         changes = {"weigher": {"RAMWeigher": {"multiplier": 2.0 + self.number}}}
         self.make("/api/what-if/proposals", plugins=changes, reason=name)
         self.make("/api/subscriptions", name=name, channel="bell")

@@ -1,4 +1,4 @@
-"""A budget for the tail: no file, function or signature grows until it owns everything."""
+"""Size budgets: no file, function or signature grows beyond its limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FUNCTION_LINES = 60
 ARGUMENTS = 6
 REFUSED_NAMES = frozenset({"utils", "helpers", "common", "misc", "util", "helper"})
 
-# What is over a budget, by how much it may be, and why it is better so.
+# Exceptions from a budget: the excess that is allowed, and its reason.
 ALLOWED: dict[str, tuple[int, str]] = {}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -23,7 +23,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Measured:
-    """What the budgets ask of a module; the whole project's trees at once would fill the memory."""
+    """The measurements of a module for the budgets; the whole project's syntax trees would fill the memory."""
 
     says_what_it_is_for: bool
     functions: dict[str, tuple[int, int]]  # place → lines and arguments
@@ -41,7 +41,7 @@ def measured(path: Path) -> Measured:
 
 
 def functions_in(node: ast.AST) -> Iterator[Function]:
-    """Functions stand in statements: what expressions hold, which is most of a tree, need not be looked at."""
+    """Yield functions: they are statements, so expressions, which are most of a tree, are skipped."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Function):
             yield child
@@ -93,8 +93,8 @@ def test_no_file_is_a_drawer_for_anything() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [str(path) for path, found in modules().items() if not found.says_what_it_is_for]
-    assert [path for path in silent if not path.endswith("__init__.py")] == []
+    undescribed = [str(path) for path, found in modules().items() if not found.says_what_it_is_for]
+    assert [path for path in undescribed if not path.endswith("__init__.py")] == []
 
 
 def test_every_exception_to_a_budget_is_still_needed() -> None:

@@ -1,4 +1,4 @@
-"""Which tables lie in which database: cell tables only in cells, the journal in all, everything else in the API's."""
+"""Tables of each database: cell tables only in cells, the journal in all, everything else in the API's."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Documentation that can fail: what exists is named in it, and what it names exists."""
+"""Checks of the documentation: it names everything that exists, and everything that it names exists."""
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable
 
 import pytest
 
+import portal
 from compute_drivers.plugin import register_compute_drivers
 from conductor import hookspecs
 from conductor.core.compute_driver import CAPABILITIES, ComputeDriver
@@ -51,11 +51,13 @@ def modules_in(folder: str) -> list[str]:
 def test_every_hook_is_documented() -> None:
     hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec")]
     assert len(hooks) >= 3
-    assert unnamed(hooks, read("docs/plugin-hooks.md")) == []
+    assert unnamed(hooks, read("docs/reference/plugin-hooks.md")) == []
 
 
 def test_the_reference_of_plugins_is_what_the_code_says() -> None:
-    assert plugin_reference.written() == read("docs/plugin-reference.md"), "Run: python -m tools.plugin_reference"
+    assert plugin_reference.written() == read("docs/reference/plugin-classes.md"), (
+        "Run: python -m tools.plugin_reference"
+    )
     bases = {plugin_reference.base_of(hook).__name__ for hook in plugin_reference.hooks().values()}
     assert len(bases) == len(plugin_reference.hooks()) >= 11
 
@@ -63,7 +65,7 @@ def test_the_reference_of_plugins_is_what_the_code_says() -> None:
 def test_every_filter_and_weigher_is_documented() -> None:
     shipped = [plugin.name for plugin in (*register_filters(), *register_weighers())]
     assert len(shipped) == len(set(shipped)) > 0
-    assert unnamed(shipped, read("docs/plugin-hooks.md")) == []
+    assert unnamed(shipped, read("docs/reference/plugin-hooks.md")) == []
 
 
 def test_every_filter_and_weigher_that_is_there_ships() -> None:
@@ -77,11 +79,11 @@ def test_every_filter_and_weigher_that_is_there_ships() -> None:
 
 
 def test_every_driver_is_documented() -> None:
-    assert unnamed(register_compute_drivers(), read("docs/compute-drivers.md")) == []
+    assert unnamed(register_compute_drivers(), read("docs/reference/compute-drivers.md")) == []
 
 
 def test_every_capability_and_verb_of_drivers_is_documented() -> None:
-    page = read("docs/compute-drivers.md")
+    page = read("docs/reference/compute-drivers.md")
     verbs = [name for name, value in vars(ComputeDriver).items() if callable(value) and not name.startswith("__")]
     assert len(verbs) > 30
     assert unnamed([*CAPABILITIES, *verbs], page) == []
@@ -92,11 +94,11 @@ def test_every_capability_and_verb_of_drivers_is_documented() -> None:
 def test_every_command_to_a_host_is_documented() -> None:
     commands = [name for name, (kind, _) in registered().items() if issubclass(kind, Command)]
     assert len(commands) > 25
-    assert unnamed(commands, read("docs/compute-agent.md")) == []
+    assert unnamed(commands, read("docs/reference/compute-agent.md")) == []
 
 
 def test_every_variable_is_documented_and_no_other() -> None:
-    rows = re.findall(r"^\| `(NOVELLA_[A-Z_]+)` \|", read("docs/configuration.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `(NOVELLA_[A-Z_]+)` \|", read("docs/reference/configuration.md"), re.MULTILINE)
     assert sorted(rows) == sorted(variable_names())
 
 
@@ -105,18 +107,18 @@ def test_no_text_names_a_setting_that_does_not_exist() -> None:
     texts = {str(path): set(re.findall(r"\bNOVELLA_[A-Z_]*[A-Z]\b", read(path))) for path in own_files(".md")}
     # The page on configuration shows what a mistyped name is answered with.
     assert {path: names - known for path, names in texts.items() if names - known} == {
-        "docs/configuration.md": {"NOVELLA_PROT"}
+        "docs/reference/configuration.md": {"NOVELLA_PROT"}
     }
 
 
 def test_every_flow_and_step_is_documented() -> None:
-    page = read("docs/workflows.md")
+    page = read("docs/reference/workflows.md")
     assert [flow.name for flow in FLOWS if not re.search(rf"^## {flow.name}$", page, re.MULTILINE)] == []
     assert [step.name for flow in FLOWS for step in flow.steps if f"| {step.name} |" not in page] == []
 
 
 def test_the_diagrams_show_the_flows_as_they_are() -> None:
-    page = read("docs/workflows.md")
+    page = read("docs/reference/workflows.md")
     assert drawn_into(page, FLOWS) == page, "Run: manage.py draw_flows"
 
 
@@ -131,6 +133,12 @@ def test_every_target_has_help_and_is_documented() -> None:
     assert {name for name, line in targets().items() if not line} == inner
     documented = re.findall(r"^\| `make ([a-z-]+)` \|", read("CONTRIBUTING.md"), re.MULTILINE)
     assert sorted(documented) == sorted(targets().keys() - inner)
+
+
+def test_the_map_names_what_exists() -> None:
+    paths = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9.]*)`", read("CONTRIBUTING.md").partition("## The map")[2])
+    assert len(paths) > 25
+    assert [path for path in paths if not (PROJECT_DIR / path).exists()] == []
 
 
 def test_the_readme_names_targets_that_exist() -> None:
@@ -150,12 +158,14 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 def test_decisions_are_numbered_short_and_listed() -> None:
     pages = sorted(
-        path.name for path in own_files(".md") if path.parts[:2] == ("docs", "adr") and path.name != "README.md"
+        path.name
+        for path in own_files(".md")
+        if path.parts[:3] == ("docs", "explanation", "decisions") and path.name != "index.md"
     )
     assert [page[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
-    assert re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", read("docs/adr/README.md")) == pages
+    assert re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", read("docs/explanation/decisions/index.md")) == pages
     for page in pages:
-        lines = read(f"docs/adr/{page}").splitlines()
+        lines = read(f"docs/explanation/decisions/{page}").splitlines()
         assert lines[0].startswith(f"# {page[:4]}: ")
         assert [line for line in lines if line.startswith("## ")] == ["## Question", "## Decision", "## Why", "## Cost"]
         assert len(lines) <= LONGEST_DECISION_LINES
@@ -168,4 +178,4 @@ def test_notes_for_the_next_release_have_a_kind() -> None:
 
 
 def test_the_numbers_of_the_release_agree() -> None:
-    assert tomllib.loads(read("pyproject.toml"))["project"]["version"] == json.loads(read("package.json"))["version"]
+    assert portal.__version__ == json.loads(read("package.json"))["version"]

@@ -1,8 +1,9 @@
-"""Who may import whom: the contracts of pyproject.toml are kept, and each bites when a violation is planted."""
+"""Import contracts of pyproject.toml: they hold, and each one detects a planted violation."""
 
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,23 @@ CONTRACTS = {
 }
 
 
+TEST_MODULE = re.compile(r"tests\.(\w+\.)*test_\w+")
+
+
+def test_what_tests_share_is_no_module_of_tests() -> None:
+    """A module of tests is run, and not imported: what others need of it is in `tests/fixtures/`."""
+    imported = {
+        f"{path}: {node.module}"
+        for path in own_files(".py")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom) and TEST_MODULE.fullmatch(node.module or "")
+    }
+    assert not imported, "move what is shared to tests/fixtures/"
+
+
 @dataclass(frozen=True)
 class Planted:
-    """A new file with one import that must not be, and the contract that must say so."""
+    """A new file with a forbidden import, and the contract that must report it."""
 
     path: str
     line: str
@@ -31,12 +46,12 @@ class Planted:
 
 
 PLANTED = (
-    Planted("conductor/core/planted.py", "import conductor.services.instances", "layers"),
+    Planted("conductor/core/planted.py", "import conductor.services.servers.instances", "layers"),
     Planted("conductor/api_db/planted.py", "import conductor.cell_db.models", "layers"),
-    Planted("conductor/services/planted.py", "import conductor.workflows.engine", "layers"),
+    Planted("conductor/services/planted.py", "import conductor.workflows.engine.executor", "layers"),
     Planted("conductor/attic/__init__.py", "", "layers"),
     Planted("conductor/services/planted.py", "import portal.settings", "portal-above"),
-    Planted("portal/pages/planted.py", "import conductor.workflows.engine", "services-door"),
+    Planted("portal/pages/planted.py", "import conductor.workflows.engine.executor", "services-door"),
     Planted("portal/pages/planted.py", "import conductor.cell_db.models", "services-door"),
     Planted("portal/api/compute/planted.py", "import conductor.identity.models", "identity-door"),
     Planted("portal/pages/planted.py", "import conductor.image.models", "image-door"),
@@ -46,16 +61,16 @@ PLANTED = (
     Planted("portal/api/compute/planted.py", "import conductor.events", "events-door"),
     Planted("portal/api/compute/planted.py", "import portal.api.image", "strangers"),
     Planted("conductor/core/planted.py", "import django", "plain-core"),
-    Planted("scheduler_plugins/filters/planted.py", "import conductor.transactions", "plugins-see"),
+    Planted("scheduler_plugins/filters/planted.py", "import conductor.db.transactions", "plugins-see"),
     Planted("compute_drivers/fake/planted.py", "import django", "plugins-see"),
     Planted("conductor/services/planted.py", "import compute_drivers.fake.driver", "by-name"),
     Planted("scheduler_plugins/filters/planted.py", "import scheduler_plugins.filters.same_host", "own-feet-filters"),
     Planted("scheduler_plugins/weighers/planted.py", "import scheduler_plugins.weighers.ram", "own-feet-weighers"),
     Planted("compute_drivers/libvirt/planted.py", "import compute_drivers.fake.driver", "own-feet-drivers"),
     Planted("conductor/compute/planted.py", "import conductor.rpc.outbox", "no-database"),
-    Planted("conductor/compute/planted.py", "import conductor.transactions", "no-database"),
+    Planted("conductor/compute/planted.py", "import conductor.db.transactions", "no-database"),
     Planted("conductor/services/planted.py", "import conductor.compute.agent", "by-message"),
-    Planted("conductor/core/planted.py", "import conductor.services.instances", "no-cycles"),
+    Planted("conductor/core/planted.py", "import conductor.services.servers.instances", "no-cycles"),
 )
 
 

@@ -11,17 +11,17 @@ from tests.architecture.tree import PACKAGES, own_files, parsed
 MATCHING = frozenset({"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"})
 # Modules that hand over an expression which is no literal, and whose it is.
 OTHERS = {
-    "conductor/services/extra_spec_rules.py": "a table of ours; values are bounded",
+    "conductor/services/servers/extra_specs.py": "a table of ours; values are bounded",
     "conductor/core/scheduling/advice.py": "names of hosts, escaped",
     "conductor/workflows/diagrams.py": "of documents of ours",
-    "compute_drivers/libvirt/machine.py": "a name of ours",
+    "compute_drivers/libvirt/host_inventory.py": "a name of ours",
     "portal/api/audited.py": "a table of ours",
     "portal/pages/search.py": "a word of the caller's, escaped, and nothing else",
     "portal/api/validation.py": "a table of ours: the schema's property names",
     "compute_drivers/fake/faults.py": "the operator's, of simulated hosts",
 }
 # Expressions in databases: with text of callers in it that holds characters of addresses only.
-IN_DATABASES = {"conductor/services/instance_filters.py": "addresses"}
+IN_DATABASES = {"conductor/services/servers/filters.py": "addresses"}
 
 
 def _files() -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""The gates that tools know how to check: lint, formatting, types."""
+"""Checks by tools: lint, formatting, types."""
 
 from __future__ import annotations
 

@@ -1,31 +1,33 @@
-"""What must not be in the tree: hosts to download from, unpinned packages, traces of one machine, unfinished marks."""
+"""Forbidden contents of the tree: download hosts, unpinned packages, traces of one machine, unfinished marks."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.tree import own_files, read
+from portal.setting_facts import PAGE
+from tests.architecture.tree import PROJECT_DIR, own_files, read
 
 LOCKS = (
     "requirements/bootstrap.lock",
     "requirements/base.lock",
-    "requirements/redfish.lock",
     "requirements/nova-adapter.lock",
     "requirements/dev.lock",
 )
 CONFIGURATION = (
     *LOCKS,
-    *(lock.replace(".lock", ".in") for lock in LOCKS),
+    "requirements/bootstrap.in",
     ".npmrc",
     "package.json",
     "package-lock.json",
     "pyproject.toml",
     "Makefile",
     ".ci/run",
+    ".pre-commit-config.yaml",
 )
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
 TEXTS = (".py", ".md", ".html", ".css", ".js", ".toml", ".json", ".in", ".lock", ".yaml", "Makefile", "run")
@@ -61,6 +63,14 @@ def test_every_locked_package_is_hashed(lock: str) -> None:
 
 def test_the_test_environment_runs_the_product_as_locked() -> None:
     assert set(pins("requirements/base.lock")) - set(pins("requirements/dev.lock")) == set()
+
+
+def test_the_package_includes_the_files_that_it_reads_outside_of_its_folders() -> None:
+    targets = tomllib.loads(read("pyproject.toml"))["tool"]["hatch"]["build"]["targets"]
+    included = targets["wheel"]["force-include"]
+    assert [path for path in included if not (PROJECT_DIR / path).exists()] == []
+    assert included == {path: f"portal/{path}" for path in ("templates", PAGE)}
+    assert {f"/{path}" for path in included} <= set(targets["sdist"]["include"])
 
 
 def test_browser_packages_are_exact_and_whole() -> None:
@@ -99,5 +109,9 @@ def test_only_one_module_of_the_product_reads_the_environment() -> None:
 def test_images_are_looked_up_as_a_project_sees_them() -> None:
     """Ids of images are written by tenants: a look into the table itself would find those of other projects."""
     found = findings(re.compile(r"\bImage\.(?:objects|_default_manager)\b"), ".py")
-    own = ("conductor/image/", "tests/", "conductor/services/canaries.py")  # the last looks for public ones by itself
+    own = (
+        "conductor/image/",
+        "tests/",
+        "conductor/services/fleet/canaries.py",
+    )  # the last looks for public ones by itself
     assert [finding for finding in found if not finding.startswith(own)] == []

@@ -57,7 +57,8 @@ def wire(server_port: int) -> Iterator[Wire]:
 def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
     """open_page("ana", viewport=PHONE, color_scheme="dark"): an empty page of a fresh browser profile, signed in.
 
-    Without a name nobody has signed in: `sign_in` does, by the form. An error in a script of the page fails the test.
+    Without a name it is not signed in: `sign_in` does that by the form. An error in a script of the page fails the
+    test.
     """
     from tests import factories
 
@@ -87,10 +88,10 @@ def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
 
 def _wait_until_everyone_has_left() -> None:
     """Until the server has noticed that the pages are gone: one that stays would read the next test's events."""
-    from portal.live import audiences
+    from portal.live import channels
 
     deadline = time.monotonic() + 20
-    while any(desk._guests for desk in audiences._desks.values()):
+    while any(live_hub._connections for live_hub in channels._hubs.values()):
         assert time.monotonic() < deadline, "connections outlive their pages"
         time.sleep(0.05)
 

@@ -13,20 +13,22 @@ from conductor.cell_db.models import ComputeNode, Service
 from conductor.journal.models import WorkflowRun
 from conductor.placement.allocations import Claim, claim
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services import announcements, flavors, quota_requests
+from conductor.services.operations import announcements
+from conductor.services.quotas import requests
+from conductor.services.servers import flavors
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, wait_until_live
 from tests.fleet import add_host, silence
 from tests.people import PASSWORD
 
-SCREENS = Path(__file__).parents[2] / "docs" / "screens"
+SCREENS = Path(__file__).parents[2] / "docs" / "reference" / "screens"
 SIZE = {"width": 1280, "height": 720}
 LARGEST = 300_000
 LARGEST_SCREEN = 150_000
 QUALITY = 55  # of a JPEG: the letters stay sharp, and all screens together take a few megabytes
 SIZES = {"desk": DESKTOP, "phone": PHONE}
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-# Each screen of the tour: who looks at it, and its address, with ids of what `shop` has made.
+# Each screen of the tour: its user, and its address, with ids of resources in `shop`.
 TOUR: dict[str, tuple[str, str]] = {
     "sign-in": ("", "/sign-in"),
     "home": ("ana", "/"),
@@ -74,7 +76,7 @@ TOUR: dict[str, tuple[str, str]] = {
 @pytest.fixture
 def ids(open_page: OpenPage, people: Any, settings: Any) -> dict[str, str]:
     """A small cloud in use: what the tour's addresses name."""
-    settings.NOVELLA_HOST_DOWN_SECONDS = 1800.0  # nobody reports here, however long the browser takes
+    settings.NOVELLA_HOST_DOWN_SECONDS = 1800.0  # no heartbeats here, however long the browser takes
     ana, admin = people.ana.context(), people.admin.context()
     flavors.seed()
     factories.image("simulated-linux", admin, is_simulated=True)
@@ -98,29 +100,29 @@ def ids(open_page: OpenPage, people: Any, settings: Any) -> dict[str, str]:
     announcements.announce(
         admin, {"title": "Cell 2 rests on Sunday", "text": "Its servers go on.", "severity": "warning"}
     )
-    quota_requests.ask(ana, {"cores": 300}, "the autumn sale")
+    requests.ask(ana, {"cores": 300}, "the autumn sale")
     make_things()
     broken = given_up(ana)
     child = rescheduled(ana)
     parent = WorkflowRun.objects.get(uuid=child.parent_uuid)
     factories.decision(parent, **factories.some_decision())
-    told(child)
+    emit_events(child)
     names = {"server": made[0].uuid, "failed": failed.uuid, "run": child.uuid, "broken": broken.uuid}
     names["decision"] = factories.failed_decision(broken).uuid
     factories.builds(ana, ["batch-7"])
     return {name: str(uuid) for name, uuid in names.items()}
 
 
-def make_fleet(asker: Any) -> None:
-    """Nine hosts in two cells, fuller and fuller, the last of them silent."""
+def make_fleet(caller: Any) -> None:
+    """Create nine hosts in two cells, of increasing usage, the last of them down."""
     for number in range(9):
         cell, zone = f"cell{number % 2 + 1}", f"az-{number % 3 + 1}"
         provider = add_host(f"sim-{number + 1}", cell, zone=zone, size=(16, 32_768, 400))
         Service.objects.using(cell).filter(host=f"sim-{number + 1}").update(availability_zone=zone)
         taken = {"VCPU": 2 * number, "MEMORY_MB": 3000 * number, "DISK_GB": 20 * number}
         if number:
-            claim(Claim(str(uuid4()), provider, taken, asker.project_id, asker.user_id))
-        # As its report would say: other projects have servers too.
+            claim(Claim(str(uuid4()), provider, taken, caller.project_id, caller.user_id))
+        # As in its report: other projects have servers too.
         ComputeNode.objects.using(cell).filter(host=f"sim-{number + 1}").update(running_guests=2 * number + 1)
     silence("sim-9")
     for cell in ("cell0", "cell1", "cell2"):
@@ -129,7 +131,7 @@ def make_fleet(asker: Any) -> None:
 
 
 def make_things() -> None:
-    """What a project has beside servers, made through the forms."""
+    """Create a project's resources other than servers, through the forms."""
     ana = Client()
     ana.post("/sign-in", {"username": "ana", "password": PASSWORD})
     for path, values in (
@@ -143,8 +145,8 @@ def make_things() -> None:
         assert answer.status_code in (200, 302), (path, answer.content)
 
 
-def told(child: WorkflowRun) -> None:
-    """What its log says so far."""
+def emit_events(child: WorkflowRun) -> None:
+    """Write the log of a run so far."""
     for kind, data in (
         ("run.started", {}),
         ("step.started", {"step": "SpawnOnHost", "attempt": 1, "host": "sim-1"}),
@@ -152,11 +154,11 @@ def told(child: WorkflowRun) -> None:
         ("step.failed", {"step": "SpawnOnHost", "error": {"class": "DriverError", "message": "no memory"}}),
         ("step.started", {"step": "SpawnOnHost", "attempt": 2, "host": "sim-2"}),
     ):
-        factories.tell(child, kind, **data)
+        factories.emit(child, kind, **data)
 
 
 def test_draw(open_page: OpenPage, ids: dict[str, str]) -> None:
-    """The pictures of the README and of docs/portal.md."""
+    """The pictures of the README and of docs/reference/portal.md."""
     page = open_page("ana", viewport=SIZE)
     page.goto("/servers")
     wait_until_live(page)
@@ -173,7 +175,7 @@ def test_draw(open_page: OpenPage, ids: dict[str, str]) -> None:
 
 
 def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
-    """Each screen at a desk and on a phone, in the light and in the dark, and a page that shows them all."""
+    """Each screen on a desktop and on a phone, in the light and in the dark theme, and a page with all of them."""
     (SCREENS / "tour").mkdir(parents=True, exist_ok=True)
     for kind, size in SIZES.items():
         pages = {who: open_page(who, reduced_motion="reduce", viewport=size) for who in ("", "ana", "admin")}
@@ -201,14 +203,14 @@ def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
         looks = [(kind, scheme) for kind in SIZES for scheme in SCHEMES]
         lines += [" ".join(f"![{name}, {kind}, {scheme}](tour/{name}-{kind}-{scheme}.jpg)" for kind, scheme in looks)]
         lines += [""]
-    (SCREENS / "README.md").write_text("\n".join(lines))
+    (SCREENS / "index.md").write_text("\n".join(lines))
 
 
-def rescheduled(asker: Any) -> Any:
+def rescheduled(caller: Any) -> Any:
     """A build whose first host failed and whose second is at work."""
     error = {"class": "DriverError", "message": "The host ran out of memory while the guest started"}
     error |= {"step": "SpawnOnHost", "attempt": 1, "is_reschedulable": True}
-    _, child = factories.build(asker, "cache-1", age=18)
+    _, child = factories.build(caller, "cache-1", age=18)
     child.steps.all().delete()
     for index, (begun, ended) in enumerate(((16.8, 16.4), (16.4, 15.2))):
         factories.step(child, index, begun, ended)
@@ -223,13 +225,13 @@ def rescheduled(asker: Any) -> Any:
     return child
 
 
-def given_up(asker: Any) -> WorkflowRun:
+def given_up(caller: Any) -> WorkflowRun:
     """A build that failed, and whose undo failed too."""
     error = {"class": "DriverError", "message": "The guest could not be started: no device is left"}
     error |= {"step": "SpawnOnHost", "attempt": 1}
     kept = {"class": "DriverError", "message": "The host does not answer"}
     broken = factories.run(
-        asker, "cell1", state="failed (not clean)", instance_name="web-7", leftovers=["a guest on sim-1"],
+        caller, "cell1", state="failed (not clean)", instance_name="web-7", uncompensated=["a guest on sim-1"],
         error=error, owner=None, age=900, finished_at=factories.ago(882),
     )  # fmt: skip
     for index, (begun, ended) in enumerate(((899.8, 899.4), (899.4, 898.1))):

@@ -1,4 +1,4 @@
-"""A session that ends under an open page: counted down, stayed in, or signed in to again over the page."""
+"""A session that ends under an open page: countdown, renewal, or sign-in on top of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
 from portal import sessions
-from portal.live import audiences
+from portal.live import channels
 from tests import factories
 from tests.browser.conftest import OpenPage, go, wait_until_live
 from tests.people import PASSWORD
@@ -23,7 +23,7 @@ def end_session(page: Page) -> None:
 
 
 def put(page: Page, left: float) -> None:
-    """As if so much were left, of which the page hears as it does when somebody has signed in over it."""
+    """Set the time that is left, which the page learns as after a sign-in on top of it."""
     cookie = next(one for one in page.context.cookies() if one["name"] == "novella_session")
     session = SessionStore(cookie["value"])
     session[sessions.ENDS_KEY] = time.time() + left
@@ -32,7 +32,7 @@ def put(page: Page, left: float) -> None:
 
 
 def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     page = open_page("ana")
     go(page, "/servers")
     wait_until_live(page)
@@ -42,27 +42,27 @@ def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatc
     expect(dialog.get_by_label("Password")).to_be_focused()
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
-    expect(dialog.get_by_role("alert")).to_have_text("User name and password do not match")
-    expect(dialog.get_by_label("Password")).to_have_accessible_description("User name and password do not match")
+    expect(dialog.get_by_role("alert")).to_have_text("Wrong user name or password")
+    expect(dialog.get_by_label("Password")).to_have_accessible_description("Wrong user name or password")
     expect(dialog.get_by_label("Password")).to_have_attribute("aria-invalid", "true")
     dialog.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
     expect(dialog).to_be_hidden()
     wait_until_live(page)
     made = factories.instance(people.ana.context(), "web-9")
-    factories.tell_of_instance(made, "cell1", "instance.created")
+    factories.emit_instance_event(made, "cell1", "instance.created")
     expect(page.get_by_role("row", name="web-9")).to_be_visible()
     assert page.evaluate("window.isTheSamePage")
 
 
 def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) -> None:
-    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     page = open_page("ana")
     go(page, "/security-groups/do/create")
     page.get_by_label("Name", exact=True).fill("typed before")
     end_session(page)
     dialog = page.get_by_role("dialog", name="Sign in again")
-    dialog.get_by_role("button", name="Not now").click()
+    dialog.get_by_role("button", name="Cancel").click()
     page.locator("main form [type=submit], main form button.primary").first.click()
     expect(dialog).to_be_visible()  # it would have been answered with the sign-in page
     dialog.get_by_label("Password").fill(PASSWORD)
@@ -76,7 +76,7 @@ def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) ->
 
 
 def test_somebody_else_gets_nothing_of_the_page(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
     go(page, "/servers")
@@ -94,14 +94,14 @@ def test_the_end_is_counted_down_and_can_be_put_off(open_page: OpenPage) -> None
     go(page, "/profile")
     other = page.context.new_page()
     go(other, "/profile")
-    note = page.get_by_role("form", name="Your session ends in")
+    note = page.get_by_role("form", name="Your session expires in")
     expect(note).to_be_hidden()
     put(page, 250)
     put(other, 250)
     expect(note.get_by_role("timer")).to_have_text(re.compile(r"^4:0\d$"))
-    expect(page.locator("[data-announce]")).to_have_text("Your session ends soon. You can stay signed in.")
+    expect(page.locator("[data-announce]")).to_have_text("Your session is about to expire. You can stay signed in.")
     note.get_by_role("button", name="Stay signed in").click()
     expect(note).to_be_hidden()
-    expect(other.get_by_role("form", name="Your session ends in")).to_be_hidden()  # it heard of it
+    expect(other.get_by_role("form", name="Your session expires in")).to_be_hidden()  # it was notified
     put(page, 1.5)
     expect(page.get_by_role("dialog", name="Sign in again")).to_be_visible()

@@ -13,12 +13,12 @@ from playwright.sync_api import Page, expect
 from compute_drivers.fake.driver import FakeDriver
 from conductor.api_db.models import ConsoleToken
 from conductor.cell_db.models import Instance
-from conductor.compute.console_door import ConsoleDoor, DoorPlace
-from conductor.conformance.driver import Told
+from conductor.compute.console_relay import ConsoleRelay, RelayAddress
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import ImageSpec
 from conductor.rpc.messages import ConsolesOffered
-from conductor.services import console_doors, consoles
+from conductor.services.consoles import connections, consoles
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, go
 from tests.guests import ImageShelf, guest_of
@@ -30,17 +30,19 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 @pytest.fixture
 def server(people: Any, tmp_path: Path, settings: Any) -> Iterator[Instance]:
     """Ana's server on a simulated host whose consoles can be reached."""
-    settings.NOVELLA_HOST_DOWN_SECONDS = 1800.0  # nobody reports here, however long the browser takes
+    settings.NOVELLA_HOST_DOWN_SECONDS = 1800.0  # no heartbeats here, however long the browser takes
     driver = FakeDriver("sim-1", {"state_file": str(tmp_path / "guests.json")}, ImageShelf().open)
     driver.start()
-    door = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind))
+    door = ConsoleRelay(
+        RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind)
+    )
     door.start()
     factories.cells()
     factories.host("sim-1")
     made = factories.instance(people.ana.context(), "web")
-    driver.spawn(guest_of(str(made.uuid), ImageSpec(image_id="i", name="linux")), Told())
-    assert door.offer is not None
-    console_doors.record("cell1", ConsolesOffered(host="sim-1", **asdict(door.offer)))
+    driver.spawn(guest_of(str(made.uuid), ImageSpec(image_id="i", name="linux")), RecordedProgress())
+    assert door.announcement is not None
+    connections.record("cell1", ConsolesOffered(host="sim-1", **asdict(door.announcement)))
     yield made
     door.stop()
     driver.stop()
@@ -64,7 +66,10 @@ def colours(page: Page) -> int:
 def test_a_person_types_on_the_serial_line_and_sees_the_answer(open_page: OpenPage, server: Instance) -> None:
     page = open_page("ana")
     refused: list[str] = []
-    page.on("console", lambda said: refused.append(said.text) if "Content Security Policy" in said.text else None)
+    page.on(
+        "console",
+        lambda reported: refused.append(reported.text) if "Content Security Policy" in reported.text else None,
+    )
     go(page, f"/servers/{server.uuid}/console")
     page.get_by_role("button", name="Serial", exact=True).click()
     connected(page, "Serial line connected")
@@ -115,15 +120,15 @@ def test_a_link_opens_the_screen_once_for_whoever_has_it(open_page: OpenPage, se
     connected(page, "Screen connected")
     assert "noVNC" in page.title()
     page.reload()
-    expect(page.locator("[data-desk-state]")).to_contain_text("used before")
+    expect(page.locator("[data-desk-state]")).to_contain_text("already used")
     assert ConsoleToken.objects.count() == 1
 
 
 def shared_link(page: Page, kind: str) -> str:
     """Make a link in the page of a console, and read it."""
-    page.get_by_role("button", name="Let watch…").click()
+    page.get_by_role("button", name="Share console…").click()
     expect(page.locator("#share-kind")).to_have_value(kind)  # the one that is open
-    page.get_by_role("button", name="Make a link").click()
+    page.get_by_role("button", name="Create link").click()
     link = page.locator("#share-link").inner_text()
     page.locator("#share-dialog").get_by_role("button", name="Close").click()
     expect(page.locator("#share-link")).to_have_count(0)  # it is shown once
@@ -137,7 +142,7 @@ def watch_the_screen(owner: Page, watcher: Page) -> None:
     link = shared_link(owner, "vnc")
     Instance.objects.using("cell1").update(power_state=4, vm_state="stopped")
     watcher.goto(link)
-    connected(watcher, "The server is off. This page goes on by itself as soon as it can.")
+    connected(watcher, "The server is off. This page continues automatically when the console is available.")
     Instance.objects.using("cell1").update(power_state=1, vm_state="active")
     connected(watcher, "Screen connected")
     for page in (owner, watcher):
@@ -161,7 +166,7 @@ def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: O
     stage, shown = (page.locator("[data-desk-stage]") for page in (owner, watcher))
     watcher.goto(shared_link(owner, "serial"))
     connected(watcher, "Serial line connected")
-    expect(watcher.get_by_text("you watch, and nothing that you type arrives")).to_be_in_viewport()
+    expect(watcher.get_by_text("You are watching: your input isn't sent")).to_be_in_viewport()
     expect(watcher.locator("[data-desk-timer]")).to_contain_text("left")
     expect(watcher.get_by_role("button", name="Type text…")).to_have_count(0)
     stage.click()
@@ -172,10 +177,12 @@ def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: O
     owner.keyboard.type("date\n")
     expect(shown).to_contain_text("you typed date")
     expect(stage).not_to_contain_text("halt")
-    owner.get_by_role("button", name="Let watch…").click()
+    owner.get_by_role("button", name="Share console…").click()
     expect(owner.locator("#console-shares [data-until]")).to_contain_text("min")
     owner.get_by_role("button", name="Revoke").click()
-    expect(watcher.locator("[data-desk-state]")).to_contain_text("has ended it. Ask them", timeout=SECONDS * 1000)
+    expect(watcher.locator("[data-desk-state]")).to_contain_text(
+        "is no longer shared. Ask for another link.", timeout=SECONDS * 1000
+    )
     expect(owner.locator("#console-shares [data-until]")).to_have_count(0)
     owner.locator("#share-dialog").get_by_role("button", name="Close").click()
     watch_the_screen(owner, watcher)

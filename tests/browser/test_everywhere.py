@@ -1,4 +1,4 @@
-"""What holds on every page: it fits a phone, has names for everything, can be read in both themes, and stands still."""
+"""Requirements of every page: it fits a phone, has accessible names, is readable in both themes, and does not shift."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from conductor.rpc.messages import GuestsCounted
-from conductor.services import announcements, budgets, guest_counts, quota_requests
+from conductor.services.billing import budgets
 from conductor.services.notifications import subscriptions
-from conductor.services.notifications.subscriptions import Wish
+from conductor.services.notifications.subscriptions import SubscriptionRequest
+from conductor.services.operations import announcements
+from conductor.services.quotas import requests
+from conductor.services.servers import guest_metrics
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go
 
@@ -104,40 +107,40 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
 @pytest.fixture
 def ids(people: Any, settings: Any) -> dict[str, str]:
     """A little of everything, all of it the administrator's."""
-    asker = people.admin.context()
+    caller = people.admin.context()
     factories.cells()
     factories.host("compute-with-a-rather-long-name-1.rack-7.example")
     factories.host("sim-2", "cell2", seen=900)
-    factories.image("simulated-linux", asker, is_simulated=True)
-    factories.network("private", asker)
-    run, child = factories.build(asker, f"a-server-{WORD}")
-    factories.tell(child, "step.started", step="SpawnOnHost", host="sim-1", attempt=2)
+    factories.image("simulated-linux", caller, is_simulated=True)
+    factories.network("private", caller)
+    run, child = factories.build(caller, f"a-server-{WORD}")
+    factories.emit(child, "step.started", step="SpawnOnHost", host="sim-1", attempt=2)
     factories.decision(run, **factories.some_decision())
-    failed = factories.instance(asker, "web-2", vm_state="error", host=None, launched_at=None)
+    failed = factories.instance(caller, "web-2", vm_state="error", host=None, launched_at=None)
     factories.fault(failed, "No valid host was found. 12 of 17 hosts: image needs qemu, host runs fake", "cell1")
     broken = factories.run(
-        asker, "cell1", state="failed (not clean)", instance_name=WORD, leftovers=["a guest on sim-1"]
+        caller, "cell1", state="failed (not clean)", instance_name=WORD, uncompensated=["a guest on sim-1"]
     )
-    factories.run(asker, state="queued", plan=[], started_at=None)
+    factories.run(caller, state="queued", plan=[], started_at=None)
     decision = factories.failed_decision(run)
-    announcements.announce(asker, {"title": "Cell 2 rests on Sunday", "text": "Its servers go on.\nNew ones wait."})
-    quota_requests.ask(
-        asker, {"cores": 300, "router": 20}, "a reason that is long enough to need more than a line on a phone"
+    announcements.announce(caller, {"title": "Cell 2 rests on Sunday", "text": "Its servers go on.\nNew ones wait."})
+    requests.ask(
+        caller, {"cores": 300, "router": 20}, "a reason that is long enough to need more than a line on a phone"
     )
     settings.NOVELLA_PRICES = {"currency": "EUR", "vcpu": "0.02"}
-    budgets.put(asker, asker.project_id, Decimal("0.01"), (50,), None)
+    budgets.put(caller, caller.project_id, Decimal("0.01"), (50,), None)
     for turn in range(3):
         used = {str(child.instance_uuid): [60.0 * turn, 64.0, 4096.0 * turn, 0.0, 512.0 * turn, 0.0]}
-        guest_counts.record("cell1", GuestsCounted(host="sim-1", counted_at=300.0 * turn, guests=used))
+        guest_metrics.record("cell1", GuestsCounted(host="sim-1", counted_at=300.0 * turn, guests=used))
     return {
-        "project": asker.project_id,
+        "project": caller.project_id,
         "server": str(child.instance_uuid),
         "run": str(run.uuid),
         "failed": str(failed.uuid),
         "decision": str(decision.uuid),
         "broken": str(broken.uuid),
         "subscription": subscriptions.subscribe(
-            asker, Wish(name="deploys", url="https://hooks.example.org/")
+            caller, SubscriptionRequest(name="deploys", url="https://hooks.example.org/")
         ).view.uuid,
     }
 
@@ -166,7 +169,7 @@ def test_every_page_can_be_read_by_everybody(open_page: OpenPage, ids: dict[str,
 
 
 def heard_of(page: Page) -> tuple[list[str], list[str]]:
-    """What the browser complains of, and all addresses that it asks; both go on growing."""
+    """Return the browser's errors, and all requested addresses; both lists keep growing."""
     complaints: list[str] = []
     asked: list[str] = []
     page.on("console", lambda line: complaints.append(f"console: {line.text}") if line.type == "error" else None)
@@ -187,19 +190,19 @@ def moved(page: Page) -> list[str]:
 
 
 def too_wide(page: Any, size: Mapping[str, int]) -> list[str]:
-    """What makes a page scroll sideways, and the dialogs that would."""
+    """Return the elements and dialogs that make a page scroll sideways."""
     is_wide = page.evaluate("document.documentElement.scrollWidth") > size["width"]
     found = page.evaluate(f"({CHECKS}).wide()") or ["something of it"] if is_wide else []
     return [f"too wide: {one}" for one in [*found, *page.evaluate(f"({CHECKS}).wideDialogs()")]]
 
 
 def assert_nothing(wrong: dict[str, list[str]]) -> None:
-    """Every finding is told, page by page."""
+    """Report every finding, page by page."""
     assert not any(wrong.values()), "\n".join(f"{name}: {one}" for name, found in wrong.items() for one in found)
 
 
 def asked_of_axe(page: Any, look: str) -> list[str]:
-    """What axe finds wrong with a page, as "rule: element"."""
+    """Return axe's findings on a page, as "rule: element"."""
     options = {"runOnly": ASKED_OF_AXE[look], "resultTypes": ["violations"]}
     found = page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{one['id']}: {node['html'][:160]}" for one in found["violations"] for node in one["nodes"]]

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from conductor.core.states import RunState, StepState
 from conductor.journal.models import AuditRecord, StepRecord, WorkflowRun
-from conductor.workflows.build_in_cell import BUILD_IN_CELL
+from conductor.workflows.flows.build import BUILD_IN_CELL
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, wait_until_live
 
@@ -37,7 +37,7 @@ def stuck(people: Any) -> WorkflowRun:
 
 
 def keep(page: Page, name: str) -> None:
-    """Leaves a picture where somebody looks at it, when asked to."""
+    """Save a screenshot if requested."""
     folder = os.environ.get("PICTURES_OF_TESTS")
     if folder:
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
@@ -52,11 +52,11 @@ def test_marked_as_done_by_keyboard_alone(open_page: OpenPage, stuck: WorkflowRu
     page.goto(f"/workflows/{stuck.uuid}")
     wait_until_live(page)
     keep(page, "workflow")
-    button = page.get_by_role("link", name="Skip or mark as done")
+    button = page.get_by_role("link", name="Skip step or mark as done")
     button.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Skip or mark as done?")).to_be_visible()
-    page.get_by_label("It was done by hand").focus()
+    expect(page.get_by_role("heading", name="Skip step or mark as done?")).to_be_visible()
+    page.get_by_label("Done manually").focus()
     page.keyboard.press("Space")
     page.keyboard.press("Tab")
     page.keyboard.type("SpawnOnHost")
@@ -64,7 +64,7 @@ def test_marked_as_done_by_keyboard_alone(open_page: OpenPage, stuck: WorkflowRu
     page.keyboard.type("Spawned it by hand after making room")
     keep(page, "skip-form")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status").filter(has_text="was requested")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="request accepted")).to_be_visible()
     expect(page.locator("#workflow-head")).to_contain_text("skip requested")
     record = AuditRecord.objects.using("cell1").get()
     assert (record.action, record.result, record.user_name) == ("workflow.skip", "done", "admin")
@@ -73,18 +73,18 @@ def test_marked_as_done_by_keyboard_alone(open_page: OpenPage, stuck: WorkflowRu
 def test_without_scripts_on_a_phone_in_the_dark(open_page: OpenPage, stuck: WorkflowRun) -> None:
     page = open_page("admin", java_script_enabled=False, viewport=PHONE, color_scheme="dark")
     page.goto(f"/workflows/{stuck.uuid}")
-    page.get_by_text(re.compile(r"Not now \(\d\)")).click()
-    expect(page.get_by_text("Nothing is left behind.")).to_be_visible()
+    page.get_by_text(re.compile(r"Unavailable actions \(\d\)")).click()
+    expect(page.get_by_text("Nothing is left to clean up.")).to_be_visible()
     keep(page, "phone-dark")
-    page.get_by_role("link", name="Force complete").click()
+    page.get_by_role("link", name="Force completion").click()
     page.get_by_label("Reason").fill("It cannot be undone")
     page.get_by_label(re.compile("^Type")).fill("wrong")
-    page.get_by_role("button", name="Force complete").click()
+    page.get_by_role("button", name="Force completion").click()
     expect(page.get_by_role("alert").filter(has_text=str(stuck.uuid)[:8])).to_be_visible()
     keep(page, "phone-dark-refused")
     page.get_by_label(re.compile("^Type")).fill(str(stuck.uuid)[:8])
-    page.get_by_role("button", name="Force complete").click()
-    expect(page.locator("#workflow-cause")).to_contain_text("Left behind")
+    page.get_by_role("button", name="Force completion").click()
+    expect(page.locator("#workflow-cause")).to_contain_text("Not cleaned up")
     page.get_by_role("link", name="Audit").click()
     expect(page.locator("tbody")).to_contain_text("It cannot be undone")
     keep(page, "phone-dark-audit")
@@ -105,10 +105,10 @@ def test_what_happened_meanwhile_is_told_instead_of_done(open_page: OpenPage, st
     page.get_by_label("Reason").fill("Not wanted any more")
     WorkflowRun.objects.using("cell1").filter(pk=stuck.pk).update(attempt=2)
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_role("alert").filter(has_text="has moved")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="has changed since")).to_be_visible()
     keep(page, "stale")
     assert not WorkflowRun.objects.using("cell1").get(pk=stuck.pk).is_cancel_requested
     expect(page.get_by_label("Reason")).to_have_value("Not wanted any more")
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_role("status").filter(has_text="was requested")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="request accepted")).to_be_visible()
     assert WorkflowRun.objects.using("cell1").get(pk=stuck.pk).is_cancel_requested

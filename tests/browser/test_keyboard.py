@@ -12,15 +12,21 @@ from tests import factories
 from tests.browser.conftest import OpenPage, go, wait_until_ready
 
 
-def spoken(page: Page) -> list[tuple[str, str, bool | None]]:
+def accessible(page: Page) -> list[tuple[str, str, bool | None]]:
     """Role, name and whether it is modal, of all that a screen reader finds."""
     session = page.context.new_cdp_session(page)
     nodes = [node for node in session.send("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
     session.detach()
-    modal = [{said["name"]: said["value"].get("value") for said in node.get("properties", ())} for node in nodes]
+    modal = [
+        {reported["name"]: reported["value"].get("value") for reported in node.get("properties", ())} for node in nodes
+    ]
     found = [(node["role"]["value"], node["name"]["value"]) for node in nodes if "name" in node]
     assert len(found) == len(nodes)
-    return [(*said, known.get("modal")) for said, known in zip(found, modal, strict=True) if said[0] != "RootWebArea"]
+    return [
+        (*reported, known.get("modal"))
+        for reported, known in zip(found, modal, strict=True)
+        if reported[0] != "RootWebArea"
+    ]
 
 
 def test_every_place_has_its_keys(open_page: OpenPage) -> None:
@@ -55,7 +61,7 @@ def test_question_mark_lists_the_keys_and_gives_the_focus_back(open_page: OpenPa
     dialog = page.get_by_role("dialog", name="Keyboard")
     expect(dialog.get_by_role("heading", name="Keyboard")).to_be_focused()  # what is read goes on with the list
     first = [("dialog", "Keyboard", True), ("heading", "Keyboard", None), ("DescriptionList", "", None)]
-    assert spoken(page)[:3] == first
+    assert accessible(page)[:3] == first
     page.keyboard.press("g")
     page.keyboard.press("w")
     expect(dialog).to_be_visible()
@@ -72,8 +78,8 @@ def test_rows_are_walked_picked_and_opened(open_page: OpenPage, people: Any) -> 
     for key in "jjkj":
         page.keyboard.press(key)
     page.keyboard.press("x")
-    expect(page.get_by_label("Pick web-2")).to_be_checked()
-    expect(page.get_by_text("1 server picked")).to_be_visible()
+    expect(page.get_by_label("Select web-2")).to_be_checked()
+    expect(page.get_by_text("1 server selected")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="web-2")).to_be_visible()
 
@@ -120,17 +126,17 @@ def test_a_workflow_is_zoomed_followed_linked_and_left_by_keys(open_page: OpenPa
     expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("c")
     copied = page.url
-    expect(page.get_by_text("The link to this view is copied")).to_be_attached()
-    go(page, copied)  # what somebody sees who was given the link
+    expect(page.get_by_text("Link to this view copied")).to_be_attached()
+    go(page, copied)  # a user who was given the link
     expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
     assert abs((track.bounding_box() or zoomed)["width"] - zoomed["width"]) < 2
     page.keyboard.press("0")
     expect(page).to_have_url(re.compile(rf"{parent.uuid}\?follow=1$"))
     go(page, f"/workflows/{parent.uuid}/graph?zoom=2")
-    picture = page.locator(".graph-scroll svg")
-    large = picture.bounding_box()
+    svg = page.locator(".graph-scroll svg")
+    large = svg.bounding_box()
     page.keyboard.press("-")
-    assert (picture.bounding_box() or {"width": 0})["width"] < (large or {"width": 0})["width"]
+    assert (svg.bounding_box() or {"width": 0})["width"] < (large or {"width": 0})["width"]
     page.keyboard.press("?")
     page.keyboard.press("Escape")  # what is open goes first
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
@@ -151,15 +157,15 @@ def test_keys_can_be_changed(open_page: OpenPage, people: Any) -> None:
     go(page, "/servers")  # it is kept
     for key in ("j", "x"):
         page.keyboard.press(key)
-    expect(page.get_by_label("Pick web-1")).not_to_be_checked()
+    expect(page.get_by_label("Select web-1")).not_to_be_checked()
     page.keyboard.press("p")
-    expect(page.get_by_label("Pick web-1")).to_be_checked()
+    expect(page.get_by_label("Select web-1")).to_be_checked()
     page.keyboard.press("?")
     dialog.get_by_text("Change a key in this browser").click()
-    dialog.get_by_role("button", name="All as they were").click()
+    dialog.get_by_role("button", name="Reset all keys").click()
     page.keyboard.press("Escape")
     page.keyboard.press("x")
-    expect(page.get_by_label("Pick web-1")).not_to_be_checked()
+    expect(page.get_by_label("Select web-1")).not_to_be_checked()
 
 
 def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:
@@ -179,8 +185,8 @@ def test_deleting_by_keyboard_asks_and_can_be_left(open_page: OpenPage, people: 
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Delete web-1?")
     expect(dialog).to_be_visible()
-    expect(dialog).to_have_accessible_description(re.compile("This cannot be undone"))
-    assert [role for role, _, is_modal in spoken(page) if is_modal or role in ("main", "navigation")] == ["dialog"]
+    expect(dialog).to_have_accessible_description(re.compile("This can't be undone"))
+    assert [role for role, _, is_modal in accessible(page) if is_modal or role in ("main", "navigation")] == ["dialog"]
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(page.get_by_role("link", name="Delete")).to_be_focused()

@@ -10,7 +10,7 @@ from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
-from conductor.services import flavors
+from conductor.services.servers import flavors
 from tests import factories
 from tests.browser.conftest import OpenPage, go
 from tests.browser.wire import Wire
@@ -30,7 +30,7 @@ def _wares(people: Any) -> None:
 def fill(page: Page) -> None:
     go(page, "/servers/launch")
     page.get_by_label("Name", exact=True).fill("web")
-    page.get_by_label("How many").fill("2")
+    page.get_by_label("Count", exact=True).fill("2")
     page.get_by_text("other-linux", exact=True).click()
     page.get_by_text("medium", exact=True).click()
 
@@ -39,9 +39,9 @@ def test_the_summary_follows_the_form(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
     summary = page.get_by_label("Summary")
-    expect(summary.get_by_text("2 servers each with 2 vCPU and 2 GB memory, from other-linux.")).to_be_visible()
+    expect(summary.get_by_text("2 servers, each with 2 vCPU and 2 GB memory, from other-linux.")).to_be_visible()
     expect(summary.get_by_role("button", name="Launch 2 servers")).to_be_visible()
-    summary.get_by_text("As CLI, API and Terraform").click()
+    summary.get_by_text("CLI, API and Terraform").click()
     expect(summary.get_by_text("openstack server create")).to_contain_text("--flavor medium")
 
 
@@ -50,21 +50,23 @@ def test_sizes_that_no_host_can_take_are_greyed_and_say_what_would_fit(open_page
     page = open_page("ana")
     go(page, "/servers/launch")
     expect(page.get_by_label("large")).to_be_disabled()
-    expect(page.get_by_text("1 of 1 host: not enough memory (4096 MB needed).")).to_be_visible()
+    expect(page.get_by_text("1 of 1 hosts: not enough memory (4,096 MB needed).")).to_be_visible()
     page.get_by_label("tiny").focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_label("Summary").get_by_text("512 MB memory")).to_be_visible()
     expect(page.get_by_label("small")).to_be_focused()  # the sizes are drawn anew around it
     page.get_by_role("link", name="large", exact=True).click()
     summary = page.get_by_label("Summary")
-    expect(summary.get_by_text("Does not fit now")).to_be_visible()
-    expect(summary.get_by_text("It fits with 2048 MB of memory in place of 4096.")).to_be_visible()
+    expect(summary.get_by_text("Doesn't fit now")).to_be_visible()
+    expect(summary.get_by_text("It fits with 2,048 MB of memory instead of 4,096.")).to_be_visible()
     expect(page.get_by_label("large")).to_be_checked()
     expect(page.get_by_label("large")).to_be_focused()  # the link that chose it is gone
-    said = page.locator("[data-announce]")
-    expect(said).to_contain_text("from other-linux. Does not fit now. 1 of 1 host: not enough memory (4096 MB needed).")
+    reported = page.locator("[data-announce]")
+    expect(reported).to_contain_text(
+        "from other-linux. Doesn't fit now. 1 of 1 hosts: not enough memory (4,096 MB needed)."
+    )
     page.get_by_label("medium").click()
-    expect(summary.get_by_text("Fits now: 1 of 1 host")).to_be_visible()
+    expect(summary.get_by_text("Fits now on 1 of 1 host")).to_be_visible()
     expect(page.get_by_label("large")).to_be_disabled()
 
 
@@ -80,7 +82,7 @@ def test_the_size_that_would_fit_is_the_one_that_is_launched(open_page: OpenPage
         expect(page.get_by_label("Summary").get_by_text("4 GB memory")).to_be_visible()
         expect(page.get_by_label("large")).to_be_checked()
     page.get_by_role("button", name="Launch server").click()
-    expect(page.get_by_text("No host has room for this now")).to_be_visible()
+    expect(page.get_by_text("No host is available now")).to_be_visible()
     assert not BuildRequest.objects.exists()
     page.get_by_role("button", name="Launch anyway").click()
     expect(page.get_by_role("heading", name="Create web")).to_be_visible()
@@ -117,10 +119,10 @@ def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: O
     with page.expect_request("**/launch/summary"):
         page.get_by_label("small").click()
     page.get_by_label("medium").click()
-    page.get_by_label("How many").fill("3")
+    page.get_by_label("Count", exact=True).fill("3")
     page.wait_for_timeout(500)  # the form asks 300 ms after the last key: by then there are questions that wait
     held[0].continue_()
-    expect(page.get_by_label("Summary").get_by_text("3 servers each with 2 vCPU")).to_be_visible()
+    expect(page.get_by_label("Summary").get_by_text("3 servers, each with 2 vCPU")).to_be_visible()
     expect(page.get_by_label("medium")).to_be_checked()
     assert complaints == []
 
@@ -128,7 +130,7 @@ def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: O
 def test_an_answer_takes_no_button_from_under_the_pointer(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
-    expect(page.get_by_label("Summary").get_by_text("2 servers each with 2 vCPU and 2 GB")).to_be_visible()
+    expect(page.get_by_label("Summary").get_by_text("2 servers, each with 2 vCPU and 2 GB")).to_be_visible()
     held: list[Any] = []
     page.route("**/launch/summary", lambda route: held.append(route) if not held else route.continue_())
     with page.expect_request("**/launch/summary"):
@@ -183,13 +185,13 @@ def test_problems_are_listed_first_and_said_at_their_fields(open_page: OpenPage)
     fill(page)
     page.evaluate("document.querySelector('form.launch').noValidate = true")
     page.get_by_label("Name", exact=True).fill(" ")
-    page.get_by_label("How many").fill("0")
+    page.get_by_label("Count", exact=True).fill("0")
     page.locator("#launch-summary .button.primary").click()
     problems = page.get_by_role("alert").filter(has_text="Nothing was launched")
     expect(problems).to_be_focused()
-    expect(problems).to_contain_text("Nothing was launched: 2 things to mend")
-    problems.get_by_role("link", name="Launch 1 to 100 servers at once.").click()
+    expect(problems).to_contain_text("Nothing was launched. Fix 2 problems.")
+    problems.get_by_role("link", name="Enter a count from 1 to 100.").click()
     expect(page).to_have_url(re.compile("#field-count$"))
-    expect(page.get_by_label("How many")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Count", exact=True)).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("medium")).to_be_checked()
     assert InstanceMapping.objects.count() == 0

@@ -14,10 +14,11 @@ from websockets.sync.client import ClientConnection, connect
 from conductor import events
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.core.states import RunState, StepState
+from conductor.db.transactions import write_tx
 from conductor.identity import rights
 from conductor.journal.models import StepRecord, WorkflowRun
-from conductor.services import event_log, preferences
-from conductor.transactions import write_tx
+from conductor.services.accounts import preferences
+from conductor.services.workflows import event_log
 from portal.live import follower
 from tests import factories
 from tests.browser.conftest import OpenPage, wait_until_live
@@ -25,7 +26,7 @@ from tests.browser.wire import Wire
 
 
 def finish(child: WorkflowRun) -> None:
-    """What the engine leaves when a guest has started: rows first, then the events that tell of them."""
+    """Write what the engine leaves when a guest has started: rows first, then their events."""
     StepRecord.objects.using("cell1").filter(run=child, index=2).update(
         state=StepState.DONE, finished_at=factories.ago(0)
     )
@@ -34,8 +35,8 @@ def finish(child: WorkflowRun) -> None:
         state=RunState.DONE, position=4, finished_at=factories.ago(0)
     )
     Instance.objects.using("cell1").filter(uuid=child.instance_uuid).update(vm_state="active", task_state=None)
-    factories.tell(child, "step.done", step="SpawnOnHost")
-    factories.tell(child, "run.ended")
+    factories.emit(child, "step.done", step="SpawnOnHost")
+    factories.emit(child, "run.ended")
 
 
 def test_a_row_changes_by_itself(open_page: OpenPage, people: Any) -> None:
@@ -62,7 +63,7 @@ def test_screen_readers_are_told_the_newest_change_and_nothing_when_muted(open_p
 
     def become(server: Instance, state: str) -> None:
         Instance.objects.using("cell1").filter(pk=server.pk).update(vm_state=state)
-        factories.tell_of_instance(server, "cell1")
+        factories.emit_instance_event(server, "cell1")
         expect(page.locator(f"#server-{server.uuid} .state-word")).not_to_have_text("active")
 
     become(one, "stopped")
@@ -72,7 +73,7 @@ def test_screen_readers_are_told_the_newest_change_and_nothing_when_muted(open_p
     page.reload()
     wait_until_live(page)
     Instance.objects.using("cell1").filter(pk=one.pk).update(vm_state="error")
-    factories.tell_of_instance(one, "cell1")
+    factories.emit_instance_event(one, "cell1")
     expect(page.locator(f"#server-{one.uuid} .state-word")).to_have_text("error")
     expect(page.locator("[data-announce]")).to_be_empty()
 
@@ -83,10 +84,10 @@ def test_a_new_server_appears_and_a_deleted_one_goes(open_page: OpenPage, people
     expect(page.get_by_role("heading", name="No servers yet")).to_be_visible()
     wait_until_live(page)
     made = factories.instance(people.ana.context(), "web-9")
-    factories.tell_of_instance(made, "cell1", "instance.created")
+    factories.emit_instance_event(made, "cell1", "instance.created")
     expect(page.get_by_role("row", name="web-9")).to_be_visible()
     Instance.objects.using("cell1").filter(pk=made.pk).update(vm_state="deleted", deleted_at=factories.ago(0))
-    factories.tell_of_instance(made, "cell1", "instance.deleted")
+    factories.emit_instance_event(made, "cell1", "instance.deleted")
     expect(page.get_by_role("heading", name="No servers yet")).to_be_visible()
 
 
@@ -105,17 +106,17 @@ def test_a_workflow_page_follows_each_step(open_page: OpenPage, people: Any) -> 
 
 
 def test_a_run_that_is_handed_on_is_followed_into_its_cell(open_page: OpenPage, people: Any) -> None:
-    asker = people.ana.context()
-    parent = factories.run(asker, position=2, instance_name="web-1")
+    caller = people.ana.context()
+    parent = factories.run(caller, position=2, instance_name="web-1")
     page = open_page("ana")
     page.goto(f"/workflows/{parent.uuid}/steps")
     wait_until_live(page)
-    child = factories.run(asker, "cell1", parent_uuid=parent.uuid, instance_name="web-1", age=1)
+    child = factories.run(caller, "cell1", parent_uuid=parent.uuid, instance_name="web-1", age=1)
     WorkflowRun.objects.filter(pk=parent.pk).update(state=RunState.DONE, position=3, finished_at=factories.ago(0))
-    factories.tell(parent, "run.ended")
+    factories.emit(parent, "run.ended")
     expect(page.get_by_text("web-1 in cell1")).to_be_visible()
     factories.step(child, 0, 0.5, 0.2)
-    factories.tell(child, "step.done", step="ClaimDestination")
+    factories.emit(child, "step.done", step="ClaimDestination")
     expect(page.get_by_role("row", name="Claim host")).to_contain_text("done")
 
 
@@ -127,14 +128,14 @@ def test_the_console_follows_its_end(open_page: OpenPage, people: Any) -> None:
     wait_until_live(page)
     write = ConsoleLog.objects.using("cell1").filter(instance_uuid=made.uuid)
     write.update(text=write.get().text + "\x1b[1mweb login:\x1b[0m ")
-    factories.tell_of_instance(made, "cell1", "console.written")
+    factories.emit_instance_event(made, "cell1", "console.written")
     console = page.get_by_label("Serial console")
     expect(console).to_contain_text("web login:")
     assert console.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight") < 2
     console.evaluate("e => { e.scrollTop = 0; }")
-    expect(page.get_by_role("button", name="Latest")).to_be_visible()
+    expect(page.get_by_role("button", name="Jump to latest")).to_be_visible()
     write.update(text=write.get().text + "\nmore")
-    factories.tell_of_instance(made, "cell1", "console.written")
+    factories.emit_instance_event(made, "cell1", "console.written")
     expect(console).to_contain_text("more")
     assert console.evaluate("e => e.scrollTop") == 0
 
@@ -147,7 +148,7 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     chip = page.locator("[data-link-chip]")
     wire.cut()
     expect(chip).to_have_attribute("data-link", "stale", timeout=15_000)
-    expect(chip).to_contain_text(re.compile(r"stale since \d\d:\d\d"))
+    expect(chip).to_contain_text(re.compile(r"outdated since \d\d:\d\d"))
     expect(chip).to_have_attribute("title", re.compile(r"^reconnecting in \d+ s$"))
     assert page.evaluate("document.documentElement.hasAttribute('data-stale')")
     with write_tx("cell1"):
@@ -164,7 +165,7 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")
 
 
-# Every word that the chip has said since, however shortly it stood there.
+# Every word of the chip since then, however briefly it was shown.
 KEEP_WORDS = """() => {
   window.words = [];
   const word = document.querySelector("[data-link-word]");
@@ -204,7 +205,7 @@ def test_what_an_answer_that_broke_off_should_have_brought_comes_later(
     wire.breaks_answers = True
     made = factories.instance(people.ana.context(), "web-9")
     with page.expect_event("requestfailed", lambda request: request.url.endswith("/servers")):
-        factories.tell_of_instance(made, "cell1", "instance.created")
+        factories.emit_instance_event(made, "cell1", "instance.created")
     wire.mend()
     expect(page.get_by_role("row", name="web-9")).to_be_visible()
 
@@ -216,7 +217,7 @@ def test_a_page_that_gets_no_socket_asks_for_news(open_page: OpenPage, people: A
     page.goto("/servers")
     wait_until_live(page)
     chip = page.locator("[data-link-chip]")
-    expect(chip).to_have_attribute("title", "This network lets no sockets through: the page asks for what is new.")
+    expect(chip).to_have_attribute("title", "This network blocks WebSockets. The page polls for updates instead.")
     page.evaluate("window.isTheSamePage = true")
     finish(child)
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active", timeout=15_000)
@@ -256,7 +257,7 @@ def test_two_tabs_share_one_socket(open_page: OpenPage, people: Any) -> None:
     expect(other.locator(".head .state-word")).to_have_text("active")
     other.close()
     factories.instance(people.ana.context(), "web-2")
-    factories.tell(child, "run.ended")
+    factories.emit(child, "run.ended")
     wait_until_live(page)
 
 
@@ -277,7 +278,7 @@ def cookie_of(page: Page) -> str:
 
 
 def socket(page: Page, wire: Wire, **headers: str) -> ClientConnection:
-    """A socket with the page's session, as somebody who writes a script would open it."""
+    """Open a socket with the page's session, like a script outside of the page."""
     origin = headers.pop("origin", f"http://127.0.0.1:{wire.port}")
     more = {"Cookie": cookie_of(page), **headers}
     return connect(f"ws://127.0.0.1:{wire.port}/live", origin=origin, additional_headers=more)  # type: ignore[arg-type]
@@ -331,7 +332,7 @@ def test_a_burst_melts_into_few_updates(open_page: OpenPage, people: Any, wire: 
         here = event_log.write_cursor(event_log.here())
         assert ask(link, f"wf:{child.uuid}", "timeline", here)["kind"] == "current"
         for _ in range(200):
-            factories.tell(child, "step.progress")
+            factories.emit(child, "step.progress")
         last, numbers = event_log.here()["cell1"], [0]
         while numbers[-1] < last:
             numbers.append(event_log.read_cursor(json.loads(link.recv(timeout=20))["seq"])["cell1"])
@@ -348,7 +349,7 @@ def test_what_the_layer_lost_is_found_again(
     page.goto("/servers")
     wait_until_live(page)
     with monkeypatch.context() as deaf:
-        deaf.setattr(events, "announce", lambda alias, told, numbers: None)
+        deaf.setattr(events, "announce", lambda alias, observed, numbers: None)
         finish(child)
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
 
@@ -356,7 +357,7 @@ def test_what_the_layer_lost_is_found_again(
 def test_a_reader_that_is_far_behind_reads_the_page_again(open_page: OpenPage, people: Any, wire: Wire) -> None:
     run = factories.run(people.ana.context())
     for _ in range(event_log.LONGEST_REPLAY + 1):
-        factories.tell(run, "step.progress")
+        factories.emit(run, "step.progress")
     with socket(open_page("ana"), wire) as link:
         assert ask(link, f"wf:{run.uuid}", "timeline", "default:0")["kind"] == "reset"
 

@@ -9,17 +9,17 @@ from playwright.sync_api import Page, expect
 
 from conductor import events
 from conductor.cell_db.models import Drain, Service
-from conductor.journal.models import AuditRecord, Duty
-from conductor.services import silent_hosts
-from conductor.transactions import write_tx
-from portal.pages import fleet, fleet_drawing
+from conductor.db.transactions import write_tx
+from conductor.journal.models import AuditRecord, PeriodicLease
+from conductor.services.host_reports import unresponsive_hosts
+from portal.pages.hosts import fleet, fleet_drawing
 from tests import factories
 from tests.browser.conftest import DESKTOP, OpenPage, go, wait_until_live
+from tests.fixtures.drains import drained, pack, unpack
+from tests.fixtures.triage import finding, not_clean
 from tests.fleet import add_host
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import Hosts, instance_of
-from tests.integration.flows.test_drain import drained, pack, unpack
-from tests.integration.test_triage import finding, not_clean
 
 __all__ = ["ana", "hosts", "launch"]
 
@@ -36,38 +36,38 @@ def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     expect(count).to_have_text("2")
     page.keyboard.press("j")
     page.keyboard.press("a")
-    line = page.get_by_role("listitem").filter(has_text="First cause, in step SpawnOnHost: no disk")
+    line = page.get_by_role("listitem").filter(has_text="Root cause, in step SpawnOnHost: no disk")
     expect(line.get_by_label("Reason").first).to_be_focused()
     page.keyboard.type("the port is free by now")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status").filter(has_text="requested for")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="requested: ")).to_be_visible()
     assert AuditRecord.objects.using(CELL).get(action="workflow.undo").reason == "the port is free by now"
     other = page.get_by_role("listitem").filter(has_text="2 VCPU are held for nobody.")
-    other.get_by_text("Put off…").click()
+    other.get_by_text("Snooze…").click()
     other.get_by_label("For").select_option("a day")
     other.get_by_label("Reason").last.fill("after the release")
-    other.get_by_role("button", name="Put off", exact=True).click()
-    expect(page.get_by_role("status").filter(has_text="is put off for a day")).to_be_visible()
+    other.get_by_role("button", name="Snooze", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="snoozed for a day")).to_be_visible()
     expect(page.get_by_text("2 VCPU are held for nobody.")).to_have_count(0)
-    page.get_by_label("Triage").get_by_role("link", name="Put off").click()
+    page.get_by_label("Triage").get_by_role("link", name="Snooze").click()
     expect(page.get_by_text("after the release")).to_be_visible()
-    page.get_by_role("button", name="Have it back").click()
-    expect(page.get_by_text("It is back in the list.")).to_be_visible()
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_text("Item restored to the list.")).to_be_visible()
 
 
 def test_an_open_page_shows_that_a_host_fell_silent(open_page: OpenPage, people: Any) -> None:
-    """Nothing else happens in the cloud: nobody but the conductor's look can tell."""
+    """Nothing else happens in the cloud: only the conductor's check finds it."""
     for name in ("rack-1", "rack-2"):
         add_host(name)
-    silent_hosts.tell(CELL)  # the first look
-    Duty.objects.using(CELL).filter(name=silent_hosts.NAME).update(done_at=factories.ago(3600))
+    unresponsive_hosts.report(CELL)  # the first look
+    PeriodicLease.objects.using(CELL).filter(name=unresponsive_hosts.NAME).update(done_at=factories.ago(3600))
     listed, mapped = open_page("admin"), open_page("admin")
     for page, path in ((listed, "/hosts"), (mapped, "/fleet")):
         go(page, path)
         wait_until_live(page)
         expect(page.get_by_role("row").filter(has_text="rack-2")).to_contain_text("up")
     Service.objects.using(CELL).filter(host="rack-2").update(last_seen_at=factories.ago(600))
-    assert silent_hosts.tell(CELL) == ["rack-2"]
+    assert unresponsive_hosts.report(CELL) == ["rack-2"]
     for page in (listed, mapped):
         expect(page.get_by_role("row").filter(has_text="rack-2")).to_contain_text("down")
         expect(page.get_by_role("row").filter(has_text="rack-1")).to_contain_text("up")
@@ -87,29 +87,29 @@ def test_hosts_are_picked_on_the_map(open_page: OpenPage, people: Any) -> None:
     page.mouse.move(around["x"] + 50, around["y"] + 50, steps=4)
     page.mouse.up()
     bar = page.locator("[data-bulk-bar]")
-    expect(bar).to_contain_text("4 hosts picked")
+    expect(bar).to_contain_text("4 hosts selected")
     assert page.url.endswith("/fleet")  # the link under the pointer was not followed
-    expect(page.get_by_role("checkbox", name="Pick rack-00", exact=True)).to_be_checked()
-    expect(squares.first).to_have_attribute("aria-label", "rack-00: up, memory taken 0 %, picked")
+    expect(page.get_by_role("checkbox", name="Select rack-00", exact=True)).to_be_checked()
+    expect(squares.first).to_have_attribute("aria-label", "rack-00: up, memory used 0 %, selected")
     squares.first.focus()
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
-    expect(bar).to_contain_text("5 hosts picked")
-    page.get_by_role("checkbox", name="Pick rack-80", exact=True).check()
+    expect(bar).to_contain_text("5 hosts selected")
+    page.get_by_role("checkbox", name="Select rack-80", exact=True).check()
     expect(page.locator("[data-chosen]")).to_have_count(6)
-    page.get_by_label("Find hosts, zones or aggregates").fill("rack-01")
-    expect(page.get_by_text("1 host fits")).to_be_visible()
-    expect(bar).to_contain_text("6 hosts picked")  # also those that the table shows no more
-    page.get_by_role("button", name="Pick hosts").click()
+    page.get_by_label("Search hosts, zones or aggregates").fill("rack-01")
+    expect(page.get_by_text("1 host matches")).to_be_visible()
+    expect(bar).to_contain_text("6 hosts selected")  # also those that the table shows no more
+    page.get_by_role("button", name="Select hosts").click()
     squares.nth(5).click()
-    expect(bar).to_contain_text("7 hosts picked")
-    page.get_by_role("button", name="Close…").click()
-    expect(page.get_by_role("heading", name="Close: 7 hosts?")).to_be_visible()
+    expect(bar).to_contain_text("7 hosts selected")
+    page.get_by_role("button", name="Disable…").click()
+    expect(page.get_by_role("heading", name="Disable: 7 hosts?")).to_be_visible()
     page.get_by_label("Reason").fill("new fans")
-    page.get_by_role("button", name="Close", exact=True).click()
-    expect(page.get_by_role("heading", name="Close: 7 done")).to_be_visible()
+    page.get_by_role("button", name="Disable", exact=True).click()
+    expect(page.get_by_role("heading", name="Disable: 7 completed")).to_be_visible()
     assert Service.objects.using(CELL).filter(is_disabled=True, disabled_reason="new fans").count() == 7
 
 
@@ -123,31 +123,31 @@ def test_hosts_are_picked_from_far_and_on_several_pages(
     page = open_page("admin", viewport=DESKTOP)
     go(page, "/fleet")
     wait_until_live(page)
-    picture = page.locator(".fleet-squares").bounding_box()
-    assert picture is not None
-    pitch = picture["width"] * 10 / 131  # thirteen squares of ten in a row
-    page.mouse.move(picture["x"] + 2, picture["y"] + 2)
+    svg = page.locator(".fleet-squares").bounding_box()
+    assert svg is not None
+    pitch = svg["width"] * 10 / 131  # thirteen squares of ten in a row
+    page.mouse.move(svg["x"] + 2, svg["y"] + 2)
     page.mouse.down()
-    page.mouse.move(picture["x"] + 2.5 * pitch, picture["y"] + 1.5 * pitch, steps=4)
+    page.mouse.move(svg["x"] + 2.5 * pitch, svg["y"] + 1.5 * pitch, steps=4)
     page.mouse.up()
     bar = page.locator("[data-bulk-bar]")
-    expect(bar).to_contain_text("6 hosts picked")
-    expect(page.get_by_role("checkbox", name="Pick rack-13", exact=True)).to_be_checked()
+    expect(bar).to_contain_text("6 hosts selected")
+    expect(page.get_by_role("checkbox", name="Select rack-13", exact=True)).to_be_checked()
     page.get_by_role("link", name="Next page").press("Enter")
-    expect(page.get_by_role("checkbox", name="Pick rack-39", exact=True)).to_be_visible()
+    expect(page.get_by_role("checkbox", name="Select rack-39", exact=True)).to_be_visible()
     wait_until_live(page)
-    expect(bar).to_contain_text("6 hosts picked")
-    page.get_by_role("checkbox", name="Pick all on this page").check()
-    expect(bar).to_contain_text("26 hosts picked")
-    page.get_by_role("checkbox", name="Pick all on this page").uncheck()
-    expect(bar).to_contain_text("6 hosts picked")
-    page.get_by_role("button", name="Pick hosts").click()
+    expect(bar).to_contain_text("6 hosts selected")
+    page.get_by_role("checkbox", name="Select all on this page").check()
+    expect(bar).to_contain_text("26 hosts selected")
+    page.get_by_role("checkbox", name="Select all on this page").uncheck()
+    expect(bar).to_contain_text("6 hosts selected")
+    page.get_by_role("button", name="Select hosts").click()
     page.evaluate("scrollTo(0, 0)")
-    page.mouse.click(picture["x"] + 5.5 * pitch, picture["y"] + 0.5 * pitch)
-    expect(bar).to_contain_text("7 hosts picked")
+    page.mouse.click(svg["x"] + 5.5 * pitch, svg["y"] + 0.5 * pitch)
+    expect(bar).to_contain_text("7 hosts selected")
     go(page, "/hosts")
     go(page, "/fleet")
-    expect(bar).to_be_hidden()  # who comes anew begins anew
+    expect(bar).to_be_hidden()  # a new visit starts from the beginning
 
 
 def test_the_map_from_far_is_walked_by_keyboard(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_the_map_from_far_is_walked_by_keyboard(open_page: OpenPage, monkeypatch
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("link", name="rack-31: 2 of 40, ")).to_be_focused()
     page.keyboard.press("Space")
-    expect(page.locator("[data-bulk-bar]")).to_contain_text("1 host picked")
+    expect(page.locator("[data-bulk-bar]")).to_contain_text("1 host selected")
     page.keyboard.press("-")
     page.wait_for_url("**/fleet?cell=cell1")
     expect(page.get_by_role("link", name="in no other aggregate in west")).to_be_focused()
@@ -179,39 +179,40 @@ def test_the_map_from_far_is_walked_by_keyboard(open_page: OpenPage, monkeypatch
     expect(page.locator("tr[data-picked]")).to_be_focused()
 
 
-def pause_what_somebody_resumed(page: Page) -> None:
-    """On the page of one host, whose buttons are pushed anew meanwhile: those have no token of their own."""
+def pause_a_resumed_run(page: Page) -> None:
+    """Pause on the page of one host, whose buttons are updated live meanwhile, without a token of their own."""
     go(page, "/hosts/sim-1/drain")
     wait_until_live(page)
     with write_tx(CELL):
         Drain.objects.using(CELL).filter(host="sim-1").update(is_paused=False)
         events.append(CELL, events.about_host("sim-1"), "host.updated", {})
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_text("No further move begins.")).to_be_visible()
+    expect(page.get_by_text("Drain paused. No further moves start.")).to_be_visible()
     go(page, "/drains")
 
 
 def test_two_hosts_are_emptied_by_the_wizard(open_page: OpenPage, hosts: Hosts, launch: Any, settings: Any) -> None:
-    settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # nobody reports here, however long the browser takes
+    settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # no heartbeats here, however long the browser takes
     pack("sim-1")
     uuids = [launch("web-1"), launch("web-2")]
     unpack()
     page = open_page("admin")
     go(page, "/hosts")
-    page.get_by_label("Pick sim-1").check()
-    page.get_by_label("Pick sim-2").check()
-    page.get_by_role("button", name="Empty together").click()
-    expect(page.get_by_role("heading", name="Empty 2 hosts?")).to_be_visible()
+    page.get_by_label("Select sim-1").check()
+    page.get_by_label("Select sim-2").check()
+    page.get_by_role("button", name="Drain").click()
+    expect(page.get_by_role("heading", name="Drain 2 hosts?")).to_be_visible()
     plan = page.get_by_role("row").filter(has=page.get_by_role("link", name="web-1"))
     expect(plan.get_by_role("link", name="sim-3")).to_be_visible()
     page.get_by_label("Reason").fill("new fans")
-    page.get_by_role("button", name="Empty them").click()
+    page.get_by_role("button", name="Drain hosts").click()
     expect(page.get_by_text("2 hosts are being emptied.")).to_be_visible()
     wait_until_live(page)
     page.get_by_role("button", name="Pause all").click()
-    expect(page.get_by_text("2 hosts: No further move begins.")).to_be_visible()
-    pause_what_somebody_resumed(page)
+    expect(page.get_by_text("2 hosts: Drain paused. No further moves start.")).to_be_visible()
+    pause_a_resumed_run(page)
     page.get_by_role("button", name="Resume all").click()
+    expect(page.get_by_text("2 hosts: Drain resumed.")).to_be_visible()  # of the page after it, not the one clicked on
     expect(page.get_by_text("0 of 2 servers moved")).to_be_visible()
     wait_until_live(page)
     page.evaluate("window.isTheSamePage = true")
@@ -221,8 +222,8 @@ def test_two_hosts_are_emptied_by_the_wizard(open_page: OpenPage, hosts: Hosts, 
     assert page.evaluate("window.isTheSamePage")
     assert {instance_of(uuid).host for uuid in uuids} == {"sim-3"}
     row.get_by_role("link", name="sim-1").click()
-    expect(page.get_by_text("Nothing is left here")).to_be_visible()
-    page.get_by_role("link", name="Return to service…").click()
+    expect(page.get_by_text("No servers left")).to_be_visible()
+    page.get_by_role("link", name="Enable…", exact=True).click()
     page.get_by_label("Reason").fill("the fans turn")
     page.locator("main form button.primary").click()
     page.wait_for_url("**/hosts/sim-1*")
@@ -233,23 +234,23 @@ def test_more_quota_is_asked_for_and_given(open_page: OpenPage, people: Any) -> 
     factories.cells()
     page = open_page("ana")
     go(page, "/quotas")
-    page.get_by_role("link", name="Ask for more").click()
-    page.get_by_label("vCPU: should be allowed").fill("100")
-    page.get_by_label("Why the project needs more").fill("the autumn sale")
-    page.get_by_role("button", name="Ask for more quota").click()
-    link = page.get_by_role("alert").get_by_role("link", name="Ask for more than the 200")
+    page.get_by_role("link", name="Request increase").click()
+    page.get_by_label("vCPU: requested limit").fill("100")
+    page.get_by_label("Reason for the request").fill("the autumn sale")
+    page.get_by_role("button", name="Request quota increase").click()
+    link = page.get_by_role("alert").get_by_role("link", name="Enter more than the current limit, 200")
     link.click()
-    expect(page.get_by_label("vCPU: should be allowed")).to_be_focused()
+    expect(page.get_by_label("vCPU: requested limit")).to_be_focused()
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.type("300")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Asked. The answer will stand on this page.")).to_be_visible()
-    expect(page.get_by_role("region", name="Asked for")).to_contain_text("vCPU: 200 → 300")
+    expect(page.get_by_text("Request sent. The decision appears on this page.")).to_be_visible()
+    expect(page.get_by_role("region", name="Requested")).to_contain_text("vCPU: 200 → 300")
     operator = open_page("admin")
     go(operator, "/quota-requests")
     operator.get_by_text("Approve…").click()
-    operator.get_by_label("What should be known").fill("until the new year")
+    operator.get_by_label("Comment").fill("until the new year")
     operator.get_by_role("button", name="Set these limits").click()
-    expect(operator.get_by_text("shop has the limits now that it asked for.")).to_be_visible()
+    expect(operator.get_by_text("Request approved. shop has the new limits.")).to_be_visible()
     page.reload()
-    expect(page.get_by_role("region", name="Asked for")).to_contain_text("admin: until the new year")
+    expect(page.get_by_role("region", name="Requested")).to_contain_text("admin: until the new year")

@@ -1,4 +1,4 @@
-"""A session that ends under the page of somebody who came from an OpenID provider: the way back is beside the page."""
+"""A session of an OpenID user that ends under an open page: sign-in happens beside the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.conf import LazySettings
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
-from portal.live import audiences
+from portal.live import channels
 from tests.browser.conftest import OpenPage, go
 from tests.browser.wire import Wire
 from tests.services.openid_provider import Provider, running
@@ -41,7 +41,7 @@ def say_who(page: Page) -> None:
 
 
 def test_the_draft_waits_while_the_provider_is_asked(open_page: OpenPage, provider: Provider, monkeypatch: Any) -> None:
-    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     page = open_page()
     page.context.route("https://**", lambda route: route.abort())  # the provider's page would fetch its style from afar
     page.goto("/sign-in")
@@ -56,7 +56,7 @@ def test_the_draft_waits_while_the_provider_is_asked(open_page: OpenPage, provid
     with page.expect_popup() as opened:
         dialog.get_by_role("link", name="Sign in with Harbour").click()
     say_who(opened.value)
-    expect(dialog).to_be_hidden()  # the page beside it has said that somebody is back
+    expect(dialog).to_be_hidden()  # the page beside it has reported the sign-in
     assert page.evaluate("window.isTheSamePage")
     expect(page.get_by_label("Name", exact=True)).to_have_value("typed before")
     page.locator("main form button.primary").first.click()

@@ -1,4 +1,4 @@
-"""Resources in a browser: every page fits, is named and readable; the drawer, the forms and what is told once."""
+"""Resources in a browser: every page fits, is named and readable; the drawer, the forms and values shown once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page, Route, expect
 
-from conductor.services import flavors
+from conductor.services.servers import flavors
 from conductor.volume.models import Volume
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go
@@ -31,7 +31,7 @@ def test_a_volume_by_keyboard_beside_its_list(open_page: OpenPage) -> None:
     page = open_page("ana")
     go(page, "/volumes/do/create")
     page.get_by_label("Name", exact=True).fill("data")
-    page.get_by_text("As CLI and API").click()
+    page.get_by_text("CLI and API").click()
     expect(page.get_by_text("openstack volume create --size 10 data")).to_be_visible()
     page.keyboard.press("Escape")
     page.get_by_label("Name", exact=True).press("Enter")
@@ -45,11 +45,11 @@ def test_a_volume_by_keyboard_beside_its_list(open_page: OpenPage) -> None:
     expect(drawer.get_by_role("heading", name="data", exact=True)).to_be_focused()
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
-    page.get_by_label("Pick data").check()
-    expect(page.get_by_text("1 volume picked")).to_be_visible()
+    page.get_by_label("Select data").check()
+    expect(page.get_by_text("1 volume selected")).to_be_visible()
     page.get_by_role("button", name="Delete…").click()
     page.get_by_role("button", name="Delete volume").click()
-    expect(page.get_by_text("Delete: data.")).to_be_visible()
+    expect(page.get_by_text("Delete completed: data.")).to_be_visible()
     assert not Volume.objects.exists()
 
 
@@ -63,13 +63,13 @@ def test_what_is_told_once_can_be_saved(open_page: OpenPage) -> None:
 
 
 def test_all_of_it_fits_and_can_be_read(open_page: OpenPage, people: Any) -> None:
-    asker = people.ana.context()
+    caller = people.ana.context()
     flavors.seed()
     factories.host("sim-1")
     factories.image("simulated-linux", people.admin.context(), is_simulated=True)
-    factories.network("private", asker)
-    factories.instance(asker, "a-server-with-a-long-name-that-does-not-fit-into-one-line-1", tags=["blue"])
-    server = factories.instance(asker, "web", metadata={"team": "shop"})
+    factories.network("private", caller)
+    factories.instance(caller, "a-server-with-a-long-name-that-does-not-fit-into-one-line-1", tags=["blue"])
+    server = factories.instance(caller, "web", metadata={"team": "shop"})
     page = open_page("ana", viewport=DESKTOP, reduced_motion="reduce")
     fill(page, "/volumes/do/create", name="data", size="3")
     volume = page.url
@@ -94,13 +94,13 @@ def test_what_takes_long_is_drawn_as_bones_and_what_fails_is_told(open_page: Ope
     page.locator("#name-filter").fill("web")
     expect(page.locator("#servers-live")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#servers-live .name")).to_have_css("opacity", "0")
-    while not asked:  # it has been sent; this side hears of it when it waits
+    while not asked:  # it was sent; this side notices while it waits
         page.wait_for_timeout(10)
     asked.pop().fulfill(status=500, headers={"x-openstack-request-id": "req-7"}, body="")
-    told = page.get_by_role("alert").filter(has_text="error 500")
-    expect(told).to_contain_text("req-7")
+    reported = page.get_by_role("alert").filter(has_text="error 500")
+    expect(reported).to_contain_text("req-7")
     expect(page.locator("#servers-live")).not_to_have_attribute("aria-busy", "true")
     page.unroute_all()
-    told.get_by_role("button", name="Try again").click()
+    reported.get_by_role("button", name="Retry").click()
     expect(page).to_have_url(re.compile("name=web"))
-    expect(told).to_have_count(0)
+    expect(reported).to_have_count(0)

@@ -27,7 +27,7 @@ def test_a_wrong_password_is_said_and_the_name_is_kept(open_page: OpenPage) -> N
     page.get_by_label("User name").fill("ana")
     page.get_by_label("Password").fill("wrong")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_have_text("User name and password do not match")
+    expect(page.get_by_role("alert")).to_have_text("Wrong user name or password")
     expect(page.get_by_label("User name")).to_have_value("ana")
     expect(page.get_by_label("Password")).to_be_focused()
 
@@ -36,7 +36,7 @@ def test_the_project_is_chosen_where_there_are_several(open_page: OpenPage) -> N
     factories.user("ana", lab="reader")
     page = open_page()
     sign_in(page, "ana")
-    expect(page.get_by_role("heading", name="Choose a project")).to_be_visible()
+    expect(page.get_by_role("heading", name="Select a project")).to_be_visible()
     page.get_by_text("lab", exact=True).click()
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("link", name="Project lab")).to_be_visible()
@@ -68,7 +68,7 @@ def test_a_chosen_theme_holds_at_once_and_everywhere(open_page: OpenPage) -> Non
     assert answered.value.status == 204
     expect(page.locator("body")).to_have_css("background-color", "rgb(11, 14, 19)")
     other = open_page("ana", color_scheme="light")
-    # The server writes the theme into the page: there is no moment in the wrong one.
+    # The server renders the theme, so the page never flashes in the other one.
     assert 'data-theme="dark"' in other.request.get("/").text()
     other.goto("/")
     expect(other.locator("body")).to_have_css("background-color", "rgb(11, 14, 19)")

@@ -23,7 +23,7 @@ def close(*, is_closed: bool) -> None:
 
 
 def walk_to(page: Page, wanted: Locator) -> None:
-    """With the Tab key, as who has no other way; what has the focus must be in sight, not under a bar."""
+    """Reach an element with the Tab key; the focus must stay visible, not under a bar."""
     expect(wanted).to_be_visible()
     for _ in range(MOST_STOPS):
         page.keyboard.press("Tab")
@@ -39,8 +39,8 @@ def follow(page: Page, name: str) -> None:
 
 
 def test_a_server_fails_is_explained_and_tried_again(open_page: OpenPage, hosts: Hosts, settings: Any) -> None:
-    """Every state is found by its word: whoever sees no colours reads the same."""
-    settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # nobody reports here, however long the browser takes
+    """Every state is found by its word, as for users who see no colours."""
+    settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # no heartbeats here, however long the browser takes
     page = open_page("ana", viewport=TWICE_THE_SIZE, color_scheme="dark")
     go(page, "/servers")
     page.keyboard.press("c")
@@ -48,10 +48,10 @@ def test_a_server_fails_is_explained_and_tried_again(open_page: OpenPage, hosts:
     wait_until_ready(page)
     walk_to(page, page.get_by_label("Name", exact=True))
     page.keyboard.type("web")
-    expect(page.get_by_text("Fits now: 3 of 3 hosts")).to_be_visible()
+    expect(page.get_by_text("Fits now on 3 of 3 hosts")).to_be_visible()
     close(is_closed=True)  # meanwhile, as others may be faster
     page.keyboard.press("Enter")
-    expect(page.get_by_text("No host has room for this now")).to_be_visible()
+    expect(page.get_by_text("No host is available now")).to_be_visible()
     expect(page.locator("#confirm-launch")).to_be_focused()
     assert not BuildRequest.objects.exists()
     walk_to(page, page.get_by_role("button", name="Launch anyway"))
@@ -62,14 +62,14 @@ def test_a_server_fails_is_explained_and_tried_again(open_page: OpenPage, hosts:
     head = page.get_by_role("main").locator(".head-title .state-word")
     expect(head).to_contain_text("failed")
     follow(page, "Placement")
-    expect(page.get_by_text("No host fits")).to_be_visible()
+    expect(page.get_by_text("No host is eligible")).to_be_visible()
     expect(page.get_by_role("main")).to_contain_text("3 of 3 hosts")
     page.set_viewport_size(PHONE)
     follow(page, "Open server")
     close(is_closed=False)
     wait_until_ready(page)
-    follow(page, "Try again")
-    again = page.get_by_role("main").get_by_role("button", name="Try again")
+    follow(page, "Retry")
+    again = page.get_by_role("main").get_by_role("button", name="Retry")
     walk_to(page, again)
     page.keyboard.press("Enter")
     expect(page.get_by_text("Overview")).to_be_visible()

@@ -24,13 +24,13 @@ def began_here(page: Page, people: Any, *names: str) -> list[WorkflowRun]:
     from django.contrib.sessions.models import Session
 
     session = max(Session.objects.all(), key=lambda one: len(one.get_decoded().get("started", ())))
-    asker = replace(people.ana.context(), request_id=session.get_decoded()["started"][-1])
-    return [factories.run(asker, "cell1", instance_name=name) for name in names]
+    caller = replace(people.ana.context(), request_id=session.get_decoded()["started"][-1])
+    return [factories.run(caller, "cell1", instance_name=name) for name in names]
 
 
 def end(run: WorkflowRun, state: RunState, **values: Any) -> None:
     WorkflowRun.objects.using("cell1").filter(pk=run.pk).update(state=state, finished_at=factories.ago(0), **values)
-    factories.tell(run, "run.ended")
+    factories.emit(run, "run.ended")
 
 
 def test_the_palette_finds_and_opens_by_keyboard(open_page: OpenPage, people: Any) -> None:
@@ -54,7 +54,7 @@ def test_the_palette_says_when_the_search_does_not_answer(open_page: OpenPage, w
     wire.cut()
     page.keyboard.press("Control+k")
     dialog = page.get_by_role("dialog", name="Search and commands")
-    expect(dialog.locator("[data-palette-words]")).to_contain_text("does not answer")
+    expect(dialog.locator("[data-palette-words]")).to_contain_text("Search isn't available now")
     wire.mend()
     page.keyboard.type("launch")
     expect(dialog.get_by_role("option", name="Launch server")).to_be_visible()
@@ -66,9 +66,9 @@ def test_the_tray_counts_along_and_the_bell_tells(open_page: OpenPage, people: A
     page = open_page("ana")
     (run, other) = began_here(page, people, "web-1", "web-2")
     go(page, "/profile")  # a page that follows nothing itself
-    expect(page.get_by_label("2 workflows of yours running")).to_be_visible()
+    expect(page.get_by_label("2 of your workflows are running")).to_be_visible()
     end(run, RunState.FAILED_UNDONE, error={"message": "No room"})
-    expect(page.get_by_label("1 workflow of yours running")).to_be_visible()
+    expect(page.get_by_label("1 of your workflows is running")).to_be_visible()
     toast = page.locator("[data-toasts=bad] .toast")
     expect(toast).to_contain_text("Create web-1: failed")
     end(other, RunState.DONE)
@@ -82,7 +82,7 @@ def test_the_tray_counts_along_and_the_bell_tells(open_page: OpenPage, people: A
     expect(toast).to_have_count(0)
     go(page, "/profile")
     expect(page.get_by_label("1 notification", exact=True)).to_be_visible()
-    expect(page.locator(".toast")).to_have_count(0)  # told once
+    expect(page.locator(".toast")).to_have_count(0)  # shown once
 
 
 def test_many_that_end_at_once_are_one_toast(open_page: OpenPage, people: Any) -> None:
@@ -91,16 +91,16 @@ def test_many_that_end_at_once_are_one_toast(open_page: OpenPage, people: Any) -
     WorkflowRun.objects.using("cell1").filter(pk__in=[run.pk for run in runs]).update(
         state=RunState.DONE, finished_at=factories.ago(0)
     )
-    factories.tell(runs[0], "run.ended")
+    factories.emit(runs[0], "run.ended")
     expect(page.locator(".toast")).to_have_count(1)
-    expect(page.locator(".toast")).to_contain_text("3 workflows are done")
+    expect(page.locator(".toast")).to_contain_text("3 workflows completed")
 
 
 def test_what_one_looks_at_needs_no_toast(open_page: OpenPage, people: Any) -> None:
     page = open_page("ana")
     (run,) = began_here(page, people, "web-1")
     go(page, f"/workflows/{run.uuid}")
-    end(run, RunState.FAILED_UNDONE)  # told by a toast, it would stay
+    end(run, RunState.FAILED_UNDONE)  # as a toast it would stay
     expect(page.get_by_label("1 notification", exact=True)).to_be_visible()
     expect(page.locator(".toast")).to_have_count(0)
 
@@ -114,4 +114,4 @@ def test_without_scripts_the_bell_is_a_page(open_page: OpenPage, people: Any) ->
     page.get_by_role("link", name="Notifications").click()
     expect(page.get_by_role("link", name="Create web-1")).to_have_attribute("href", f"/workflows/{run.uuid}")
     page.get_by_role("button", name="Clear all").click()
-    expect(page.get_by_text("Nothing that you began has ended")).to_be_visible()
+    expect(page.get_by_text("No completed workflows")).to_be_visible()

@@ -12,7 +12,7 @@ from conductor import events
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, go, wait_until_live
 
@@ -20,10 +20,10 @@ COUNT = 450
 MOST_DRAWN = 90
 
 
-def fleet(asker: RequestContext) -> list[UUID]:
+def fleet(caller: RequestContext) -> list[UUID]:
     """Servers web-0 (the newest) to web-449, as the list shows them."""
     uuids = [UUID(int=number, version=4) for number in range(1, COUNT + 1)]
-    pattern = factories.instance(asker, "web-0", uuid=uuids[0], age=10)
+    pattern = factories.instance(caller, "web-0", uuid=uuids[0], age=10)
     mapping = InstanceMapping.objects.get(instance_uuid=uuids[0])
     rows, mappings = [], []
     for number in range(1, COUNT):
@@ -43,7 +43,7 @@ def fleet(asker: RequestContext) -> list[UUID]:
 
 def change(uuid: UUID, **values: Any) -> None:
     Instance.objects.using("cell1").filter(uuid=uuid).update(**values)
-    factories.tell_of_instance(Instance.objects.using("cell1").get(uuid=uuid), "cell1")
+    factories.emit_instance_event(Instance.objects.using("cell1").get(uuid=uuid), "cell1")
 
 
 def change_all(uuids: list[UUID], **values: Any) -> None:
@@ -66,13 +66,13 @@ def read_all(page: Page) -> None:
     """Scroll to the end of what is there until there is no more."""
     words = page.locator("[data-window-words]")
     for so_far in ("200", "400"):
-        expect(words).to_have_text(f"{so_far} so far: scroll for more")
+        expect(words).to_have_text(f"{so_far} loaded. Scroll for more")
         scroll_to(page, 1)
     expect(words).to_have_text(f"All {COUNT}")
 
 
 def change_all_while_one_scrolls(page: Page, uuids: list[UUID]) -> None:
-    """More than are told one by one: all that is drawn becomes current, wherever one is by then."""
+    """With more changes than single updates, all displayed rows become current, at any scroll position."""
     change_all(uuids, vm_state="paused")
     for share in (0.2, 0.9, 0.4):
         scroll_to(page, share)
@@ -94,8 +94,8 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     expect(row(page, uuids[-1])).to_have_attribute("aria-rowindex", str(COUNT + 1))
     expect(row(page, uuids[0])).to_have_count(0)
     row(page, uuids[-1]).locator("input").check()
-    expect(page.locator("[data-bulk-count]")).to_have_text("2 servers picked")
-    # What changes out of sight is current when one comes back; what is in sight changes in place.
+    expect(page.locator("[data-bulk-count]")).to_have_text("2 servers selected")
+    # Changes out of sight are current after scrolling back; visible rows change in place.
     for uuid in (uuids[0], uuids[-1]):
         change(uuid, vm_state="stopped")
     expect(row(page, uuids[-1]).locator(".state-word")).to_have_text("stopped")
@@ -111,25 +111,25 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     assert page.evaluate("document.activeElement.id") == name
     change_all_while_one_scrolls(page, uuids)
     assert page.evaluate("document.activeElement.id") == name
-    # What was picked goes along although it is not in the page.
+    # Selected rows that are not in the page are included.
     page.get_by_role("button", name=re.compile("Stop")).click()
     expect(page.locator("main")).to_contain_text("web-1")
     expect(page.locator("main")).to_contain_text(f"web-{COUNT - 1}")
 
 
 def test_news_of_a_window_wait_until_they_are_asked_for(open_page: OpenPage, people: Any) -> None:
-    asker = people.ana.context()
-    uuids = fleet(asker)
+    caller = people.ana.context()
+    uuids = fleet(caller)
     page = open_page("ana")
     go(page, "/servers?rows=10000")
     wait_until_live(page)
-    new = factories.instance(asker, "web-new", age=0)
-    factories.tell_of_instance(new, "cell1", "instance.created")
+    new = factories.instance(caller, "web-new", age=0)
+    factories.emit_instance_event(new, "cell1", "instance.created")
     news = page.locator("[data-needs-news]")
     expect(news).to_contain_text("1 new")
     expect(row(page, new.uuid)).to_have_count(0)
     change(uuids[3], vm_state="deleted", deleted_at=factories.ago(0))
-    expect(news).to_contain_text("1 gone")
+    expect(news).to_contain_text("1 removed")
     expect(row(page, uuids[3])).to_have_count(1)
     news.get_by_role("button").click()
     expect(row(page, new.uuid)).to_be_in_viewport()

@@ -11,33 +11,33 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from conductor.journal.models import AuditRecord, Event, LockWait, WorkflowRun
-from conductor.services.step_logs import TAIL
+from conductor.services.workflows.step_logs import TAIL
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go, wait_until_live, wait_until_ready
 from tests.browser.pictures import rescheduled
+from tests.fixtures.decisions import raced
+from tests.fixtures.migrations import moving
+from tests.fixtures.workflow_callers import caller
 from tests.fleet import add_host
-from tests.integration.test_decision_pages import raced
-from tests.integration.test_migration_pages import moving
-from tests.integration.test_workflow_pages import asker
 
-__all__ = ["asker", "moving"]
+__all__ = ["caller", "moving"]
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 
 
 def keep(page: Page, name: str) -> None:
-    """Leaves a picture where somebody looks at it, when asked to."""
+    """Save a screenshot if requested."""
     folder = os.environ.get("PICTURES_OF_TESTS")
     if folder:
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
 
 
-def known_kind(asker: Any, count: int = 5) -> None:
+def known_kind(caller: Any, count: int = 5) -> None:
     """Builds of the past, so that it is known how long one takes."""
     for number in range(count):
-        done = factories.run(asker, "cell1", age=4000 - number, state="done", finished_at=factories.ago(3985 - number))
+        done = factories.run(caller, "cell1", age=4000 - number, state="done", finished_at=factories.ago(3985 - number))
         for index, (begun, ended) in enumerate(((0.3, 0.6), (0.6, 1.6), (1.6, 9.5), (9.5, 10.0))):
             factories.step(done, index, 4000 - begun, 4000 - ended)
-        parent = factories.run(asker, age=4000 - number, state="done", finished_at=factories.ago(3999 - number))
+        parent = factories.run(caller, age=4000 - number, state="done", finished_at=factories.ago(3999 - number))
         for index in range(3):
             factories.step(parent, index, 3999.9 - index * 0.2, 3999.8 - index * 0.2)
 
@@ -45,11 +45,11 @@ def known_kind(asker: Any, count: int = 5) -> None:
 @pytest.fixture
 def run(people: Any) -> WorkflowRun:
     """A build at its second attempt, of a kind that is known; another that waits for its lock; events of both."""
-    asker = people.admin.context()
-    known_kind(asker)
-    child = rescheduled(asker)
+    caller = people.admin.context()
+    known_kind(caller)
+    child = rescheduled(caller)
     waiter = factories.run(
-        asker, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], started_at=None, owner=None,
+        caller, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], started_at=None, owner=None,
         instance_uuid=child.instance_uuid, instance_name="cache-1", waits_for={"cause": "lock", "detail": "instance"},
     )  # fmt: skip
     LockWait.objects.using("cell1").create(resource=f"instance:{child.instance_uuid}", run=waiter)
@@ -60,7 +60,7 @@ def run(people: Any) -> WorkflowRun:
         ("step.failed", {"step": "SpawnOnHost", "error": {"class": "DriverError", "message": "no memory"}}),
         ("run.write_refused", {"token": 5, "newest": 7, "owner": "worker-0"}),
     ):
-        factories.tell(child, kind, **data)
+        factories.emit(child, kind, **data)
     child.waiter = waiter
     return child
 
@@ -91,16 +91,16 @@ def test_every_tab_can_be_read_at_every_size(open_page: OpenPage, run: WorkflowR
 
 
 def test_news_that_would_move_rows_waits(open_page: OpenPage, people: Any) -> None:
-    asker = people.ana.context()
-    first = factories.run(asker, "cell1", instance_name="web-1")
+    caller = people.ana.context()
+    first = factories.run(caller, "cell1", instance_name="web-1")
     page = open_page("ana")
     page.goto("/workflows")
     wait_until_live(page)
     row = page.locator(f"#run-{first.uuid}")
     expect(row).to_be_visible()
-    second = factories.run(asker, "cell1", instance_name="web-2", age=1)
+    second = factories.run(caller, "cell1", instance_name="web-2", age=1)
     WorkflowRun.objects.using("cell1").filter(pk=first.pk).update(state="done", finished_at=factories.ago(0))
-    factories.tell(second, "run.started")
+    factories.emit(second, "run.started")
     button = page.get_by_role("button", name="1 new – show")
     expect(button).to_be_visible()
     expect(row).to_contain_text("done")
@@ -122,7 +122,7 @@ def test_a_step_opens_beside_its_workflow_by_keyboard_and_has_an_address(open_pa
     assert "?step=step-" in page.url
     drawer.get_by_role("link", name="attempt 2").click()
     expect(drawer).not_to_contain_text("The host ran out of memory")
-    page.keyboard.press("[")  # the undo of the first attempt stands between the two
+    page.keyboard.press("[")  # the first attempt's compensation is between the two
     expect(drawer.get_by_role("link", name="attempt 1 undo")).to_have_attribute("aria-current", "true")
     page.keyboard.press("]")
     expect(drawer.get_by_role("link", name="attempt 2")).to_have_attribute("aria-current", "true")
@@ -147,16 +147,16 @@ def test_who_loses_the_last_place_is_told_so(open_page: OpenPage, people: Any, o
     name = next(one for one in ("ana", "chi") if people[one].project.id == loser.project_id)
     mine = open_page(name)
     go(mine, f"/workflows/{loser.uuid}/placement")
-    expect(mine.get_by_text("Somebody else was faster")).to_be_visible()
-    what_came = "The next best host was taken instead." if others else "No other host was left."
-    expect(mine.get_by_text(f"the room on that host was gone. {what_came}")).to_be_visible()
+    expect(mine.get_by_text("Another request claimed the capacity first")).to_be_visible()
+    what_came = "The next best host was selected instead." if others else "No other host remained."
+    expect(mine.get_by_text(f"the host had no capacity left. {what_came}")).to_be_visible()
     expect(mine.get_by_role("main")).not_to_contain_text(str(winner.uuid)[:8])
     all_of_it = open_page("admin")
     go(all_of_it, f"/workflows/{loser.uuid}/placement")
-    race = all_of_it.locator(".note", has_text="The claim on best came too late")
-    expect(race).to_contain_text("not enough was left of this: vCPU.")
-    expect(race).to_contain_text("Next came next." if others else "No other host was left.")
-    it = race.get_by_role("link", name="This workflow took it.")
+    race = all_of_it.locator(".note", has_text="The claim on best was too late")
+    expect(race).to_contain_text("Capacity that was missing when the host was claimed: vCPU.")
+    expect(race).to_contain_text("Next host: next." if others else "No other host remained.")
+    it = race.get_by_role("link", name="Open the workflow that claimed it.")
     expect(it).to_have_attribute("href", f"/workflows/{winner.uuid}")
 
 
@@ -167,8 +167,8 @@ def test_without_scripts_a_step_is_a_page(open_page: OpenPage, run: WorkflowRun)
     expect(page.get_by_role("heading", level=2, name="Claim host")).to_be_visible()
     assert "/step/" in page.url
     page.goto(f"/workflows/{run.waiter.uuid}")
-    page.get_by_role("link", name="Why?").click()
-    expect(page.get_by_text("holds it; this one is next in the queue")).to_be_visible()
+    page.get_by_role("link", name="Show reason").click()
+    expect(page.get_by_text("holds the lock; this workflow is next in the queue")).to_be_visible()
 
 
 def test_why_is_answered_on_the_spot(open_page: OpenPage, run: WorkflowRun) -> None:
@@ -176,15 +176,15 @@ def test_why_is_answered_on_the_spot(open_page: OpenPage, run: WorkflowRun) -> N
     page.goto(f"/workflows/{run.waiter.uuid}")
     wait_until_live(page)
     page.keyboard.press("w")
-    popover = page.get_by_role("dialog", name="Why it waits")
-    expect(popover).to_contain_text("Create cache-1 holds it; this one is next in the queue")
+    popover = page.get_by_role("dialog", name="Wait reason")
+    expect(popover).to_contain_text("Create cache-1 holds the lock; this workflow is next in the queue")
     keep(page, "why-popover")
     page.keyboard.press("Escape")
     expect(popover).to_have_count(0)
-    expect(page.get_by_role("link", name="Why?")).to_be_focused()
+    expect(page.get_by_role("link", name="Show reason")).to_be_focused()
     page.keyboard.press("w")
     expect(popover).to_be_visible()
-    page.locator("#search").focus()  # whoever goes on is not called back
+    page.locator("#search").focus()  # a user who has moved on is not called back
     expect(popover).to_have_count(0)
     expect(page.locator("#search")).to_be_focused()
 
@@ -200,7 +200,7 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     page.get_by_label("Search the log").fill("no memory")
     expect(page.get_by_text("1 line matches")).to_be_visible()
     keep(page, "log-searched")
-    factories.tell(run, "step.progress", step="SpawnOnHost", progress={"message": "no memory yet", "share": None})
+    factories.emit(run, "step.progress", step="SpawnOnHost", progress={"message": "no memory yet", "share": None})
     expect(page.get_by_text("2 lines match")).to_be_visible()
     lines = page.locator("[data-log-line]")  # only the last of them were sent anew
     expect(page.locator("#log[data-tail]")).to_have_count(1)
@@ -208,11 +208,11 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     numbers = lines.evaluate_all("them => them.map((it) => Number(it.id.slice(5)))")
     assert numbers == list(range(1, len(events) + 7))
     page.get_by_role("link", name="Line 2", exact=True).click()
-    page.get_by_role("button", name="Copy line link").click()
-    expect(page.get_by_text("The link to this view is copied")).to_be_attached()
+    page.get_by_role("button", name="Copy link to line").click()
+    expect(page.get_by_text("Link to this view copied")).to_be_attached()
     copied = page.url
     page.goto("about:blank")
-    go(page, copied)  # what somebody sees who was given the link
+    go(page, copied)  # a user who was given the link
     expect(page.locator("#line-2:target")).to_be_in_viewport()
     keep(page, "log-line")
     page.goto(
@@ -226,35 +226,35 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     )
     page.wait_for_url("**/events?as_of=2")
     expect(page.locator("tr.here")).to_contain_text("step.started")
-    expect(page.locator("html[data-stale] .link-state")).to_have_text("paused")  # its times stand still
-    page.get_by_role("link", name="Back to now").click()
+    expect(page.locator("html[data-stale] .link-state")).to_have_text("paused")  # its times stop
+    page.get_by_role("link", name="Back to live view").click()
     expect(page.locator("tr.here")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
     ("button", "what"),
-    [("Finish now", "force_complete"), ("Abort", "abort"), ("Raise allowed downtime", "downtime")],
+    [("Force completion", "force_complete"), ("Abort", "abort"), ("Increase allowed downtime", "downtime")],
 )
 def test_a_move_that_does_not_converge_is_ended_by_its_operator(
     open_page: OpenPage, moving: WorkflowRun, button: str, what: str
 ) -> None:
-    for number, told in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
-        told.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1}
-        told.save(using="cell1")
+    for number, reported in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
+        reported.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1}
+        reported.save(using="cell1")
     page = open_page("admin", viewport=DESKTOP)
     page.goto(f"/workflows/{moving.uuid}")
     wait_until_live(page)
-    expect(page.get_by_text("Not converging: the guest changes 75 B/s, the link moves 75 B/s.")).to_be_visible()
+    expect(page.get_by_text("Not converging: the server changes 75 B/s, the link moves 75 B/s.")).to_be_visible()
     keep(page, f"not-converging-{what}")
     page.get_by_role("link", name=button).click()
     expect(page.get_by_text("Not converging")).to_be_visible()
     if what == "downtime":  # by keyboard alone
-        page.get_by_label("How long the guest may stand still, in milliseconds").fill("1500")
+        page.get_by_label("Allowed downtime (ms)").fill("1500")
         page.keyboard.press("Enter")
     else:
         page.locator("main form button").click()
-    expect(page.get_by_role("status").filter(has_text=f"{button} was requested")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text=f"{button}: request accepted")).to_be_visible()
     record = AuditRecord.objects.using("cell1").get()
     assert (record.action, record.result, record.user_name) == (f"live_migration.{what}", "done", "admin")
     if what == "downtime":
-        expect(page.get_by_role("link", name="Allowed to stand still for 1500 ms")).to_be_visible()
+        expect(page.get_by_role("link", name="Allowed downtime: 1500 ms")).to_be_visible()

@@ -17,7 +17,7 @@ class Wire:
         self._open: set[asyncio.StreamWriter] = set()
         self._is_cut = False
         self.lets_sockets_through = True  # else as proxies are that know nothing of them
-        self.breaks_answers = False  # off in the middle, their status told
+        self.breaks_answers = False  # aborts them after the status
         self.is_frozen = False  # as in front of a stopped process: connections open, and nothing comes back
         self.port = 0
 
@@ -38,7 +38,7 @@ class Wire:
         self._thread.join(5)
 
     def cut(self) -> None:
-        """Everything that is connected is lost, and nobody gets through any more."""
+        """Cut all connections, and refuse new ones."""
         self._is_cut = True
         self._loop.call_soon_threadsafe(self._abort_all)
 

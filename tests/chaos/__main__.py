@@ -39,12 +39,12 @@ def main() -> int:
     django.setup()  # only to read the catalog of flows
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
-    tell = _Teller()
+    report = _Teller()
     with Campaign(folder, asked.seed, broker=asked.broker, **_variables(asked.mode, folder)) as campaign:
         if asked.mode == "random":
-            wrong = at_random(campaign, tell=tell, **{name: getattr(asked, name) for name in RANDOM})
+            wrong = at_random(campaign, report=report, **{name: getattr(asked, name) for name in RANDOM})
         else:
-            wrong = points.walk(campaign, points.places(asked.match, asked.sample, asked.seed), tell)
+            wrong = points.walk(campaign, points.places(asked.match, asked.sample, asked.seed), report)
     for line in wrong:
         print(f"WRONG: {line}", flush=True)
     if wrong:

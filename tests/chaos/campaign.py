@@ -1,4 +1,4 @@
-"""A whole cloud of separate processes, people who use it, an adversary who kills it, and what is found afterwards."""
+"""A whole cloud of separate processes, users, an adversary that kills processes, and checks afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VARIABLES = {
 }
 MESSAGE_FAULTS = "lose=0.03,repeat=0.05,delay=0.05"
 SETTLE_SECONDS = 240.0
-LONGEST_DEED_SECONDS = 300.0  # of a person: some requests, each of which gives up after a minute
+LONGEST_ACTION_SECONDS = 300.0  # of a person: some requests, each of which gives up after a minute
 FAULTY_VERBS = (
     "spawn",
     "power_on",
@@ -52,14 +52,14 @@ QUOTAS = {"instances": 40, "cores": 400, "ram": 400_000}
 
 
 class Server(Protocol):
-    """What the product stands on."""
+    """A service that the product needs."""
 
     def kill(self) -> None: ...
     def restart(self) -> None: ...
 
 
 class Campaign:
-    """A deployment with people in it. Use it as a context manager; `settle` waits, `check` tells what is wrong."""
+    """A deployment with users in it. Use it as a context manager; `settle` waits, `check` returns what is wrong."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Campaign:
         variables = {**VARIABLES, **variables}
         if message_faults:
             variables["NOVELLA_MESSAGE_FAULTS"] = message_faults
-        self.cloud = Deployment(folder, database="postgresql", broker=broker, **variables)
+        self.cloud = Deployment(folder, broker=broker, **variables)
         self.answers = Answers(folder / "answers.jsonl")
         self.people: list[Person] = []
         self.stay_dead: set[str] = set()  # names of members that are not to be started again yet
@@ -103,7 +103,7 @@ class Campaign:
         return Evidence(urls, self.cloud.data_dir / "agents", self.answers.path)
 
     def settle(self, seconds: float = SETTLE_SECONDS) -> list[str]:
-        """Wait until nothing is under way any more; what still is when the time is over."""
+        """Wait until no work is in progress; returns the rest when the time is over."""
         deadline = time.monotonic() + seconds
         quiet_since: float | None = None
         while time.monotonic() < deadline:
@@ -157,8 +157,8 @@ class Adversary:
         self.random = random.Random(f"{campaign.seed}:adversary")
         self.done: list[str] = []
         servers = [self._kill_database if at % BROKER_EVERY else self._kill_broker for at in range(server_kills)]
-        usual = (self._kill, self._freeze, self._cut_connections, self._spoil_hosts)
-        self._blows = servers + self.random.choices(usual, (60, 12, 12, 12), k=kills)
+        default = (self._kill, self._freeze, self._cut_connections, self._spoil_hosts)
+        self._blows = servers + self.random.choices(default, (60, 12, 12, 12), k=kills)
         self.random.shuffle(self._blows)
 
     def work(self) -> None:
@@ -178,7 +178,7 @@ class Adversary:
         self.cloud.restart(member.role, index)
 
     def _freeze(self) -> None:
-        """Long enough that the lease runs out; then it goes on with what it knew."""
+        """Freeze a process, mostly past its lease; then it continues with its old state."""
         member = self.random.choice([member for member in self.cloud.members if member.is_alive])
         self.done.append(f"freeze {member.name}")
         _signal(member, signal.SIGSTOP)
@@ -250,12 +250,12 @@ def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[li
         yield broken
     finally:
         for thread in threads:
-            thread.join(timeout=LONGEST_DEED_SECONDS)
+            thread.join(timeout=LONGEST_ACTION_SECONDS)
             assert not thread.is_alive(), f"{thread.name} is still at work"
 
 
 def at_random(
-    campaign: Campaign, *, actions: int, kills: int, server_kills: int = 0, tell: Callable[[str], None]
+    campaign: Campaign, *, actions: int, kills: int, server_kills: int = 0, report: Callable[[str], None]
 ) -> list[str]:
     """People do `actions` in all while the adversary strikes; then all must rest, and be right.
 
@@ -278,13 +278,13 @@ def at_random(
         try:
             adversary.work()
         except BaseException:
-            has_failed.set()  # nobody waits for his next blow
+            has_failed.set()  # no further blow follows
             raise
     servers = sum(blow.startswith(SERVER_KILL) for blow in adversary.done)
-    tell(
+    report(
         f"{campaign.answers.count} actions ({campaign.answers.accepted} accepted), "
         f"{len(adversary.done) - servers} blows, {servers} kills of servers in {time.monotonic() - began:.0f} s"
     )
     wrong = campaign.settle()
-    tell(f"settled after {time.monotonic() - began:.0f} s")
+    report(f"settled after {time.monotonic() - began:.0f} s")
     return broken + wrong + campaign.check()

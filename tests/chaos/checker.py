@@ -1,6 +1,6 @@
-"""What must be true of a cloud that has come to rest: asked of its databases in plain SQL and of its hosts' files.
+"""Invariants of a cloud at rest, checked on its databases in plain SQL and on its hosts' files.
 
-It uses nothing of the product's code, so that it does not share its mistakes.
+It uses none of the product's code, so that it does not share its bugs.
 """
 
 from __future__ import annotations
@@ -35,31 +35,33 @@ WITHOUT_GUEST = {"shelved_offloaded", "building"}
 
 
 def unsettled(evidence: Evidence) -> list[str]:
-    """What is still under way; a cloud at rest has nothing."""
+    """Return the work in progress; a cloud at rest has none."""
     words = evidence.everywhere(
         "SELECT concat_ws(' ', flow, uuid, state, waits_for) AS what FROM journal_workflowrun WHERE state NOT IN "
         "('done', 'failed (undone)', 'failed (not clean)', 'cancelled', 'needs operator') "
         "UNION ALL SELECT concat_ws(' ', 'command', step_key, 'for', host) FROM journal_outboxmessage "
         f"UNION ALL {_HELD_UP} "
-        # What somebody locked who died before he opened its run is swept after a minute.
+        # A lock whose owner died before it opened its run is swept after a minute.
         "UNION ALL SELECT concat_ws(' ', 'lock of', resource, 'for', holder_action) FROM journal_resourcelock"
     )
     left = [f"{name}: {row['what']}" for name, row in words]
     return left + [f"{name}: {row['what']}" for name in evidence.cells for row in evidence.rows(name, _UNFITTING)]
 
 
-# An undo that a silent host held up goes on by itself once that has done what it owes.
+# A compensation that waited for an unresponsive host continues when the host has done its deferred commands.
 _HELD_UP = (
     "SELECT concat_ws(' ', flow, uuid, state) AS what FROM journal_workflowrun AS run WHERE EXISTS (SELECT 1 FROM "
     "journal_steprecord WHERE run_id = run.id AND error->>'class' = 'KeptByHost') AND state = 'failed (not clean)'"
 )
 
-# What the newest report of a host says of guests that do not fit their instances. Something follows from the next one
-# or two, and on a busy machine these come later than all else is still.
+# Guests in the newest report of a host that do not fit their instances. The next one or two reports resolve them, and
+# on a busy machine these come after all other work has ended.
 _UNFITTING = (
     "SELECT concat_ws(' ', 'report of', host, unsettled) AS what FROM cell_db_service WHERE EXISTS "
     "(SELECT 1 FROM jsonb_each(unsettled) WHERE value NOT IN ('{}', 'false'))"
 )
+
+_IMAGES_OF_VOLUMES = "SELECT uuid, state, inputs FROM journal_workflowrun WHERE flow = 'create_image_of_volumes'"
 
 
 def violations(evidence: Evidence) -> list[str]:
@@ -78,6 +80,7 @@ def violations(evidence: Evidence) -> list[str]:
         *_inventories(evidence),
         *_ports(evidence, instances),
         *_volumes(evidence, instances),
+        *_snapshots(evidence),
         *_quotas(evidence, instances),
         *_tokens(evidence),
         *_histories(evidence),
@@ -86,9 +89,11 @@ def violations(evidence: Evidence) -> list[str]:
 
 def _runs(evidence: Evidence) -> list[str]:
     wrong = []
-    for name, row in evidence.everywhere("SELECT flow, uuid, state, leftovers, error FROM journal_workflowrun"):
+    for name, row in evidence.everywhere("SELECT flow, uuid, state, uncompensated, error FROM journal_workflowrun"):
         if row["state"] not in FINAL_RUNS or row["state"] == "failed (not clean)":
-            wrong.append(f"{name}: {row['flow']} {row['uuid']} is {row['state']}: {row['error']} {row['leftovers']}")
+            wrong.append(
+                f"{name}: {row['flow']} {row['uuid']} is {row['state']}: {row['error']} {row['uncompensated']}"
+            )
     for name in evidence.databases:
         twice = evidence.rows(name, "SELECT uuid FROM journal_workflowrun GROUP BY uuid HAVING count(*) > 1")
         wrong += [f"{name}: run {row['uuid']} is there twice" for row in twice]
@@ -96,7 +101,7 @@ def _runs(evidence: Evidence) -> list[str]:
 
 
 def _left(evidence: Evidence) -> list[str]:
-    """Locks, leases, waits, commands, task states and requests that nobody works on any more."""
+    """Return locks, leases, waits, commands, task states and requests without any worker."""
     wrong = []
     for table in ("journal_resourcelock", "journal_lockwait", "journal_outboxmessage"):
         for name, row in evidence.everywhere(f"SELECT * FROM {table}"):
@@ -117,11 +122,11 @@ def _left(evidence: Evidence) -> list[str]:
 
 
 def _answers(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Whatever was answered with 2xx came to its end: its workflow is found by the id of the request.
+    """Return the requests that were answered with 2xx and did not finish: their workflows are found by the request id.
 
-    The answer 500 is a failure, but for the one action that waits for its workflow, and only where that has failed.
-    A delete may have joined one that was under way, or a build that then let go: it has come true when the server is
-    gone. One that was kept for a silent cell may find the server locked there, and has failed then.
+    The answer 500 is a failure, but for the one action that waits for its workflow, and only if that has failed. A
+    delete may have joined one in progress, or a build that then released its lock: it is done when the server is gone.
+    One that was deferred for an unreachable cell may find the server locked there, and has failed then.
     """
     runs = {
         row["request_id"]: row
@@ -149,12 +154,12 @@ def _failure(
     run: Mapping[str, Any] | None,
     instances: Mapping[str, dict[str, Any]],
 ) -> list[str]:
-    """What is wrong about the answer 500: it fits only a port that the server did not get, and that is free again."""
+    """Return the error of an answer 500: it is right only for a port that the server did not get, and that is free."""
     what = f"{answer['verb']} of {answer['server']} was answered 500 ({answer['request_id']})"
     if answer["verb"] != WAITS_FOR_ITS_END:
-        return [f"{what}: {answer['said']}"]
+        return [f"{what}: {answer['answer']}"]
     if run is None or run["flow"] != WAITS_FOR_ITS_END or run["state"] == "done":
-        return [f"{what}, and there is no workflow of it that failed: {answer['said']}"]
+        return [f"{what}, and there is no workflow of it that failed: {answer['answer']}"]
     port = run["inputs"]["port_id"]
     has = {had["port_uuid"] for had in instances.get(answer["server"], {}).get("addresses", ())}
     has |= {str(row["uuid"]) for row in evidence.rows("api", _PORTS_OF.format(answer["server"]))}
@@ -173,7 +178,7 @@ _REFUSED_LATE = (
 
 
 def _guests(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Each guest is on one host, the one that its instance says, in a state that fits, with its volumes and ports."""
+    """Check guests: each is on the one host of its instance, in a fitting state, with its volumes and ports."""
     wrong, homes = [], defaultdict(list)
     notes = evidence.guests()
     for host, guests in notes.items():
@@ -216,7 +221,7 @@ def _guest(uuid: str, instance: Mapping[str, Any], note: Mapping[str, Any], devi
 
 
 def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
-    """What is held at each host is what its instances need, and what unconfirmed moves keep."""
+    """Check allocations: each host has those of its instances and of unconfirmed moves."""
     held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     query = (
         "SELECT c.uuid AS consumer, p.name AS host, a.resource_class, a.amount FROM placement_allocation a "
@@ -238,14 +243,14 @@ def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) ->
 
 
 def _of_its_host(evidence: Evidence, instance: Mapping[str, Any]) -> dict[str, Any]:
-    """What the flavor takes of the host's: a root disk that is a volume takes nothing."""
+    """Return the resources of the flavor on the host: a root disk that is a volume takes none."""
     query = f"SELECT 1 AS one FROM cell_db_blockdevice WHERE instance_uuid = '{instance['uuid']}' AND boot_index = 0"
     is_on_volume = bool(evidence.rows(instance["cell"], query))
     return {**instance["flavor"], **({"root_gb": 0} if is_on_volume else {})}
 
 
 def _kept_by_moves(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], Counter[str]]:
-    """What a move that waits for its confirmation keeps at its source, in its own name."""
+    """Return the allocations at the sources of unconfirmed moves, in the moves' own names."""
     kept: dict[tuple[str, str], Counter[str]] = {}
     for name in evidence.cells:
         for move in evidence.rows(name, "SELECT * FROM cell_db_migration WHERE status = 'finished'"):
@@ -294,7 +299,7 @@ def _ports(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[
 
 
 def _volumes(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
-    """The volume, its attachment and the cell's block device say the same."""
+    """Check that the volume, its attachment and the cell's block device agree."""
     attached = {
         str(row["volume"]): str(row["instance_uuid"])
         for row in evidence.rows(
@@ -320,8 +325,20 @@ def _volumes(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> lis
     return wrong
 
 
+def _snapshots(evidence: Evidence) -> list[str]:
+    """Return snapshots that are never finished, and those of an image of a server that was not made after all."""
+    rows = evidence.rows("api", "SELECT uuid, status FROM volume_snapshot")
+    there = {str(row["uuid"]): row["status"] for row in rows}
+    wrong = [f"snapshot {uuid} is {status}" for uuid, status in there.items() if status == "creating"]
+    for name, run in evidence.everywhere(_IMAGES_OF_VOLUMES):
+        left = [one["snapshot_id"] for one in run["inputs"]["snapshots"] if one["snapshot_id"] in there]
+        if run["state"] != "done" and left:
+            wrong.append(f"{name}: run {run['uuid']} is {run['state']}, and left snapshots of no image: {left}")
+    return wrong
+
+
 def _quotas(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
-    """What a project is counted for is what it has."""
+    """Check that a project's usage equals its resources."""
     counted, has = Counter(), Counter()
     query = "SELECT instance_uuid, project_id, vcpus, memory_mb, is_deleted FROM api_db_instancemapping"
     for row in evidence.rows("api", query):
@@ -355,7 +372,7 @@ def _tokens(evidence: Evidence) -> list[str]:
 
 @contextmanager
 def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
-    """A host's journal as it is now: its agent lets nobody else open the file itself."""
+    """Copy a host's journal: its agent allows no other process to open the file itself."""
     with tempfile.TemporaryDirectory() as folder:
         for part in path.parent.glob(f"{path.name}*"):
             shutil.copy(part, folder)
@@ -367,19 +384,19 @@ def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _histories(evidence: Evidence) -> list[str]:
-    """Each run was told of once when it began and once when it ended, and each try of each step when it began."""
+    """Check events: each run began once and ended once, and each attempt of each step began once."""
     wrong = []
     for name in evidence.databases:
-        told: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        reported: defaultdict[str, Counter[str]] = defaultdict(Counter)
         query = "SELECT run_uuid, kind, count(*) AS n FROM journal_event WHERE run_uuid IS NOT NULL GROUP BY 1, 2"
         for row in evidence.rows(name, query):
-            told[str(row["run_uuid"])][row["kind"]] = row["n"]
+            reported[str(row["run_uuid"])][row["kind"]] = row["n"]
         query = (
             "SELECT r.uuid, r.flow, r.state, r.started_at, count(s.id) AS steps FROM journal_workflowrun r "
             "LEFT JOIN journal_steprecord s ON s.run_id = r.id WHERE r.flow <> 'reap' GROUP BY r.id"
         )
         for row in evidence.rows(name, query):
-            kinds = told[str(row["uuid"])]
+            kinds = reported[str(row["uuid"])]
             if row["started_at"] is not None and kinds["run.ended"] < 1:
                 wrong.append(f"{name}: the end of {row['flow']} {row['uuid']} was not told")
             if kinds["step.started"] != row["steps"]:

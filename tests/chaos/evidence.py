@@ -1,4 +1,4 @@
-"""Where the checker looks: databases in plain SQL, the hosts' files, and what people were answered."""
+"""The checker's evidence: databases in plain SQL, the hosts' files, and responses to users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true when a schedule has come to rest, asked of the tables in plain SQL."""
+"""Invariants of a finished schedule, checked on the tables in plain SQL."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ UNDOABLE = {step.name for step in ledger.BUILD.steps if step.has_revert}
 
 
 def violations(running: Iterable[str], kept: Iterable[str], accepted: list[str]) -> list[str]:
-    """What is wrong; `accepted` are the runs that were answered with yes.
+    """Return the violations; `accepted` are the runs of accepted requests.
 
-    `running` are the host's guests, and `kept` those of which it keeps something for going back.
+    `running` are the host's guests, and `kept` those that it retains for a revert.
     """
-    runs = _rows("cell1", "SELECT id, uuid, flow, state, instance_uuid, leftovers, attempt FROM journal_workflowrun")
+    runs = _rows(
+        "cell1", "SELECT id, uuid, flow, state, instance_uuid, uncompensated, attempt FROM journal_workflowrun"
+    )
     return [
         *_lost(runs, accepted),
         *_left_over(),
@@ -131,13 +133,13 @@ _GRANTS = (
 
 def _wrong_events(runs: list[tuple[Any, ...]]) -> list[str]:
     """The history is complete: one start, one end, one line for each record that was opened."""
-    told: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    emitted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for run_uuid, kind in _rows("cell1", "SELECT run_uuid, kind FROM journal_event WHERE run_uuid IS NOT NULL"):
-        told[run_uuid][kind] += 1
+        emitted[run_uuid][kind] += 1
     opened = dict(_rows("cell1", "SELECT run_id, count(*) FROM journal_steprecord GROUP BY run_id"))
     wrong = []
     for pk, uuid, *_ in runs:
-        kinds = told[uuid]
+        kinds = emitted[uuid]
         if kinds["run.ended"] != 1 or kinds["run.queued"] != 1 or kinds["run.started"] != 1:
             wrong.append(f"run {pk}: its history says {dict(kinds)}")
         if kinds["step.started"] != opened.get(pk, 0):

@@ -14,22 +14,22 @@ from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import DriverError
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import MigrationStatus, MigrationType
+from conductor.db import dialect
+from conductor.db.transactions import database_now
 from conductor.rpc.messages import DestroyInstance, MigrateOut, RevertMigration, SpawnInstance
-from conductor.sql import dialect
-from conductor.transactions import database_now
-from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step, Work
-from conductor.workflows.steps import mark_move_failed
-from conductor.workflows.steps.forget_moves import ForgetAtSource
+from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step, StepContext
+from conductor.workflows.flows.delete import ForgetAtSource
+from conductor.workflows.steps import moves
 from conductor.workflows.steps.on_host import addressed
 
-HERE, ABROAD = "cell1", "default"
+HERE, OTHER = "cell1", "default"
 HOST = "host-1"
 MOURNED = "mourned"  # of what could not be built
 TABLE = "CREATE TABLE ledger (run TEXT NOT NULL, thing TEXT NOT NULL, what TEXT NOT NULL, token INTEGER NOT NULL)"
 
 
 class Faulty:
-    """What fails is decided by the schedule: it is asked at each effect."""
+    """Effects that fail when the schedule says so."""
 
     def meet(self, step: str) -> None:
         """Raises DriverError when the step is to fail."""
@@ -39,7 +39,7 @@ faults = Faulty()
 unlocked: list[str] = []  # effects on things that were not locked for the run
 
 
-def put(alias: str, work: Work, what: str, *, is_repeatable: bool = True) -> None:
+def put(alias: str, work: StepContext, what: str, *, is_repeatable: bool = True) -> None:
     """Note an effect, once where the step may run again under its key; inside a fenced transaction.
 
     The thing must be locked for the run that touches it.
@@ -55,7 +55,7 @@ def put(alias: str, work: Work, what: str, *, is_repeatable: bool = True) -> Non
         dialect.run(connection, "INSERT INTO ledger VALUES (%s, %s, %s, %s)", row)
 
 
-def take_away(alias: str, work: Work, what: str, *, of_all: bool = False) -> None:
+def take_away(alias: str, work: StepContext, what: str, *, of_all: bool = False) -> None:
     """Take an effect of this run back, or that of whichever run had it on the same thing."""
     column, value = ("thing", work.instance_uuid) if of_all else ("run", str(work.run.uuid))
     dialect.run(connections[alias], f"DELETE FROM ledger WHERE {column} = %s AND what = %s", [value, what])
@@ -72,33 +72,33 @@ class Take(Step):
 
     title = "Take"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         faults.meet("Take")
-        with work.fenced(ABROAD):
-            put(ABROAD, work, "taken")
+        with work.fenced(OTHER):
+            put(OTHER, work, "taken")
         faults.meet("Take.late")
         return {"taken": work.step_key}
 
-    def revert(self, work: Work, result: Result) -> None:
+    def revert(self, work: StepContext, result: Result) -> None:
         faults.meet("Take.undo")
-        with work.fenced(ABROAD):
-            take_away(ABROAD, work, "taken")
+        with work.fenced(OTHER):
+            take_away(OTHER, work, "taken")
 
 
 class Reserve(Step):
-    """Abroad too, and right before another such step: the usual way on, from one to the next in one commit."""
+    """Also in the other database, right before another such step: both in one commit, as is typical."""
 
     title = "Reserve"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         faults.meet("Reserve")
-        with work.fenced(ABROAD):
-            put(ABROAD, work, "reserved")
+        with work.fenced(OTHER):
+            put(OTHER, work, "reserved")
         return {}
 
-    def revert(self, work: Work, result: Result) -> None:
-        with work.fenced(ABROAD):
-            take_away(ABROAD, work, "reserved")
+    def revert(self, work: StepContext, result: Result) -> None:
+        with work.fenced(OTHER):
+            take_away(OTHER, work, "reserved")
 
 
 class Note(Step):
@@ -106,11 +106,11 @@ class Note(Step):
 
     title = "Note"
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         put(HERE, work, "noted", is_repeatable=False)  # it commits with its record: once is the promise
         faults.meet("Note")
 
-    def apply_revert(self, work: Work) -> None:
+    def commit_revert(self, work: StepContext) -> None:
         take_away(HERE, work, "noted")
 
 
@@ -119,20 +119,20 @@ class Spawn(RemoteStep):
 
     title = "Spawn"
 
-    def command(self, work: Work) -> Any:
+    def command(self, work: StepContext) -> Any:
         return SpawnInstance(**addressed(work, HOST), guest=_guest(work))
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         put(HERE, work, "spawned", is_repeatable=False)
 
-    def revert_command(self, work: Work) -> Any:
+    def revert_command(self, work: StepContext) -> Any:
         return DestroyInstance(**addressed(work, HOST))
 
-    def apply_revert(self, work: Work) -> None:
+    def commit_revert(self, work: StepContext) -> None:
         take_away(HERE, work, "spawned")
 
 
-def _guest(work: Work) -> dict[str, Any]:
+def _guest(work: StepContext) -> dict[str, Any]:
     flavor = FlavorSpec("1", "one", vcpus=1, memory_mb=1)
     return GuestSpec(work.instance_uuid, "guest", "guest", work.run.project_id, flavor, ImageSpec()).to_json()
 
@@ -142,7 +142,7 @@ class PutAside(RemoteStep):
 
     title = "Put aside"
 
-    def apply_start(self, work: Work) -> None:
+    def on_start(self, work: StepContext) -> None:
         values = {
             "instance_uuid": work.instance_uuid,
             "migration_type": MigrationType.MIGRATION,
@@ -155,16 +155,16 @@ class PutAside(RemoteStep):
         }
         Migration.objects.using(HERE).get_or_create(uuid=work.run.uuid, defaults=values)
 
-    def command(self, work: Work) -> Any:
+    def command(self, work: StepContext) -> Any:
         return MigrateOut(**addressed(work, HOST), guest=_guest(work), destination="host-2")
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         put(HERE, work, "kept", is_repeatable=False)
 
-    def revert_command(self, work: Work) -> Any:
+    def revert_command(self, work: StepContext) -> Any:
         return RevertMigration(**addressed(work, HOST), guest=_guest(work))
 
-    def apply_revert(self, work: Work) -> None:
+    def commit_revert(self, work: StepContext) -> None:
         take_away(HERE, work, "kept")
 
 
@@ -173,15 +173,15 @@ class Settle(Step):
 
     title = "Settle"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         faults.meet("Settle")
-        with work.fenced(ABROAD):
-            put(ABROAD, work, "settled")
+        with work.fenced(OTHER):
+            put(OTHER, work, "settled")
         return {}
 
-    def revert(self, work: Work, result: Result) -> None:
-        with work.fenced(ABROAD):
-            take_away(ABROAD, work, "settled")
+    def revert(self, work: StepContext, result: Result) -> None:
+        with work.fenced(OTHER):
+            take_away(OTHER, work, "settled")
 
 
 class Finish(Step):
@@ -191,61 +191,61 @@ class Finish(Step):
 
 
 class Mourn(Step):
-    """The last word of a flow that failed, or was cancelled: abroad, until it is said."""
+    """Last step of a failed or cancelled flow, in the other database, until it succeeds."""
 
     title = "Mourn"
     retry = UNTIL_DONE
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         faults.meet("Mourn")
-        with work.fenced(ABROAD):
-            put(ABROAD, work, MOURNED)
+        with work.fenced(OTHER):
+            put(OTHER, work, MOURNED)
         return {}
 
 
 class EndMove(Mourn):
-    """The last word of a move, as of a cancelled one."""
+    """Last step of a move, also of a cancelled one."""
 
     title = "End the move"
 
-    def apply(self, work: Work, result: Result) -> None:
-        status = mark_move_failed.ended_as(work.run, MigrationStatus.CANCELLED)
+    def commit(self, work: StepContext, result: Result) -> None:
+        status = moves.ended_as(work.run, MigrationStatus.CANCELLED)
         Migration.objects.using(HERE).filter(uuid=work.run.uuid).update(status=status)
 
 
 class Remove(RemoteStep):
-    """A delete's: on a host, until it is done."""
+    """Step of a delete, on a host, until it succeeds."""
 
     title = "Remove"
     retry = UNTIL_DONE
 
-    def command(self, work: Work) -> Any:
+    def command(self, work: StepContext) -> Any:
         return DestroyInstance(**addressed(work, HOST))
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         take_away(HERE, work, "spawned", of_all=True)
 
 
 class GiveBack(Step):
-    """A delete's: abroad, until it is done."""
+    """Step of a delete, in the other database, until it succeeds."""
 
     title = "Give back"
     retry = UNTIL_DONE
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         faults.meet("GiveBack")
-        with work.fenced(ABROAD):
-            for what in EFFECTS[ABROAD]:
-                take_away(ABROAD, work, what, of_all=True)
+        with work.fenced(OTHER):
+            for what in EFFECTS[OTHER]:
+                take_away(OTHER, work, what, of_all=True)
         return {}
 
 
 class Forget(Step):
     """A delete's: local."""
 
-    title = "Forget"
+    title = "Remove service"
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         for what in ("noted", "kept"):
             take_away(HERE, work, what, of_all=True)
 
@@ -265,7 +265,7 @@ DELETE = Flow(
 )
 BUILDS = (*SHORT, *SHORT, BUILD, MOVE)  # as often as they are wanted in a crowd
 FLOWS = (BUILD, *SHORT, MOVE, DELETE)
-EFFECTS = {ABROAD: {"reserved", "taken", "settled", MOURNED}, HERE: {"noted", "spawned", "kept"}}
+EFFECTS = {OTHER: {"reserved", "taken", "settled", MOURNED}, HERE: {"noted", "spawned", "kept"}}
 EFFECT_OF = {
     Reserve: "reserved",
     Take: "taken",

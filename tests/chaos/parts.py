@@ -1,4 +1,4 @@
-"""What a schedule is made of beside itself: its host's driver and journal, and what it finds and leaves in tables."""
+"""Parts of a schedule: its host's driver and journal, and its table data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from django.db import connections
 
 from conductor.core.compute_driver import GuestSpec, Progress
-from conductor.sql import dialect
-from conductor.transactions import write_tx
-from conductor.workflows import leases
+from conductor.db import dialect
+from conductor.db.transactions import write_tx
+from conductor.workflows.engine import leases
 from tests.chaos import ledger
 from tests.tiny_driver import TinyDriver
 
@@ -21,7 +21,7 @@ CELL = ledger.HERE
 
 
 class World(Protocol):
-    """What a driver meets."""
+    """The world that a driver works on."""
 
     def reach(self, place: str) -> None: ...
     def meet(self, step: str) -> None: ...
@@ -42,7 +42,7 @@ class Kept(sqlite3.Connection):
 class InLine:
     """Lanes without threads: what is submitted is done at once."""
 
-    def submit(self, group: object, lane: object, work: Callable[[], None], *, most_at_once: int = 1) -> None:
+    def submit(self, group: object, key: object, work: Callable[[], None], *, max_parallel: int = 1) -> None:
         work()
 
 
@@ -88,13 +88,13 @@ class Driver(TinyDriver):
 
 
 def is_work(message: tuple[str, dict[str, Any]]) -> bool:
-    """Whether anybody has something to do for it; most doubled doorbells ring for nothing."""
+    """Return whether the message has work; most duplicated notifications have none."""
     kind, body = message
-    return kind != "ring" or leases.is_due(CELL, body["run_uuid"])
+    return kind != "ring" or leases.next_step_if_due(CELL, body["run_uuid"]) is not None
 
 
 def hear(is_heard: bool) -> None:
-    """Have the host be up, or silent."""
+    """Make the host responsive or unresponsive."""
     with write_tx(CELL):
         seen = (100_000.0 if is_heard else -100_000.0, ledger.HOST)
         dialect.run(connections[CELL], "UPDATE cell_db_service SET last_seen_at = {later} WHERE host = %s", seen)
@@ -102,7 +102,7 @@ def hear(is_heard: bool) -> None:
 
 def clear(folder: Path) -> None:
     """Empty everything for the next schedule."""
-    for alias in (CELL, ledger.ABROAD):
+    for alias in (CELL, ledger.OTHER):
         with connections[alias].cursor() as sql:
             for table in (*TABLES, MOVES) if alias == CELL else TABLES:
                 sql.execute(f"DELETE FROM {table}")
@@ -121,5 +121,5 @@ TABLES = (
     "journal_event",
     "journal_foreignfence",
     "journal_workflowrun",
-    "journal_duty",
+    "journal_periodiclease",
 )

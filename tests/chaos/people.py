@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Verb:
+class ApiOperation:
     """An action: how often it is chosen, in which statuses it makes sense, and its request."""
 
     name: str
@@ -30,13 +30,13 @@ class Verb:
     as_admin: bool = False
 
 
-def act(name: str, weight: int, statuses: str, value: Any = None, *, as_admin: bool = False) -> Verb:
+def act(name: str, weight: int, statuses: str, value: Any = None, *, as_admin: bool = False) -> ApiOperation:
     def request(person: Person, server: str) -> tuple[str, str, Any]:
         key = name.partition("/")[0]
         given = value(person) if callable(value) else value
         return "POST", f"{COMPUTE}/servers/{server}/action", {key: given}
 
-    return Verb(name, weight, frozenset(statuses.split()), request, as_admin)
+    return ApiOperation(name, weight, frozenset(statuses.split()), request, as_admin)
 
 
 def _attach(person: Person, server: str) -> tuple[str, str, Any]:
@@ -58,8 +58,8 @@ def _plug(person: Person, server: str) -> tuple[str, str, Any]:
 
 BOOTED = "ACTIVE SHUTOFF PAUSED SUSPENDED"
 ANY = f"{BOOTED} ERROR RESCUE VERIFY_RESIZE SHELVED SHELVED_OFFLOADED BUILD"
-VERBS: Sequence[Verb] = (
-    Verb("delete", 14, frozenset(ANY.split()), _delete),
+VERBS: Sequence[ApiOperation] = (
+    ApiOperation("delete", 14, frozenset(ANY.split()), _delete),
     act("os-stop", 10, "ACTIVE"),
     act("os-start", 12, "SHUTOFF"),
     act("reboot/soft", 5, "ACTIVE", {"type": "SOFT"}),
@@ -83,17 +83,17 @@ VERBS: Sequence[Verb] = (
     act("changePassword", 2, "ACTIVE", {"adminPass": "correct-horse-7"}),
     act("lock", 2, ANY),
     act("unlock", 4, ANY),
-    Verb("attach_volume", 8, frozenset(f"{BOOTED} SHELVED_OFFLOADED".split()), _attach),
-    Verb("detach_volume", 8, frozenset(f"{BOOTED} SHELVED_OFFLOADED".split()), _detach),
-    Verb("attach_interface", 4, frozenset(["ACTIVE", "SHUTOFF", "PAUSED"]), _plug),
+    ApiOperation("attach_volume", 8, frozenset(f"{BOOTED} SHELVED_OFFLOADED".split()), _attach),
+    ApiOperation("detach_volume", 8, frozenset(f"{BOOTED} SHELVED_OFFLOADED".split()), _detach),
+    ApiOperation("attach_interface", 4, frozenset(["ACTIVE", "SHUTOFF", "PAUSED"]), _plug),
 )
 
 
-CREATE = Verb("create", 0, frozenset(), lambda person, server: ("POST", f"{COMPUTE}/servers", None))
+CREATE = ApiOperation("create", 0, frozenset(), lambda person, server: ("POST", f"{COMPUTE}/servers", None))
 
 
 class Answers:
-    """Every answer that anybody got, as JSON lines."""
+    """Every response to any user, as JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Answers:
 
 
 class Person:
-    """Somebody with a project; works until `is_over` says so."""
+    """A user with a project; works until `is_over`."""
 
     def __init__(
         self, name: str, seed: str, *, webs: Sequence[str], tokens: Mapping[str, str], answers: Answers
@@ -162,7 +162,7 @@ class Person:
             self.servers.remove(server)
             return
         if status != 200:
-            time.sleep(0.1)  # nobody answers, or what stands behind him does not
+            time.sleep(0.1)  # no answer from the web process, or from a service behind it
             return
         shown = body["server"]["status"]
         if shown == "BUILD" and self.random.random() < 0.8:  # most wait for what they asked for
@@ -193,7 +193,7 @@ class Person:
             self.servers.append(uuid)
         self.note(CREATE.name, uuid, status, body, request_id)
 
-    def note(self, verb: str, server: str, status: int, said: Any, request_id: str) -> None:
+    def note(self, verb: str, server: str, status: int, answer: Any, request_id: str) -> None:
         """Have an answer among those that the checker looks at."""
         self._answers.note(
             at=time.time(),
@@ -202,11 +202,11 @@ class Person:
             server=server,
             status=status,
             request_id=request_id,
-            said=None if 200 <= status < 300 else said,
+            answer=None if 200 <= status < 300 else answer,
         )
 
     def ask(self, method: str, path: str, body: Any = None, *, as_admin: bool = False) -> tuple[int, Any, str]:
-        """Status, body and request id; status 0 when nobody answered: then it may have happened or not."""
+        """Return status, body and request id; status 0 without a response: then the outcome is unknown."""
         request = urllib.request.Request(
             self.random.choice(self._webs) + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -228,7 +228,7 @@ class Person:
 
 
 def _rest_of(refusal: urllib.error.HTTPError) -> str:
-    """What is said for a refusal; "" when the web dies while it says so."""
+    """Return the body of a refusal; "" when the web process dies while sending it."""
     try:
         return refusal.read().decode(errors="replace")
     except (OSError, http.client.HTTPException):

@@ -1,4 +1,4 @@
-"""Bugs of what stands between runs and hosts: locks, commands and answers, and the host's own journal."""
+"""Planted bugs between runs and hosts: locks, commands and answers, and the host's own journal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.manager import ComputeManager
 from conductor.core.states import RunState
-from conductor.journal import checkpoints, locks
+from conductor.journal import locks, statements
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import DestroyInstance
-from conductor.workflows import straight_on
-from conductor.workflows.steps import mark_move_failed
-from conductor.workflows.turn import Turn
+from conductor.workflows.engine.transitions import Transitions
+from conductor.workflows.steps import moves
 from tests.chaos.planting import bug, replaced
 
 # -- locks
@@ -27,29 +26,29 @@ def locks_are_kept() -> None:
 
 @bug
 def locks_end_with_the_turn() -> None:
-    """A run that parks lets go of its locks."""
+    """A run that waits for a host releases its locks."""
 
     def make(park: Any) -> Any:
-        def letting_go(self: Turn, *arguments: Any) -> None:
+        def letting_go(self: Transitions, *arguments: Any) -> None:
             park(self, *arguments)
             ResourceLock.objects.using(self.alias).filter(run=self.run).delete()
 
         return letting_go
 
-    replaced(Turn, "_park", make)
+    replaced(Transitions, "_suspend", make)
 
 
 @bug
 def waiters_sleep_on() -> None:
-    """Who waits for a lock is not woken when it is free."""
+    """A waiter is not woken when its lock is free."""
 
     def make(free: Any) -> Any:
-        def silent(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
+        def drop_all(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
             run.locks.using(alias).all().delete()
             run.lock_waits.using(alias).all().delete()
             return []
 
-        return silent
+        return drop_all
 
     replaced(locks, "free", make)
     replaced(locks, "hand_over", lambda _: lambda alias, run_ids: [])  # the net under it has the same hole
@@ -71,38 +70,38 @@ def only_the_first_lock_is_asked() -> None:
 
 @bug
 def a_lock_of_another_counts_as_ours() -> None:
-    """Whoever could not take a lock has it, as it is there."""
+    """A failed lock acquisition counts as success, because the lock's row exists."""
     replaced(locks, "_grant", lambda grant: lambda alias, run, names: grant(alias, run, names) or True)
-    replaced(checkpoints, "is_any_held", lambda _: lambda connection, names: False)
+    replaced(statements, "is_any_held", lambda _: lambda connection, names: False)
 
 
 @bug
 def waiters_are_woken_without_their_locks() -> None:
-    """Who is next in a queue is rung for, and given nothing."""
+    """The next waiter is notified, but does not get the lock."""
 
     def make(take: Any) -> Any:
-        def after_the_first(connection: Any, run_id: int, names: Any) -> Any:
-            is_waiter = checkpoints.queued_for(connection, run_id)
-            return list(names) if is_waiter else take(connection, run_id, names)
+        def after_the_first(connection: Any, wanted: Any) -> Any:
+            is_waiter = bool(wanted) and statements.queued_for(connection, wanted[0][1])
+            return [name for name, _ in wanted] if is_waiter else take(connection, wanted)
 
         return after_the_first
 
-    replaced(checkpoints, "take_locks", make)
+    replaced(statements, "take_locks", make)
 
 
 @bug
 def locks_end_before_the_undo() -> None:
-    """A run that fails lets go of its locks and then undoes what it did."""
+    """A run that fails releases its locks before its compensation."""
 
     def make(turn_back: Any) -> Any:
-        def letting_go(self: Turn, error: dict[str, Any]) -> None:
+        def letting_go(self: Transitions, error: dict[str, Any]) -> None:
             turn_back(self, error)
             outbox.close_run(self.alias, self.run)
 
         return letting_go
 
-    replaced(Turn, "_turn_back", make)
-    replaced(straight_on, "turn_back", lambda _: lambda *_: None)
+    replaced(Transitions, "compensate", make)
+    replaced(Transitions, "_fails_by_rows", lambda _: lambda self, step: False)
 
 
 @bug
@@ -130,34 +129,34 @@ def nothing_is_sent_again() -> None:
 
 @bug
 def parked_for_ever() -> None:
-    """Who waits for a host has no deadline."""
+    """A run that waits for a host has no deadline."""
 
     def make(park: Any) -> Any:
-        def without_end(self: Turn, cause: Any, detail: str, seconds: float) -> None:
+        def without_end(self: Transitions, cause: Any, detail: str, seconds: float) -> None:
             park(self, cause, detail, outbox.NEVER_SECONDS)
 
         return without_end
 
-    replaced(Turn, "_park", make)
+    replaced(Transitions, "_suspend", make)
 
 
 @bug
 def answers_leave_their_command() -> None:
-    """What was answered is sent again and again."""
+    """An answered command is sent again and again."""
 
-    replaced(checkpoints, "drop_command", lambda _: lambda connection, step_key: None)
+    replaced(statements, "drop_command", lambda _: lambda connection, step_key: None)
 
 
 @bug
-def what_fails_is_owed_no_longer() -> None:
-    """A host that was silent is told once what nobody waits for, and fails at it."""
+def what_fails_is_deferred_no_longer() -> None:
+    """An unresponsive host gets a deferred command only once, and fails at it."""
     replaced(outbox, "redeliver", lambda _: lambda alias, step_key, error: None)
 
 
 @bug
 def deferred_commands_meet() -> None:
-    """All that a silent host is to do leaves at once, and whatever comes to it last makes the rest out of date."""
-    replaced(checkpoints, "has_deferred", lambda _: lambda connection, host, instance_uuid: False)
+    """All deferred commands of an unresponsive host are sent at once, and the last to arrive makes the others stale."""
+    replaced(statements, "has_deferred", lambda _: lambda connection, host, instance_uuid: False)
     replaced(outbox, "_held_back", lambda _: lambda alias, messages: set())
 
 
@@ -167,7 +166,7 @@ def what_waits_behind_a_deferred_command_is_forgotten() -> None:
 
     def make(held_back: Any) -> Any:
         def behind_any(alias: str, messages: Any) -> set[int]:
-            return {message.pk for message in messages if message.times_sent == 1 and message.is_owed}
+            return {message.pk for message in messages if message.times_sent == 1 and message.is_deferred}
 
         return behind_any
 
@@ -177,8 +176,8 @@ def what_waits_behind_a_deferred_command_is_forgotten() -> None:
 
 @bug
 def a_cancelled_move_counts_as_clean() -> None:
-    """What a move could not take back is forgotten with its thing."""
-    replaced(mark_move_failed, "ended_as", lambda _: lambda run, status: status)
+    """Uncompensated effects of a move are forgotten with its instance."""
+    replaced(moves, "ended_as", lambda _: lambda run, status: status)
 
 
 # -- the host
@@ -186,7 +185,7 @@ def a_cancelled_move_counts_as_clean() -> None:
 
 @bug
 def host_obeys_old_tokens() -> None:
-    """A host does whatever it is told, by whomever."""
+    """A host obeys any command, from any sender."""
     replaced(HostJournal, "_highest", lambda _: lambda self, instance_uuid: -1)
 
 
@@ -198,7 +197,7 @@ def host_forgets_its_answers() -> None:
 
 @bug
 def host_answers_first() -> None:
-    """A host says that it is done, and then does it."""
+    """A host reports success, and then does the work."""
 
     def make(carry_out: Any) -> Any:
         def early(self: ComputeManager, command: Any) -> None:

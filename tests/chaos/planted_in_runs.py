@@ -1,22 +1,23 @@
-"""Bugs of who works on a run: fences, leases, steps and their records, and the history."""
+"""Planted bugs of runs: fences, leases, steps and their records, and the history."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from django.db import connections
 
 from conductor.core.states import StepState
-from conductor.journal import checkpoints, passages, periodic_leases
-from conductor.journal.models import Duty, StepRecord, WorkflowRun
-from conductor.journal.periodic_leases import PeriodicLease
+from conductor.db.transactions import database_now
+from conductor.journal import periodic_leases, statements
+from conductor.journal.models import PeriodicLease, StepRecord, WorkflowRun
+from conductor.journal.periodic_leases import HeldLease
 from conductor.rpc import outbox
-from conductor.transactions import database_now
-from conductor.workflows import leases, records, recovery, straight_on, turn
-from conductor.workflows.flow import ONCE, Flow, RemoteStep, Retry, Step, Work
-from conductor.workflows.turn import Turn
+from conductor.workflows.engine import executor, leases, records, recovery
+from conductor.workflows.engine.executor import RunExecutor
+from conductor.workflows.engine.transitions import Transitions
+from conductor.workflows.engine.unit_of_work import UnitOfWork
+from conductor.workflows.flow import ONCE, Flow, RemoteStep, RetryPolicy, Step, StepContext
 from tests.chaos.planting import bug, replaced
 
 # -- fences and leases
@@ -25,26 +26,24 @@ from tests.chaos.planting import bug, replaced
 @bug
 def no_fence_in_the_journal() -> None:
     """A zombie's transaction on the journal is not refused."""
-    replaced(Work, "guard", lambda _: lambda self: None)
-    _forget_token_of_passages()
+    replaced(StepContext, "guard", lambda _: lambda self: None)
+    _forget_token_of_transitions()
 
 
 @bug
-def no_fence_on_the_usual_way_on() -> None:
+def no_fence_on_the_default_transition() -> None:
     """The statement that goes from one step to the next forgets the token."""
-    _forget_token_of_passages()
+    _forget_token_of_transitions()
 
 
-def _forget_token_of_passages() -> None:
-    for name in ("ON", "BACK", "END"):
-        way = getattr(passages, name)
-        setattr(passages, name, replace(way, move=way.move.replace(" AND fencing_token = %s", " AND %s > 0")))
+def _forget_token_of_transitions() -> None:
+    replaced(statements, "AS_KNOWN", lambda text: text.replace("fencing_token = %s", "%s > 0"))
 
 
 @bug
-def no_fence_abroad() -> None:
+def no_fence_cross_database() -> None:
     """A zombie may write to another database."""
-    replaced(Work, "_guard_abroad", lambda _: lambda self, alias: None)
+    replaced(StepContext, "_guard_in_other_database", lambda _: lambda self, alias: None)
 
 
 @bug
@@ -68,10 +67,10 @@ def token_not_raised() -> None:
 
 @bug
 def claim_ignores_the_lease() -> None:
-    """Whoever is rung for a run takes it, though its owner lives."""
-    for name in ("_IS_DUE", "_GRANT"):
-        replaced(checkpoints, name, lambda text: text.replace("(owner IS NULL OR lease_expires_at < {now})", "1 = 1"))
-    replaced(Work, "guard", lambda _: lambda self: None)
+    """A conductor claims a notified run although its owner is alive."""
+    for name in ("_DUE_AT", "_GRANT"):
+        replaced(statements, name, lambda text: text.replace("(owner IS NULL OR lease_expires_at < {now})", "1 = 1"))
+    replaced(StepContext, "guard", lambda _: lambda self: None)
 
 
 @bug
@@ -82,7 +81,7 @@ def sweep_misses_the_dead() -> None:
         outbox.resend_due(alias)
         due = WorkflowRun.objects.using(alias).live().filter(owner__isnull=True, wake_at__lte=database_now())
         for queue, run_uuid in due.values_list("queue", "uuid"):
-            recovery.broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
+            recovery.broker.notify_conductor(queue, {"alias": alias, "run_uuid": str(run_uuid)})
         return 0
 
     replaced(recovery, "sweep", lambda _: sweep)
@@ -90,37 +89,37 @@ def sweep_misses_the_dead() -> None:
 
 @bug
 def ended_runs_are_taken_up() -> None:
-    """A doorbell that comes late begins a run again that has ended."""
-    for name in ("_IS_DUE", "_GRANT"):
-        replaced(checkpoints, name, lambda text: re.sub(r"state IN \([^)]*\)", "1 = 1", text))
+    """A late notification restarts a run that has ended."""
+    for name in ("_DUE_AT", "_GRANT"):
+        replaced(statements, name, lambda text: re.sub(r"state IN \([^)]*\)", "1 = 1", text))
 
 
 @bug
 def a_lease_outlives_its_run() -> None:
-    """Who ends a run stays its owner."""
+    """The owner of a run remains its owner after the end."""
 
     def make(finish: Any) -> Any:
-        def keeping(self: Turn, state: str, error: Any) -> None:
+        def keeping(self: Transitions, state: str, error: Any) -> None:
             finish(self, state, error)
-            self._save(owner=leases.WORKER)
+            self.unit.save(owner=leases.WORKER)
 
         return keeping
 
-    replaced(Turn, "_finish", make)
+    replaced(Transitions, "complete", make)
 
 
 @bug
 def every_turn_begins_anew() -> None:
-    """Who takes a run up takes it for one that nobody has begun."""
+    """A conductor that claims a run starts it from the beginning."""
 
     def make(begin: Any) -> Any:
-        def anew(self: Turn) -> None:
+        def anew(self: Transitions) -> None:
             self.run.flow_version = 0
             begin(self)
 
         return anew
 
-    replaced(Turn, "_begin", make)
+    replaced(Transitions, "resume", make)
 
 
 @bug
@@ -150,7 +149,7 @@ def periodic_work_outlives_its_holder() -> None:
         def for_long(alias: str, name: str, *arguments: Any) -> bool:
             is_taken = bool(take(alias, name, *arguments))
             if is_taken:
-                Duty.objects.using(alias).filter(name=name).update(lease_expires_at=database_now(600.0))
+                PeriodicLease.objects.using(alias).filter(name=name).update(lease_expires_at=database_now(600.0))
             return is_taken
 
         return for_long
@@ -166,14 +165,14 @@ def a_death_watch_forgets_periodic_work() -> None:
 
 @bug
 def periodic_work_is_not_renewed() -> None:
-    """Whoever takes longer than a lease loses the work while at it."""
+    """A conductor loses its run if a step takes longer than the lease."""
     replaced(periodic_leases, "renew_all", lambda _: lambda: None)
 
 
 @bug
 def a_late_holder_goes_on_with_periodic_work() -> None:
     """A process that slept past its lease writes on."""
-    replaced(PeriodicLease, "require", lambda _: lambda self: None)
+    replaced(HeldLease, "require", lambda _: lambda self: None)
 
 
 # -- effects and records
@@ -183,90 +182,89 @@ def a_late_holder_goes_on_with_periodic_work() -> None:
 def record_before_effect() -> None:
     """A step is recorded as done, and done afterwards."""
 
-    def here(self: Turn, step: Step, record: StepRecord) -> None:
-        work = self._work(record.step_key)
+    def here(self: RunExecutor, step: Step, record: StepRecord) -> None:
+        work = self.transitions.context_of(record.step_key)
         is_undo, result = self.run.direction == "undo", self.run.variables.get(step.name, {})
-        with self._tx():
-            self._succeed(step, {})
-            self._proceed()
-        turn.reach(f"{self._place(step)}.before")
+        with self.transitions.transaction():
+            self.transitions.advance(step, {})
+        executor.reach(f"{self.transitions.place_of(step)}.before")
         if is_undo:
             step.revert(work, result)
         else:
             step.execute(work)
 
-    replaced(Turn, "_here", lambda _: here)
+    replaced(RunExecutor, "_here", lambda _: here)
 
 
 @bug
 def effect_in_a_transaction_of_its_own() -> None:
-    """What a local step applies is committed by itself, and its record later."""
+    """The effect of a local step is committed by itself, and its record later."""
 
-    def make(succeed: Any) -> Any:
-        def apart(self: Turn, step: Step, result: Any, *, state: str = StepState.DONE) -> None:
+    def make(close: Any) -> Any:
+        def apart(self: Transitions, step: Step, result: Any, **options: Any) -> None:
             if self.run.direction == "do" and step.name == "Note":
                 connection = connections[self.alias]
-                step.apply(self._work(self._record.step_key), result)
+                step.commit(self.context_of(self.record.step_key), result)
                 connection.connection.commit()
                 connection.connection.execute("BEGIN IMMEDIATE")
-                for _ in connection.savepoint_ids:
-                    connection.connection.execute("SAVEPOINT step")
-                turn.reach("between effect and record")
-            succeed(self, step, result, state=state)
+                for name in connection.savepoint_ids:
+                    connection.connection.execute(f'SAVEPOINT "{name}"')
+                executor.reach("between effect and record")
+            close(self, step, result, **options)
 
         return apart
 
-    replaced(Turn, "_succeed", make)
+    replaced(Transitions, "_close_step", make)
 
 
 @bug
 def undo_leaves_out_the_failed_step() -> None:
-    """What a failed step did before it failed is not taken back."""
+    """The effects of a failed step before its failure are not compensated."""
 
     def make(turn_back: Any) -> Any:
-        def shorter(self: Turn, error: dict[str, Any]) -> None:
+        def shorter(self: Transitions, error: dict[str, Any]) -> None:
             turn_back(self, error)
-            self._save(position=max(self.run.position - 1, 0))
+            self.unit.save(position=max(self.run.position - 1, 0))
 
         return shorter
 
-    replaced(Turn, "_turn_back", make)
-    replaced(straight_on, "turn_back", lambda _: lambda *_: None)  # the long way, each time
+    replaced(Transitions, "compensate", make)
+    replaced(Transitions, "_fails_by_rows", lambda _: lambda self, step: False)
 
 
 @bug
 def undo_forgets_hosts() -> None:
-    """What hosts did is not undone."""
+    """Effects on hosts are not compensated."""
     RemoteStep.has_revert = property(lambda self: False)  # type: ignore[assignment, method-assign]
 
 
 @bug
 def cancel_undoes_nothing() -> None:
-    """A cancelled run ends where it stands."""
+    """A cancelled run ends without compensation."""
 
     def make(turn_back: Any) -> Any:
-        def at_once(self: Turn, error: dict[str, Any]) -> None:
+        def at_once(self: Transitions, error: dict[str, Any]) -> None:
             turn_back(self, error)
             if error["class"] == "Cancelled":
-                self._save(position=0)
+                self.unit.save(position=0)
 
         return at_once
 
-    replaced(Turn, "_turn_back", make)
+    replaced(Transitions, "compensate", make)
 
 
 @bug
-def leftovers_are_not_told() -> None:
+def uncompensated_is_not_recorded() -> None:
     """An undo that failed for good counts as done."""
 
     def make(end: Any) -> Any:
-        def clean(self: Turn) -> None:
-            self.run.leftovers = []
+        def clean(self: Transitions) -> None:
+            self.run.uncompensated = []
             end(self)
 
         return clean
 
-    replaced(Turn, "_end", make)
+    replaced(Transitions, "_end", make)
 
 
 @bug
@@ -278,7 +276,7 @@ def retry_counts_from_one() -> None:
 
 @bug
 def a_takeover_opens_the_step_again() -> None:
-    """Who takes over from a dead owner leaves the record that he had open, and opens another."""
+    """A takeover leaves the dead owner's open record, and opens another."""
 
     def make(open_record: Any) -> Any:
         def another(run: WorkflowRun, step: Step, index: int, last: Any) -> Any:
@@ -296,47 +294,63 @@ def undo_trusts_what_was_recorded() -> None:
     """A step without a result is taken for one that did nothing."""
 
     def make(here: Any) -> Any:
-        def trusting(self: Turn, step: Step, record: Any) -> None:
+        def trusting(self: RunExecutor, step: Step, record: Any) -> None:
             if self.run.direction == "undo" and step.name not in self.run.variables:
-                with self._tx():
-                    self._succeed(step, {})
-                    self._proceed()
+                self.transitions.advance(step, {})
             else:
                 here(self, step, record)
 
         return trusting
 
-    replaced(Turn, "_here", make)
+    replaced(RunExecutor, "_here", make)
 
 
 @bug
-def the_usual_way_back_skips_one() -> None:
+def the_default_compensation_skips_one() -> None:
     """From one undo to the next in one commit: off by one."""
-    replaced(straight_on, "_undone", lambda undone: lambda flow, position: undone(flow, max(position - 1, 0)))
+
+    def make(advances: Any) -> Any:
+        def skipping(self: Transitions, step: Step) -> bool:
+            is_by_rows = bool(advances(self, step))
+            if is_by_rows and self.run.direction == "undo":
+                self.run.position -= 1
+            return is_by_rows
+
+        return skipping
+
+    replaced(Transitions, "_advances_by_rows", make)
 
 
 @bug
 def turning_back_leaves_the_record_open() -> None:
-    """The step that failed goes on, as far as its record knows."""
-    back = passages.BACK
-    passages.BACK = replace(back, close=f"{back.close} AND 1 = 0")
+    """The record of a failed step stays open."""
+
+    def make(close: Any) -> Any:
+        def leaving(self: UnitOfWork, record: Any, state: str, **values: Any) -> None:
+            close(self, record, state, **values)
+            if self.is_alone and state == StepState.FAILED:
+                self._alone.closed = (f"{record.step_key}?", state, values)  # type: ignore[union-attr]
+
+        return leaving
+
+    replaced(UnitOfWork, "close", make)
 
 
 @bug
 def an_undo_is_tried_once() -> None:
-    """What could not be undone at once is given up."""
+    """A compensation that fails once is given up."""
     Step.revert_retry = ONCE
 
 
 @bug
 def until_done_gives_up() -> None:
     """No number of tries is taken for one."""
-    replaced(Retry, "allows", lambda _: lambda self, try_number: try_number < (self.tries or 1))
+    replaced(RetryPolicy, "allows", lambda _: lambda self, try_number: try_number < (self.max_attempts or 1))
 
 
 @bug
 def cancel_knows_no_point_of_no_return() -> None:
-    """What only goes forward is cancelled all the same."""
+    """A run past its point of no return is cancelled anyway."""
     Flow.is_forward_only = False  # type: ignore[assignment, method-assign]
     Flow.may_cancel_at = lambda self, position: True  # type: ignore[method-assign]
 
@@ -344,35 +358,35 @@ def cancel_knows_no_point_of_no_return() -> None:
 @bug
 def a_cancelled_run_has_no_last_word() -> None:
     """Only failures are mourned."""
-    replaced(Turn, "_final_step", lambda _: lambda self: None if self._is_cancelled() else self.flow.on_failure)
+    replaced(Transitions, "_final_step", lambda _: lambda self: None if self._is_cancelled() else self.flow.on_failure)
 
 
 # -- the history
 
 
 @bug
-def the_end_is_not_told() -> None:
-    """No event tells that a run has ended."""
+def the_end_is_not_emitted() -> None:
+    """No event reports the end of a run."""
 
-    def make(tell: Any) -> Any:
-        def discreet(alias: str, run: WorkflowRun, kind: str, record: Any = None, **data: Any) -> None:
+    def make(emit: Any) -> Any:
+        def discreet(self: UnitOfWork, kind: str, record: Any = None, **data: Any) -> None:
             if kind != "run.ended":
-                tell(alias, run, kind, record, **data)
+                emit(self, kind, record, **data)
 
         return discreet
 
-    replaced(records, "tell", make)
+    replaced(UnitOfWork, "emit", make)
 
 
 @bug
-def the_usual_way_tells_no_beginning() -> None:
+def the_default_transition_emits_no_start() -> None:
     """From one step to the next in one commit: without a word of the one that begins."""
 
-    def make(write: Any) -> Any:
-        def discreet(alias: str, passage: Any) -> bool:
-            passage.events = passage.events[:-1]
-            return bool(write(alias, passage))
+    def make(emit: Any) -> Any:
+        def discreet(self: UnitOfWork, kind: str, record: Any = None, **data: Any) -> None:
+            if not (self.is_alone and kind == "step.started"):
+                emit(self, kind, record, **data)
 
         return discreet
 
-    replaced(passages, "write", make)
+    replaced(UnitOfWork, "emit", make)

@@ -1,4 +1,4 @@
-"""How a bug is planted: what the product does at some place is replaced, until the process ends."""
+"""Planting a bug: replaces the product's behaviour at one place, until the process ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every place of every flow, there and back, one death at each: the action ends all the same, and nothing is left."""
+"""Every place of every flow, forward and in compensation, with one kill at each: the action ends, and nothing is
+left.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,19 @@ from typing import Any
 from tests.chaos.campaign import Campaign
 from tests.chaos.checker import FAILURE, unsettled, violations
 from tests.chaos.people import COMPUTE
-from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES, WAITED_FOR
+from tests.chaos.scenes import AS_ADMIN, AT_ONCE, OPERATIONS, REMEDIES, SCENES, WAITED_FOR
 from tests.chaos.stage import WAIT_SECONDS, Scene, Stage, insist
 
 ARMED = "armed"
 LOST = ".lost"
 MOMENTS_OF_A_HOST = ("before", "effect", "kept")
 MOST_COMPLAINTS = 40
-MOST_PATIENCE = 4  # times the usual, where something moves all the while
+NOT_FOUND = 404
+MOST_PATIENCE = 4  # times the default, while progress continues
 
 
 @dataclass(frozen=True)
-class Place:
+class CrashPoint:
     """One place to die at, in a scene."""
 
     scene: str
@@ -43,7 +46,7 @@ class Place:
         return f"{self.name} ({special})" if special else self.name
 
 
-def places(match: str, sample: int, seed: int) -> list[Place]:
+def places(match: str, sample: int, seed: int) -> list[CrashPoint]:
     """All places of all flows that have a scene, or a sample of them; those that `match` is found in."""
     from conductor.workflows.catalog import FLOWS, failpoints  # Django must be set up for this
 
@@ -55,21 +58,21 @@ def places(match: str, sample: int, seed: int) -> list[Place]:
         names += failpoints(known, "undo") if scene.turns_back else []
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
         names = [name for name in names if not (scene.never and re.search(scene.never, name))]
-        found += [place for place in (Place(title, name) for name in names) if re.search(match, place.label)]
+        found += [place for place in (CrashPoint(title, name) for name in names) if re.search(match, place.label)]
     if sample:
         chosen = random.Random(seed).sample(range(len(found)), min(sample, len(found)))
         found = [found[index] for index in sorted(chosen)]
     return found
 
 
-def walk(campaign: Campaign, found: Sequence[Place], tell: Callable[[str], None]) -> list[str]:
+def walk(campaign: Campaign, found: Sequence[CrashPoint], report: Callable[[str], None]) -> list[str]:
     """Die at each place; what is wrong, with the place after which it was seen."""
     wrong: list[str] = []
     not_reached: list[str] = []
     for number, place in enumerate(found, start=1):
         began = time.monotonic()
         was_reached, complaints = _die_at(campaign, place)
-        tell(
+        report(
             f"{number}/{len(found)} {place.label} {time.monotonic() - began:.1f} s"
             f"{'' if was_reached else ' (not reached)'}{' WRONG' if complaints else ''}"
         )
@@ -77,11 +80,25 @@ def walk(campaign: Campaign, found: Sequence[Place], tell: Callable[[str], None]
         wrong += [f"{place.label}: {line}" for line in complaints]
         if len(wrong) > MOST_COMPLAINTS:
             break
-    tell(f"{len(found) - len(not_reached)} deaths; not reached: {', '.join(not_reached) or 'none'}")
+    report(f"{len(found) - len(not_reached)} deaths; not reached: {', '.join(not_reached) or 'none'}")
     return wrong
 
 
-def _die_at(campaign: Campaign, place: Place) -> tuple[bool, list[str]]:
+def remove_servers(campaign: Campaign) -> list[str]:
+    """Delete all servers for good, so that scenes find free volumes and an empty cloud; return what does not end."""
+    person = campaign.people[0]
+
+    def delete(path: str) -> tuple[int, Any, str]:
+        answer = person.ask("POST", path, {"forceDelete": None}, as_admin=True)
+        return (204, None, "") if answer[0] == NOT_FOUND else answer
+
+    _, body, _ = insist(partial(person.ask, "GET", f"{COMPUTE}/servers?all_tenants=1", as_admin=True))
+    for server in body["servers"]:
+        insist(partial(delete, f"{COMPUTE}/servers/{server['id']}/action"))
+    return campaign.settle()
+
+
+def _die_at(campaign: Campaign, place: CrashPoint) -> tuple[bool, list[str]]:
     """Play the scene once; a scene that cannot be played is wrong like any other, and the next one begins anew."""
     scene, stage = SCENES[place.scene], Stage(campaign, campaign.people[0])
     armed = campaign.folder / ARMED
@@ -101,13 +118,13 @@ def _die_at(campaign: Campaign, place: Place) -> tuple[bool, list[str]]:
 
 def _repair(stage: Stage, scene: Scene) -> None:
     """Have the cloud as it was before the scene, wherever that broke off."""
-    for deed in (*scene.before, *scene.first):
-        if deed in REMEDIES:
+    for operation in (*scene.before, *scene.first):
+        if operation in REMEDIES:
             with suppress(AssertionError):
-                _do(stage, REMEDIES[deed])
+                _do(stage, REMEDIES[operation])
 
 
-def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
+def _play(stage: Stage, scene: Scene, place: CrashPoint) -> list[str]:
     _set(stage, scene)
     if place.is_undo:
         _spoil(stage.campaign, {scene.verb: {"fail_times": scene.fail_times}} if scene.verb else {})
@@ -119,29 +136,29 @@ def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
         _launch(stage, scene)
     if scene.last:
         _wait(stage)
-        for deed in scene.last:
-            _do(stage, deed)
+        for operation in scene.last:
+            _do(stage, operation)
     if not scene.tidy:
         return _await_right(stage)
     wrong = _await_rest(stage) if place.is_undo else _await_right(stage)
     _find(stage, scene)
-    for deed in scene.tidy:
-        _do(stage, deed)
+    for operation in scene.tidy:
+        _do(stage, operation)
     return wrong + _await_right(stage)
 
 
 def _set(stage: Stage, scene: Scene) -> None:
     """All that is so before the action."""
     _spoil(stage.campaign, scene.faults)
-    for deed in scene.before:
-        _do(stage, deed)
+    for operation in scene.before:
+        _do(stage, operation)
     if not scene.action:
         return
     if not scene.is_about_volumes:
         _launch(stage, scene)
-    for deed in scene.first:
+    for operation in scene.first:
         _wait(stage)
-        _do(stage, deed)
+        _do(stage, operation)
     if scene.action not in AT_ONCE:
         _wait(stage)
 
@@ -187,33 +204,33 @@ def _launch(stage: Stage, scene: Scene) -> None:
     stage.server = str(body["server"]["id"])
 
 
-def _do(stage: Stage, deed: str, *, may_fail: bool = False, turns_back: bool = False) -> None:
-    """One request, repeated while a web that was killed does not answer; or whatever else the deed is.
+def _do(stage: Stage, operation: str, *, may_fail: bool = False, turns_back: bool = False) -> None:
+    """One request, repeated while a web that was killed does not answer; or whatever else the action is.
 
     Where its flow turns back, and the answer waits for that, the answer is a failure: the checker looks at what is
     true then.
     """
-    request = DEEDS[deed](stage)
+    request = OPERATIONS[operation](stage)
     if request is None:
         return
     method, path, body = request
 
     def ask() -> tuple[int, Any, str]:
-        answer = stage.person.ask(method, path, body, as_admin=deed in AS_ADMIN)
+        answer = stage.person.ask(method, path, body, as_admin=operation in AS_ADMIN)
         stage.campaign.revive()
-        if turns_back and deed in WAITED_FOR and answer[0] == FAILURE:
-            stage.person.note(WAITED_FOR[deed], stage.server, *answer)
+        if turns_back and operation in WAITED_FOR and answer[0] == FAILURE:
+            stage.person.note(WAITED_FOR[operation], stage.server, *answer)
             return 204, None, ""
         return (204, None, "") if may_fail and answer[0] else answer
 
     try:
         insist(ask)
     except AssertionError as error:
-        raise AssertionError(f"{deed} {error}") from None
+        raise AssertionError(f"{operation} {error}") from None
 
 
 def _wait(stage: Stage) -> None:
-    """Until nothing is under way on the server, or it is gone, or nobody can tell; without one, nothing at all."""
+    """Wait until nothing is in progress on the server, or it is deleted or unknown; without a server, for nothing."""
     if not stage.server:
         _await_rest(stage)
         return
@@ -230,9 +247,9 @@ def _wait(stage: Stage) -> None:
 
 
 def _await_rest(stage: Stage) -> list[str]:
-    """The dead come back at once, as a supervisor would have it; what is still under way after long enough.
+    """Restart dead processes at once, like a supervisor; return the work in progress after long enough.
 
-    Whoever copies a gigabyte is not stuck, however slow the machine: patience begins anew when a file or a row moves.
+    Copying a gigabyte on a slow machine is not a hang: the wait restarts when a file or a row changes.
     """
     began = time.monotonic()
     deadline, seen, left = began + WAIT_SECONDS, "", ["nobody has looked"]
@@ -259,7 +276,7 @@ def _newest_data(campaign: Campaign) -> float:
 
 
 def _await_right(stage: Stage) -> list[str]:
-    """At rest, and nothing is wrong. A host that has come back still hears what it is to let go of."""
+    """Wait for rest without errors. A host that has come back still receives its deferred commands."""
     is_back = stage.home and stage.home in stage.campaign.were_dead
     deadline = time.monotonic() + (WAIT_SECONDS if is_back else 0.0)
     while True:
@@ -271,7 +288,7 @@ def _await_right(stage: Stage) -> list[str]:
 
 
 def _failed_runs(stage: Stage) -> list[str]:
-    """Why the server's workflows failed, as their rows say."""
+    """Return why the server's workflows failed, by their rows."""
     if not stage.server:
         return []
     query = (

@@ -12,9 +12,9 @@ from datetime import timedelta
 from django.conf import settings
 
 from conductor.journal import periodic_leases
-from conductor.journal.models import Duty
-from conductor.journal.periodic_leases import PeriodicLease
-from conductor.workflows import recovery
+from conductor.journal.models import PeriodicLease
+from conductor.journal.periodic_leases import HeldLease
+from conductor.workflows.engine import recovery
 from tests.chaos.parts import CELL, Killed
 
 WORK = "work of the campaign"
@@ -22,7 +22,7 @@ PARTS = 3
 
 
 class Round:
-    """One pass of the work, with what befalls its first holder."""
+    """One pass of the work, with the fault of its first holder."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(f"round {seed}")
@@ -31,7 +31,7 @@ class Round:
         self.wrong: list[str] = []
 
     def play(self) -> str:
-        """What befell the holder; what is wrong is in `wrong`."""
+        """Return the holder's fault; errors are in `wrong`."""
         struck = self._random.choice(("kill", "freeze", "take long"))
         try:
             is_begun = self._work(struck, at=self._random.randrange(PARTS))
@@ -42,7 +42,7 @@ class Round:
         return f"{struck} the holder of the periodic work"
 
     def _work(self, struck: str = "", at: int = 0) -> bool:
-        """Whether a process that has just started gets the work; it writes in parts."""
+        """Return whether a process that has just started gets the work; it writes in parts."""
         self._lives += 1
         me = f"{self._lives:08x}"
         with periodic_leases.hold(CELL, WORK, f"rack:1:{me}", every_seconds=0.0) as lease:
@@ -55,7 +55,7 @@ class Round:
                 self._write(lease, me)
         return True
 
-    def _write(self, lease: PeriodicLease, me: str) -> None:
+    def _write(self, lease: HeldLease, me: str) -> None:
         lease.require()
         if self._writer != me:
             self.wrong.append(f"{me} wrote for the periodic work that {self._writer} had by then")
@@ -79,6 +79,6 @@ class Round:
 
 
 def _pass_time(seconds: float) -> None:
-    for row in Duty.objects.using(CELL).exclude(lease_expires_at=None):
+    for row in PeriodicLease.objects.using(CELL).exclude(lease_expires_at=None):
         expires_at = row.lease_expires_at - timedelta(seconds=seconds)
-        Duty.objects.using(CELL).filter(pk=row.pk).update(lease_expires_at=expires_at)
+        PeriodicLease.objects.using(CELL).filter(pk=row.pk).update(lease_expires_at=expires_at)

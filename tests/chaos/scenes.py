@@ -1,4 +1,4 @@
-"""How each flow is brought about: what happens first, the action, and what happens once the server is at rest."""
+"""Scenes that start each flow: the steps before, the action, and the steps after the server is at rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.chaos.people import COMPUTE, VOLUME, Person
-from tests.chaos.stage import WAIT_SECONDS, Deed, Request, Scene, Stage, insist
+from tests.chaos.stage import WAIT_SECONDS, Request, Scene, Stage, StageAction, insist
 
 HOUR = 3600
 # Scenes with deletions that can be undone need this, and the others get along with it.
@@ -17,7 +17,7 @@ WITHOUT_RECLAIM = r"^(?!soft_delete|restore)"
 SLOW_MOVE = {"live_migrate": {"delay_seconds": 10.0}}
 
 
-def act(key: str, value: Any = None) -> Deed:
+def act(key: str, value: Any = None) -> StageAction:
     def request(stage: Stage) -> Request:
         given = value(stage.person) if callable(value) else value
         return "POST", f"{COMPUTE}/servers/{stage.server}/action", {key: given}
@@ -40,9 +40,9 @@ def _swap(stage: Stage) -> Request:
     return "PUT", f"{COMPUTE}/servers/{stage.server}/os-volume_attachments/{first}", attachment
 
 
-def _tell_of_growth(stage: Stage) -> Request:
-    told = {"name": "volume-extended", "server_uuid": stage.server, "tag": stage.person.volumes[0]}
-    return "POST", f"{COMPUTE}/os-server-external-events", {"events": [told]}
+def _notify_of_extension(stage: Stage) -> Request:
+    fields = {"name": "volume-extended", "server_uuid": stage.server, "tag": stage.person.volumes[0]}
+    return "POST", f"{COMPUTE}/os-server-external-events", {"events": [fields]}
 
 
 def _plug(stage: Stage) -> Request:
@@ -89,7 +89,7 @@ def _force(stage: Stage) -> Request:
 
 
 def _throttle(stage: Stage) -> Request:
-    """Once its source has said that the guest moves: an order that comes before is refused."""
+    """After its source has reported the migration: an earlier action is refused."""
     deadline, path = (
         time.monotonic() + WAIT_SECONDS,
         f"/api/workflows?flow=live_migrate_instance&instance_uuid={stage.server}",
@@ -100,7 +100,7 @@ def _throttle(stage: Stage) -> Request:
         (run,) = body["workflows"] if status == 200 else [None]
         about = f"/api/workflows/{run['uuid']}/migration" if run else ""
         status, body, _ = stage.person.ask("GET", about, as_admin=True) if run else (status, body, "")
-        if status == 200 and not any(one["why_not"] for one in body["migration"]["offers"] if one["id"] == "throttle"):
+        if status == 200 and not any(one["why_not"] for one in body["migration"]["actions"] if one["id"] == "throttle"):
             return "POST", f"{about}/throttle", {"percent": 40}
         time.sleep(0.1)
     raise AssertionError(f"the move of {stage.server} takes no order: {body}")
@@ -120,7 +120,7 @@ def _moving(stage: Stage) -> int:
 
 
 def _storage(stage: Stage, path: str, body: Mapping[str, Any]) -> Any:
-    """What the volume service makes of it: the answer's only member."""
+    """Return the only member of the volume service's response."""
 
     def ask() -> tuple[int, Any, str]:
         answer = stage.person.ask("POST", f"{VOLUME}/{stage.person.project}/{path}", body)
@@ -146,7 +146,7 @@ def _restore(stage: Stage) -> Request:
     return "POST", path, {"restore": {"volume_id": stage.volume}}
 
 
-def _act(asked: Callable[[Stage], Mapping[str, Any]]) -> Deed:
+def _act(asked: Callable[[Stage], Mapping[str, Any]]) -> StageAction:
     return lambda stage: ("POST", f"{VOLUME}/{stage.person.project}/volumes/{stage.volume}/action", asked(stage))
 
 
@@ -155,12 +155,12 @@ def _upload(stage: Stage) -> None:
     stage.made["image"] = _storage(stage, f"volumes/{stage.volume}/action", asked)["image_id"]
 
 
-def _away(kind: str) -> Deed:
+def _away(kind: str) -> StageAction:
     return lambda stage: ("DELETE", f"{VOLUME}/{stage.person.project}/{kind}/{stage.made[kind]}", None)
 
 
 def _snapshots_away(stage: Stage) -> None:
-    """All that the person has: an image of volumes that was asked for twice, as a web died, has two of each."""
+    """Delete all snapshots of the user: a request that was repeated after a crash has created two of each."""
     path = f"{VOLUME}/{stage.person.project}/snapshots"
 
     def ask() -> tuple[int, Any, str]:
@@ -179,7 +179,7 @@ def _image_away(stage: Stage) -> Request:
 
 
 def _host_dies(stage: Stage) -> None:
-    """For good, and its operator says so."""
+    """Kill the host for good, and mark it as dead like its operator."""
     cloud = stage.campaign.cloud
     stage.campaign.stay_dead.add(stage.home)
     cloud.kill("host", cloud.of("host").index(stage.member))
@@ -192,8 +192,8 @@ def _host_is_back(stage: Stage) -> None:
     stage.change_services({"forced_down": False}, stage.home, not_yet=400)  # it must show first that it is clean
 
 
-def _cell_falls_silent(stage: Stage) -> None:
-    """Its database lets nobody in, and throws out who is there."""
+def _cell_goes_down(stage: Stage) -> None:
+    """Make a cell unreachable: its database refuses and ends connections."""
     name = f"novella_{stage.cell}"
     _psql(stage, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
     _psql(stage, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
@@ -216,7 +216,7 @@ def _hosts_open(stage: Stage) -> None:
     stage.change_services({"status": "enabled"})
 
 
-DEEDS: dict[str, Deed] = {
+OPERATIONS: dict[str, StageAction] = {
     "stop": act("os-stop"),
     "start": act("os-start"),
     "reboot": act("reboot", {"type": "SOFT"}),
@@ -245,7 +245,7 @@ DEEDS: dict[str, Deed] = {
     "crash dump": act("trigger_crash_dump"),
     "attach volume": _attach,
     "detach volume": _detach,
-    "extend volume": _tell_of_growth,
+    "extend volume": _notify_of_extension,
     "swap volume": _swap,
     "plug": _plug,
     "unplug": _unplug,
@@ -271,7 +271,7 @@ DEEDS: dict[str, Deed] = {
     "image away": _image_away,
     "host dies": _host_dies,
     "host is back": _host_is_back,
-    "cell falls silent": _cell_falls_silent,
+    "cell falls silent": _cell_goes_down,
     "cell is back": _cell_is_back,
     "hosts close": _hosts_close,
     "hosts open": _hosts_open,
@@ -280,11 +280,11 @@ AS_ADMIN = {
     *("extend volume", "swap volume", "migrate", "migrate live", "abort move", "force move", "throttle move"),
     *("evacuate", "drain", "open host", "canary"),
 }
-# What is answered once its workflow has ended, by its name among the answers.
+# The answer after the end of the workflow, by its name among the answers.
 WAITED_FOR = {"plug": "attach_interface"}
-# What is asked for while the action before it is under way.
+# Requests during the action before.
 AT_ONCE = {"abort move", "force move", "throttle move"}
-# How the cloud gets out of what these deeds did to it, when a scene breaks off.
+# How the cloud gets out of what these actions did to it, when a scene breaks off.
 REMEDIES = {"host dies": "host is back", "cell falls silent": "cell is back", "hosts close": "hosts open"}
 
 
@@ -334,7 +334,7 @@ SCENES: dict[str, Scene] = {
         "",
         ("destroy_instance",),
         last=("host is back",),
-        never=r"DestroyOnHost\.(answered|after)",  # a silent host gives no answer
+        never=r"DestroyOnHost\.(answered|after)",  # an unresponsive host sends no answer
     ),
     "delete_when_cell_is_back": Scene(("cell falls silent",), "delete", last=("cell is back",)),
     "soft_delete_instance": Scene((), "soft delete"),

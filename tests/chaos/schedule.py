@@ -1,9 +1,9 @@
-"""One schedule: two conductors, a host and a wire, moved step by step by one seeded random, then checked.
+"""A schedule: two conductors, a host and a wire, moved step by step by one seeded random generator, then checked.
 
-A conductor dies by an exception that nothing catches: the transaction it is in is rolled back, what it knew is gone.
-One that is frozen stays on the stack while the other takes over, and goes on afterwards with what it knew: a zombie.
-Or all of this happens for real: to a process of its own, by SIGKILL and SIGSTOP (see mortal.py).
-Time passes when the schedule says so: leases run out by an UPDATE, not by waiting.
+A conductor dies by an exception that no code catches: its transaction is rolled back, its memory is lost. A frozen one
+stays on the stack while the other takes over, and continues afterwards with its old state: a zombie. Or all of this
+happens for real: to a process of its own, by SIGKILL and SIGSTOP (see mortal.py). Time passes when the schedule
+decides: leases run out by an UPDATE, not by waiting.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from conductor.actors.conductor import RECEIVERS
 from conductor.compute import host_journal
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.manager import ComputeManager, Shared
+from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.context import system_context
 from conductor.core.errors import ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES
+from conductor.db import dialect
+from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import StepAnswered
-from conductor.sql import dialect
-from conductor.transactions import write_tx
-from conductor.workflows import catalog, engine, leases, recovery, turn
+from conductor.workflows import catalog
+from conductor.workflows.engine import executor, leases, recovery
 from conductor.workflows.flow import Flow
 from tests.chaos import ledger, mortal
 from tests.chaos.parts import CELL, Driver, InLine, Kept, Killed, hear, is_work
@@ -93,15 +94,15 @@ class Schedule:
     # -- what the product meets -------------------------------------------------------------------------------
 
     def reach(self, place: str) -> None:
-        """A named place of the product's: here it may be killed, or frozen while the other goes on."""
+        """Reach a named place of the product: the conductor may be killed here, or frozen while the other works."""
         self.trace.append(place)
         if self.fate is not None:
             self.fate.meet()
         if self._is_real or self.is_calm or self.faults_left <= 0 or self.random.random() > 0.12:
             return
         self.faults_left -= 1
-        # Who is frozen inside a transaction holds the database's rows, and nobody overtakes him.
-        is_inside = any(connections[alias].in_atomic_block for alias in (CELL, ledger.ABROAD))
+        # A conductor that is frozen inside a transaction holds its row locks, so no other one can take over.
+        is_inside = any(connections[alias].in_atomic_block for alias in (CELL, ledger.OTHER))
         if not is_inside and self.depth < 2 and self.random.random() < 0.5:
             self._freeze(place)
         else:
@@ -118,7 +119,7 @@ class Schedule:
             raise ledger.fail(step)
 
     def _freeze(self, place: str) -> None:
-        """Whoever is here sleeps past his lease; the other conductor works meanwhile."""
+        """Let this conductor sleep past its lease; the other conductor works meanwhile."""
         self.trace.append(f"frozen at {place}")
         try:
             self._overtake()
@@ -161,7 +162,7 @@ class Schedule:
         self.wrong.append(f"never settles: {self._unfinished()}")
 
     def _move(self) -> None:
-        """One thing happens: a message arrives, twice or never; time passes; somebody asks for something."""
+        """Make one event happen: a message arrives, twice or never; time passes; a request arrives."""
         leases.WORKER = self.random.choice(CONDUCTORS) if not self.depth else leases.WORKER
         chance = self.random.random()
         if chance < 0.70 and self.wire:
@@ -219,7 +220,7 @@ class Schedule:
         self.trace.append(f"{leases.WORKER}: {kind} {body.get('message', '')}")
         try:
             if kind == "ring":
-                engine.run(body["alias"], body["run_uuid"])
+                executor.run(body["alias"], body["run_uuid"])
             elif kind == "compute":
                 self._command(body)
             else:
@@ -244,7 +245,7 @@ class Schedule:
             self._at_work.discard(command.instance_uuid)
 
     def note(self) -> None:
-        """Look at what the driver is just told to do, by rules that need no knowledge of how it came about."""
+        """Check the command that the driver has received, by rules that need no knowledge of its history."""
         command, self._command_at_work = self._command_at_work, None
         if command is None:  # the second call for it
             return
@@ -262,14 +263,14 @@ class Schedule:
         self.wire.append(("conductor", {"cell": cell, **encode(message)}))
 
     def _after_a_death(self, *, is_of_agent: bool) -> None:
-        for alias in (CELL, ledger.ABROAD):
+        for alias in (CELL, ledger.OTHER):
             assert not connections[alias].connection.in_transaction, f"a transaction of the dead is open on {alias}"
         if is_of_agent:
             self._stop_agent()
             self._start_agent()
 
     def _let_time_pass(self) -> None:
-        """Every lease that nobody renews runs out, every timer is due, what was not answered is sent again."""
+        """Let time pass: leases that are not renewed run out, timers are due, unanswered commands are sent again."""
         with write_tx(CELL):
             for statement, seconds in TIME_PASSES:
                 dialect.run(connections[CELL], statement, seconds)
@@ -278,7 +279,7 @@ class Schedule:
     # -- asking -----------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Somebody wants a new thing built, or one of the things gone; sometimes twice at once."""
+        """Request a new instance, or the deletion of one; sometimes twice at once."""
         is_delete = self.things > 0 and self.random.random() < 0.35
         flow = ledger.DELETE if is_delete else ledger.BUILD
         self.things += not is_delete
@@ -323,7 +324,7 @@ class Schedule:
                 self.trace.append(f"cancel: {run.pk}")
 
     def _change_hearing(self) -> None:
-        """The host falls silent, or is heard again."""
+        """Make the host unresponsive, or responsive again."""
         hear(self.random.random() < 0.5)
 
     def _unfinished(self) -> list[str]:
@@ -339,7 +340,7 @@ class Schedule:
             config,
             self.driver,
             journal=self._journal,
-            shared=Shared(commands=InLine(), urgent=InLine(), send=self._send),  # type: ignore[arg-type]
+            resources=AgentResources(commands=InLine(), urgent=InLine(), send=self._send),  # type: ignore[arg-type]
         )
 
     def _stop_agent(self) -> None:
@@ -352,9 +353,9 @@ class Schedule:
         """The product, with this world for its wire, its places to die and its failures."""
         flows = {(flow.name, flow.version): flow for flow in ledger.FLOWS}
         mine: Mapping[tuple[Any, str], Any] = {
-            (broker, "ring"): lambda queue, body: self.wire.append(("ring", dict(body))),
-            (broker, "tell_compute"): lambda queue, body: self.wire.append(("compute", dict(body))),
-            (turn, "reach"): self.reach,
+            (broker, "notify_conductor"): lambda queue, body: self.wire.append(("ring", dict(body))),
+            (broker, "send_to_compute"): lambda queue, body: self.wire.append(("compute", dict(body))),
+            (executor, "reach"): self.reach,
             (catalog, "_by_version"): flows,
             (ledger.faults, "meet"): self.meet,
             (leases, "WORKER"): CONDUCTORS[0],

@@ -43,8 +43,8 @@ CROWDED, ALONE, REAL = "crowded", "alone", "real"  # how a schedule is played
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line asks for."""
+class SimulationOptions:
+    """The options of the command line."""
 
     seed: int
     crowded: int
@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--plant", default="", help="put this bug into the product first")
     parser.add_argument("--trace", action="store_true", help="print what happened in each schedule")
     parser.add_argument("--log", action="store_true", help="let the product log")
-    asked = Asked(**vars(parser.parse_args()))
+    asked = SimulationOptions(**vars(parser.parse_args()))
     if not (asked.crowded or asked.schedules or asked.real or asked.planted):
         parser.error("say how many: --crowded, --schedules, --real or --planted")
     folder = Path(tempfile.mkdtemp(prefix="novella-chaos-", dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None))
@@ -85,8 +85,8 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _simulate_all(asked: Asked, folder: Path, count: int, kind: str) -> int:
-    from tests.chaos.crowd import SIZE
+def _simulate_all(asked: SimulationOptions, folder: Path, count: int, kind: str) -> int:
+    from tests.chaos.contended import SIZE
 
     began = time.monotonic()
     sizes = [1] * count if kind != CROWDED else [min(SIZE, count - first) for first in range(0, count, SIZE)]
@@ -98,8 +98,8 @@ def _simulate_all(asked: Asked, folder: Path, count: int, kind: str) -> int:
     found = sum(outcomes)
     where = f" in {len(worlds)} crowds" if kind == CROWDED else ""
     struck = sorted(_struck(folder, f"*-{kind}").items())
-    told = "".join(f", {number} {name}" for name, number in struck)
-    print(f"{count} schedules{where}{told}, {found} with violations, {pace:.0f}/s", flush=True)
+    message = "".join(f", {number} {name}" for name, number in struck)
+    print(f"{count} schedules{where}{message}, {found} with violations, {pace:.0f}/s", flush=True)
     return 1 if found else 0
 
 
@@ -107,7 +107,7 @@ def _struck(folder: Path, name: str) -> Counter[str]:
     return sum((Counter(json.loads(path.read_text())) for path in folder.glob(f"{name}{STRUCK}")), Counter[str]())
 
 
-def _find_planted(asked: Asked, folder: Path) -> int:
+def _find_planted(asked: SimulationOptions, folder: Path) -> int:
     from tests.chaos.planted import PLANTED
 
     jobs = [partial(_find, name=name, asked=asked) for name in PLANTED]
@@ -116,8 +116,8 @@ def _find_planted(asked: Asked, folder: Path) -> int:
     return 0 if all(outcomes) else 1
 
 
-def _find(home: Path, *, name: str, asked: Asked) -> int:
-    from tests.chaos.crowd import SIZE
+def _find(home: Path, *, name: str, asked: SimulationOptions) -> int:
+    from tests.chaos.contended import SIZE
     from tests.chaos.planted import PLANTED
 
     PLANTED[name]()
@@ -132,7 +132,7 @@ def _simulate(
     home: Path,
     worlds: Iterable[World],
     *,
-    asked: Asked,
+    asked: SimulationOptions,
     kind: str,
     stop_at_first: bool = False,
     prefix: str = "",
@@ -161,7 +161,7 @@ def _simulate(
 def _play(seed: int, size: int, folder: Path, kind: str) -> tuple[Schedule, list[str]]:
     """One world, and what is wrong with what it left."""
     from tests.chaos import ledger
-    from tests.chaos.crowd import Crowd
+    from tests.chaos.contended import ContendedSchedule
     from tests.chaos.invariants import violations
     from tests.chaos.parts import clear
     from tests.chaos.schedule import Schedule
@@ -169,7 +169,7 @@ def _play(seed: int, size: int, folder: Path, kind: str) -> tuple[Schedule, list
     clear(folder)
     ledger.unlocked.clear()
     crowded = kind == CROWDED
-    schedule = Crowd(seed, folder, size=size) if crowded else Schedule(seed, folder, is_real=kind == REAL)
+    schedule = ContendedSchedule(seed, folder, size=size) if crowded else Schedule(seed, folder, is_real=kind == REAL)
     wrong = schedule.run()
     return schedule, wrong + violations(schedule.driver.running, schedule.driver.kept, schedule.asked)
 
@@ -227,9 +227,10 @@ def _point_at(folder: Path) -> None:
 
 
 def _load(template: Path, home: Path) -> None:
-    """The databases of the schedules as the template has them, in this process's memory.
+    """Copy the template's databases into this process's memory.
 
-    Nothing is written to a file, and Django closes no database that lives in memory: who dies loses his transaction.
+    Nothing is written to a file, and Django never closes an in-memory database, so a dying conductor loses only its
+    transaction.
     """
     from django.db import connections
 
@@ -258,12 +259,12 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
     from django.db import connections
 
     from conductor.cell_db.models import Service
+    from conductor.db.transactions import database_now
     from conductor.rpc.versions import SERVICE_VERSION
-    from conductor.transactions import database_now
     from tests import migrated
 
     # All that children need, so that they need not import it each.
-    from tests.chaos import crowd, invariants, ledger, parts, planted  # noqa: F401
+    from tests.chaos import contended, invariants, ledger, parts, planted  # noqa: F401
 
     migrated.copy_files(folder / "all")
     for alias in ledger.EFFECTS:

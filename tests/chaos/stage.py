@@ -1,4 +1,4 @@
-"""What a scene is made of: what happens when, who plays where, and how a deed is insisted on."""
+"""Elements of a scene: its order of events, its hosts and servers, and repeated requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any
 from tests.chaos.campaign import Campaign
 from tests.chaos.people import COMPUTE, Person
 
-WAIT_SECONDS = 240.0  # a volume is a gigabyte, and whoever copies it may be one of many on the machine
+WAIT_SECONDS = 240.0  # a volume is a gigabyte, and the machine may be busy with other copies
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a new server goes through before the action, and after it; all are keys of DEEDS.
+    """Steps of a server before and after the action; all are keys of DEEDS.
 
-    `before` happens before there is a server, `first` to the server, `last` once the action has been seen to, `tidy`
-    when all was found right. `verb` is the driver's that fails in order that the flow turns back, so many times in all
-    (once where the way back needs it too), and `lost` the data that are not there for the same reason; `commands` are
-    the messages that hosts get from the flow; `faults` are how hosts behave from the beginning; `launch` is what the
-    server is launched with beside the usual, `is_about_volumes` says that there is none; `never` is found in the names
-    of places that it cannot come to.
+    `before` happens before there is a server, `first` to the server, `last` after the action, `tidy` after the checks.
+    `verb` is the driver method that fails so that the flow is rolled back, `fail_times` times in all (once if the
+    compensation needs it too), and `lost` the data that are missing for the same reason; `commands` are the flow's
+    messages to hosts; `faults` are the hosts' faults from the beginning; `launch` has further parameters of the launch,
+    `is_about_volumes` means that there is no server; `never` matches the names of places that the scene does not reach.
     """
 
     first: tuple[str, ...]
@@ -41,13 +40,13 @@ class Scene:
 
     @property
     def turns_back(self) -> bool:
-        """It knows how to have the flow fail."""
+        """Whether the scene makes the flow fail."""
         return bool(self.verb or self.lost)
 
 
 @dataclass
 class Stage:
-    """Who plays where: the server, the host that it was on at first, and what else was made, by kind."""
+    """Resources of a scene: the server, its first host, and other created resources, by kind."""
 
     campaign: Campaign
     person: Person
@@ -57,7 +56,7 @@ class Stage:
 
     @property
     def volume(self) -> str:
-        """The one that is copied, went back, and so on."""
+        """The volume that is copied, reverted, and so on."""
         return self.person.volumes[1]
 
     @property
@@ -85,16 +84,16 @@ class Stage:
 
 
 Request = tuple[str, str, Any]
-Deed = Callable[[Stage], Request | None]  # a request to make, or None where all is done
+StageAction = Callable[[Stage], Request | None]  # a request to make, or None where all is done
 
 
 def insist(ask: Callable[[], tuple[int, Any, str]], not_yet: int = 409) -> tuple[int, Any, str]:
-    """The same request until somebody says yes: webs die, and actions wait for each other."""
+    """Repeat a request until it is accepted: web processes die, and actions wait for each other."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
-        status, said, request_id = ask()
+        status, reported, request_id = ask()
         if 200 <= status < 300:
-            return status, said, request_id
+            return status, reported, request_id
         if status not in (0, 409, 503, not_yet) or time.monotonic() > deadline:
-            raise AssertionError(f"is refused with {status}: {said}")
+            raise AssertionError(f"is refused with {status}: {reported}")
         time.sleep(0.3)

@@ -18,29 +18,30 @@ ACTIONS, KILLS, SERVER_KILLS, PLACES = 100, 8, 10, 8
 
 @pytest.mark.timeout(900)
 def test_a_cloud_of_processes_comes_to_rest_and_is_right(tmp_path: Path) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     armed = {"NOVELLA_CRASH_AT": f"@{tmp_path / points.ARMED}"}
     with Campaign(tmp_path, SEED, **armed) as campaign:
         numbers = {"actions": ACTIONS, "kills": KILLS, "server_kills": SERVER_KILLS}
-        wrong = at_random(campaign, tell=told.append, **numbers)
+        wrong = at_random(campaign, report=lines.append, **numbers)
         assert wrong == [], f"python -m tests.chaos --seed {SEED} with {numbers}"
-        assert f" {KILLS} blows, {SERVER_KILLS} kills of servers" in told[0]
+        assert f" {KILLS} blows, {SERVER_KILLS} kills of servers" in lines[0]
+        assert points.remove_servers(campaign) == []
         found = points.places(scenes.WITHOUT_RECLAIM, PLACES, SEED)
-        assert points.walk(campaign, found, told.append) == [], told
-        assert "not reached: none" in told[-1]
+        assert points.walk(campaign, found, lines.append) == [], lines
+        assert "not reached: none" in lines[-1]
 
 
 def test_a_scene_that_cannot_be_played_is_wrong_and_the_walk_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is not in the state that the action needs: told with why its workflows failed."""
+    """The server is not in the state that the action needs: reported with the reason of its workflows' failure."""
     campaign = Campaign(tmp_path, SEED)
     campaign.people = [cast(Person, None)]
     campaign.cloud.data_dir.mkdir()
     played: list[str] = []
-    told: list[str] = []
+    lines: list[str] = []
 
-    def play(stage: Stage, scene: Scene, place: points.Place) -> list[str]:
+    def play(stage: Stage, scene: Scene, place: points.CrashPoint) -> list[str]:
         played.append(place.name)
         assert scene.action != "unshelve", "unshelve is refused with 409: while it is in vm_state active"
         (tmp_path / points.ARMED).unlink(missing_ok=True)
@@ -49,10 +50,10 @@ def test_a_scene_that_cannot_be_played_is_wrong_and_the_walk_goes_on(
     monkeypatch.setattr(points, "_play", play)
     monkeypatch.setattr(points, "_failed_runs", lambda stage: ["cell1: shelve_instance is failed (undone): no room"])
     monkeypatch.setattr(points, "_end", lambda stage, is_checked: [])
-    found = [points.Place("unshelve_instance", "a"), points.Place("stop_instance", "b")]
-    wrong = points.walk(campaign, found, told.append)
+    found = [points.CrashPoint("unshelve_instance", "a"), points.CrashPoint("stop_instance", "b")]
+    wrong = points.walk(campaign, found, lines.append)
     assert played == ["a", "b"]
     assert wrong[0].startswith("a: unshelve is refused with 409")
     assert wrong[1:] == ["a: cell1: shelve_instance is failed (undone): no room"]
-    assert told[0].endswith("(not reached) WRONG")
-    assert told[-1] == "1 deaths; not reached: a"
+    assert lines[0].endswith("(not reached) WRONG")
+    assert lines[-1] == "1 deaths; not reached: a"

@@ -1,4 +1,4 @@
-"""The checker finds a failure that no workflow explains, and a port that a failed one left at its server."""
+"""The checker finds a failure that no workflow explains, and ports and snapshots that a failed one left."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ SERVER, PORT = "a-server", "a-port"
 
 
 @dataclass(frozen=True)
-class Found(Evidence):
-    """What the databases are made out to hold."""
+class InventedEvidence(Evidence):
+    """Evidence with invented database contents."""
 
     runs: list[dict[str, Any]] = field(default_factory=list)
     ports: list[str] = field(default_factory=list)
+    snapshots: dict[str, str] = field(default_factory=dict)  # the status of each
 
     def rows(self, database: str, query: str) -> list[dict[str, Any]]:
         if "network_port" in query:
             return [{"uuid": uuid} for uuid in self.ports]
+        if "volume_snapshot" in query:
+            return [{"uuid": uuid, "status": status} for uuid, status in self.snapshots.items()]
         return self.runs if "inputs" in query else []
 
 
@@ -39,13 +42,13 @@ RIGHT: dict[str, Any] = {
 
 
 def complaints(folder: Path, changes: dict[str, Any]) -> list[str]:
-    """What the checker says of the answer 500, with `changes` to what is right."""
+    """Return the checker's complaints about the answer 500, with `changes` to the correct state."""
     case = RIGHT | changes
-    answer = {"verb": case["verb"], "server": SERVER, "status": 500, "request_id": "req-1", "said": "it failed"}
+    answer = {"verb": case["verb"], "server": SERVER, "status": 500, "request_id": "req-1", "answer": "it failed"}
     answers = folder / "answers.jsonl"
     answers.write_text(json.dumps(answer) + "\n")
     run = {key: case[key] for key in ("request_id", "flow", "state")} | {"inputs": {"port_id": PORT}}
-    found = Found({"api": ""}, folder, answers, runs=[run], ports=case["ports"])
+    found = InventedEvidence({"api": ""}, folder, answers, runs=[run], ports=case["ports"])
     instances = {SERVER: {"addresses": [{"port_uuid": uuid} for uuid in case["addresses"]]}}
     return checker._answers(found, instances)
 
@@ -70,3 +73,24 @@ def test_a_failure_after_which_the_port_is_free_is_an_answer(tmp_path: Path) -> 
 def test_any_other_failure_is_wrong(wrong: dict[str, Any], tmp_path: Path) -> None:
     (line,) = complaints(tmp_path, wrong)
     assert "was answered 500 (req-1)" in line
+
+
+@pytest.mark.parametrize(
+    ("state", "snapshots", "words"),
+    [
+        ("done", {"one": "available", "two": "available"}, ""),
+        ("failed (undone)", {}, ""),
+        ("failed (undone)", {"another": "available"}, ""),
+        ("failed (undone)", {"two": "available"}, "left snapshots of no image: ['two']"),
+        ("failed (not clean)", {"one": "deleting"}, "left snapshots of no image: ['one']"),
+        ("done", {"one": "creating"}, "snapshot one is creating"),
+    ],
+)
+def test_snapshots_are_those_of_images_that_were_made(
+    state: str, snapshots: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    listed = [{"snapshot_id": name, "volume_id": "a-volume"} for name in ("one", "two")]
+    run = {"uuid": "a-run", "state": state, "inputs": {"image_id": "an-image", "snapshots": listed}}
+    found = InventedEvidence({"api": ""}, tmp_path, tmp_path / "answers", runs=[run], snapshots=snapshots)
+    lines = checker._snapshots(found)
+    assert [words in line for line in lines] == ([True] if words else [])

@@ -1,4 +1,4 @@
-"""People of the campaign work on whatever becomes of a web, and one who does not is told of."""
+"""The campaign's users keep working whatever happens to a web process, and one that stops is reported."""
 
 from __future__ import annotations
 

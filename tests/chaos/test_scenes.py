@@ -1,4 +1,4 @@
-"""The campaign leaves nothing out: each flow of the catalogue has a scene, and each of its places is walked to."""
+"""Completeness of the campaign: each flow of the catalogue has a scene, and each of its places is reached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from conductor.workflows.catalog import FLOWS, failpoints
 from conductor.workflows.flow import Flow
 from tests.chaos.points import places
-from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES
+from tests.chaos.scenes import AS_ADMIN, AT_ONCE, OPERATIONS, REMEDIES, SCENES
 
 # Flows with an undo that no scene brings about, and why.
 NOT_TURNED_BACK = {
@@ -25,11 +25,13 @@ def test_every_place_of_every_flow_is_walked_to(flow: Flow) -> None:
     assert (back <= walked) == (flow.name not in NOT_TURNED_BACK), "a scene needs what fails: `verb` or `lost`"
 
 
-def test_scenes_consist_of_deeds() -> None:
-    named = {deed for scene in SCENES.values() for deed in (*scene.before, *scene.first, *scene.last, *scene.tidy)}
+def test_scenes_consist_of_operations() -> None:
+    named = {
+        operation for scene in SCENES.values() for operation in (*scene.before, *scene.first, *scene.last, *scene.tidy)
+    }
     named |= {scene.action for scene in SCENES.values() if scene.action}
     named |= {*AS_ADMIN, *AT_ONCE, *REMEDIES, *REMEDIES.values()}
-    assert named <= DEEDS.keys()
+    assert named <= OPERATIONS.keys()
 
 
 def test_scenes_are_of_flows_that_there_are() -> None:

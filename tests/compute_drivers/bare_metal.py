@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
 
-from compute_drivers.config_disc import disc
+from compute_drivers.config_drive import build_iso
 from compute_drivers.redfish.driver import RedfishDriver
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -18,8 +18,8 @@ from tests.compute_drivers.controllers import DISK_GB, MEMORY_GB, PASSWORD, SPAR
 
 Machines = Callable[..., dict[str, Any]]
 
-ISO = disc({"boot": b"loader"})
-IMAGES = {"installer": ISO, "other": disc({"boot": b"other"}), "text": b"no disc at all" * 5000}
+ISO = build_iso({"boot": b"loader"})
+IMAGES = {"installer": ISO, "other": build_iso({"boot": b"other"}), "text": b"no disc at all" * 5000}
 
 
 def open_image(image_id: str) -> BinaryIO:

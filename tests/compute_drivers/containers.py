@@ -1,4 +1,4 @@
-"""What tests of containers share: a root file system of one busybox, and looks at what a container left."""
+"""Helpers for tests of containers: a root file system of one busybox, and checks for leftovers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.guests import ImageShelf, image_of
 
 SECONDS = 60.0
 BUSYBOX = Path("/bin/busybox")
-CHPASSWD = Path(__file__).resolve().parents[2] / "tools" / "tiny_linux" / "chpasswd.sh"
+CHPASSWD = Path(__file__).resolve().parents[2] / "conductor" / "management" / "tiny_linux" / "guest" / "chpasswd.sh"
 BANNER, TICK, FAREWELL = b"container runs\n", b"tick\n", b"going down\n"
 INIT = b"""#!/bin/sh
 trap 'echo going down; exit 0' TERM
@@ -100,8 +100,8 @@ def shelved(name: str, data: bytes, **values: object) -> ImageSpec:
 
 
 def inside(driver: ContainerDriver, uuid: str, script: str) -> str:
-    """What a script says that runs in the container."""
-    done = driver._runtime.run_inside(uuid, "/bin/sh", "-c", script)
+    """Return the output of a script in the container."""
+    done = driver.node.runtime.run_inside(uuid, "/bin/sh", "-c", script)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode()
 
@@ -118,12 +118,14 @@ def wait_for(driver: ContainerDriver, uuid: str, words: bytes, *, after: int = 0
 
 def left_of(driver: ContainerDriver, uuid: str) -> list[str]:
     """Files, mounts, cgroups, containers and cards of a guest; [] when it is gone."""
-    places = driver._places
+    places = driver.node.paths
     found = [str(path) for root in (places.state_dir, places.own_run_dir) for path in root.rglob(f"*{uuid}*")]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if uuid in line]
     found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/novella/{uuid}")]
-    found += [uuid] if uuid in driver._runtime.states() else []
-    links = subprocess.run(["ip", "-n", driver._cards.nowhere, "link"], capture_output=True, text=True, check=True)
+    found += [uuid] if uuid in driver.node.runtime.states() else []
+    links = subprocess.run(
+        ["ip", "-n", driver.node.network_cards.namespace, "link"], capture_output=True, text=True, check=True
+    )
     return found + [line for line in links.stdout.splitlines() if uuid in line]
 
 
@@ -138,7 +140,7 @@ PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.
 DAMAGED = archive()[: len(archive()) // 2]
 TINY = FlavorSpec("3", "tiny", vcpus=1, memory_mb=64, root_gb=1)
 
-# What is wrong: image, what else the guest has, which error, what it says.
+# Invalid guests: image, other settings, error class, message.
 WRONG: dict[str, tuple[Any, dict[str, Any], type[DriverError], str]] = {
     "no tar": (shelved("text", b"no tar" * 500), {}, DriverError, "are not a root file system as tar"),
     "a disk": (shelved("disk", b"QFI\xfb" * 500, disk_format="qcow2"), {}, DriverError, "are not a root file system"),

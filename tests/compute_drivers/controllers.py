@@ -40,9 +40,9 @@ def uuid_of(number: int) -> str:
 
 
 class Machines(fakedriver.FakeDriver):
-    """Machines that do at once what they are told, and tell how large they are."""
+    """Machines that execute commands at once, and report their size."""
 
-    deaf: set[str] = set()  # those whose systems do not hear the power button
+    deaf: set[str] = set()  # machines whose systems ignore the power button
     interrupts: list[str] = []
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Machines(fakedriver.FakeDriver):
 
 
 class _Copies(dict[Any, Any]):
-    """What is put in is another object than what is there: the emulator counts on that."""
+    """Inserted media are copies of those that exist, as the emulator expects."""
 
     def update(self, *others: Any) -> None:
         super().update(copy.deepcopy(dict(*others)))
@@ -97,17 +97,17 @@ class Between:
             return [b""]
         if "/Drives/" not in path:
             return self.app(environ, start)
-        told: list[Any] = []
-        body = json.loads(b"".join(self.app(environ, lambda *words: told.extend(words))))
+        started: list[Any] = []
+        body = json.loads(b"".join(self.app(environ, lambda *words: started.extend(words))))
         body["Actions"] = {"#Drive.SecureErase": {"target": f"{path}{ERASE}"}}
-        said = json.dumps(body).encode()
-        start(told[0], [("Content-Type", "application/json"), ("Content-Length", str(len(said)))])
-        return [said]
+        encoded = json.dumps(body).encode()
+        start(started[0], [("Content-Type", "application/json"), ("Content-Length", str(len(encoded)))])
+        return [encoded]
 
 
 class _Quiet(WSGIRequestHandler):
     def log(self, kind: str, message: str, *args: Any) -> None:
-        """Nothing: a test says what it saw."""
+        """Log nothing: tests report by themselves."""
 
 
 class _QuietFiles(http.server.SimpleHTTPRequestHandler):
@@ -117,7 +117,7 @@ class _QuietFiles(http.server.SimpleHTTPRequestHandler):
 
 @dataclass
 class Rack:
-    """All of it: where the controllers are, plain and encrypted, and what stands between."""
+    """The controllers' addresses, plain and encrypted, and the proxy before them."""
 
     url: str
     secure_url: str
@@ -131,7 +131,7 @@ class Rack:
         return dict(self.machines._get(uuid_of(number)))
 
     def media(self, number: int) -> dict[str, str]:
-        """What is inserted, by device."""
+        """Return the inserted media, by device."""
         devices = emulator.app.vmedia
         found = {name: devices.get_device_image_info(uuid_of(number), name) for name in devices.devices}
         return {name: info.image_url for name, info in found.items() if info.inserted}

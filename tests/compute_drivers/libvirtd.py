@@ -12,7 +12,7 @@ from uuid import uuid4
 
 SECONDS = 60.0
 DAEMON = "/usr/sbin/libvirtd"
-# What the daemon finds under these paths is in the test's folder.
+# The daemon's files under these paths are in the test's folder.
 FOLDERS = {"run": "/run/libvirt", "lib": "/var/lib/libvirt", "etc": "/etc/libvirt", "log": "/var/log/libvirt"}
 QEMU_CONF = (
     'user = "root"\ngroup = "root"\ndynamic_ownership = 0\nremember_owner = 0\nsecurity_driver = "none"\n'
@@ -48,13 +48,13 @@ class Daemon:
     def start(self) -> None:
         """Returns once it answers."""
         words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(self.folder)]
-        with (self.folder / "log" / "said").open("ab") as log:
+        with (self.folder / "log" / "output").open("ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + SECONDS
         while not self._answers():
-            said = (self.folder / "log" / "said").read_text()
-            assert self._process.poll() is None, f"libvirtd ended: {said}"
-            assert time.monotonic() < deadline, f"libvirtd does not answer: {said}"
+            output = (self.folder / "log" / "output").read_text()
+            assert self._process.poll() is None, f"libvirtd ended: {output}"
+            assert time.monotonic() < deadline, f"libvirtd does not answer: {output}"
             time.sleep(0.1)
 
     def kill_9(self) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.consoles import ConsoleKind
-from conductor.services.convergence import Sample, Verdict, judge, sample_of
+from conductor.services.server_migrations.convergence import Sample, Verdict, judge, sample_of
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.real_guests import PROJECT, QUICK, SECONDS, SHELF, wait_for
 
-# What the guest does from its start on: the lines of a shell on the same port may come between, never into one.
+# Output of the guest from its start on: a shell on the same port may write between these lines, never into one.
 COUNTS = b"#!/bin/sh\n(i=0; while :; do i=$((i+1)); echo count-$i > /dev/ttyS0; sleep 0.2; done) &\n"
 ASKS = b"\x03\nread -r t _ < /proc/uptime; echo up for ${t%.*}.\n"
 COUNT = re.compile(rb"count-(\d+)\r\n")
@@ -39,7 +39,7 @@ class Host:
         return {**self.driver.options, **others}
 
     @contextmanager
-    def told(self, **options: object) -> Iterator[LibvirtDriver]:
+    def with_options(self, **options: object) -> Iterator[LibvirtDriver]:
         """The same host with other options, as after a restart of its agent."""
         again = LibvirtDriver(self.driver.host, self.options(**options), SHELF.open)
         again.start()
@@ -75,7 +75,7 @@ def two(folder: Path) -> Iterator[tuple[Host, Host]]:
 
 
 class Inside:
-    """What a Linux guest says when it is asked, wherever it is; it counts all the while."""
+    """The answers of a Linux guest, on whichever host it runs; it counts all the time."""
 
     def __init__(self, driver: LibvirtDriver, guest: GuestSpec) -> None:
         self.guest, self.uuid = guest, guest.instance_uuid
@@ -96,18 +96,18 @@ class Inside:
 
     def uptime(self, driver: LibvirtDriver) -> int:
         """Seconds since its kernel started, by its own word."""
-        said = len(driver.console_log(self.uuid, 0))
+        output = len(driver.console_log(self.uuid, 0))
         with driver.open_console(self.uuid, ConsoleKind.SERIAL) as line:
             line.sendall(ASKS)
             deadline = time.monotonic() + SECONDS
-            while not (found := UP.findall(driver.console_log(self.uuid, said))):
-                assert time.monotonic() < deadline, f"no answer: {driver.console_log(self.uuid, said)!r}"
+            while not (found := UP.findall(driver.console_log(self.uuid, output))):
+                assert time.monotonic() < deadline, f"no answer: {driver.console_log(self.uuid, output)!r}"
                 time.sleep(0.05)
         return int(found[-1])
 
 
 class Watching:
-    """A `progress` that keeps what it was told, and does something once memory is on its way, or `when` says so."""
+    """A `progress` that records its reports, and runs something once memory is sent, or when `when` is true."""
 
     def __init__(
         self, does: Callable[[], object] = lambda: None, when: Callable[[Mapping[str, int]], bool] | None = None
@@ -131,7 +131,7 @@ class Watching:
 
 
 class Judging(Watching):
-    """Judges as the page of the move does, does something once the guest is seen not to converge, and tells `then`."""
+    """Judges convergence as the migration page does, acts once the guest does not converge, and notifies `then`."""
 
     def __init__(self, does: Callable[[], object], then: Watching) -> None:
         super().__init__(does)
@@ -169,12 +169,12 @@ driver.live_migrate(GuestSpec.from_json(told["guest"]), told["target"], progress
 
 
 def agent_of(source: Host, options: dict[str, Any], inside: Inside, target: dict[str, Any]) -> subprocess.Popen[str]:
-    """A process that moves the guest, and says so."""
-    told = {"host": source.driver.host, "options": options, "guest": inside.guest.to_json(), "target": target}
+    """Start a process that migrates the guest and reports."""
+    order = {"host": source.driver.host, "options": options, "guest": inside.guest.to_json(), "target": target}
     agent = subprocess.Popen(
         [sys.executable, "-c", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT
     )
     assert agent.stdin is not None
-    agent.stdin.write(json.dumps(told))
+    agent.stdin.write(json.dumps(order))
     agent.stdin.close()
     return agent

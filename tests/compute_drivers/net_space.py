@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv6Address
 from uuid import uuid4
 
-from compute_drivers.host_net.plugs import link_local
+from compute_drivers.host_net.host_ports import link_local
 from compute_drivers.user_net import dhcp, packets
-from compute_drivers.user_net.metadata_segment import METADATA, OWN_MAC
+from compute_drivers.user_net.shared_metadata import METADATA, OWN_MAC
 from conductor.core.compute_driver import NetworkPort
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,23 +52,23 @@ def _enter(space: int) -> None:
 
 def devices() -> list[str]:
     """All of this namespace but its own end."""
-    told = subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout
-    return sorted(link["ifname"] for link in json.loads(told) if link["ifname"] != "lo")
+    output = subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout
+    return sorted(link["ifname"] for link in json.loads(output) if link["ifname"] != "lo")
 
 
 def wait_until_forwarding(device: str) -> None:
-    """The bridge notices a little later that somebody is at the other end."""
+    """Wait until the bridge has noticed the device's other end."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        told = subprocess.run(["ip", "-json", "-details", "link", "show", device], check=True, capture_output=True)
-        if json.loads(told.stdout)[0]["linkinfo"]["info_slave_data"]["state"] == "forwarding":
+        output = subprocess.run(["ip", "-json", "-details", "link", "show", device], check=True, capture_output=True)
+        if json.loads(output.stdout)[0]["linkinfo"]["info_slave_data"]["state"] == "forwarding":
             return
         time.sleep(0.01)
     raise AssertionError(f"the bridge passes nothing for {device}")
 
 
 class Guest:
-    """Speaks Ethernet on the tap of a port, truthfully unless it is told otherwise."""
+    """Sends Ethernet frames on the tap of a port, with true addresses by default."""
 
     def __init__(self, device: str, port: NetworkPort) -> None:
         self.port = port
@@ -84,12 +84,15 @@ class Guest:
         os.write(self._tap, frame)
 
     def frames(self, seconds: float = SECONDS) -> Iterator[bytes]:
-        """What comes, until nothing has come for so long."""
+        """Yield received frames, until none has come for so long."""
         while select.select([self._tap], [], [], seconds)[0]:
             yield os.read(self._tap, 2048)
 
     def reaches(self, other: Guest, frame: bytes) -> bool:
-        """Whether the other gets this frame. What is sent after it comes after it, so nobody waits for what is lost."""
+        """Return whether the other guest gets this frame.
+
+        Frames keep their order, so the test does not wait for a lost one.
+        """
         fence = uuid4().bytes
         self.send(frame)
         self.send(self.who_has(other) + fence)
@@ -101,7 +104,7 @@ class Guest:
         raise AssertionError("the bridge passes nothing")
 
     def who_has(self, other: Guest, *, mac: bytes = b"", address: bytes = b"") -> bytes:
-        """The question of ARP, as from another if that is said."""
+        """Return an ARP request, optionally with another sender."""
         mac, address = mac or self.mac, address or self.address
         asked = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), other.address)
         return packets.frame(EVERYBODY, mac, packets.ARP, asked)
@@ -132,11 +135,11 @@ class Guest:
 
     def has_card(self, other: Guest, address: str, *, source: str) -> bytes:
         """The answer of IPv6 to the question whose card has the address: this one's."""
-        told = bytes((136, 0, 0, 0, 0x60, 0, 0, 0)) + IPv6Address(address).packed + bytes((2, 1)) + self.mac
-        return self.ip6(other, told, source=source, target=str(other.port.more[0].ip_address))
+        output = bytes((136, 0, 0, 0, 0x60, 0, 0, 0)) + IPv6Address(address).packed + bytes((2, 1)) + self.mac
+        return self.ip6(other, output, source=source, target=str(other.port.more[0].ip_address))
 
     def advertised(self) -> bytes:
-        """What the host says to who asks for a router, from the flags on."""
+        """Return the host's router advertisement, from the flags on."""
         asks = bytes((133, 0, 0, 0, 0, 0, 0, 0))
         own = str(link_local(self.port.mac_address).network_address)
         self.send(ALL_ROUTERS + self.ip6(self, asks, source=own, target="ff02::2")[6:])
@@ -146,10 +149,10 @@ class Guest:
         raise AssertionError("nobody advertises anything")
 
     def asks_for_metadata(self, port: int, *, like: Guest | None = None) -> bytes:
-        """The first of what TCP says, as from another if that is said."""
+        """Return the first TCP segment of a metadata request, optionally with another sender."""
         sender = like or self
-        said = packets.segment(sender.address, METADATA, packets.Segment(port, 80, 7, 0, packets.SYN, 4096))
-        packet = packets.packet(sender.address, METADATA, packets.TCP, said)
+        syn = packets.segment(sender.address, METADATA, packets.Segment(port, 80, 7, 0, packets.SYN, 4096))
+        packet = packets.packet(sender.address, METADATA, packets.TCP, syn)
         return packets.frame(OWN_MAC, sender.mac, packets.IPV4, packet)
 
     def metadata_answer(self) -> int:
@@ -157,14 +160,14 @@ class Guest:
         for frame in self.frames():
             came = packets.frame_of(frame)
             found = packets.packet_of(came.payload) if came is not None and came.kind == packets.IPV4 else None
-            told = packets.segment_of(found.payload) if found is not None and found.source == METADATA else None
-            if told is not None:
-                assert told.flags == packets.SYN | packets.ACK
-                return told.target_port
+            output = packets.segment_of(found.payload) if found is not None and found.source == METADATA else None
+            if output is not None:
+                assert output.flags == packets.SYN | packets.ACK
+                return output.target_port
         raise AssertionError("the metadata service does not answer")
 
     def offered(self) -> bytes:
-        """What a DHCP server answers: the address of the guest from byte 16 on, options from 240 on."""
+        """Return the answer of the DHCP server: the guest's address from byte 16 on, options from 240 on."""
         head = struct.pack("!BBBBIHH16x16s192xI", 1, 1, 6, 0, 7, 0, 0x8000, self.mac, 0x63825363)
         asked = packets.udp(68, 67, head + bytes([dhcp.KIND, 1, dhcp.DISCOVER, 55, 5, 1, 3, 6, 12, 121, dhcp.END]))
         packet = packets.packet(bytes(4), EVERYBODY[:4], packets.UDP, asked)
@@ -172,8 +175,8 @@ class Guest:
         for frame in self.frames():
             came = packets.frame_of(frame)
             found = packets.packet_of(came.payload) if came is not None and came.kind == packets.IPV4 else None
-            told = packets.udp_of(found.payload) if found is not None and found.protocol == packets.UDP else None
-            # Everybody hears what is said to somebody who has no address yet.
-            if told is not None and told[1] == dhcp.CLIENT_PORT and told[2][28:34] == self.mac:
-                return told[2]
+            udp = packets.udp_of(found.payload) if found is not None and found.protocol == packets.UDP else None
+            # Answers to a guest without an address are broadcast.
+            if udp is not None and udp[1] == dhcp.CLIENT_PORT and udp[2][28:34] == self.mac:
+                return udp[2]
         raise AssertionError("nobody offers an address")

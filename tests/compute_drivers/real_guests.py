@@ -1,4 +1,4 @@
-"""What tests of real guests share: the boot sector as an image, and looks at processes, files and consoles."""
+"""Helpers for tests of real guests: the boot sector as an image, and checks of processes, files and consoles."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def files_of(driver: ComputeDriver, uuid: str) -> list[Path]:
 
 
 def ask(driver: ComputeDriver, uuid: str, words: bytes, *answers: bytes) -> bytes:
-    """What a guest's shell says to `words`, once all `answers` came, in their order.
+    """Return the output of a guest's shell for `words`, once all `answers` came, in order.
 
-    It is read as it comes: QEMU waits for who listens and does not, after few bytes.
+    It is read at once: QEMU blocks after a few unread bytes.
     """
-    said, heard = b"", 0
+    output, heard = b"", 0
     deadline = time.monotonic() + SECONDS
     with driver.open_console(uuid, ConsoleKind.SERIAL) as line:
         line.settimeout(1.0)
         line.sendall(words)
         for answer in answers:
-            while answer not in said[heard:]:
-                assert time.monotonic() < deadline, f"{answer!r} is not said within {SECONDS} seconds: {said[-2000:]!r}"
+            while answer not in output[heard:]:
+                assert time.monotonic() < deadline, f"{answer!r} is missing after {SECONDS} seconds: {output[-2000:]!r}"
                 with suppress(TimeoutError):
-                    said += line.recv(4096)
-            heard = said.index(answer, heard) + len(answer)
-    return said
+                    output += line.recv(4096)
+            heard = output.index(answer, heard) + len(answer)
+    return output
 
 
 def wait_for(driver: ComputeDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:

@@ -22,9 +22,9 @@ import pytest
 
 from compute_drivers.container import disks, runtime
 from compute_drivers.container.driver import ContainerDriver
-from compute_drivers.container.places import NEW_DISK
+from compute_drivers.container.paths import NEW_DISK
 from conductor.conformance.actions import Shelf
-from conductor.conformance.driver import DriverConformance, MakeGuest, Told
+from conductor.conformance.driver import DriverConformance, MakeGuest, RecordedProgress
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, PortAddress
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
@@ -55,7 +55,7 @@ QUICK = {"shutdown_seconds": 0.0}
 
 @pytest.fixture(scope="module")
 def run_dir() -> Iterator[Path]:
-    """Root of the containers must get through: pytest's own folders let nobody in."""
+    """A folder that root of the containers can traverse, unlike pytest's own folders."""
     folder = Path(tempfile.mkdtemp(prefix="novella-test-", dir="/run"))
     folder.chmod(0o755)
     yield folder
@@ -72,7 +72,7 @@ def ended(driver: ContainerDriver) -> None:
     for guest in driver.guests():
         driver.destroy(guest.instance_uuid)
     driver.stop()
-    subprocess.run(["ip", "netns", "delete", driver._cards.nowhere], check=True)
+    subprocess.run(["ip", "netns", "delete", driver.node.network_cards.namespace], check=True)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def driver(containers: ContainerDriver) -> Iterator[ContainerDriver]:
 def new(driver: ContainerDriver, **values: Any) -> GuestSpec:
     """A container that runs."""
     guest = guest_of(str(uuid4()), values.pop("image", IMAGE), **{"ports": (PORT,), **values})
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     return guest
 
 
@@ -118,9 +118,9 @@ def test_inside_it_is_a_machine_of_its_own_within_its_bounds(driver: ContainerDr
     guest = new(driver, hostname="web-7", public_key="ssh-ed25519 AAAA ana", metadata={"tier": "front"})
     uuid = guest.instance_uuid
     assert wait_for(driver, uuid, TICK).startswith(BANNER)
-    said = inside(driver, uuid, "hostname; id; cat /proc/1/cmdline; ls /proc | grep -c '^[0-9]' || true")
-    assert said.startswith("web-7\nuid=0(root) gid=0")
-    pid = driver._runtime.pid(uuid)
+    output = inside(driver, uuid, "hostname; id; cat /proc/1/cmdline; ls /proc | grep -c '^[0-9]' || true")
+    assert output.startswith("web-7\nuid=0(root) gid=0")
+    pid = driver.node.runtime.pid(uuid)
     assert Path(f"/proc/{pid}/uid_map").read_text().split() == ["0", "100000", "65536"]
     owner = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("Uid:"))
     assert owner.split()[1:] == ["100000"] * 4
@@ -131,15 +131,15 @@ def test_inside_it_is_a_machine_of_its_own_within_its_bounds(driver: ContainerDr
     cgroups = list(Path("/sys/fs/cgroup").glob(f"*/novella/{uuid}"))
     limits = {name: (path / name).read_text().strip() for path in cgroups for name in LIMITS if (path / name).exists()}
     assert limits == {"memory.limit_in_bytes": str(64 << 20), "cpu.cfs_quota_us": "100000", "pids.max": "4096"}
-    told = json.loads(inside(driver, uuid, f"cat {SEED}/meta_data.json"))
-    assert (told["hostname"], told["meta"], told["keys"][0]["data"]) == ("web-7", {"tier": "front"}, guest.public_key)
+    seed = json.loads(inside(driver, uuid, f"cat {SEED}/meta_data.json"))
+    assert (seed["hostname"], seed["meta"], seed["keys"][0]["data"]) == ("web-7", {"tier": "front"}, guest.public_key)
     for refused in (
         f"echo x > {SEED}/meta_data.json",
         "mknod /tmp/d b 7 0",
         "mount -t tmpfs t /mnt",
         "sed p /proc/kcore",
     ):
-        assert driver._runtime.run_inside(
+        assert driver.node.runtime.run_inside(
             uuid, "/bin/sh", "-c", f"{refused} 2>/dev/null; [ -s /proc/kcore ]"
         ).returncode
     driver.destroy(uuid)
@@ -149,10 +149,10 @@ def test_inside_it_is_a_machine_of_its_own_within_its_bounds(driver: ContainerDr
 def test_a_disk_ends_where_the_flavor_says(driver: ContainerDriver) -> None:
     uuid = new(driver).instance_uuid
     assert int(inside(driver, uuid, "df -k / | sed -n '$s/^[^ ]* *\\([0-9]*\\).*/\\1/p'")) < 1 << 20
-    (place,) = driver._places.mounts_of(uuid)
+    (place,) = driver.node.paths.mounts_of(uuid)
     with (place / "fill").open("wb") as file, pytest.raises(OSError, match="No space left"):
         os.posix_fallocate(file.fileno(), 0, 1 << 30)
-    disk = driver._places.folder_of(uuid) / "disk.ext4"
+    disk = driver.node.paths.folder_of(uuid) / "disk.ext4"
     assert disk.stat().st_size == 1 << 30
 
 
@@ -197,7 +197,7 @@ def test_it_is_asked_before_it_is_ended_and_its_console_goes_on(driver: Containe
     text = driver.console_log(uuid, 0)
     assert text.endswith(FAREWELL)
     assert driver.guests() == [GuestInfo(uuid, PowerState.SHUTDOWN)]
-    assert driver._places.mounts_of(uuid) == []
+    assert driver.node.paths.mounts_of(uuid) == []
     driver.power_on(guest)
     wait_for(driver, uuid, BANNER, after=len(text))
     driver.reboot(guest, is_hard=False, timeout_seconds=SECONDS)
@@ -214,7 +214,7 @@ def test_a_container_that_ends_by_itself_is_off_and_starts_again(driver: Contain
     guest = new(driver)
     uuid = guest.instance_uuid
     inside(driver, uuid, "echo mine > /etc/note")
-    os.kill(driver._runtime.pid(uuid), signal.SIGKILL)
+    os.kill(driver.node.runtime.pid(uuid), signal.SIGKILL)
     deadline = time.monotonic() + SECONDS
     while driver.guests() != [GuestInfo(uuid, PowerState.SHUTDOWN)] and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -227,26 +227,26 @@ def test_a_snapshot_has_what_it_has_with_its_owners_and_starts(driver: Container
     uuid, shelf = new(driver).instance_uuid, Shelf()
     script = "echo kept > /etc/note; echo hers > /tmp/a; chown 1000:1000 /tmp/a; chmod 4750 /tmp/a; ln /tmp/a /tmp/b"
     inside(driver, uuid, script)
-    driver.snapshot(uuid, "copy", shelf.store, Told())
+    driver.snapshot(uuid, "copy", shelf.store, RecordedProgress())
     disk_format, data = shelf.images["copy"]
     assert disk_format == "raw"
     driver.destroy(uuid)
     again = new(driver, image=shelved("copy", data)).instance_uuid
-    said = inside(driver, again, "cat /etc/note; stat -c '%u %g %a %h' /tmp/a /tmp/b")
-    assert said == "kept\n1000 1000 4750 2\n1000 1000 4750 2\n"
+    output = inside(driver, again, "cat /etc/note; stat -c '%u %g %a %h' /tmp/a /tmp/b")
+    assert output == "kept\n1000 1000 4750 2\n1000 1000 4750 2\n"
 
 
 def test_a_rescue_system_has_the_files_of_the_guest_and_its_password(driver: ContainerDriver) -> None:
     guest = new(driver)
     uuid = guest.instance_uuid
     inside(driver, uuid, "echo precious > /etc/note")
-    driver.rescue(guest, "correct horse", Told())
-    said = inside(driver, uuid, f"cd /mnt; cat etc/note; echo saved > etc/note; cat {SEED}/meta_data.json")
-    assert said.startswith("precious\n")
-    assert json.loads(said.removeprefix("precious\n"))["admin_pass"] == "correct horse"
+    driver.rescue(guest, "correct horse", RecordedProgress())
+    output = inside(driver, uuid, f"cd /mnt; cat etc/note; echo saved > etc/note; cat {SEED}/meta_data.json")
+    assert output.startswith("precious\n")
+    assert json.loads(output.removeprefix("precious\n"))["admin_pass"] == "correct horse"
     driver.unrescue(guest, is_running=True)
     assert inside(driver, uuid, "cat /etc/note") == "saved\n"
-    assert sorted(path.name for path in driver._places.folder_of(uuid).glob("*resc*")) == []
+    assert sorted(path.name for path in driver.node.paths.folder_of(uuid).glob("*resc*")) == []
 
 
 def test_a_password_is_set_by_the_guest_and_cannot_carry_another(driver: ContainerDriver) -> None:
@@ -268,15 +268,15 @@ def test_a_resize_changes_bounds_and_disk_and_never_shrinks(driver: ContainerDri
     uuid = guest.instance_uuid
     inside(driver, uuid, "echo mine > /etc/note; sync")
     larger = replace(guest, flavor=FlavorSpec("2", "large", vcpus=2, memory_mb=128, root_gb=2))
-    disks = driver.migrate_out(guest, "box-1", Told())
-    driver.migrate_in(larger, disks, Told(), is_running=True)
+    disks = driver.migrate_out(guest, "box-1", RecordedProgress())
+    driver.migrate_in(larger, disks, RecordedProgress(), is_running=True)
     driver.confirm_migration(uuid)
     assert inside(driver, uuid, "cat /etc/note") == "mine\n"
     assert int(inside(driver, uuid, "df -k / | sed -n '$s/^[^ ]* *\\([0-9]*\\).*/\\1/p'")) > 1_800_000
     assert Path(f"/sys/fs/cgroup/memory/novella/{uuid}/memory.limit_in_bytes").read_text().strip() == str(128 << 20)
-    disks = driver.migrate_out(larger, "box-1", Told())
+    disks = driver.migrate_out(larger, "box-1", RecordedProgress())
     with pytest.raises(BuildAborted, match=re.escape("has 2 GB and cannot shrink to 1 GB")):
-        driver.migrate_in(guest, disks, Told(), is_running=True)
+        driver.migrate_in(guest, disks, RecordedProgress(), is_running=True)
     driver.revert_migration(larger, is_running=True)
     assert inside(driver, uuid, "cat /etc/note") == "mine\n"
 
@@ -289,9 +289,9 @@ def test_what_cannot_be_built_is_one_clear_fault_and_leaves_nothing(driver: Cont
     image, values, kind, complaint = WRONG[case]
     guest = guest_of(str(uuid4()), image, **values)
     with pytest.raises(kind, match=re.escape(complaint)) as refused:
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
     assert type(refused.value) is kind
-    assert str(driver._places.state_dir) not in refused.value.message
+    assert str(driver.node.paths.state_dir) not in refused.value.message
     assert driver.guests() == []
     assert left_of(driver, guest.instance_uuid) == []
 
@@ -301,7 +301,7 @@ def test_an_image_that_is_larger_than_the_disk_is_refused_before_it_fills_it(dri
     swelling.size = 3 << 30
     guest = guest_of(str(uuid4()), shelved("swelling", archive(None, swelling, mode="w")))
     with pytest.raises(BuildAborted, match="does not fit on the disk"):
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
     assert left_of(driver, guest.instance_uuid) == []
 
 
@@ -321,17 +321,17 @@ def test_an_image_reaches_nothing_outside_of_its_disk_and_brings_no_devices(driv
         guest = new(driver, image=shelved("links", archive(None, link)))
         assert "ana" in inside(driver, guest.instance_uuid, "cat /etc/copy")
     assert not outside.exists()
-    assert not (driver._places.mounts_dir / "novella-escaped").exists()
+    assert not (driver.node.paths.mounts_dir / "novella-escaped").exists()
 
 
 def test_a_build_that_is_stopped_anywhere_leaves_nothing(driver: ContainerDriver) -> None:
-    counting = Told()
+    counting = RecordedProgress()
     driver.spawn(guest_of(str(uuid4()), IMAGE), counting)
     (first,) = driver.guests()
     for stop_at in range(1, len(counting.calls) + 1):
         guest = guest_of(str(uuid4()), IMAGE)
         with pytest.raises(StaleToken):
-            driver.spawn(guest, Told(stop_at))
+            driver.spawn(guest, RecordedProgress(stop_at))
         assert driver.guests() == [first]
         assert left_of(driver, guest.instance_uuid) == []
 
@@ -340,14 +340,14 @@ def test_what_a_killed_process_left_is_found_built_over_and_destroyed(driver: Co
     """As after a kill in the middle of a build: a disk half-written and mounted, and a container not started."""
     begun, dropped = guest_of(str(uuid4()), IMAGE), guest_of(str(uuid4()), IMAGE)
     for guest in (begun, dropped):
-        disk = driver._make_folder(guest) / NEW_DISK
+        disk = driver.builder.make_folder(guest) / NEW_DISK
         disks.create(disk, 1, 100_000)
-        disks.mount(disk, driver._places.mount_of(disk))
+        disks.mount(disk, driver.node.paths.mount_of(disk))
     assert {found.power_state for found in driver.guests()} == {PowerState.NOSTATE}
     again = ContainerDriver(driver.host, driver.options, driver.open_image)
     again.start()
-    assert [again._places.mounts_of(guest.instance_uuid) for guest in (begun, dropped)] == [[], []]
-    again.spawn(begun, Told())
+    assert [again.node.paths.mounts_of(guest.instance_uuid) for guest in (begun, dropped)] == [[], []]
+    again.spawn(begun, RecordedProgress())
     again.destroy(dropped.instance_uuid)
     assert again.guests() == [GuestInfo(begun.instance_uuid, PowerState.RUNNING)]
     assert left_of(driver, dropped.instance_uuid) == []

@@ -1,4 +1,4 @@
-"""The simulated hypervisor: the driver's law, what it keeps over a kill, and what it was told to do wrong."""
+"""The simulated hypervisor: driver conformance, state after a kill, and injected faults."""
 
 from __future__ import annotations
 
@@ -19,23 +19,15 @@ import pytest
 
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.faults import Faults
-from conductor.conformance.driver import DriverConformance, MakeGuest, Told
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort
+from conductor.conformance.driver import DriverConformance, MakeGuest, RecordedProgress
+from conductor.core.compute_driver import ComputeDriver, GuestInfo
 from conductor.core.errors import BuildAborted, DriverError, Invalid, StaleToken
-from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
+from tests.fixtures.simulated_guests import IMAGE, PORT, started
 from tests.guests import ImageShelf, guest_of
 
-IMAGE = ImageSpec(image_id="i", name="simulated-linux")
-# What is to be stopped; a build that is not stopped runs into the time limit of the tests.
+# Work that is stopped; a build that is not stopped runs into the time limit of the tests.
 FAR_TOO_LONG = 900.0
-PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
-
-
-def started(host: str = "sim-1", **options: Any) -> FakeDriver:
-    driver = FakeDriver(host, options, ImageShelf().open)
-    driver.start()
-    return driver
 
 
 class TestConformance(DriverConformance):
@@ -73,7 +65,7 @@ def test_it_reports_what_it_was_told() -> None:
 
 def test_the_console_says_that_nothing_runs() -> None:
     driver, guest = started(), guest_of(str(uuid4()), IMAGE, ports=(PORT,), hostname="web-9")
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     text = driver.console_log(guest.instance_uuid, 0).decode()
     assert "simulated guest: nothing runs behind this console" in text
     assert "simulated guest: eth0 has 10.64.0.5/20" in text
@@ -84,7 +76,7 @@ def test_the_console_says_that_nothing_runs() -> None:
 
 def test_without_a_state_file_guests_end_with_the_driver() -> None:
     driver, guest = started(), guest_of(str(uuid4()), IMAGE)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
     assert started().guests() == []
 
@@ -118,7 +110,7 @@ def test_a_state_file_that_cannot_be_written_fails_the_build_and_changes_nothing
     driver = started(state_file=str(state_file))
     (tmp_path / "guests.json.part").mkdir()
     with pytest.raises(DriverError, match="cannot be written"):
-        driver.spawn(guest_of(str(uuid4()), IMAGE), Told())
+        driver.spawn(guest_of(str(uuid4()), IMAGE), RecordedProgress())
     assert driver.guests() == []
     assert not state_file.exists()
 
@@ -126,11 +118,11 @@ def test_a_state_file_that_cannot_be_written_fails_the_build_and_changes_nothing
 def test_a_build_takes_its_time_and_can_be_stopped_meanwhile() -> None:
     driver, guest = started(latency_seconds=0.5), guest_of(str(uuid4()), IMAGE)
     began = time.monotonic()
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     assert time.monotonic() - began >= 0.5
     slow = started(latency_seconds=FAR_TOO_LONG)
     with pytest.raises(StaleToken):
-        slow.spawn(guest_of(str(uuid4()), IMAGE), Told(stop_at=2))
+        slow.spawn(guest_of(str(uuid4()), IMAGE), RecordedProgress(stop_at=2))
     assert slow.guests() == []
     assert [found.instance_uuid for found in driver.guests()] == [guest.instance_uuid]
 
@@ -166,28 +158,30 @@ class TestFaults:
         guest = guest_of(str(uuid4()), IMAGE)
         for _ in range(2):
             with pytest.raises(DriverError, match=r"^the disk is on fire$"):
-                driver.spawn(guest, Told())
+                driver.spawn(guest, RecordedProgress())
             assert driver.guests() == []
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         assert len(driver.guests()) == 1
 
     def test_the_error_is_the_one_named(self) -> None:
         driver = started(faults={"spawn": {"fail_times": 1, "error": "BuildAborted"}})
-        with pytest.raises(BuildAborted, match="told to fail"):
-            driver.spawn(guest_of(str(uuid4()), IMAGE), Told())
+        with pytest.raises(BuildAborted, match="fails as configured"):
+            driver.spawn(guest_of(str(uuid4()), IMAGE), RecordedProgress())
 
     def test_rules_match_names_and_hosts(self) -> None:
         rule = {"fail_times": 99, "match_name": "^db-", "match_host": "sim-1$"}
         with pytest.raises(DriverError):
-            started("sim-1", faults={"spawn": rule}).spawn(guest_of(str(uuid4()), IMAGE, name="db-1"), Told())
+            started("sim-1", faults={"spawn": rule}).spawn(
+                guest_of(str(uuid4()), IMAGE, name="db-1"), RecordedProgress()
+            )
         for host, name in (("sim-1", "web-1"), ("sim-2", "db-1")):
             driver = started(host, faults={"spawn": rule})
-            driver.spawn(guest_of(str(uuid4()), IMAGE, name=name), Told())
+            driver.spawn(guest_of(str(uuid4()), IMAGE, name=name), RecordedProgress())
             assert len(driver.guests()) == 1
 
     def test_a_destroy_that_fails_keeps_the_guest(self) -> None:
         driver, guest = started(faults={"destroy": {"fail_times": 1}}), guest_of(str(uuid4()), IMAGE)
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         with pytest.raises(DriverError):
             driver.destroy(guest.instance_uuid)
         assert len(driver.guests()) == 1
@@ -197,7 +191,7 @@ class TestFaults:
     def test_a_delay_can_be_stopped(self) -> None:
         driver = started(faults={"spawn": {"delay_seconds": FAR_TOO_LONG}})
         with pytest.raises(StaleToken):
-            driver.spawn(guest_of(str(uuid4()), IMAGE), Told(stop_at=2))
+            driver.spawn(guest_of(str(uuid4()), IMAGE), RecordedProgress(stop_at=2))
         assert driver.guests() == []
 
     def test_several_rules_for_one_call(self) -> None:

@@ -1,4 +1,4 @@
-"""The simulated host's NUMA cells and PCI devices: as told, and refused where they cannot be."""
+"""NUMA cells and PCI devices of simulated hosts: as configured, and refused if impossible."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_a_plain_host_reports_no_inside() -> None:
 
 
 def test_cells_are_equal_parts() -> None:
-    told = {"vcpus": 16, "memory_mb": 8192, "numa_cells": 2, "threads_per_core": 2, "pinned_vcpus": 8}
-    found = report(**told, huge_pages=512, pci_devices=2)
+    values = {"vcpus": 16, "memory_mb": 8192, "numa_cells": 2, "threads_per_core": 2, "pinned_vcpus": 8}
+    found = report(**values, huge_pages=512, pci_devices=2)
     host = inside(found)
     assert host.topology is not None
     assert [(set(cell.cpus), set(cell.pcpus)) for cell in host.topology.cells] == [

@@ -1,4 +1,4 @@
-"""Moves of simulated guests, killed anywhere; and what else only a simulated hypervisor can be told."""
+"""Moves of simulated guests, killed anywhere; and other cases that need a simulated hypervisor."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.fake import moves, store
+from compute_drivers.fake import live_migration, state
 from compute_drivers.fake.driver import FakeDriver
-from compute_drivers.fake.notes import Note
-from conductor.compute.handlers import Hands, carry_out
-from conductor.conformance.base import Told, power_state, uuids
+from compute_drivers.fake.state import GuestRecord
+from conductor.compute.handlers import CommandContext, carry_out
+from conductor.conformance.base import RecordedProgress, power_state, uuids
 from conductor.core.compute_driver import HAS_LEFT, GuestSpec
 from conductor.core.errors import DriverError, GuestMissing, MigrationAborted
 from conductor.core.states import PowerState
 from conductor.rpc.messages import LiveMigrate, RebuildInstance
-from tests.compute_drivers.test_fake import IMAGE, PORT, started
+from tests.fixtures.simulated_guests import IMAGE, PORT, started
 from tests.guests import guest_of
 
 # As many writes as a live migration makes: both files, the mark, both files again.
@@ -44,12 +44,12 @@ def destination(tmp_path: Path) -> FakeDriver:
 @pytest.fixture
 def guest(source: FakeDriver) -> GuestSpec:
     guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
-    source.spawn(guest, Told())
+    source.spawn(guest, RecordedProgress())
     return guest
 
 
-def note(driver: FakeDriver, guest: GuestSpec) -> Note:
-    return driver._look().guests[guest.instance_uuid]
+def note(driver: FakeDriver, guest: GuestSpec) -> GuestRecord:
+    return driver.node.read_state().guests[guest.instance_uuid]
 
 
 def killed_at(write: int, work: Callable[[], object]) -> bool:
@@ -79,8 +79,8 @@ def _kill_before(write: int) -> None:
 
         return call
 
-    store.Store.save = counting(store.Store.save)  # type: ignore[method-assign]
-    moves._make_mark = counting(moves._make_mark)
+    state.StateFile.save = counting(state.StateFile.save)  # type: ignore[method-assign]
+    live_migration.create_mark = counting(live_migration.create_mark)
 
 
 @pytest.mark.parametrize("write", range(WRITES_OF_A_SWITCH))
@@ -92,7 +92,7 @@ def test_a_live_move_killed_anywhere_leaves_one_guest_and_ends_right(
     target = destination.prepare_live_migration(guest, is_block_migration=None)
 
     def move() -> None:
-        source.live_migrate(guest, target, Told(), is_block_migration=None)
+        source.live_migrate(guest, target, RecordedProgress(), is_block_migration=None)
 
     assert killed_at(write, move)
     has_moved = write > WRITES_OF_A_SWITCH - 3
@@ -109,7 +109,7 @@ def test_a_live_move_killed_anywhere_leaves_one_guest_and_ends_right(
     assert power_state(where, guest) is PowerState.RUNNING
     # And on it goes: back to where it was, or there after all.
     where.live_migrate(
-        guest, other.prepare_live_migration(guest, is_block_migration=None), Told(), is_block_migration=None
+        guest, other.prepare_live_migration(guest, is_block_migration=None), RecordedProgress(), is_block_migration=None
     )
     other.finish_live_migration(guest)
     assert (uuid in uuids(where), uuid in uuids(other)) == (False, True)
@@ -119,7 +119,7 @@ def test_a_live_move_killed_anywhere_leaves_one_guest_and_ends_right(
 def test_a_switch_makes_no_other_writes(source: FakeDriver, destination: FakeDriver, guest: GuestSpec) -> None:
     target = destination.prepare_live_migration(guest, is_block_migration=None)
     assert not killed_at(
-        WRITES_OF_A_SWITCH, lambda: source.live_migrate(guest, target, Told(), is_block_migration=None)
+        WRITES_OF_A_SWITCH, lambda: source.live_migrate(guest, target, RecordedProgress(), is_block_migration=None)
     )
     assert guest.instance_uuid in uuids(destination)
 
@@ -131,7 +131,7 @@ def test_an_arrival_killed_anywhere_brings_no_guest_back(
 ) -> None:
     uuid = guest.instance_uuid
     target = destination.prepare_live_migration(guest, is_block_migration=None)
-    assert killed_at(3, lambda: source.live_migrate(guest, target, Told(), is_block_migration=None))
+    assert killed_at(3, lambda: source.live_migrate(guest, target, RecordedProgress(), is_block_migration=None))
     assert killed_at(write, lambda: destination.finish_live_migration(guest))
     assert (uuid in uuids(source), uuid in uuids(destination)) == (False, True)
     destination.finish_live_migration(guest) if then == "finish" else destination.destroy(uuid)
@@ -151,9 +151,9 @@ def test_a_cold_move_killed_anywhere_goes_on(
         steps[what]()
 
     steps: dict[str, Callable[[], object]] = {
-        "migrate_out": lambda: source.migrate_out(guest, "sim-2", Told()),
+        "migrate_out": lambda: source.migrate_out(guest, "sim-2", RecordedProgress()),
         "migrate_in": lambda: destination.migrate_in(
-            guest, source.migrate_out(guest, "sim-2", Told()), Told(), is_running=True
+            guest, source.migrate_out(guest, "sim-2", RecordedProgress()), RecordedProgress(), is_running=True
         ),
         "confirm_migration": lambda: source.confirm_migration(uuid),
         "revert_migration": lambda: source.revert_migration(guest, is_running=True),
@@ -180,18 +180,18 @@ def test_it_is_the_same_guest_or_another(source: FakeDriver, guest: GuestSpec) -
     same = note(source, guest)
     assert (same.life, same.disk, same.boots) == (first.life, first.disk, 2)
     source.reboot(guest, is_hard=True, timeout_seconds=0.0)
-    source.rescue(guest, "correct horse", Told())
+    source.rescue(guest, "correct horse", RecordedProgress())
     source.unrescue(guest, is_running=True)
     booted = note(source, guest)
     assert booted.life not in (first.life, "")
     assert (booted.disk, booted.boots) == (first.disk, 5)
-    source.rebuild(guest, Told(), is_running=True)
+    source.rebuild(guest, RecordedProgress(), is_running=True)
     assert note(source, guest).disk != first.disk
 
 
 def test_a_password_is_not_written_down(source: FakeDriver, guest: GuestSpec, tmp_path: Path) -> None:
     source.set_admin_password(guest.instance_uuid, "correct horse")
-    source.rescue(guest, "correct horse", Told())
+    source.rescue(guest, "correct horse", RecordedProgress())
     assert note(source, guest).has_admin_password
     assert "correct horse" not in (tmp_path / "one.json").read_text()
 
@@ -199,15 +199,15 @@ def test_a_password_is_not_written_down(source: FakeDriver, guest: GuestSpec, tm
 def test_a_live_move_can_be_aborted_until_the_switch_and_be_forced(tmp_path: Path, destination: FakeDriver) -> None:
     source = started("sim-1", state_file=str(tmp_path / "one.json"), live_migration_seconds=60.0)
     guest = guest_of(str(uuid4()), IMAGE)
-    source.spawn(guest, Told())
-    for tell, outcome in ((source.abort_live_migration, MigrationAborted), (source.force_live_migration, None)):
+    source.spawn(guest, RecordedProgress())
+    for finish, outcome in ((source.abort_live_migration, MigrationAborted), (source.force_live_migration, None)):
         target = destination.prepare_live_migration(guest, is_block_migration=None)
         raised: list[BaseException] = []
         mover = threading.Thread(target=_moving, args=(source, guest, target, raised))
         mover.start()
-        while guest.instance_uuid not in source._moves:
+        while guest.instance_uuid not in source.live_migration.jobs:
             time.sleep(0.01)
-        tell(guest.instance_uuid)
+        finish(guest.instance_uuid)
         mover.join(20)
         assert [type(error) for error in raised] == ([outcome] if outcome else [])
         assert (guest.instance_uuid in uuids(destination)) is (outcome is None)
@@ -216,8 +216,8 @@ def test_a_live_move_can_be_aborted_until_the_switch_and_be_forced(tmp_path: Pat
     destination.finish_live_migration(guest)
 
 
-class Ordering(Told):
-    """Gives orders with the first figures that it is told, and says then whether the move could be aborted still."""
+class Ordering(RecordedProgress):
+    """Steers the migration at the first progress, and then checks whether it could still be aborted."""
 
     def __init__(self, source: FakeDriver, uuid: str, orders: dict[str, int]) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class Ordering(Told):
 
 
 @pytest.mark.parametrize(
-    ("orders", "told"),
+    ("orders", "expected_figures"),
     [
         ({"downtime": 60_000}, {"downtime_limit_ms": 60_000, "memory_remaining": 0}),
         ({"throttle": 99}, {"throttle_percent": 99, "memory_remaining": 0}),
@@ -245,27 +245,27 @@ class Ordering(Told):
     ids=lambda value: "-".join(value),
 )
 def test_a_move_of_a_minute_is_steered_to_its_end(
-    tmp_path: Path, destination: FakeDriver, orders: dict[str, int], told: dict[str, int]
+    tmp_path: Path, destination: FakeDriver, orders: dict[str, int], expected_figures: dict[str, int]
 ) -> None:
-    """One that may stand still for a minute goes at once, a throttled one is a hundred times as quick."""
+    """A downtime of a minute switches at once, a throttled guest is a hundred times as fast."""
     source = started("sim-1", state_file=str(tmp_path / "one.json"), live_migration_seconds=60.0)
     guest = guest_of(str(uuid4()), IMAGE)
-    source.spawn(guest, Told())
+    source.spawn(guest, RecordedProgress())
     target = destination.prepare_live_migration(guest, is_block_migration=None)
     ordering = Ordering(source, guest.instance_uuid, orders)
     source.live_migrate(guest, target, ordering, is_block_migration=None)
     destination.finish_live_migration(guest)
     assert uuids(destination) == {guest.instance_uuid}
-    assert told.items() <= ordering.figures[-1].items()
-    assert ("cannot be aborted any more" in ordering.why_no_abort) is ("post-copy" in orders)
+    assert expected_figures.items() <= ordering.figures[-1].items()
+    assert ("can no longer be aborted" in ordering.why_no_abort) is ("post-copy" in orders)
     assert ("fetching memory at the destination" in dict(ordering.calls)) is ("post-copy" in orders)
-    with pytest.raises(DriverError, match="No live migration of the guest is under way"):
+    with pytest.raises(DriverError, match="No live migration of the server is running on this host"):
         source.steer_live_migration(guest.instance_uuid, "throttle", 40)
 
 
 def _moving(source: FakeDriver, guest: GuestSpec, target: Any, raised: list[BaseException]) -> None:
     try:
-        source.live_migrate(guest, target, Told(), is_block_migration=None)
+        source.live_migrate(guest, target, RecordedProgress(), is_block_migration=None)
     except DriverError as error:
         raised.append(error)
 
@@ -275,7 +275,7 @@ def test_guests_shut_themselves_down_and_crash_when_told(tmp_path: Path) -> None
     driver = started(faults_file=str(file))
     web, db = (guest_of(str(uuid4()), IMAGE, name=name) for name in ("web-1", "db-1"))
     for guest in (web, db):
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
     file.write_text(json.dumps({"shutdown": {"fail_times": 1, "match_name": "^web-"}, "crash": {"fail_times": 0}}))
     for _ in range(2):
         assert power_state(driver, web) is PowerState.SHUTDOWN
@@ -289,7 +289,7 @@ def test_guests_shut_themselves_down_and_crash_when_told(tmp_path: Path) -> None
 def test_a_call_can_fail_after_its_effect(tmp_path: Path) -> None:
     driver = started(faults={"pause": {"fail_times": 1, "after_effect": True, "message": "the line is dead"}})
     guest = guest_of(str(uuid4()), IMAGE)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     with pytest.raises(DriverError, match="the line is dead"):
         driver.pause(guest.instance_uuid)
     assert power_state(driver, guest) is PowerState.PAUSED
@@ -300,7 +300,7 @@ def test_a_call_hangs_until_the_rule_is_gone(tmp_path: Path) -> None:
     file = tmp_path / "faults.json"
     file.write_text(json.dumps({"pause": {"hangs": True}}))
     driver, guest = started(faults_file=str(file)), guest_of(str(uuid4()), IMAGE)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     caller = threading.Thread(target=driver.pause, args=(guest.instance_uuid,))
     caller.start()
     caller.join(0.3)
@@ -313,7 +313,7 @@ def test_a_call_hangs_until_the_rule_is_gone(tmp_path: Path) -> None:
 
 def test_a_missing_guest_can_be_simulated(source: FakeDriver, guest: GuestSpec) -> None:
     driver = started(
-        state_file=str(source._store.path), faults={"power_off": {"fail_times": 1, "error": "GuestMissing"}}
+        state_file=str(source.node.state_file.path), faults={"power_off": {"fail_times": 1, "error": "GuestMissing"}}
     )
     with pytest.raises(GuestMissing):
         driver.power_off(guest.instance_uuid, 0.0)
@@ -323,9 +323,9 @@ def test_a_missing_guest_can_be_simulated(source: FakeDriver, guest: GuestSpec) 
 def test_a_target_that_is_not_on_this_machine_is_a_failure(source: FakeDriver, guest: GuestSpec) -> None:
     for target in ({}, {"state_file": "relative.json"}, {"state_file": "/nowhere/at/all.json"}):
         with pytest.raises(DriverError, match="not on this machine"):
-            source.live_migrate(guest, target, Told(), is_block_migration=None)
+            source.live_migrate(guest, target, RecordedProgress(), is_block_migration=None)
         with pytest.raises(DriverError, match="not on this machine"):
-            source.migrate_in(guest, target, Told(), is_running=True)
+            source.migrate_in(guest, target, RecordedProgress(), is_running=True)
     assert power_state(source, guest) is PowerState.RUNNING
 
 
@@ -337,18 +337,18 @@ def test_a_failure_after_the_switch_is_not_told_as_one_of_a_guest_that_is_still_
     here = started("sim-1", state_file=str(tmp_path / "one.json"), faults=faults)
     there = started("sim-2", state_file=str(tmp_path / "two.json"))
     guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
-    here.spawn(guest, Told())
+    here.spawn(guest, RecordedProgress())
     command = LiveMigrate(
         step_key="key", fencing_token=1, run_uuid="run", cell="cell1", host="sim-1", instance_uuid=guest.instance_uuid,
         guest=guest.to_json(), target=there.prepare_live_migration(guest, is_block_migration=None),
         is_block_migration=None,
     )  # fmt: skip
-    hands = Hands(here, store_image=lambda *_: None, progress=Told())
+    driver_context = CommandContext(here, store_image=lambda *_: None, progress=RecordedProgress())
     if has_left:
-        assert carry_out(hands, command) == {HAS_LEFT: True}
+        assert carry_out(driver_context, command) == {HAS_LEFT: True}
     else:
         with pytest.raises(DriverError):
-            carry_out(hands, command)
+            carry_out(driver_context, command)
     assert [driver.host for driver in (here, there) if guest.instance_uuid in uuids(driver)] == [
         "sim-2" if has_left else "sim-1"
     ]
@@ -369,5 +369,5 @@ def test_a_guest_that_the_host_has_lost_is_rebuilt_all_the_same(
         guest=guest.to_json(),
         is_running=is_running,
     )
-    carry_out(Hands(source, lambda *words: None, Told()), command)
+    carry_out(CommandContext(source, lambda *words: None, RecordedProgress()), command)
     assert power_state(source, guest) is state

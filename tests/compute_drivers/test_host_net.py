@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from compute_drivers.guest_metadata import GuestPages
 from compute_drivers.host_net import rules
 from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.host_net import HostNet
-from compute_drivers.user_net.metadata_segment import METADATA
+from compute_drivers.metadata_pages import MetadataPages
+from compute_drivers.user_net.shared_metadata import METADATA
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
@@ -171,11 +171,11 @@ def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(
 ) -> None:
     ana, bo = joined(ANA, BO)
     for guest in (ana, bo):
-        said = guest.offered()
-        assert said[16:20] == guest.address
-        assert bytes([3, 4]) + IPv4Address("10.64.0.1").packed in said[240:], "the way out"
-        assert bytes([6, 4]) + IPv4Address("9.9.9.9").packed in said[240:], "who knows names"
-        assert b"web-1" in said[240:]
+        reply = guest.offered()
+        assert reply[16:20] == guest.address
+        assert bytes([3, 4]) + IPv4Address("10.64.0.1").packed in reply[240:], "the way out"
+        assert bytes([6, 4]) + IPv4Address("9.9.9.9").packed in reply[240:], "who knows names"
+        assert b"web-1" in reply[240:]
     (settings,) = net._folder.glob("*.dnsmasq")
     assert "static" in settings.read_text(), "who is not listed gets nothing"
 
@@ -185,7 +185,7 @@ def test_who_asks_for_metadata_is_itself_even_without_port_security_and_nobody_i
 ) -> None:
     ana, bo = joined(ANA, BO)
     for port in (ANA, BO):
-        net.plug(f"server-of-{port.port_uuid}", [Client(port, "web-1", GuestPages({}, tmp_path / "posted"))])
+        net.plug(f"server-of-{port.port_uuid}", [Client(port, "web-1", MetadataPages({}, tmp_path / "posted"))])
     net.filter({"port-ana": PortFilter(is_on=False), "port-bo": SENDS})
     ana.send(ana.asks_for_metadata(1, like=bo))
     ana.send(ana.asks_for_metadata(2))
@@ -205,7 +205,7 @@ def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined:
     ana, bo, ana_twin, bo_twin = joined(ANA, BO, *twin)
     net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(PING,)), twin[0].port_uuid: SENDS})
     assert ana.reaches(bo, ana.ping(bo, b"one"))
-    # In the other network nobody has asked, so that this is no answer.
+    # Nothing in the other network has asked, so this is not an answer.
     assert not bo_twin.reaches(ana_twin, bo_twin.pong(ana_twin, b"one"))
     assert bo.reaches(ana, bo.pong(ana, b"one"))
 
@@ -214,7 +214,7 @@ def test_unplugging_removes_port_rules_bridge_and_server(net: HostNet) -> None:
     net.plug("server-1", [Client(ANA, "web-1"), Client(BO, "web-1")])
     assert len(devices()) == 4
     assert net.ports_of("server-1") == {"port-ana", "port-bo"}
-    assert [found["mac_address"] for found in net.counted("server-1")] == [ANA.mac_address, BO.mac_address]
+    assert [found["mac_address"] for found in net.counters("server-1")] == [ANA.mac_address, BO.mac_address]
     net.unplug("server-1", "port-bo")
     assert net.device_of(BO) not in _rules()
     assert net.device_of(ANA) in _rules()
@@ -271,11 +271,11 @@ def test_rules_that_cannot_be_applied_change_nothing(
     net: HostNet, joined: Callable[..., list[Guest]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ana, bo = joined(ANA, BO)
-    told = {"port-ana": SENDS, "port-bo": PortFilter(rules=(PING,))}
-    net.filter(told)
+    allowed = {"port-ana": SENDS, "port-bo": PortFilter(rules=(PING,))}
+    net.filter(allowed)
     with monkeypatch.context() as patched:
-        patched.setattr(rules, "ANSWER", "no mark of nft's")
+        patched.setattr(rules, "REPLY_MARK", "no mark of nft's")
         with pytest.raises(DriverError, match="could not be applied"):
             net.filter({"port-ana": SENDS, "port-bo": SENDS})
-    assert net.filters == told
+    assert net.filters == allowed
     assert ana.reaches(bo, ana.ping(bo, b"still"))

@@ -50,14 +50,14 @@ def test_what_a_disk_lies_on_or_is_being_built_from_stays(tmp_path: Path) -> Non
     folder = tmp_path / "instances" / "guest"
     folder.mkdir(parents=True)
     disks.create_overlay(folder / disks.ROOT, Backing(tmp_path / "images" / "one", "raw", 4096))
-    in_use = partial(disks.images_below, tmp_path / "instances", tmp_path / "nowhere")
+    in_use = partial(disks.backing_images, tmp_path / "instances", tmp_path / "nowhere")
     assert in_use() == {"one"}
-    with cache.held("two"):
+    with cache.pinned("two"):
         assert cache.expire(in_use) == ["three"]
-    cache.expire_sometimes(in_use)
+    cache.expire_if_due(in_use)
     assert names(tmp_path / "images") == {"one"}
     cache.fetch(image_of("two", DATA["two"]), lambda _: None)
-    cache.expire_sometimes(in_use)  # it has just looked
+    cache.expire_if_due(in_use)  # it has just looked
     assert names(tmp_path / "images") == {"one", "two"}
     assert cache.expire(in_use) == ["two"]
     assert names(tmp_path / "images") == {"one"}
@@ -84,7 +84,7 @@ def test_what_killed_processes_left_of_rebuilds_and_snapshots_goes_at_the_start(
     (guest / "new").mkdir(parents=True)
     for name in ("new/root.qcow2", "root.qcow2", "rescue.qcow2", "snapshot.qcow2", "config.iso"):
         (guest / name).write_bytes(b"x")
-    disks.drop_unfinished([guest])
+    disks.remove_unfinished([guest])
     assert names(guest) == {"root.qcow2", "rescue.qcow2", "config.iso"}
 
 

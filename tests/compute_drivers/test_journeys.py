@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from compute_drivers.container.places import Places
+from compute_drivers.container.paths import ContainerPaths
 from compute_drivers.container.runtime import Runtime
 from tests.acceptance.cloud import Cloud, copy_seeded, wait_until
 from tests.acceptance.conftest import nursery, seeded_data
@@ -48,9 +48,9 @@ class People:
         return out
 
     def image(self, name: str, data: bytes, disk_format: str, kind: str) -> None:
-        """Made by the administrator, for everybody."""
-        told = {"name": name, "disk_format": disk_format, "container_format": "bare", "visibility": "public"}
-        made = self.cloud.call("POST", "/image/v2/images", {**told, "img_hv_type": kind}, user="admin")
+        """Create a public image as the administrator."""
+        given = {"name": name, "disk_format": disk_format, "container_format": "bare", "visibility": "public"}
+        made = self.cloud.call("POST", "/image/v2/images", {**given, "img_hv_type": kind}, user="admin")
         assert made.status == 201, made.raw
         headers = {"X-Auth-Token": self.cloud.token("admin"), "Content-Type": "application/octet-stream"}
         place = f"{self.cloud.url}/image/v2/images/{made.json['id']}/file"
@@ -75,7 +75,7 @@ class People:
         path, wanted = f"/compute/v2.1/servers/{uuid}/action", (status, None)
 
         def ask() -> Any:
-            """Again where the workflow before this one holds a lock for its last moment."""
+            """Retry while the previous workflow still holds a lock."""
             answer = self.cloud.call("POST", path, body)
             return None if answer.status == 409 and b"is locked by workflow" in answer.raw else answer
 
@@ -91,13 +91,13 @@ class People:
 
 def lines(name: str, driver: str, options: dict[str, Any]) -> str:
     """One host of the file of hosts."""
-    told = [f"options.{key} = {json.dumps(value)}" for key, value in options.items()]
-    return "\n".join(["[[host]]", f'name = "{name}"', f'driver = "{driver}"', *told, ""])
+    given = [f"options.{key} = {json.dumps(value)}" for key, value in options.items()]
+    return "\n".join(["[[host]]", f'name = "{name}"', f'driver = "{driver}"', *given, ""])
 
 
 @pytest.fixture(scope="module")
 def run_dir() -> Iterator[Path]:
-    """Root of the containers must get through: pytest's own folders let nobody in."""
+    """A folder that root of the containers can traverse, unlike pytest's own folders."""
     folder = Path(tempfile.mkdtemp(prefix="novella-test-", dir="/run"))
     folder.chmod(0o755)
     yield folder
@@ -165,7 +165,7 @@ def test_a_machine_is_given_out_used_and_taken_back_clean(people: People, rack: 
     people.say("server delete --wait metal-1")
     assert (rack.state(SPARE)["power_state"], rack.media(SPARE)) == ("Off", {})
     assert len(rack.between.erased) == 2
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
 
 
 def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People, run_dir: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People,
     people.flavor("large-box", 2, 128, 2)
     uuid = people.launch("box", "busybox", "small-box")
     state_dir = next(folder for folder in cloud.data_dir.parent.iterdir() if folder.name == "boxes")
-    runtime = Runtime("runc", Places(state_dir.absolute(), run_dir.absolute(), FIRST_ID).runtime_dir)
+    runtime = Runtime("runc", ContainerPaths(state_dir.absolute(), run_dir.absolute(), FIRST_ID).runtime_dir)
 
     def inside(script: str) -> str:
         done = runtime.run_inside(uuid, "/bin/sh", "-c", script)
@@ -205,7 +205,7 @@ def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People,
     assert runtime.states() == {}
     wait_until("its bounds to go", lambda: cgroups_of(uuid) == [], pause=0.1)
     assert list(state_dir.rglob(f"*{uuid}*")) == []
-    assert cloud.leftovers() == {}
+    assert cloud.leaked_resources() == {}
 
 
 def cgroups_of(uuid: str) -> list[Path]:
@@ -213,16 +213,16 @@ def cgroups_of(uuid: str) -> list[Path]:
 
 
 def bounds(uuid: str) -> dict[str, float]:
-    """What the kernel holds the container to, with cgroups of either version."""
+    """Return the kernel's limits of the container, with cgroups of either version."""
     found: dict[str, float] = {}
     for folder in cgroups_of(uuid):
-        told = {path.name: path.read_text().split() for path in folder.iterdir() if path.name in KNOBS}
-        if "memory.max" in told or "memory.limit_in_bytes" in told:
-            found["memory"] = int((told.get("memory.max") or told["memory.limit_in_bytes"])[0])
-        if "cpu.max" in told:
-            found["processors"] = int(told["cpu.max"][0]) / int(told["cpu.max"][1])
-        elif "cpu.cfs_quota_us" in told:
-            found["processors"] = int(told["cpu.cfs_quota_us"][0]) / int(told["cpu.cfs_period_us"][0])
+        given = {path.name: path.read_text().split() for path in folder.iterdir() if path.name in KNOBS}
+        if "memory.max" in given or "memory.limit_in_bytes" in given:
+            found["memory"] = int((given.get("memory.max") or given["memory.limit_in_bytes"])[0])
+        if "cpu.max" in given:
+            found["processors"] = int(given["cpu.max"][0]) / int(given["cpu.max"][1])
+        elif "cpu.cfs_quota_us" in given:
+            found["processors"] = int(given["cpu.cfs_quota_us"][0]) / int(given["cpu.cfs_period_us"][0])
     return found
 
 

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import actions, embedded
+from compute_drivers.libvirt import attachments, embedded
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.actions import Shelf
-from conductor.conformance.driver import DriverConformance, MakeGuest, Told
+from conductor.conformance.driver import DriverConformance, MakeGuest, RecordedProgress
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -45,7 +45,7 @@ class TestConformance(DriverConformance):
 
     @pytest.fixture
     def driver(self, real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> ComputeDriver:
-        monkeypatch.setattr(actions, "UNPLUG_SECONDS", 0.5)
+        monkeypatch.setattr(attachments, "DETACH_SECONDS", 0.5)
         return real_driver
 
     @pytest.fixture
@@ -68,7 +68,7 @@ class TestConformance(DriverConformance):
 
 def test_a_guest_is_a_process_with_a_disk_and_a_console_and_destroy_removes_all(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     assert len(qemu_of(guest.instance_uuid)) == 1
     text = wait_for(driver, guest.instance_uuid, TICK)
     assert text.startswith(BANNER)
@@ -105,7 +105,7 @@ def test_an_image_is_fetched_once(driver: LibvirtDriver) -> None:
     image = image_of(str(uuid4()), data)
     SHELF.images[image.image_id] = data
     for _ in range(2):
-        driver.spawn(guest_of(str(uuid4()), image), Told())
+        driver.spawn(guest_of(str(uuid4()), image), RecordedProgress())
     assert SHELF.opened[image.image_id] == 1
     assert (state_dir(driver) / "images" / image.image_id).read_bytes() == data
 
@@ -113,7 +113,7 @@ def test_an_image_is_fetched_once(driver: LibvirtDriver) -> None:
 def test_the_disk_is_as_large_as_the_flavor_says_and_lies_on_the_image(driver: LibvirtDriver) -> None:
     flavor = FlavorSpec("9", "wide", vcpus=1, memory_mb=64, root_gb=3, ephemeral_gb=1, swap_mb=64)
     guest = guest_of(str(uuid4()), IMAGE, flavor=flavor)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     directory = state_dir(driver) / "instances" / guest.instance_uuid
     sizes = {path.name: _virtual_size(path) for path in directory.glob("*.qcow2")}
     assert sizes == {"root.qcow2": 3 << 30, "ephemeral.qcow2": 1 << 30, "swap.qcow2": 64 << 20}
@@ -153,11 +153,11 @@ def test_images_that_no_host_can_start_abort_the_build_and_leave_nothing(driver:
             SHELF.images[image.image_id] = data_of_image
         guest = guest_of(str(uuid4()), image)
         if not complaint:  # taken as raw bytes, a reference means nothing: the guest sees it, QEMU does not follow it
-            driver.spawn(guest, Told())
+            driver.spawn(guest, RecordedProgress())
             driver.destroy(guest.instance_uuid)
             continue
         with pytest.raises(BuildAborted, match=re.escape(complaint)):
-            driver.spawn(guest, Told())
+            driver.spawn(guest, RecordedProgress())
         assert driver.guests() == []
         assert files_of(driver, guest.instance_uuid) == []
     assert list((state_dir(driver) / "images").glob("*.part")) == []
@@ -168,7 +168,7 @@ def test_a_data_file_outside_of_the_image_is_refused(driver: LibvirtDriver, tmp_
     image = image_of(str(uuid4()), data, disk_format="qcow2")
     SHELF.images[image.image_id] = data
     with pytest.raises(BuildAborted, match="refers to another file"):
-        driver.spawn(guest_of(str(uuid4()), image), Told())
+        driver.spawn(guest_of(str(uuid4()), image), RecordedProgress())
     assert driver.guests() == []
 
 
@@ -179,7 +179,7 @@ def test_an_encrypted_image_is_refused(driver: LibvirtDriver, tmp_path: Path) ->
     image = image_of(str(uuid4()), bytes(data), disk_format="qcow2")
     SHELF.images[image.image_id] = bytes(data)
     with pytest.raises(BuildAborted, match="is encrypted"):
-        driver.spawn(guest_of(str(uuid4()), image), Told())
+        driver.spawn(guest_of(str(uuid4()), image), RecordedProgress())
     assert driver.guests() == []
 
 
@@ -189,14 +189,14 @@ def test_an_image_larger_than_the_flavor_is_refused(driver: LibvirtDriver, tmp_p
     image = image_of(str(uuid4()), path.read_bytes(), disk_format="qcow2")
     SHELF.images[image.image_id] = path.read_bytes()
     with pytest.raises(BuildAborted, match=re.escape("needs a disk of 3 GB; the flavor has 1 GB.")):
-        driver.spawn(guest_of(str(uuid4()), image), Told())
+        driver.spawn(guest_of(str(uuid4()), image), RecordedProgress())
     assert driver.guests() == []
 
 
 def test_what_the_hypervisor_refuses_is_a_driver_error_without_paths_and_leaves_nothing(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE, flavor=FlavorSpec("9", "odd", vcpus=9999, memory_mb=64, root_gb=1))
     with pytest.raises(DriverError) as refused:
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
     assert not isinstance(refused.value, BuildAborted)
     assert refused.value.message.startswith("The hypervisor could not start the guest: ")
     assert str(state_dir(driver)) not in refused.value.message
@@ -205,13 +205,13 @@ def test_what_the_hypervisor_refuses_is_a_driver_error_without_paths_and_leaves_
 
 
 def test_a_build_that_is_stopped_anywhere_leaves_nothing(driver: LibvirtDriver) -> None:
-    counting = Told()
+    counting = RecordedProgress()
     driver.spawn(guest_of(str(uuid4()), IMAGE), counting)
     (first,) = driver.guests()
     for stop_at in range(1, len(counting.calls) + 1):
         guest = guest_of(str(uuid4()), IMAGE)
         with pytest.raises(StaleToken):
-            driver.spawn(guest, Told(stop_at))
+            driver.spawn(guest, RecordedProgress(stop_at))
         assert driver.guests() == [first]
         assert files_of(driver, guest.instance_uuid) == []
 
@@ -223,7 +223,7 @@ def test_what_a_killed_build_left_is_listed_built_over_and_destroyed(driver: Lib
         directory.mkdir()
         (directory / "root.qcow2").write_bytes(b"half")
     assert {found.power_state for found in driver.guests()} == {PowerState.NOSTATE}
-    driver.spawn(begun, Told())
+    driver.spawn(begun, RecordedProgress())
     wait_for(driver, begun.instance_uuid, TICK)
     driver.destroy(dropped)
     assert driver.guests() == [GuestInfo(begun.instance_uuid, PowerState.RUNNING)]
@@ -232,14 +232,14 @@ def test_what_a_killed_build_left_is_listed_built_over_and_destroyed(driver: Lib
 
 def test_a_guest_whose_process_is_killed_has_crashed_and_can_be_built_again(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     (process,) = qemu_of(guest.instance_uuid)
     os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + SECONDS
     while driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.CRASHED)]
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
     assert qemu_of(guest.instance_uuid) != [process]
 
@@ -284,14 +284,14 @@ def test_guests_survive_kill_9_of_the_process_and_long_paths_are_no_hindrance(tm
 
 def test_names_with_any_characters_start(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE, name="<&\"'\x00\x1f\ud800 ,id=evil ü", hostname="web,1;<b>")
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     wait_for(driver, guest.instance_uuid, TICK)
 
 
 def test_the_console_says_whether_a_guest_went_on_or_was_booted(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
     uuid = guest.instance_uuid
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     wait_for(driver, uuid, TICK)
     driver.pause(uuid)
     still = driver.console_log(uuid, 0)
@@ -322,12 +322,12 @@ def test_the_console_says_whether_a_guest_went_on_or_was_booted(driver: LibvirtD
 @pytest.mark.parametrize("state", ["running", "paused", "off"])
 def test_a_snapshot_is_whole_and_boots(driver: LibvirtDriver, tmp_path: Path, state: str) -> None:
     guest, shelf = guest_of(str(uuid4()), IMAGE), Shelf()
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     if state == "paused":
         driver.pause(guest.instance_uuid)
     if state == "off":
         driver.power_off(guest.instance_uuid, 0.0)
-    driver.snapshot(guest.instance_uuid, "copy", shelf.store, Told())
+    driver.snapshot(guest.instance_uuid, "copy", shelf.store, RecordedProgress())
     disk_format, data = shelf.images["copy"]
     assert disk_format == "qcow2"
     image = image_of(str(uuid4()), data, disk_format=disk_format)  # what refers to another file would be refused
@@ -336,17 +336,17 @@ def test_a_snapshot_is_whole_and_boots(driver: LibvirtDriver, tmp_path: Path, st
     assert [path.name for path in folder.glob("*.qcow2")] == ["root.qcow2"]
     driver.destroy(guest.instance_uuid)
     again = guest_of(str(uuid4()), image)
-    driver.spawn(again, Told())
+    driver.spawn(again, RecordedProgress())
     wait_for(driver, again.instance_uuid, TICK)
 
 
 def test_a_snapshot_that_was_cut_off_by_a_kill_is_taken_again(driver: LibvirtDriver) -> None:
     guest, shelf = guest_of(str(uuid4()), IMAGE), Shelf()
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     root = state_dir(driver) / "instances" / guest.instance_uuid / "root.qcow2"
-    with driver._guest(guest.instance_uuid, "begin a copy") as found:
+    with driver.node.guest(guest.instance_uuid, "begin a copy") as found:
         found.begin_copy(root, root.with_name("left.qcow2"))
-    driver.snapshot(guest.instance_uuid, "copy", shelf.store, Told())
+    driver.snapshot(guest.instance_uuid, "copy", shelf.store, RecordedProgress())
     assert "copy" in shelf.images
 
 
@@ -360,23 +360,23 @@ def test_a_guest_boots_from_a_volume_and_another_hangs_on_it(driver: LibvirtDriv
     )
     flavor = FlavorSpec("9", "bare", vcpus=1, memory_mb=64)
     guest = guest_of(str(uuid4()), ImageSpec(), volumes=volumes, flavor=flavor)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     wait_for(driver, guest.instance_uuid, TICK)
     with pytest.raises(DriverError, match="no disk of its own"):
-        driver.snapshot(guest.instance_uuid, "copy", Shelf().store, Told())
+        driver.snapshot(guest.instance_uuid, "copy", Shelf().store, RecordedProgress())
     driver.destroy(guest.instance_uuid)
     assert paths[0].read_bytes() == DISK
 
 
 def test_an_image_for_a_rebuild_that_cannot_be_used_leaves_the_guest_as_it_is(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     (process,) = qemu_of(guest.instance_uuid)
     SHELF.images["broken"] = b"no qcow2"
     broken = image_of("broken", SHELF.images["broken"], disk_format="qcow2")
     for rebuild in (
-        lambda image: driver.rebuild(guest_of(guest.instance_uuid, image), Told(), is_running=True),
-        lambda image: driver.rescue(guest_of(guest.instance_uuid, image), "", Told()),
+        lambda image: driver.rebuild(guest_of(guest.instance_uuid, image), RecordedProgress(), is_running=True),
+        lambda image: driver.rescue(guest_of(guest.instance_uuid, image), "", RecordedProgress()),
     ):
         with pytest.raises(BuildAborted, match="are not qcow2"):
             rebuild(broken)

@@ -13,15 +13,15 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import actions, embedded
+from compute_drivers.libvirt import attachments, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.driver import Told
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, FilterRule, PortFilter, fingerprint
 from tests.compute_drivers.net_space import devices, net_space, wait_until_forwarding
 from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, state_dir, wait_for
-from tests.compute_drivers.test_tiny_linux import linux
+from tests.fixtures.tiny_guests import linux
 from tests.guests import guest_of
 
 NETWORK = "6f1b6f2e-net"
@@ -44,7 +44,7 @@ ask() { printf "$1 /openstack/latest/$2 HTTP/1.0\r\n$3" | nc -w 9 169.254.169.25
 echo "it is $(ask GET meta_data.json '\r\n' | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')"
 ask POST password 'Content-Length: 5\r\n\r\nsaid!'
 """
-# Of the prefix that it was told, and by now it knows that nobody else has it.
+# With the advertised prefix, after duplicate address detection.
 HAS_MADE_ONE = (
     b"\nuntil grep -q '^fd00[0-9a-f]* [0-9a-f]* 40 00 [08]0' /proc/net/if_inet6; do sleep 0.2; done; w=made; "
     b"echo it is $w.\n"
@@ -68,7 +68,7 @@ def host(
     real_driver: LibvirtDriver, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LibvirtDriver]:
     """A second host on the same hypervisor, in a network namespace of its own."""
-    monkeypatch.setattr(actions, "UNPLUG_SECONDS", 0.5)
+    monkeypatch.setattr(attachments, "DETACH_SECONDS", 0.5)
     uri = embedded.prepare(state_dir(real_driver) / "libvirt")
     options = {"state_dir": str(tmp_path / "bridged"), "uri": uri, "guest_network": "bridge", **QUICK}
     driver = LibvirtDriver("real-3", options, SHELF.open)
@@ -81,25 +81,25 @@ def host(
 
 
 def tap_of(driver: LibvirtDriver, port: NetworkPort) -> str:
-    return driver._networks._kernel.device_of(port)
+    return driver.node.networks._kernel.device_of(port)
 
 
 def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its_agent(host: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
     uuid = guest.instance_uuid
-    host.spawn(guest, Told())
+    host.spawn(guest, RecordedProgress())
     wait_until_forwarding(tap_of(host, PORT))  # QEMU is at its other end
     assert host.filters_ports
-    told = {PORT.port_uuid: OPEN, SECOND.port_uuid: OPEN}
-    host.filter_ports(told)
-    assert host.report().capabilities["port_filters"] == fingerprint(told)
+    filters = {PORT.port_uuid: OPEN, SECOND.port_uuid: OPEN}
+    host.filter_ports(filters)
+    assert host.report().capabilities["port_filters"] == fingerprint(filters)
     host.attach_interface(uuid, SECOND)
     wait_until_forwarding(tap_of(host, SECOND))
     assert {card["mac_address"] for card in host.diagnostics(uuid)["nics"]} == {PORT.mac_address, SECOND.mac_address}
     again = LibvirtDriver(host.host, host.options, SHELF.open)
     again.start()
     assert len(devices()) == 4
-    assert again.report().capabilities["port_filters"] == fingerprint(told), "rules are kept until others are told"
+    assert again.report().capabilities["port_filters"] == fingerprint(filters), "rules are kept until others are told"
     again.reboot(guest, is_hard=True, timeout_seconds=0.0)
     assert [name for name in devices() if name.startswith("nt")] == [tap_of(host, PORT)]
     again.destroy(uuid)
@@ -110,7 +110,7 @@ def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its
 def test_what_goes_wrong_leaves_no_port(host: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = NetworkPort("bad", "private", "fa:16:3e:00:01:09", "fd00::5", 64, "fd01::/64")
     with pytest.raises(BuildAborted, match="which is not in 'fd01::/64'"):
-        host.spawn(guest_of(str(uuid4()), IMAGE, ports=(PORT, wrong)), Told())
+        host.spawn(guest_of(str(uuid4()), IMAGE, ports=(PORT, wrong)), RecordedProgress())
     assert devices() == []
     assert host.guests() == []
     monkeypatch.setattr("compute_drivers.host_net.host_net.BRIDGED_CALLS", Path("/nowhere"))
@@ -126,7 +126,7 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
     pings = PortFilter(rules=(*SENDS.rules, *(FilterRule(INGRESS, f"IPv{number}", "icmp") for number in (4, 6))))
     host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: pings})
     for guest in guests:
-        host.spawn(guest, Told())
+        host.spawn(guest, RecordedProgress())
     for guest, port in zip(guests, (ANA, BO), strict=True):
         text = wait_for(host, guest.instance_uuid, b"novella: up after").decode()
         assert f"address {port.ip_address}\r\n" in text

@@ -13,7 +13,7 @@ from compute_drivers import console_log
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.hosts import HostConfig
-from conductor.conformance.driver import Told
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.console_text import TAIL_BYTES
 from tests.compute_drivers.real_guests import SECONDS, SHELF, state_dir
 from tests.guests import chatty_disk, guest_of, image_of
@@ -29,25 +29,25 @@ def test_a_guest_that_never_stops_talking_does_not_fill_the_disk_and_its_last_wo
     image = image_of(str(uuid4()), disk)
     SHELF.images[image.image_id] = disk
     guest = guest_of(str(uuid4()), image)
-    said: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     config = HostConfig(host=driver.host, cell="cell1", driver="libvirt", journal_path=Path("unused"))
-    follower = ConsoleFollower(config, driver, lambda _, message: said.extend(message.pieces))
+    follower = ConsoleFollower(config, driver, lambda _, message: messages.extend(message.pieces))
     path = state_dir(driver) / "consoles" / f"{guest.instance_uuid}.log"
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     deadline = time.monotonic() + SECONDS
     while path.stat().st_size < 512 << 10:
         assert time.monotonic() < deadline
         time.sleep(0.1)
         follower.follow([guest.instance_uuid])
-        driver.pause(guest.instance_uuid)  # what it says between two looks is not the question here
+        driver.pause(guest.instance_uuid)  # output between two checks does not matter here
         driver.console_log(guest.instance_uuid, 0)
         assert path.stat().st_blocks * 512 <= 256 << 10
         driver.unpause(guest.instance_uuid)
     driver.pause(guest.instance_uuid)
     # One that begins now, as after a restart of the agent, reads what is left and none of the hole.
-    late = ConsoleFollower(config, driver, lambda _, message: said.extend(message.pieces))
+    late = ConsoleFollower(config, driver, lambda _, message: messages.extend(message.pieces))
     for one in (follower, late):
         one.follow([guest.instance_uuid])
-        assert said[-1]["offset"] + len(said[-1]["text"]) == path.stat().st_size
-        assert said[-1]["text"].strip("tick\r\n") == ""
-    assert len(said[-1]["text"]) == TAIL_BYTES
+        assert messages[-1]["offset"] + len(messages[-1]["text"]) == path.stat().st_size
+        assert messages[-1]["text"].strip("tick\r\n") == ""
+    assert len(messages[-1]["text"]) == TAIL_BYTES

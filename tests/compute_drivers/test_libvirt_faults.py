@@ -1,4 +1,4 @@
-"""What goes wrong with real guests: one clear sentence, and nothing is left behind."""
+"""Errors of real guests: one clear sentence, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 
 from compute_drivers.libvirt import capability, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.driver import Told
+from compute_drivers.libvirt.spawn import GuestBuilder
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import BuildAborted, DriverError, Invalid
 from conductor.core.request_spec import FlavorSpec
@@ -59,23 +60,23 @@ class TestAFullDisk:
         SHELF.images[large.image_id] = data
         guest = guest_of(str(uuid4()), large)
         with pytest.raises(DriverError, match="could not be kept on this host: No space left on device") as refused:
-            full.spawn(guest, Told())
+            full.spawn(guest, RecordedProgress())
         assert not isinstance(refused.value, BuildAborted)
         assert full.guests() == []
         assert files_of(full, guest.instance_uuid) == []
         assert list((state_dir(full) / "images").iterdir()) == []
 
     def test_a_disk_that_cannot_be_made_leaves_nothing(self, full: LibvirtDriver) -> None:
-        full.spawn(guest_of(str(uuid4()), IMAGE), Told())  # the image is there now
+        full.spawn(guest_of(str(uuid4()), IMAGE), RecordedProgress())  # the image is there now
         (first,) = full.guests()
         (state_dir(full) / "ballast").write_bytes(b"x" * (_free(state_dir(full)) - 4096))
         guest = guest_of(str(uuid4()), IMAGE)
         with pytest.raises(DriverError, match=r"The guest's disk could not be made|config drive"):
-            full.spawn(guest, Told())
+            full.spawn(guest, RecordedProgress())
         assert full.guests() == [first]
         assert files_of(full, guest.instance_uuid) == []
         (state_dir(full) / "ballast").unlink()
-        full.spawn(guest, Told())
+        full.spawn(guest, RecordedProgress())
 
 
 def _free(folder: Path) -> int:
@@ -89,7 +90,7 @@ def test_a_kernel_that_is_not_there_aborts_the_build(driver: LibvirtDriver) -> N
         parts = {"kernel": IMAGE, part: missing}
         guest = guest_of(str(uuid4()), IMAGE, **parts)
         with pytest.raises(BuildAborted, match=f"Image {missing.image_id} has no data"):
-            driver.spawn(guest, Told())
+            driver.spawn(guest, RecordedProgress())
         assert driver.guests() == []
         assert files_of(driver, guest.instance_uuid) == []
 
@@ -99,7 +100,7 @@ def test_what_a_flavor_asks_for_in_vain_is_refused_before_anything_is_fetched(dr
     flavor = FlavorSpec("9", "safe", vcpus=1, memory_mb=64, root_gb=1, extra_specs={"hw:tpm_version": "2.0"})
     guest = guest_of(str(uuid4()), image, flavor=flavor)
     with pytest.raises(DriverError, match="a TPM, for which"):
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
     assert image.image_id not in SHELF.opened
     assert files_of(driver, guest.instance_uuid) == []
 
@@ -107,11 +108,11 @@ def test_what_a_flavor_asks_for_in_vain_is_refused_before_anything_is_fetched(dr
 def test_a_disk_never_shrinks_and_the_guest_comes_back(driver: LibvirtDriver) -> None:
     wide = FlavorSpec("8", "wide", vcpus=1, memory_mb=64, root_gb=3)
     guest = guest_of(str(uuid4()), IMAGE, flavor=wide)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     smaller = guest_of(guest.instance_uuid, IMAGE)
-    disks = driver.migrate_out(guest, driver.host, Told())
+    disks = driver.migrate_out(guest, driver.host, RecordedProgress())
     with pytest.raises(BuildAborted, match="disk of 3 GB does not go into 1 GB"):
-        driver.migrate_in(smaller, disks, Told(), is_running=True)
+        driver.migrate_in(smaller, disks, RecordedProgress(), is_running=True)
     assert driver.guests() == []
     driver.revert_migration(guest, is_running=True)
     wait_for(driver, guest.instance_uuid, TICK)
@@ -119,16 +120,16 @@ def test_a_disk_never_shrinks_and_the_guest_comes_back(driver: LibvirtDriver) ->
 
 def test_a_move_back_that_was_cut_off_is_gone_on_with(driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
-    driver.spawn(guest, Told())
-    said = wait_for(driver, guest.instance_uuid, TICK)
-    driver.migrate_out(guest, driver.host, Told())
+    driver.spawn(guest, RecordedProgress())
+    error = wait_for(driver, guest.instance_uuid, TICK)
+    driver.migrate_out(guest, driver.host, RecordedProgress())
     with monkeypatch.context() as cut:
-        cut.setattr(LibvirtDriver, "_describe", _die)
+        cut.setattr(GuestBuilder, "domain_xml", _die)
         with pytest.raises(KeyboardInterrupt):
             driver.revert_migration(guest, is_running=True)
     driver.revert_migration(guest, is_running=True)
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
-    assert driver.console_log(guest.instance_uuid, 0).startswith(said)
+    assert driver.console_log(guest.instance_uuid, 0).startswith(error)
     folder = state_dir(driver) / "instances" / guest.instance_uuid
     assert {path.name for path in folder.iterdir()} == {"root.qcow2", "config.iso"}
 
@@ -139,18 +140,18 @@ def _die(*_: object) -> str:
 
 def test_two_hosts_of_one_hypervisor_leave_each_other_s_guests_alone(driver: LibvirtDriver, short_folder: Path) -> None:
     guest, other = guest_of(str(uuid4()), IMAGE), beside(driver, short_folder)
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     assert other.guests() == []
     other.destroy(guest.instance_uuid)
     with pytest.raises(DriverError, match="Another host of this hypervisor has the guest"):
-        other.spawn(guest, Told())
+        other.spawn(guest, RecordedProgress())
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
     other.stop()
 
 
 def test_a_guest_that_ends_by_itself_is_told_of(driver: LibvirtDriver) -> None:
     guest, changed = guest_of(str(uuid4()), IMAGE), threading.Event()
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     driver.watch(changed.set)
     changed.clear()
     (process,) = qemu_of(guest.instance_uuid)
@@ -191,7 +192,7 @@ class TestADaemon:
         host.start()
         guest, late = guest_of(str(uuid4()), IMAGE), guest_of(str(uuid4()), IMAGE)
         try:
-            host.spawn(guest, Told())
+            host.spawn(guest, RecordedProgress())
             (process,) = qemu_of(guest.instance_uuid)
 
             def dying(message: str, share: float | None = None, figures: object = None, /) -> None:
@@ -207,7 +208,7 @@ class TestADaemon:
             assert qemu_of(guest.instance_uuid) == [process]
             host.destroy(late.instance_uuid)
             assert files_of(host, late.instance_uuid) == []
-            host.spawn(late, Told())
+            host.spawn(late, RecordedProgress())
             wait_for(host, late.instance_uuid, TICK)
         finally:
             for uuid in (guest.instance_uuid, late.instance_uuid):
@@ -222,7 +223,7 @@ def test_events_of_a_session_end_with_it(driver: LibvirtDriver, short_folder: Pa
     other, changed = beside(driver, short_folder), threading.Event()
     other.watch(changed.set)
     other.stop()
-    driver.spawn(guest_of(str(uuid4()), IMAGE), Told())
+    driver.spawn(guest_of(str(uuid4()), IMAGE), RecordedProgress())
     time.sleep(0.2)
     assert not changed.is_set()
 

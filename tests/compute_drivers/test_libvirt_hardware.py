@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import numa
+from compute_drivers.libvirt import host_inventory
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.driver import Told
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.errors import DriverError
 from conductor.core.hardware.grants import Grant
@@ -46,17 +46,17 @@ def demanding() -> GuestSpec:
 
 
 def test_all_that_can_be_asked_for_at_once(driver: LibvirtDriver) -> None:
-    cpu = min(numa.cells()[0].cpus)
+    cpu = min(host_inventory.numa_cells()[0].cpus)
     cell = InstanceCell(0, frozenset(), frozenset({0, 1}), 64, cpu_policy="dedicated", pins=((0, cpu), (1, cpu)))
     spec = demanding()
     guest = GuestSpec.from_json({**spec.to_json(), "hardware": grant_to_json(Grant(InstanceTopology((cell,))))})
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     wait_for(driver, guest.instance_uuid, TICK)
     (process,) = qemu_of(guest.instance_uuid)
     words = Path(f"/proc/{process}/cmdline").read_bytes().decode().replace("\0", " ")
     for part in ("scsi-hd", "i6300esb", "virtio-tablet", "virtio-rng", "org.qemu.guest_agent.0", "e1000"):
         assert part in words, part
-    with driver._guest(guest.instance_uuid, "ask QEMU") as found:
+    with driver.node.guest(guest.instance_uuid, "ask QEMU") as found:
         bounds = {drive["inserted"]["bps"] for drive in found._ask("query-block") if "scsi" in drive["qdev"]}
     assert bounds == {10 << 20}
     assert "sockets=1" in words
@@ -70,7 +70,7 @@ def test_with_secure_boot_nothing_is_started_that_nobody_has_signed(driver: Libv
     assert "COMPUTE_SECURITY_UEFI_SECURE_BOOT" in driver.report().traits, "the test needs: apt-get install ovmf"
     flavor = FlavorSpec("8", "safe", vcpus=1, memory_mb=128, root_gb=1, extra_specs={"os:secure_boot": "required"})
     guest = guest_of(str(uuid4()), IMAGE, flavor=flavor, ports=(PORT,))
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     assert TICK not in wait_for(driver, guest.instance_uuid, b"Security Violation")
     volume = VolumeConnection(str(uuid4()), str(tmp_path / "volume.raw"), 1, device_name="/dev/vdb")
     Path(volume.path).write_bytes(bytes(1 << 20))
@@ -86,9 +86,9 @@ def _allowed(process: int, thread: str) -> set[str]:
     found = set()
     for task in Path(f"/proc/{process}/task").iterdir():
         lines = (task / "status").read_text().splitlines()
-        said = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-        if said["Name"] == thread:
-            found.add(said["Cpus_allowed_list"])
+        fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        if fields["Name"] == thread:
+            found.add(fields["Cpus_allowed_list"])
     return found
 
 
@@ -97,11 +97,11 @@ def test_huge_pages_that_the_machine_has_not_are_a_clear_fault(driver: LibvirtDr
     cell = InstanceCell(0, frozenset({0, 1}), frozenset(), 64, page_size_kb=2048)
     spec = demanding()
     guest = GuestSpec.from_json({**spec.to_json(), "hardware": grant_to_json(Grant(InstanceTopology((cell,))))})
-    has = any(pages.size_kb == 2048 and pages.total >= 32 for pages in numa.cells()[0].pages)
+    has = any(pages.size_kb == 2048 and pages.total >= 32 for pages in host_inventory.numa_cells()[0].pages)
     if has:
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         wait_for(driver, guest.instance_uuid, TICK)
         return
     with pytest.raises(DriverError, match="The hypervisor could not start the guest"):
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
     assert driver.guests() == []

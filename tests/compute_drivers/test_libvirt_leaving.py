@@ -1,4 +1,4 @@
-"""What the host that a guest goes to is told of it: the machine as it is now, with the paths of that host."""
+"""The domain that the destination of a migration receives: the present machine, with the destination's paths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from compute_drivers.libvirt import leaving_xml, user_network
+from compute_drivers.libvirt import migration_xml, qemu_network
 from compute_drivers.libvirt.domain_xml import NAMESPACE, QEMU_NAMESPACE
 from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import NetworkPort
@@ -16,7 +16,7 @@ from conductor.core.compute_driver import NetworkPort
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 PATHS = {"/a/instances/u": "/b/guests/u", "/a/images": "/b/images", "/a/consoles/u.log": "/b/log/u"}
-WORDS = user_network.arguments([FIRST], "web")
+WORDS = qemu_network.arguments([FIRST], "web")
 DOMAIN = f"""
 <domain xmlns:qemu="{QEMU_NAMESPACE}">
   <metadata><n:instance xmlns:n="{NAMESPACE}"><n:host>a</n:host></n:instance></metadata>
@@ -33,7 +33,7 @@ DOMAIN = f"""
 
 
 def rewritten(cards: dict[str, int]) -> str:
-    return leaving_xml.rewritten(DOMAIN, PATHS, "b", leaving_xml.Cards(cards, [FIRST, SECOND]))
+    return migration_xml.rewrite(DOMAIN, PATHS, "b", migration_xml.Nics(cards, [FIRST, SECOND]))
 
 
 def test_paths_of_the_source_become_those_of_the_destination_and_nothing_else_changes() -> None:
@@ -51,50 +51,50 @@ def test_paths_of_the_source_become_those_of_the_destination_and_nothing_else_ch
     ("cards", "words"),
     [
         ({"card-p1": 16}, WORDS),
-        ({"card-p1": 16, "card-p2": 19}, [*WORDS, *user_network.plugged(19, SECOND)]),
-        ({"card-p2": 16}, user_network.plugged(16, SECOND)),
+        ({"card-p1": 16, "card-p2": 19}, [*WORDS, *qemu_network.attached_arguments(19, SECOND)]),
+        ({"card-p2": 16}, qemu_network.attached_arguments(16, SECOND)),
         ({}, []),
     ],
     ids=["as it was", "one was plugged", "one was changed for another", "none is left"],
 )
 def test_the_cards_are_those_that_the_guest_has_now(cards: dict[str, int], words: list[str]) -> None:
-    found = ElementTree.fromstring(rewritten(cards)).iter(leaving_xml.WORD)
+    found = ElementTree.fromstring(rewritten(cards)).iter(migration_xml.ARGUMENT)
     assert [word.get("value") for word in found] == words
 
 
 def test_networks_that_are_played_are_played_at_the_destination() -> None:
     """The second was plugged while the guest ran."""
 
-    def wires(prefix: str) -> user_network.WiresOf:
+    def wires(prefix: str) -> qemu_network.BackendOf:
         return lambda port: WirePaths(Path(f"{prefix}.{port.port_uuid}.net"), Path(f"{prefix}.{port.port_uuid}.own"))
 
-    words = user_network.arguments([FIRST], "web", wires=wires("/a/lines/u"))
+    words = qemu_network.arguments([FIRST], "web", backends=wires("/a/lines/u"))
     domain = DOMAIN.replace(WORDS[1], words[1])
-    cards = leaving_xml.Cards({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], wires("/a/lines/u"))
-    text = leaving_xml.rewritten(domain, {**PATHS, "/a/lines/u": "/b/lines/u"}, "b", cards)
-    found = [word.get("value") for word in ElementTree.fromstring(text).iter(leaving_xml.WORD)]
+    cards = migration_xml.Nics({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], wires("/a/lines/u"))
+    text = migration_xml.rewrite(domain, {**PATHS, "/a/lines/u": "/b/lines/u"}, "b", cards)
+    found = [word.get("value") for word in ElementTree.fromstring(text).iter(migration_xml.ARGUMENT)]
     there = wires("/b/lines/u")
-    first = user_network.arguments([FIRST], "web", wires=there)
-    assert found == [*first, *user_network.plugged(19, SECOND, there)]
+    first = qemu_network.arguments([FIRST], "web", backends=there)
+    assert found == [*first, *qemu_network.attached_arguments(19, SECOND, there)]
 
 
 def test_taps_are_those_of_the_destination() -> None:
-    def taps(prefix: str) -> user_network.WiresOf:
-        return lambda port: user_network.Tap(f"{prefix}-{port.port_uuid}")
+    def taps(prefix: str) -> qemu_network.BackendOf:
+        return lambda port: qemu_network.Tap(f"{prefix}-{port.port_uuid}")
 
-    words = user_network.arguments([FIRST], "web", wires=taps("nt0a0a"))
-    cards = leaving_xml.Cards({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], taps("nt0a0a"))
+    words = qemu_network.arguments([FIRST], "web", backends=taps("nt0a0a"))
+    cards = migration_xml.Nics({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], taps("nt0a0a"))
     domain = DOMAIN.replace(WORDS[1], words[1])
-    text = leaving_xml.rewritten(domain, {**PATHS, "nt0a0a": "nt0b0b"}, "b", cards)
-    found = [str(word.get("value")) for word in ElementTree.fromstring(text).iter(leaving_xml.WORD)]
+    text = migration_xml.rewrite(domain, {**PATHS, "nt0a0a": "nt0b0b"}, "b", cards)
+    found = [str(word.get("value")) for word in ElementTree.fromstring(text).iter(migration_xml.ARGUMENT)]
     assert found[1] == "tap,id=port-p1,ifname=nt0b0b-p1,script=no,downscript=no"
     assert found[5] == "tap,id=port-p2,ifname=nt0b0b-p2,script=no,downscript=no"
 
 
 def test_only_the_guest_s_own_disks_are_sent() -> None:
-    assert leaving_xml.disks_in(DOMAIN, "/a/instances/u") == {"vda": Path("/a/instances/u/root.qcow2")}
+    assert migration_xml.own_disks(DOMAIN, "/a/instances/u") == {"vda": Path("/a/instances/u/root.qcow2")}
 
 
 def test_qemu_says_which_cards_there_are() -> None:
     devices = [{"qdev_id": "card-p1", "slot": 16}, {"qdev_id": "", "slot": 0}, {"qdev_id": "virtio-disk0", "slot": 3}]
-    assert leaving_xml.cards(json.dumps({"return": [{"bus": 0, "devices": devices}]})) == {"card-p1": 16}
+    assert migration_xml.nic_slots(json.dumps({"return": [{"bus": 0, "devices": devices}]})) == {"card-p1": 16}

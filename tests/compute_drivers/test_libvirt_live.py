@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.base import MakeGuest, Told
+from conductor.conformance.base import MakeGuest, RecordedProgress
 from conductor.conformance.moves import ColdMoves, LiveMoves, SharedDisks
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import DriverError, MigrationAborted
@@ -27,7 +27,7 @@ from conductor.core.states import PowerState
 from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Judging, Watching, agent_of, two
 from tests.compute_drivers.net_space import devices, net_space
 from tests.compute_drivers.real_guests import IMAGE, SECONDS, SHELF, ask, files_of, state_dir, wait_for
-from tests.compute_drivers.test_tiny_linux import linux
+from tests.fixtures.tiny_guests import linux
 from tests.guests import TICK, boot_disk, guest_of, qemu_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
@@ -57,13 +57,13 @@ class TestMoves(LiveMoves):
 
     @pytest.fixture
     def driver(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
-        with pair[0].told(guest_network="agent") as told:
-            yield told
+        with pair[0].with_options(guest_network="agent") as driver:
+            yield driver
 
     @pytest.fixture
     def other(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
-        with pair[1].told(guest_network="agent") as told:
-            yield told
+        with pair[1].with_options(guest_network="agent") as driver:
+            yield driver
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:
@@ -76,7 +76,7 @@ def sharing(pair: tuple[Host, Host]) -> Iterator[tuple[LibvirtDriver, LibvirtDri
     shared = state_dir(pair[0].driver).parent / "shared"
     shared.mkdir()
     options = {"shared_dir": str(shared), "guest_network": "bridge"}
-    with pair[0].told(**options) as one, pair[1].told(**options) as other:
+    with pair[0].with_options(**options) as one, pair[1].with_options(**options) as other:
         yield one, other
     assert devices() == []
     left = [path for path in shared.rglob("*") if path.is_file() and path.parent.parent.name != "images"]
@@ -103,13 +103,13 @@ def test_a_dead_host_that_comes_back_leaves_what_was_taken_over_alone(
     (dead, taker), guest = sharing, guest_of(str(uuid4()), IMAGE)
     uuid = guest.instance_uuid
     here = [GuestInfo(uuid, PowerState.RUNNING)]
-    dead.spawn(guest, Told())
+    dead.spawn(guest, RecordedProgress())
     with pytest.raises(DriverError, match="still runs elsewhere"):
-        taker.take_over(guest, dead.host, Told())  # it only seemed dead
+        taker.take_over(guest, dead.host, RecordedProgress())  # it only seemed dead
     assert (dead.guests(), taker.guests()) == (here, [])
     pair[0].daemon.kill_9()
     _kill(*qemu_of(uuid))
-    taker.take_over(guest, dead.host, Told())
+    taker.take_over(guest, dead.host, RecordedProgress())
     pair[0].daemon.start()
     back = LibvirtDriver(dead.host, dead.options, SHELF.open)
     back.start()
@@ -120,7 +120,7 @@ def test_a_dead_host_that_comes_back_leaves_what_was_taken_over_alone(
     for _ in range(2):
         back.destroy(uuid)
     assert back.guests() == []
-    assert not back._connection.has(uuid)
+    assert not back.node.connection.has(uuid)
     back.stop()
     assert taker.guests() == here
     assert len(qemu_of(uuid)) == 1
@@ -136,7 +136,7 @@ def inside(pair: tuple[Host, Host], tiny_linux: Path) -> Inside:
     driver, path = pair[0].driver, state_dir(pair[0].driver).parent / "volume.raw"
     path.write_bytes(bytes(2 << 20))
     volume = VolumeConnection("6f5e3f0c-9a43-4ac1-9f7d-6a2b8c2b9d11", str(path), 1, device_name="/dev/vdb")
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     found = Inside(driver, replace(guest, ports=(PORT, SECOND), volumes=(volume,)))
     driver.attach_volume(guest.instance_uuid, volume)
     driver.attach_interface(guest.instance_uuid, SECOND)
@@ -144,18 +144,18 @@ def inside(pair: tuple[Host, Host], tiny_linux: Path) -> Inside:
 
 
 class TestALinux:
-    """One guest through it all, in the order of the tests: each says where it leaves the guest."""
+    """One guest in all tests, in their order: each documents its final host."""
 
     def test_aborted_it_goes_on_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
         source, destination = pair
 
         def abort() -> None:
             for kind, words in (("throttle", "began without throttling"), ("post-copy", "could not steer the move")):
-                with pytest.raises(DriverError, match=words):  # QEMU was not told to prepare for either
+                with pytest.raises(DriverError, match=words):  # QEMU is not prepared for either
                     slow.steer_live_migration(inside.uuid, kind, 40)
             slow.abort_live_migration(inside.uuid)
 
-        with source.told(**SLOWLY, migration_throttles=False) as slow:
+        with source.with_options(**SLOWLY, migration_throttles=False) as slow:
             assert slow.capabilities == source.driver.capabilities - {"live_throttle"}
             watching = Watching(abort)
             target = _prepared(destination, inside)
@@ -169,7 +169,7 @@ class TestALinux:
 
     def test_a_destination_that_dies_leaves_it_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
         source, destination = pair
-        with source.told(**SLOWLY) as slow:
+        with source.with_options(**SLOWLY) as slow:
             mine = set(qemu_of(inside.uuid))
             watching = Watching(lambda: _kill(*set(qemu_of(inside.uuid)) - mine))
             target = _prepared(destination, inside)
@@ -180,7 +180,7 @@ class TestALinux:
 
     def test_a_daemon_that_dies_leaves_it_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
         source, destination = pair
-        with source.told(**SLOWLY) as slow:
+        with source.with_options(**SLOWLY) as slow:
             target = _prepared(destination, inside)
             with pytest.raises(DriverError):
                 slow.live_migrate(inside.guest, target, Watching(source.daemon.kill_9), is_block_migration=None)
@@ -194,15 +194,16 @@ class TestALinux:
         source, destination = pair
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
         ask(source.driver, inside.uuid, KEEPS_BUSY, b"busy now.")
-        with source.told(migration_mib_per_second=8) as slow:
+        with source.with_options(migration_mib_per_second=8) as slow:
             force = Watching(
-                lambda: slow.force_live_migration(inside.uuid), lambda told: told["throttle_percent"] == 30
+                lambda: slow.force_live_migration(inside.uuid),
+                lambda figures: figures["throttle_percent"] == 30,
             )
             watching = Judging(lambda: slow.steer_live_migration(inside.uuid, "throttle", 30), force)
             _move(slow, destination.driver, inside, watching)
-        assert re.search(r"Not converging: the guest changes .+/s, the link moves .+/s\.", watching.verdicts[-1].text)
+        assert re.search(r"Not converging: the server changes .+/s, the link moves .+/s\.", watching.verdicts[-1].text)
         assert watching.figures[-1]["memory_pass"] > 1
-        assert 30 in {told["throttle_percent"] for told in force.figures}
+        assert 30 in {one["throttle_percent"] for one in force.figures}
         ask(destination.driver, inside.uuid, RESTS, b"idle again.")
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
@@ -215,8 +216,8 @@ class TestALinux:
         back, source = pair
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
         with (
-            source.told(**SLOWLY, migration_force="post-copy") as slow,
-            back.told(migration_address="tcp://127.0.0.1") as there,
+            source.with_options(**SLOWLY, migration_force="post-copy") as slow,
+            back.with_options(migration_address="tcp://127.0.0.1") as there,
         ):
             _move(slow, there, inside, Watching(lambda: slow.force_live_migration(inside.uuid)))
         assert _on(pair, inside) == [back.driver.host]
@@ -242,12 +243,12 @@ class TestALinux:
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
         assert files_of(source.driver, inside.uuid) == []
-        # What was plugged elsewhere went along, and the guest lets go of it here.
+        # The attached device moved along, and the guest releases it here.
         destination.driver.detach_interface(inside.uuid, SECOND.port_uuid)
         destination.driver.detach_volume(inside.uuid, inside.guest.volumes[0].volume_uuid)
-        with destination.driver._connection.guest(inside.uuid, "look") as found:
-            assert not found.has_card("card-p2")
-            assert "vdb" not in found.targets()
+        with destination.driver.node.connection.guest(inside.uuid, "look") as found:
+            assert not found.has_nic("card-p2")
+            assert "vdb" not in found.disk_targets()
 
     def test_switched_to_post_copy_it_goes_on_there_and_cannot_be_aborted(
         self, pair: tuple[Host, Host], inside: Inside
@@ -259,14 +260,14 @@ class TestALinux:
         def switch() -> None:
             for _ in range(2):
                 slow.steer_live_migration(inside.uuid, "post-copy", 0)
-            with pytest.raises(DriverError, match="cannot be aborted any more"):
+            with pytest.raises(DriverError, match="can no longer be aborted"):
                 slow.abort_live_migration(inside.uuid)
 
-        with source.told(**SLOWLY, migration_post_copy=True) as slow:
+        with source.with_options(**SLOWLY, migration_post_copy=True) as slow:
             assert "live_post_copy" in slow.capabilities - source.driver.capabilities
             watching = Watching(switch)
             _move(slow, destination.driver, inside, watching)
-        last = watching.figures[-1]  # the rest may be there before anybody looks again
+        last = watching.figures[-1]  # the rest may have arrived before the next check
         assert last["is_post_copy"] or last["memory_remaining"] > 10 << 20, "it waited until the memory was sent"
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
@@ -275,7 +276,7 @@ class TestALinux:
         self, pair: tuple[Host, Host], inside: Inside
     ) -> None:
         source, destination = pair
-        with source.told(**SLOWLY) as slow:
+        with source.with_options(**SLOWLY) as slow:
             (mine,) = qemu_of(inside.uuid)
             target = _prepared(destination, inside)
             with pytest.raises(DriverError):
@@ -290,11 +291,11 @@ class TestALinux:
 
 def test_a_tunnel_takes_no_disks_of_a_guest(pair: tuple[Host, Host]) -> None:
     (source, destination), guest = pair, guest_of(str(uuid4()), IMAGE)
-    with source.told(migration_transport="tunnelled") as tunnelled:
-        tunnelled.spawn(guest, Told())
+    with source.with_options(migration_transport="tunnelled") as tunnelled:
+        tunnelled.spawn(guest, RecordedProgress())
         target = dict(destination.driver.prepare_live_migration(guest, is_block_migration=None))
         with pytest.raises(DriverError, match="A tunnel takes no disks"):
-            tunnelled.live_migrate(guest, target, Told(), is_block_migration=None)
+            tunnelled.live_migrate(guest, target, RecordedProgress(), is_block_migration=None)
         assert tunnelled.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
         destination.driver.cancel_live_migration(guest.instance_uuid)
         tunnelled.destroy(guest.instance_uuid)
@@ -306,10 +307,10 @@ def test_a_tunnel_takes_a_guest_that_has_only_volumes(pair: tuple[Host, Host], t
     path.write_bytes(boot_disk())
     volume = VolumeConnection(str(uuid4()), str(path), 1, boot_index=0)
     guest = guest_of(str(uuid4()), ImageSpec(), volumes=(volume,), ports=(PORT,))
-    with source.told(migration_transport="tunnelled") as tunnelled:
-        tunnelled.spawn(guest, Told())
+    with source.with_options(migration_transport="tunnelled") as tunnelled:
+        tunnelled.spawn(guest, RecordedProgress())
         target = dict(destination.driver.prepare_live_migration(guest, is_block_migration=False))
-        tunnelled.live_migrate(guest, target, Told(), is_block_migration=False)
+        tunnelled.live_migrate(guest, target, RecordedProgress(), is_block_migration=False)
     assert destination.driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
     wait_for(destination.driver, guest.instance_uuid, TICK)
     destination.driver.destroy(guest.instance_uuid)
@@ -322,7 +323,7 @@ def test_what_left_while_no_agent_ran_is_cleared_away_by_the_next(pair: tuple[Ho
     (state / "instances" / uuid / "root.qcow2").touch()
     (state / "moving" / f"{uuid}.leaving").write_text('{"uri": "qemu+unix:///system?socket=/nobody"}')
     assert pair[0].driver.guests() == []
-    with pair[0].told():
+    with pair[0].with_options():
         assert files_of(pair[0].driver, uuid) == []
 
 
@@ -337,18 +338,18 @@ def test_disks_that_are_said_to_be_shared_are_refused_and_nothing_is_made(pair: 
 
 
 def test_a_copy_of_a_folder_is_not_taken_for_the_folder(pair: tuple[Host, Host], tmp_path: Path) -> None:
-    """Both hosts have been told that they share one, and the note of whose the guest is was copied too."""
+    """Both hosts are configured to share the folder, and the owner note was copied too."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     guest = guest_of(str(uuid4()), IMAGE)
-    with pair[0].told(shared_dir=str(ours)) as source:
-        source.spawn(guest, Told())
+    with pair[0].with_options(shared_dir=str(ours)) as source:
+        source.spawn(guest, RecordedProgress())
         shutil.copytree(ours, theirs)
-        with pair[1].told(shared_dir=str(theirs)) as destination:
+        with pair[1].with_options(shared_dir=str(theirs)) as destination:
             target = dict(destination.prepare_live_migration(guest, is_block_migration=None))
             assert target["is_block_migration"] is False, "it believes that note"
             with pytest.raises(DriverError, match="share no disks"):
-                source.live_migrate(guest, target, Told(), is_block_migration=None)
+                source.live_migrate(guest, target, RecordedProgress(), is_block_migration=None)
             destination.cancel_live_migration(guest.instance_uuid)
         assert source.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
         source.destroy(guest.instance_uuid)

@@ -1,4 +1,4 @@
-"""What the libvirt driver asks QEMU for: flavors and images read, discs written, the host's inside reported."""
+"""Machines of the libvirt driver: parsed flavors and images, written disks, the reported NUMA cells."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import os_traits
 import pycdlib
 import pytest
 
-from compute_drivers.libvirt import config_drive, devices_xml, domain_xml, numa, offer, pci, wishes
-from compute_drivers.libvirt.devices_xml import Lines
+from compute_drivers import config_drive
+from compute_drivers.libvirt import devices_xml, domain_xml, host_inventory, machine_spec
+from compute_drivers.libvirt.devices_xml import ConsoleSockets
+from compute_drivers.metadata_files import metadata_files
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, Invalid
 from conductor.core.hardware.grants import Device, Grant
@@ -25,7 +27,7 @@ from tests.guests import guest_of
 
 UUID = "11111111-2222-3333-4444-555555555555"
 PORT = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1", ("9.9.9.9",))
-LINES = Lines(Path("/s/guest.log"), Path("/s/guest.tty"), Path("/s/guest.vnc"))
+LINES = ConsoleSockets(Path("/s/guest.log"), Path("/s/guest.tty"), Path("/s/guest.vnc"))
 
 
 def guest(specs: dict[str, str] | None = None, properties: dict[str, str] | None = None, **values: Any) -> GuestSpec:
@@ -35,17 +37,19 @@ def guest(specs: dict[str, str] | None = None, properties: dict[str, str] | None
 
 
 def described(spec: GuestSpec, grant: Grant | None = None) -> ElementTree.Element:
-    wished = wishes.read(spec)
-    machine = domain_xml.Machine(
+    machine = machine_spec.from_guest(spec)
+    config = domain_xml.DomainConfig(
         host="h1",
         virt_type="qemu",
-        wished=wished,
-        disks=devices_xml.arranged([Path("/s/root.qcow2")], spec.volumes, bus=wished.disk_bus, limits=wished.limits),
-        lines=LINES,
+        spec=machine,
+        disks=devices_xml.arrange_disks(
+            [Path("/s/root.qcow2")], spec.volumes, bus=machine.disk_bus, limits=machine.limits
+        ),
+        consoles=LINES,
         grant=grant or Grant(),
         config_drive=Path("/s/config.iso"),
     )
-    return ElementTree.fromstring(domain_xml.build(spec, machine))
+    return ElementTree.fromstring(domain_xml.build(spec, config))
 
 
 def _firmware(machine: str, *features: str) -> str:
@@ -137,22 +141,27 @@ class TestTheMachine:
         self, specs: dict[str, str], properties: dict[str, str], kind: type[Exception], complaint: str
     ) -> None:
         with pytest.raises(kind, match=complaint) as refused:
-            wishes.read(guest(specs, properties))
+            machine_spec.from_guest(guest(specs, properties))
         assert type(refused.value) is kind
 
     def test_secure_boot_that_is_only_liked_is_done_without(self) -> None:
-        assert wishes.read(guest(properties={"os_secure_boot": "optional"})).firmware == "bios"
+        assert machine_spec.from_guest(guest(properties={"os_secure_boot": "optional"})).firmware == "bios"
 
     def test_secure_boot_is_another_machine_with_firmware_that_knows_whom_to_trust(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wishes, "FIRMWARE_DIR", tmp_path)
-        for told in ("{", "[]", _firmware("pc-q35-*", "secure-boot"), _firmware("pc-i440fx-*", *wishes.SIGNED_ONLY)):
-            (tmp_path / "1.json").write_text(told)
+        monkeypatch.setattr(machine_spec, "FIRMWARE_DIR", tmp_path)
+        for content in (
+            "{",
+            "[]",
+            _firmware("pc-q35-*", "secure-boot"),
+            _firmware("pc-i440fx-*", *machine_spec.SIGNED_ONLY),
+        ):
+            (tmp_path / "1.json").write_text(content)
             for specs, properties in (({"os:secure_boot": "required"}, {}), ({}, {"os_secure_boot": "required"})):
                 with pytest.raises(DriverError, match=r"cannot give guests secure boot, for which os.secure_boot"):
-                    wishes.read(guest(specs, properties))
-        (tmp_path / "1.json").write_text(_firmware("pc-q35-*", *wishes.SIGNED_ONLY))
+                    machine_spec.from_guest(guest(specs, properties))
+        (tmp_path / "1.json").write_text(_firmware("pc-q35-*", *machine_spec.SIGNED_ONLY))
         domain = described(guest({"os:secure_boot": "required"}, {"os_secure_boot": "optional"}))
         assert attributes(domain, "os/firmware/feature") == [
             {"enabled": "yes", "name": name} for name in ("enrolled-keys", "secure-boot")
@@ -167,12 +176,12 @@ class TestTheMachine:
             ({"hw_cdrom_bus": "ide"}, DriverError, "no CD-ROM bus ide; it has virtio, scsi, sata"),
         ):
             with pytest.raises(kind, match=complaint):
-                wishes.read(guest({"os:secure_boot": "required"}, properties))
+                machine_spec.from_guest(guest({"os:secure_boot": "required"}, properties))
 
     def test_firmware_that_is_not_installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(wishes, "FIRMWARE_DIR", tmp_path)
+        monkeypatch.setattr(machine_spec, "FIRMWARE_DIR", tmp_path)
         with pytest.raises(DriverError, match="no UEFI firmware"):
-            wishes.read(guest(properties={"hw_firmware_type": "uefi"}))
+            machine_spec.from_guest(guest(properties={"hw_firmware_type": "uefi"}))
         (tmp_path / "60-edk2.json").write_text("{}")
         spec = guest(properties={"hw_firmware_type": "uefi"})
         assert described(spec).find("os").get("firmware") == "efi"  # type: ignore[union-attr]
@@ -206,15 +215,15 @@ class TestTheDisc:
         spec = guest(
             ports=(PORT,), hostname="web-1", public_key="ssh-ed25519 AAAA ana", user_data=user_data, metadata={"a": "b"}
         )
-        files = read(config_drive.disc(config_drive.files_of(spec, "correct horse")))
-        assert files == config_drive.files_of(spec, "correct horse") | {
+        files = read(config_drive.build_iso(metadata_files(spec, "correct horse")))
+        assert files == metadata_files(spec, "correct horse") | {
             name: data for name, data in files.items() if name.endswith("meta_data.json")
         }
         for folder in ("latest", "2018-08-27"):
-            said = json.loads(files[f"openstack/{folder}/meta_data.json"])
-            assert said["uuid"] == UUID
-            assert (said["hostname"], said["meta"], said["admin_pass"]) == ("web-1", {"a": "b"}, "correct horse")
-            assert said["public_keys"] == {"default": "ssh-ed25519 AAAA ana"}
+            seed = json.loads(files[f"openstack/{folder}/meta_data.json"])
+            assert seed["uuid"] == UUID
+            assert (seed["hostname"], seed["meta"], seed["admin_pass"]) == ("web-1", {"a": "b"}, "correct horse")
+            assert seed["public_keys"] == {"default": "ssh-ed25519 AAAA ana"}
             assert files[f"openstack/{folder}/user_data"] == b"#!/bin/sh\necho hello\n"
         network = json.loads(files["openstack/latest/network_data.json"])
         assert network["links"][0]["ethernet_mac_address"] == PORT.mac_address
@@ -229,13 +238,13 @@ class TestTheDisc:
         assert files["ec2/2009-04-04/user-data"] == b"#!/bin/sh\necho hello\n"
 
     def test_without_key_password_and_user_data_it_says_nothing_of_them(self) -> None:
-        files = config_drive.files_of(guest())
-        said = json.loads(files["openstack/latest/meta_data.json"])
-        assert not {"admin_pass", "public_keys", "keys"} & said.keys()
+        files = metadata_files(guest())
+        seed = json.loads(files["openstack/latest/meta_data.json"])
+        assert not {"admin_pass", "public_keys", "keys"} & seed.keys()
         assert not [name for name in files if name.endswith(("user_data", "user-data"))]
 
     def test_it_is_labelled_for_those_who_look_for_it(self) -> None:
-        made = config_drive.disc(config_drive.files_of(guest()))
+        made = config_drive.build_iso(metadata_files(guest()))
         assert made[32808:32816] == b"config-2"
 
     def test_only_its_owner_reads_it_and_what_cannot_be_read_is_refused(self, tmp_path: Path) -> None:
@@ -284,7 +293,7 @@ class TestTheHost:
     def test_its_cells(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
         nodes, cpus = self.machine(tmp_path)
-        first, second = numa.cells("3,7", nodes=nodes, cpus=cpus)
+        first, second = host_inventory.numa_cells("3,7", nodes=nodes, cpus=cpus)
         assert (first.cpus, first.pcpus, first.socket) == (frozenset({0, 1, 4, 5}), frozenset(), 0)
         assert (second.cpus, second.pcpus) == (frozenset({2, 6}), frozenset({3, 7}))
         assert second.siblings == (frozenset({2, 6}), frozenset({3, 7}))
@@ -292,29 +301,32 @@ class TestTheHost:
         assert first.pages == (Pages(4, 1 << 20),)
         assert second.pages == (Pages(4, (4096 - 1024) * 256), Pages(2048, 512))
         with pytest.raises(Invalid, match=r"libvirt\.pinned_cpus: this machine has no processors 8-9"):
-            numa.cells("7-9", nodes=nodes, cpus=cpus)
+            host_inventory.numa_cells("7-9", nodes=nodes, cpus=cpus)
 
     def test_a_process_offers_only_the_processors_that_it_may_use(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 4})
         nodes, cpus = self.machine(tmp_path)
-        assert [cell.cpus for cell in numa.cells(nodes=nodes, cpus=cpus)] == [frozenset({0, 4}), frozenset()]
+        assert [cell.cpus for cell in host_inventory.numa_cells(nodes=nodes, cpus=cpus)] == [
+            frozenset({0, 4}),
+            frozenset(),
+        ]
 
     def test_devices_are_offered_by_address_or_kind(self, tmp_path: Path) -> None:
         for address, product in (("0000:3b:00.0", "1521"), ("0000:3b:00.1", "1521"), ("0000:5e:00.0", "10de")):
             for name, text in (("vendor", "0x8086"), ("device", f"0x{product}"), ("numa_node", "-1")):
                 self.make(tmp_path / address / name, text)
         (tmp_path / "0000:3b:00.1" / "physfn").symlink_to(tmp_path / "0000:3b:00.0")
-        found = pci.devices("8086:1521", tmp_path)
+        found = host_inventory.pci_devices("8086:1521", tmp_path)
         assert [(one.address, one.parent, one.tags["dev_type"]) for one in found] == [
             ("0000:3b:00.0", "", "type-PCI"),
             ("0000:3b:00.1", "0000:3b:00.0", "type-VF"),
         ]
-        assert [one.address for one in pci.devices(" 0000:5E:00.0 ", tmp_path)] == ["0000:5e:00.0"]
-        assert pci.devices("", tmp_path) == ()
+        assert [one.address for one in host_inventory.pci_devices(" 0000:5E:00.0 ", tmp_path)] == ["0000:5e:00.0"]
+        assert host_inventory.pci_devices("", tmp_path) == ()
         with pytest.raises(Invalid, match=r"libvirt\.pci_devices: 'gpu' is neither"):
-            pci.wanted("gpu")
+            host_inventory.parse_pci_devices("gpu")
 
     def test_its_traits_are_known_to_everybody(self) -> None:
-        assert sorted(offer.TRAITS - set(os_traits.get_traits())) == []
+        assert sorted(host_inventory.TRAITS - set(os_traits.get_traits())) == []

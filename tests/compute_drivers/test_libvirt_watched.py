@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.compute.console_door import ConsoleDoor, DoorPlace
-from conductor.conformance.driver import Told
+from conductor.compute.console_relay import ConsoleRelay, RelayAddress
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.consoles import ConsoleKind
 from conductor.rpc.messages import ConsolesOffered
-from conductor.services import console_doors, console_shares, consoles
+from conductor.services.consoles import connections, consoles, shares
 from tests import factories
 from tests.compute_drivers.real_guests import SHELF, wait_for
+from tests.fixtures.consoles import Browser, heard, talk
 from tests.guests import boot_disk, guest_of, image_of
-from tests.integration.test_consoles import Browser, heard, talk
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -39,21 +39,23 @@ def server(people: Any, driver: LibvirtDriver) -> Iterator[Any]:
     disk = echo_disk()
     image = image_of(str(uuid4()), disk)
     SHELF.images[image.image_id] = disk
-    door = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind))
+    door = ConsoleRelay(
+        RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind)
+    )
     door.start()
     factories.cells()
     factories.host("real-1")
-    assert door.offer is not None
-    console_doors.record("cell1", ConsolesOffered(host="real-1", **asdict(door.offer)))
+    assert door.announcement is not None
+    connections.record("cell1", ConsolesOffered(host="real-1", **asdict(door.announcement)))
     made = factories.instance(people.ana.context(), "web-1", host="real-1", node="real-1")
-    driver.spawn(guest_of(str(made.uuid), image), Told())
+    driver.spawn(guest_of(str(made.uuid), image), RecordedProgress())
     wait_for(driver, str(made.uuid), b"!")
     yield made
     door.stop()
 
 
 async def look(screen: Browser) -> int:
-    """How many bytes of the whole picture are not black."""
+    """Return how many bytes of the whole screen are not black."""
     await heard(screen, RFB)
     await screen.types(RFB)
     await heard(screen, b"\1")
@@ -66,10 +68,10 @@ async def look(screen: Browser) -> int:
     width, height = int.from_bytes(first[:2]), int.from_bytes(first[2:4])
     await screen.types(ENCODINGS)
     await screen.types(WANT + width.to_bytes(2) + height.to_bytes(2))
-    picture = b""
-    while len(picture) < width * height * 4:
-        picture += await screen.hears()
-    return sum(map(bool, picture[16:]))
+    frame = b""
+    while len(frame) < width * height * 4:
+        frame += await screen.hears()
+    return sum(map(bool, frame[16:]))
 
 
 def test_who_watches_a_real_guest_sees_it_and_types_nothing(server: Any, people: Any, api_client: Any) -> None:
@@ -79,7 +81,7 @@ def test_who_watches_a_real_guest_sees_it_and_types_nothing(server: Any, people:
         answer = api_client("ana").post(path, {"kind": kind, "minutes": 15})
         assert answer.status_code == 201, answer.content
         shared = answer.json()["console_share"]["url"].rpartition("/")[2]
-        tokens[kind] = console_shares.watch(people.rea.context(), shared, session_key="")[0].token
+        tokens[kind] = shares.watch(people.rea.context(), shared, session_key="")[0].token
     mine = consoles.grant(people.ana.context(), str(server.uuid), ConsoleKind.SERIAL).token
 
     async def work(owner: Browser) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from compute_drivers.redfish import bmc
 from compute_drivers.redfish.driver import RedfishDriver
-from conductor.conformance.base import MakeGuest, Told, power_state
+from conductor.conformance.base import MakeGuest, RecordedProgress, power_state
 from conductor.conformance.driver import DriverConformance
 from conductor.core.compute_driver import GuestInfo, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, GuestMissing, StaleToken
@@ -72,15 +72,15 @@ class TestRedfish(DriverConformance):
 def test_a_machine_boots_the_image_once_and_knows_who_it_is(rack: Rack, spare: RedfishDriver) -> None:
     keys = {"public_key": "ssh-ed25519 AAAA ana", "admin_password": "tr0ub4dor", "ports": (port(1), port(2))}
     guest = guest_of(str(uuid4()), **keys)
-    spare.spawn(guest, Told())
+    spare.spawn(guest, RecordedProgress())
     state, media = rack.state(SPARE), rack.media(SPARE)
     assert (state["power_state"], state["boot_device"]) == ("On", "Cd")
     assert set(media) == {"Cd", "Floppy"}
     assert urlopen(media["Cd"]).read() == ISO
-    told = config_of(media["Floppy"])
-    about = json.loads(told["/openstack/latest/meta_data.json"])
+    config = config_of(media["Floppy"])
+    about = json.loads(config["/openstack/latest/meta_data.json"])
     assert (about["uuid"], about["admin_pass"]) == (guest.instance_uuid, "tr0ub4dor")
-    links = json.loads(told["/openstack/latest/network_data.json"])["links"]
+    links = json.loads(config["/openstack/latest/network_data.json"])["links"]
     assert [link["ethernet_mac_address"] for link in links] == [f"52:54:00:00:0{SPARE}:0{card}" for card in range(2)]
     spare.reboot(guest, is_hard=True, timeout_seconds=0.0)
     assert set(rack.media(SPARE)) == {"Floppy"}  # from its own disk now
@@ -103,28 +103,28 @@ def config_of(url: str) -> dict[str, bytes]:
 def test_a_host_may_always_boot_from_the_image_and_leave_out_the_config_drive(rack: Rack, options_of: Machines) -> None:
     guest = guest_of(str(uuid4()))
     with host(options_of(SPARE, options={"boot": "always", "config_drive": False})) as driver:
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         driver.reboot(guest, is_hard=False, timeout_seconds=1.0)
         assert set(rack.media(SPARE)) == {"Cd"}
         assert [boot["Boot"]["BootSourceOverrideEnabled"] for boot in [_patched(driver)]] == ["Continuous"]
 
 
 def _patched(driver: RedfishDriver) -> Any:
-    (name,) = driver._bmcs
-    return driver._bmcs[name]._system().json
+    (name,) = driver.node.bmcs
+    return driver.node.bmcs[name]._system().json
 
 
 def test_a_rebuilt_machine_starts_from_the_new_image_and_what_cannot_be_had_changes_nothing(
     rack: Rack, spare: RedfishDriver
 ) -> None:
     guest = guest_of(str(uuid4()))
-    spare.spawn(guest, Told())
+    spare.spawn(guest, RecordedProgress())
     before = rack.media(SPARE)
     with pytest.raises(BuildAborted, match="is no disc that a machine could boot"):
-        spare.rebuild(replace(guest, image=ImageSpec("text", disk_format="iso")), Told(), is_running=True)
+        spare.rebuild(replace(guest, image=ImageSpec("text", disk_format="iso")), RecordedProgress(), is_running=True)
     assert (rack.media(SPARE), power_state(spare, guest)) == (before, PowerState.RUNNING)
     other = replace(guest, image=ImageSpec("other", disk_format="iso"))
-    spare.rebuild(other, Told(), is_running=False)
+    spare.rebuild(other, RecordedProgress(), is_running=False)
     assert power_state(spare, guest) is PowerState.SHUTDOWN
     spare.power_on(other)
     assert urlopen(rack.media(SPARE)["Cd"]).read() == IMAGES["other"]
@@ -133,7 +133,7 @@ def test_a_rebuilt_machine_starts_from_the_new_image_and_what_cannot_be_had_chan
 
 def test_a_guest_is_asked_to_shut_down_and_ended_when_it_does_not(rack: Rack, spare: RedfishDriver) -> None:
     guest = guest_of(str(uuid4()))
-    spare.spawn(guest, Told())
+    spare.spawn(guest, RecordedProgress())
     spare.trigger_crash_dump(guest.instance_uuid)
     assert rack.machines.interrupts[-1] == uuid_of(SPARE)
     for deaf in (set(), {uuid_of(SPARE)}):
@@ -166,19 +166,19 @@ def test_what_cannot_be_built_is_one_clear_fault_and_leaves_nothing(
 ) -> None:
     values, kind, complaint = REFUSED[case]
     with pytest.raises(kind, match=complaint) as refused:
-        spare.spawn(guest_of(str(uuid4()), **values), Told())
+        spare.spawn(guest_of(str(uuid4()), **values), RecordedProgress())
     assert type(refused.value) is kind
     assert_clean(rack, spare)
 
 
 def test_a_build_that_is_stopped_anywhere_leaves_nothing(rack: Rack, spare: RedfishDriver) -> None:
-    counting, guest = Told(), guest_of(str(uuid4()))
+    counting, guest = RecordedProgress(), guest_of(str(uuid4()))
     spare.spawn(guest, counting)
     spare.destroy(guest.instance_uuid)
     assert len(counting.calls) >= 4
     for stop_at in range(1, len(counting.calls) + 1):
         with pytest.raises(StaleToken):
-            spare.spawn(guest, Told(stop_at))
+            spare.spawn(guest, RecordedProgress(stop_at))
         assert_clean(rack, spare)
 
 
@@ -189,7 +189,7 @@ def test_a_controller_that_fails_in_a_build_is_named_and_the_machine_is_clean_ag
     rack.between.breaks[broken] = 503
     try:
         with pytest.raises(DriverError, match=r"controller of machine m7 was asked to .* and answered with error 503"):
-            spare.spawn(guest_of(str(uuid4())), Told())
+            spare.spawn(guest_of(str(uuid4())), RecordedProgress())
     finally:
         rack.between.breaks.clear()
     assert_clean(rack, spare)
@@ -197,7 +197,7 @@ def test_a_controller_that_fails_in_a_build_is_named_and_the_machine_is_clean_ag
 
 def test_a_machine_that_cannot_be_cleaned_stays_taken_until_it_is(rack: Rack, spare: RedfishDriver) -> None:
     guest = guest_of(str(uuid4()))
-    spare.spawn(guest, Told())
+    spare.spawn(guest, RecordedProgress())
     rack.between.breaks["VirtualMedia/Floppy"] = 500
     try:
         with pytest.raises(DriverError, match="was asked to eject media and answered with error 500"):
@@ -206,7 +206,7 @@ def test_a_machine_that_cannot_be_cleaned_stays_taken_until_it_is(rack: Rack, sp
         with pytest.raises(GuestMissing):
             spare.power_on(guest)
         with pytest.raises(DriverError, match="can take the server: 1 taken"):
-            spare.spawn(guest_of(str(uuid4())), Told())
+            spare.spawn(guest_of(str(uuid4())), RecordedProgress())
     finally:
         rack.between.breaks.clear()
     spare.destroy(guest.instance_uuid)
@@ -216,7 +216,7 @@ def test_a_machine_that_cannot_be_cleaned_stays_taken_until_it_is(rack: Rack, sp
 def test_media_that_stay_though_they_were_ejected_are_found_out(rack: Rack, options_of: Machines) -> None:
     guest = guest_of(str(uuid4()))
     with host(options_of(SPARE, options={"request_seconds": 2.0})) as driver:
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         rack.between.breaks["EjectMedia"] = 500
         try:
             with pytest.raises(DriverError, match="Machine m7 did not let go of its media within 2 seconds"):
@@ -230,16 +230,16 @@ def test_media_that_stay_though_they_were_ejected_are_found_out(rack: Rack, opti
 def test_two_who_want_the_last_machine_get_it_once(spare: RedfishDriver) -> None:
     def spawn(uuid: str) -> str:
         try:
-            spare.spawn(guest_of(uuid), Told())
+            spare.spawn(guest_of(uuid), RecordedProgress())
         except DriverError as error:
             return error.message
         return ""
 
     with ThreadPoolExecutor(4) as threads:
-        said = list(threads.map(spawn, [str(uuid4()) for _ in range(4)]))
-    assert sorted(said)[0] == ""
-    assert set(said[:]) == {"", "No machine of this host can take the server: 1 taken."}
-    assert said.count("") == 1
+        answers = list(threads.map(spawn, [str(uuid4()) for _ in range(4)]))
+    assert sorted(answers)[0] == ""
+    assert set(answers[:]) == {"", "No machine of this host can take the server: 1 taken."}
+    assert answers.count("") == 1
     assert len(spare.guests()) == 1
 
 
@@ -251,9 +251,9 @@ def test_a_machine_that_is_on_without_a_guest_is_left_alone(rack: Rack, options_
         with host(options_of(SPARE - 1, SPARE)) as driver:
             amount = driver.report().inventory["CUSTOM_BAREMETAL"]
             assert (amount.total, amount.reserved) == (2, 1)
-            driver.spawn(guest_of(str(uuid4())), Told())
+            driver.spawn(guest_of(str(uuid4())), RecordedProgress())
             with pytest.raises(DriverError, match=r"1 out of service, 1 taken"):
-                driver.spawn(guest_of(str(uuid4())), Told())
+                driver.spawn(guest_of(str(uuid4())), RecordedProgress())
         assert rack.state(SPARE)["power_state"] == "On"
     finally:
         rack.machines.set_power_state(uuid_of(SPARE), "ForceOff")
@@ -263,7 +263,7 @@ def test_every_drive_erases_itself_before_a_machine_is_free(rack: Rack, options_
     guest = guest_of(str(uuid4()))
     rack.between.erased.clear()
     with host(options_of(SPARE, options={"erase": "always"})) as driver:
-        driver.spawn(guest, Told())
+        driver.spawn(guest, RecordedProgress())
         assert rack.between.erased == []
         rack.between.breaks["d1/Actions"] = 500
         try:

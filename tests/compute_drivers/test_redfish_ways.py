@@ -1,4 +1,4 @@
-"""The redfish driver: the way to its controllers, what a host says of them, and what it is told wrong."""
+"""The redfish driver: connections to controllers, hosts' reports, and invalid options."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from compute_drivers.redfish import bmc
 from compute_drivers.redfish.driver import RedfishDriver
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager, Shared
-from conductor.conformance.base import Told
+from conductor.compute.keyed_executor import KeyedExecutor
+from conductor.compute.manager import AgentResources, ComputeManager
+from conductor.conformance.base import RecordedProgress
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import DriverError, Invalid
 from conductor.core.states import PowerState
@@ -65,9 +65,9 @@ def test_wrong_credentials_are_said_and_never_shown(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     (tmp_path / "wrong").write_text("hunter2hunter2")
-    said = complaint_of(options_of(SPARE, password_file=str(tmp_path / "wrong")))
-    assert said.endswith("The controller of machine m7 refuses the user or the password that it was given.")
-    assert "hunter2" not in caplog.text + said
+    text = complaint_of(options_of(SPARE, password_file=str(tmp_path / "wrong")))
+    assert text.endswith("The controller of machine m7 refuses the user or the password that it was given.")
+    assert "hunter2" not in caplog.text + text
     missing = complaint_of(options_of(SPARE, password_file=str(tmp_path / "none")))
     assert missing.endswith("The password file of machine m7 cannot be read: No such file or directory.")
 
@@ -75,16 +75,16 @@ def test_wrong_credentials_are_said_and_never_shown(
 def test_media_and_passwords_are_in_no_log(options_of: Machines, rack: Rack, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with host(options_of(SPARE)) as driver:
-        driver.spawn(guest_of(str(uuid4()), admin_password="tr0ub4dor"), Told())
+        driver.spawn(guest_of(str(uuid4()), admin_password="tr0ub4dor"), RecordedProgress())
         (folder,) = (rack.media_dir / driver.host).iterdir()
-    said = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith(("compute", "sushy.")))
-    assert [secret for secret in (PASSWORD, "tr0ub4dor", folder.name) if secret in said] == []
+    text = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith(("compute", "sushy.")))
+    assert [secret for secret in (PASSWORD, "tr0ub4dor", folder.name) if secret in text] == []
 
 
 def test_certificates_are_checked_unless_told_otherwise(rack: Rack, options_of: Machines) -> None:
     ca_file = str(rack.media_dir.parent / "certificate.pem")
-    said = complaint_of(options_of(SPARE, bmc=rack.secure_url, verify=True))
-    assert said.endswith("does not answer: its certificate is not from an authority that this host trusts.")
+    text = complaint_of(options_of(SPARE, bmc=rack.secure_url, verify=True))
+    assert text.endswith("does not answer: its certificate is not from an authority that this host trusts.")
     for fields in ({"verify": True, "ca_file": ca_file}, {"verify": False}):
         with host(options_of(SPARE, bmc=rack.secure_url, **fields)) as driver:
             assert driver.guests() == []
@@ -96,19 +96,19 @@ def test_a_silent_controller_takes_no_other_with_it_and_its_guest_is_as_it_was(
     with host(options_of(SPARE - 1, SPARE, options={"look_seconds": 0.0})) as driver:
         guests = [guest_of(str(uuid4())) for _ in range(2)]
         for guest in guests:
-            driver.spawn(guest, Told())
+            driver.spawn(guest, RecordedProgress())
         before = driver.report()
         rack.between.breaks[uuid_of(SPARE)] = 500
         try:
             assert [found.power_state for found in driver.guests()] == [PowerState.RUNNING] * 2
             again = driver.report()
             assert (again.inventory, again.traits) == (before.inventory, before.traits)
-            wrong = {told["name"]: told["wrong"] for told in again.capabilities["machines"]}
+            wrong = {machine["name"]: machine["wrong"] for machine in again.capabilities["machines"]}
             assert wrong["m6"] == ""
             assert "answered with error 500" in wrong["m7"]
         finally:
             rack.between.breaks.clear()
-        assert {told["wrong"] for told in driver.report().capabilities["machines"]} == {""}
+        assert {machine["wrong"] for machine in driver.report().capabilities["machines"]} == {""}
 
 
 # -- behind an agent ----------------------------------------------------------------------------------------------
@@ -119,10 +119,10 @@ class Agent:
 
     def __init__(self, driver: RedfishDriver, path: Path) -> None:
         self.sent: queue.Queue[Any] = queue.Queue()
-        self.journal, self.lanes = HostJournal(path), Lanes("commands", 2)
+        self.journal, self.executor = HostJournal(path), KeyedExecutor("commands", 2)
         config = HostConfig(host=driver.host, cell="cell1", driver=driver.name, journal_path=path)
-        shared = Shared(self.lanes, self.lanes, lambda cell, message: self.sent.put(message))
-        self.manager = ComputeManager(config, driver, journal=self.journal, shared=shared)
+        shared = AgentResources(self.executor, self.executor, lambda cell, message: self.sent.put(message))
+        self.manager = ComputeManager(config, driver, journal=self.journal, resources=shared)
 
     def answer(self, kind: type[Any], token: int, of: GuestSpec, /, **fields: Any) -> m.StepAnswered:
         address = {"step_key": str(uuid4()), "fencing_token": token, "run_uuid": "r", "cell": "cell1", "host": "rack-9"}
@@ -132,7 +132,7 @@ class Agent:
         return found
 
     def stop(self) -> None:
-        assert self.lanes.stop(20)
+        assert self.executor.stop(20)
         self.journal.close()
 
 
@@ -161,7 +161,7 @@ def test_behind_an_agent_stale_commands_and_what_metal_cannot_do_never_reach_a_m
     assert b"tr0ub4dor" not in (tmp_path / "journal.sqlite3").read_bytes()
 
 
-# -- what a host says and is told -------------------------------------------------------------------------------
+# -- reports and commands of a host -----------------------------------------------------------------------------
 
 
 def test_it_says_what_its_machines_have(options_of: Machines) -> None:
@@ -195,7 +195,7 @@ def test_what_the_file_says_of_a_machine_counts(options_of: Machines) -> None:
 
 def test_a_machine_with_a_guest_must_stay_in_the_file(options_of: Machines) -> None:
     with host(options_of(SPARE)) as driver:
-        driver.spawn(guest_of(str(uuid4())), Told())
+        driver.spawn(guest_of(str(uuid4())), RecordedProgress())
         path = Path(driver.options["machines_file"])
         text = path.read_text()
         path.write_text(text.replace('"m7"', '"m8"'))

@@ -1,4 +1,4 @@
-"""A real Linux guest: it takes its host name and address by DHCP, and says so on its console."""
+"""A real Linux guest: it gets host name and address by DHCP, and prints them on its console."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.actions import Shelf
-from conductor.conformance.driver import Told
+from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import DriverError
-from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.real_guests import SECONDS, SHELF, ask, files_of, state_dir, wait_for
-from tests.guests import guest_of, image_of
+from tests.fixtures.tiny_guests import linux
 from tests.tiny_linux import STARTS_AGENT, agent_files
 
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
@@ -43,24 +41,6 @@ nc -w 9 192.0.2.1 80 < /dev/null || echo "way to elsewhere: closed"
 echo "all read"
 """
 UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
-
-
-def linux(tiny_linux: Path, *, more: bytes = b"", **values: Any) -> GuestSpec:
-    """A guest of its three files, with `more` in its first file system."""
-    images = {}
-    for name in ("vmlinuz", "ramdisk.cpio.gz", "disk.raw"):
-        data = (tiny_linux / name).read_bytes() + (more if name == "ramdisk.cpio.gz" else b"")
-        images[name] = image_of(str(uuid4()), data)
-        SHELF.images[images[name].image_id] = data
-    return guest_of(
-        str(uuid4()),
-        images["disk.raw"],
-        hostname="web-42",
-        flavor=FlavorSpec("1", "tiny", vcpus=1, memory_mb=128, root_gb=1),
-        kernel=images["vmlinuz"],
-        ramdisk=images["ramdisk.cpio.gz"],
-        **values,
-    )
 
 
 @contextmanager
@@ -86,15 +66,15 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itse
     with playing(driver) as agent, agent.open_console(uuid, ConsoleKind.SERIAL) as line:
         line.settimeout(SECONDS)
         line.sendall(b"\n/run/user_data\n")
-        said = b""
-        while b"all read" not in said:  # read it must be: QEMU waits for who listens and does not
-            said += line.recv(4096)
+        output = b""
+        while b"all read" not in output:  # it must be read: QEMU blocks on unread output
+            output += line.recv(4096)
         assert agent.posted_password(uuid) == "said!"
         agent.forget_password(uuid)
         assert agent.posted_password(uuid) == ""
         counted = {nic["mac_address"]: nic["tx_packets"] for nic in agent.diagnostics(uuid)["nics"]}
         assert counted[FIRST.mac_address] > 0
-    assert b"its password: 409 Conflict" in said  # it was posted before
+    assert b"its password: 409 Conflict" in output  # it was posted before
     note = state_dir(driver) / "instances" / uuid / "network.json"
     assert stat.S_IMODE(note.stat().st_mode) == 0o600
     driver.destroy(uuid)
@@ -103,7 +83,7 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itse
 
 def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: Callable[[str, object], None]) -> None:
     began = time.monotonic()
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     record_property("spawn_seconds", round(time.monotonic() - began, 2))
     text = wait_for(driver, guest.instance_uuid, b"novella: up after").decode()
     record_property("spawn_to_hostname_on_console_seconds", round(time.monotonic() - began, 2))
@@ -112,7 +92,7 @@ def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: C
     assert "novella: eth2 got no address\r\n" in text
     assert "[vda] 2097152 512-byte logical blocks" in text  # the flavor's one GB, not the image's one MiB
     assert "does not load" not in text
-    for said in (
+    for output in (
         f"its uuid: {guest.instance_uuid}",
         "its name: web-42",
         "its rack: r7 r7",
@@ -120,11 +100,11 @@ def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: C
         "nothing there: 404 Not Found",
         "way to elsewhere: closed",
     ):
-        assert f"novella: {said}\r\n" in text
+        assert f"novella: {output}\r\n" in text
 
 
 def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Path, tmp_path: Path) -> None:
-    """One guest through it all, as each boot takes its time; its kernel says on the console what it sees."""
+    """One guest in all cases, because each boot takes long; its kernel prints what it sees on the console."""
     agent = agent_files(tmp_path)
     guest = linux(tiny_linux, more=agent, ports=(FIRST,), user_data=base64.b64encode(STARTS_AGENT).decode())
     loud = {
@@ -133,7 +113,7 @@ def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Pa
         "os_require_quiesce": "yes",
     }
     guest = replace(guest, image=replace(guest.image, properties=loud))
-    driver.spawn(guest, Told())
+    driver.spawn(guest, RecordedProgress())
     listener = Listener(driver, guest)
     listener.hears(b"address 10.64.0.3\r\n")
     listener.hears(b"novella: up after")
@@ -172,14 +152,14 @@ def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
 
 
 def _stand_still_for_a_snapshot(driver: LibvirtDriver, listener: Listener) -> None:
-    """The agent says when it has the file systems wait; without it there is no snapshot of this guest."""
+    """Check that the guest agent freezes the file systems; without it there is no snapshot of this guest."""
     shelf = Shelf()
-    driver.snapshot(listener.uuid, "copy-1", shelf.store, Told())
+    driver.snapshot(listener.uuid, "copy-1", shelf.store, RecordedProgress())
     listener.hears(b"files: freeze")
     listener.hears(b"files: thaw")
     ask(driver, listener.uuid, b"\nkillall qemu-ga; echo agents: $(pidof qemu-ga | wc -w)\n", b"agents: 0")
     with pytest.raises(DriverError, match=r"\(os_require_quiesce\)\. No agent answers inside of the guest"):
-        driver.snapshot(listener.uuid, "copy-2", shelf.store, Told())
+        driver.snapshot(listener.uuid, "copy-2", shelf.store, RecordedProgress())
     assert set(shelf.images) == {"copy-1"}
 
 
@@ -207,8 +187,8 @@ def _swap_a_volume(driver: LibvirtDriver, listener: Listener, first: VolumeConne
     driver.attach_volume(listener.uuid, first)
     listener.hears(b"[vdb] 4096 512-byte logical blocks")
     with pytest.raises(DriverError, match="has 1048576 bytes, fewer than the 2097152 of the first"):
-        driver.swap_volume(listener.uuid, first.volume_uuid, replace(second, path=str(too_small)), Told())
-    driver.swap_volume(listener.uuid, first.volume_uuid, second, Told())
+        driver.swap_volume(listener.uuid, first.volume_uuid, replace(second, path=str(too_small)), RecordedProgress())
+    driver.swap_volume(listener.uuid, first.volume_uuid, second, RecordedProgress())
     asks = b"\necho it is $(head -c 5 /dev/vdb); echo fresh > /dev/vdb; sync; echo written $((1 + 1))\n"
     ask(driver, listener.uuid, asks, b"it is whole", b"written 2")
     assert [Path(one.path).read_bytes()[:5] for one in (first, second)] == [b"whole", b"fresh"]

@@ -1,7 +1,7 @@
 """A compute agent in a process of its own, to be killed: commands come in by lines, answers go out by lines.
 
 Guests are files in a folder; a spawn makes its file, says so, and stays in the middle while the file `hold` exists.
-With the word `fake` the driver is the simulated hypervisor, told what to do wrong by the file `faults.json`; the
+With the word `fake` the driver is the simulated hypervisor, with the faults in the file `faults.json`; the
 consoles of its guests can be reached.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from compute_drivers.fake.driver import FakeDriver
 from conductor.compute.agent import ComputeAgent
-from conductor.compute.console_door import DoorPlace
+from conductor.compute.console_relay import RelayAddress
 from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport, Progress
 from conductor.core.states import PowerState
@@ -69,7 +69,7 @@ def main(folder: Path, driver: str = "files") -> None:
     )
     drivers: dict[str, type[ComputeDriver]] = {"files": FileDriver, "fake": FakeDriver}
     agent = ComputeAgent([config], drivers, lambda _: None, 0.1, send=say)  # type: ignore[arg-type, return-value]
-    agent.open_door(DoorPlace("127.0.0.1", 0, "127.0.0.1") if driver == "fake" else None)
+    agent.relay_consoles(RelayAddress("127.0.0.1", 0, "127.0.0.1") if driver == "fake" else None)
     agent.start()
     for line in sys.stdin:
         agent.receive(json.loads(line))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conductor.services import flow_actions
+from conductor.services.workflows import actions
 from conductor.workflows import catalog
 from conductor.workflows.flow import Flow, Step
 from tests.integration.interventions import DIARY, Last
@@ -37,6 +37,6 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def host_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every host is alive, as far as engine and operators can tell."""
-    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
-    monkeypatch.setattr(flow_actions, "_heard", lambda alias, hosts: (hosts, {}))
+    """Make every host responsive for engine and operators."""
+    monkeypatch.setattr("conductor.workflows.engine.executor.is_unresponsive", lambda alias, host: False)
+    monkeypatch.setattr(actions, "_heard", lambda alias, hosts: (hosts, {}))

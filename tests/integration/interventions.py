@@ -1,4 +1,4 @@
-"""Flows made for testing interventions, and hands to bring a run of them into any state."""
+"""Flows for tests of interventions, and functions that bring a run of them into any state."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from conductor.core.context import RequestContext
 from conductor.core.errors import DriverError
 from conductor.core.states import RunState
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import AuditRecord, LeaseGrant, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import SpawnInstance, StepAnswered
-from conductor.services import interventions
-from conductor.services.interventions import Asked
-from conductor.transactions import database_now, write_tx
-from conductor.workflows import engine
-from conductor.workflows.flow import RemoteStep, Result, Retry, Step, Work
+from conductor.services.workflows import interventions
+from conductor.services.workflows.interventions import InterventionRequest
+from conductor.workflows.engine import executor
+from conductor.workflows.flow import RemoteStep, Result, RetryPolicy, Step, StepContext
 
 ALIAS = "cell1"
 PROJECT = "b" * 32
@@ -38,7 +38,7 @@ MEMBER = person("member", "reader")
 
 
 class Diary:
-    """What steps did, in order, and which lines are to fail how often."""
+    """Records of steps, in order, and the lines that fail, with how often."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -62,36 +62,36 @@ class Noted(Step):
     """Writes what it does into the diary; what it did is kept in the journal too."""
 
     name = ""
-    revert_retry = Retry(tries=1)
+    revert_retry = RetryPolicy(max_attempts=1)
 
-    def __init__(self, name: str, retry: Retry | None = None) -> None:
+    def __init__(self, name: str, retry: RetryPolicy | None = None) -> None:
         self.name = name  # type: ignore[misc]
         self.title = name  # type: ignore[misc]
         if retry is not None:
             self.retry = retry  # type: ignore[misc]
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         DIARY.write(f"do {self.name}")
         return {"by": self.name}
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         DIARY.lines.append(f"apply {self.name} {result['by']}")
 
-    def revert(self, work: Work, result: Result) -> None:
+    def revert(self, work: StepContext, result: Result) -> None:
         DIARY.write(f"undo {self.name}")
 
 
 class OnHost(RemoteStep):
     title = "on host"
-    revert_retry = Retry(tries=1)
+    revert_retry = RetryPolicy(max_attempts=1)
 
-    def command(self, work: Work) -> Any:
+    def command(self, work: StepContext) -> Any:
         return self._to_host(work)
 
-    def revert_command(self, work: Work) -> Any:
+    def revert_command(self, work: StepContext) -> Any:
         return self._to_host(work)
 
-    def _to_host(self, work: Work) -> SpawnInstance:
+    def _to_host(self, work: StepContext) -> SpawnInstance:
         tried = work.run.variables.setdefault("tried_hosts", [])
         if work.run.direction == "do":
             tried.append(f"host-{work.attempt}")
@@ -107,11 +107,11 @@ class OnHost(RemoteStep):
 
 
 class Last(Step):
-    """What runs at a bad end; it can be told to fail."""
+    """A step that runs when its run ends badly; it can be set to fail."""
 
     title = "last"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         DIARY.write("last")
         return {}
 
@@ -135,7 +135,7 @@ def fresh(run: WorkflowRun) -> WorkflowRun:
 
 def go(run: WorkflowRun) -> WorkflowRun:
     """A worker's turn, as soon as the run is due."""
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     return fresh(run)
 
 
@@ -145,7 +145,7 @@ def due_now(run: WorkflowRun) -> WorkflowRun:
 
 
 def answer(run: WorkflowRun, *, ok: bool = True, is_reschedulable: bool = True) -> WorkflowRun:
-    """The host answers the command that is under way."""
+    """Answer the current command as its host."""
     sent = OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid)
     error = {"class": DriverError.__name__, "message": "no", "is_reschedulable": is_reschedulable}
     message = StepAnswered(
@@ -157,12 +157,12 @@ def answer(run: WorkflowRun, *, ok: bool = True, is_reschedulable: bool = True) 
         result={},
         error=None if ok else error,
     )
-    engine.answer(ALIAS, message)
+    executor.answer(ALIAS, message)
     return fresh(run)
 
 
 def order(run: WorkflowRun, name: str, context: RequestContext = ADMIN, **asked: Any) -> WorkflowRun:
-    interventions.intervene(context, run.uuid, name, Asked(**{"reason": "because", **asked}))
+    interventions.intervene(context, run.uuid, name, InterventionRequest(**{"reason": "because", **asked}))
     return fresh(run)
 
 

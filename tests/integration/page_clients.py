@@ -1,4 +1,4 @@
-"""What tests of pages share: a browser's stand-in that has signed in, and the words of an answer."""
+"""Helpers for tests of pages: a signed-in client without a browser, and the text of a response."""
 
 from __future__ import annotations
 

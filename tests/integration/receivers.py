@@ -10,7 +10,7 @@ PASSWORD = "seven-ducks-swim"
 
 
 class Receiver:
-    """A web server that keeps what it gets; `answers` says what it answers next (200 when empty)."""
+    """A web server that stores its requests; `answers` are its next statuses (200 when empty)."""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []

@@ -17,11 +17,12 @@ from conductor.cell_db.models import ComputeNode, ConsoleLog, Instance, Service
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
 from conductor.core.states import PowerState, TaskState
+from conductor.db.transactions import database_now
 from conductor.journal.models import OutboxMessage
 from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import ConsolesWritten, HostReported, SpawnInstance, StepAnswered
-from conductor.services import console_logs, host_reports
-from conductor.transactions import database_now
+from conductor.services.consoles import logs
+from conductor.services.host_reports import reports
 from tests.tiny_driver import guest_json
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -31,7 +32,7 @@ WAIT_SECONDS = 30.0
 
 
 class Wire:
-    """What the agent sent, taken in by this thread when the test says so."""
+    """The agent's messages, delivered on this thread when the test decides."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -45,9 +46,9 @@ class Wire:
             body = json.loads(self.sent.pop(0))
             message = decode(body)
             if isinstance(message, HostReported):
-                host_reports.record(body["cell"], message)
+                reports.record(body["cell"], message)
             elif isinstance(message, ConsolesWritten):
-                console_logs.store_all(body["cell"], message)
+                logs.store_all(body["cell"], message)
             elif isinstance(message, StepAnswered):
                 self.answers.append(message)
 
@@ -117,7 +118,7 @@ def spawn(instance: Instance) -> dict[str, Any]:
 def test_a_guest_is_built_shown_and_turned_out_when_its_instance_is_gone(
     agent: ComputeAgent, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_reports, "FULL_LOOK_SECONDS", 1)  # its row goes without a word to the host
+    monkeypatch.setattr(reports, "FULL_LOOK_SECONDS", 1)  # its row goes without a word to the host
     wire.until("the first report", lambda: ComputeNode.objects.using(CELL).filter(host="sim-1").exists())
     instance = make_instance()
     agent.receive(spawn(instance))
@@ -129,11 +130,11 @@ def test_a_guest_is_built_shown_and_turned_out_when_its_instance_is_gone(
     assert "simulated guest" in log.text
 
     Instance.objects.using(CELL).update(deleted_at=database_now())
-    owed = wire.until("the owed destroy", lambda: OutboxMessage.objects.using(CELL).first())
+    deferred = wire.until("the deferred destroy", lambda: OutboxMessage.objects.using(CELL).first())
     OutboxMessage.objects.using(CELL).all().delete()
     # Tokens are numbered by the cell's lease grants; this spawn's was taken out of the air, lower than any later one.
-    agent.receive({**owed.body, "body": {**owed.body["body"], "fencing_token": 2}})
+    agent.receive({**deferred.body, "body": {**deferred.body["body"], "fencing_token": 2}})
     wire.until("the answer", lambda: len(wire.answers) == 2)
     assert wire.answers[1].ok
     wire.until("the host without guests", lambda: ComputeNode.objects.using(CELL).get().running_guests == 0)
-    wire.until("a settled host", lambda: Service.objects.using(CELL).get().unsettled["strangers"] == {})
+    wire.until("a settled host", lambda: Service.objects.using(CELL).get().unsettled["unmanaged"] == {})

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import queue
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,11 +13,10 @@ from typing import Any
 import pytest
 
 from conductor.core.states import PowerState
-from conductor.rpc.codec import decode, encode
+from conductor.rpc.codec import encode
 from conductor.rpc.messages import (
     AttachVolume,
     DestroyInstance,
-    HostReported,
     MigrateOut,
     PowerOff,
     RebuildInstance,
@@ -27,59 +24,10 @@ from conductor.rpc.messages import (
     StepAnswered,
     SuspendInstance,
 )
+from tests.fixtures.agents import PROJECT, WAIT_SECONDS, Agent
 from tests.tiny_driver import guest_json
 
-PROJECT = Path(__file__).resolve().parents[2]
-WAIT_SECONDS = 60.0
 ANA = "00000000-0000-4000-8000-00000000000a"
-
-
-class Agent:
-    """The process, and what it said."""
-
-    def __init__(self, folder: Path, *driver: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.agent_process", str(folder), *driver],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=PROJECT,
-            text=True,
-        )
-        self._said: queue.Queue[Any] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        self.first_report: HostReported = self.hear(HostReported)
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._said.put(decode(json.loads(line)))
-
-    def tell(self, body: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(body) + "\n")
-        self.process.stdin.flush()
-
-    def hear(self, kind: type[Any]) -> Any:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while True:
-            message = self._said.get(timeout=max(deadline - time.monotonic(), 0.01))
-            if isinstance(message, kind):
-                return message
-
-    def kill_9(self) -> None:
-        self.process.kill()
-        self.end()
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.close()
-        finally:
-            self.process.wait(timeout=WAIT_SECONDS)
-            self._reader.join(timeout=WAIT_SECONDS)
-            self.process.stdout.close()
 
 
 @pytest.fixture
@@ -130,7 +78,7 @@ def test_a_spawn_that_was_cut_off_runs_again_when_it_is_repeated_and_then_never_
     (tmp_path / "hold").touch()
     agent = started()
     before = agent.first_report
-    agent.tell(SPAWN)
+    agent.send(SPAWN)
     until_spawning(tmp_path)
     agent.kill_9()
     (tmp_path / "hold").unlink()
@@ -138,15 +86,15 @@ def test_a_spawn_that_was_cut_off_runs_again_when_it_is_repeated_and_then_never_
     agent = started()
     assert agent.first_report.report_number > before.report_number
     assert agent.first_report.guests == {ANA: 1}  # half-built, and found again
-    assert calls(tmp_path) == [f"spawn {ANA}"]  # by itself it does nothing: who knows what was decided meanwhile
-    agent.tell(SPAWN)
+    assert calls(tmp_path) == [f"spawn {ANA}"]  # by itself it does nothing: newer decisions are possible
+    agent.send(SPAWN)
     answer = agent.hear(StepAnswered)
     assert (answer.step_key, answer.fencing_token, answer.ok, answer.error) == ("k1", 5, True, None)
     agent.kill_9()
 
     agent = started()
     for _ in range(3):
-        agent.tell(SPAWN)
+        agent.send(SPAWN)
         assert agent.hear(StepAnswered) == answer
     assert calls(tmp_path) == [f"spawn {ANA}"] * 2
 
@@ -154,20 +102,20 @@ def test_a_spawn_that_was_cut_off_runs_again_when_it_is_repeated_and_then_never_
 def test_a_spawn_that_was_cut_off_and_overtaken_is_refused_and_its_guest_goes(started: Any, tmp_path: Path) -> None:
     (tmp_path / "hold").touch()
     agent = started()
-    agent.tell(SPAWN)
+    agent.send(SPAWN)
     until_spawning(tmp_path)
-    agent.tell(DESTROY)  # waits for the spawn, but is remembered
-    agent.tell(DESTROY)
+    agent.send(DESTROY)  # waits for the spawn, but is remembered
+    agent.send(DESTROY)
     time.sleep(0.3)
     agent.kill_9()
     (tmp_path / "hold").unlink()
 
     agent = started()
-    agent.tell(SPAWN)
+    agent.send(SPAWN)
     refused = agent.hear(StepAnswered)
     assert (refused.step_key, refused.ok, refused.error["class"]) == ("k1", False, "StaleToken")
     assert calls(tmp_path) == [f"spawn {ANA}"]
-    agent.tell(DESTROY)
+    agent.send(DESTROY)
     assert agent.hear(StepAnswered).ok
     assert calls(tmp_path) == [f"spawn {ANA}", f"destroy {ANA}"]
     assert not (tmp_path / f"{ANA}.guest").exists()
@@ -184,7 +132,7 @@ def test_a_second_agent_on_the_same_host_does_nothing(started: Any, tmp_path: Pa
         check=False,
     )
     assert "another agent that is alive holds it" in second.stderr
-    agent.tell(SPAWN)
+    agent.send(SPAWN)
     assert agent.hear(StepAnswered).ok
 
 
@@ -197,7 +145,7 @@ HostJournal(pathlib.Path(sys.argv[1]))
 
 WHOLE = guest_json(ANA)
 VOLUME = {"volume_uuid": "v", "path": "/volumes/v", "size_gb": 1}
-# The command, the driver's method, and what the note of the guest says once the command has been carried out.
+# The command, the driver's method, and the guest's note after the command.
 VERBS: dict[str, tuple[type[Any], dict[str, Any], Callable[[dict[str, Any]], bool]]] = {
     "power_off": (PowerOff, {}, lambda notes: notes["guests"][ANA]["power_state"] == PowerState.SHUTDOWN),
     "suspend": (SuspendInstance, {}, lambda notes: notes["guests"][ANA]["power_state"] == PowerState.SUSPENDED),
@@ -223,10 +171,10 @@ def test_a_verb_that_was_cut_off_by_a_kill_is_done_when_it_comes_again(
         return dict(json.loads((tmp_path / "guests.json").read_text()))
 
     agent = started("fake")
-    agent.tell(encode(SpawnInstance(**address("k1", 5), guest=WHOLE)))
+    agent.send(encode(SpawnInstance(**address("k1", 5), guest=WHOLE)))
     assert agent.hear(StepAnswered).ok
     (tmp_path / "faults.json").write_text(json.dumps({verb: {"hangs": True, "after_effect": is_after}}))
-    agent.tell(command)
+    agent.send(command)
     deadline = time.monotonic() + (WAIT_SECONDS if is_after else 1.0)
     while not is_done(notes()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -234,9 +182,9 @@ def test_a_verb_that_was_cut_off_by_a_kill_is_done_when_it_comes_again(
     agent.kill_9()
     (tmp_path / "faults.json").unlink()
     again = started("fake")
-    again.tell(command)
+    again.send(command)
     answer = again.hear(StepAnswered)
     assert (answer.step_key, answer.ok) == ("k2", True)
     assert is_done(notes())
-    again.tell(command)
+    again.send(command)
     assert again.hear(StepAnswered) == answer

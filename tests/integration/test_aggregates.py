@@ -12,7 +12,7 @@ from conductor.core.compute_driver import Inventory
 from conductor.core.errors import Conflict, Invalid
 from conductor.placement import aggregates as placed
 from conductor.placement import inventories
-from conductor.services import aggregates, availability_zones
+from conductor.services.hosts import aggregates, availability_zones
 from tests.compute_rows import make_cloud, make_host, make_instance
 from tests.people import People
 

@@ -12,23 +12,23 @@ from conductor.cell_db.models import Service
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import NotFound
 from conductor.core.selection import Selection
+from conductor.db.transactions import database_now
 from conductor.placement.allocations import Claim, claim, held_by
 from conductor.placement.models import Consumer
 from conductor.scheduler import manager
-from conductor.services import decisions
-from conductor.transactions import database_now
-from tests.fleet import ANA, LAB, SHOP, add_host, provider_of, silence, wish
+from conductor.services.scheduling import decisions
+from tests.fleet import ANA, LAB, SHOP, add_host, provider_of, requested, silence
 
 pytestmark = pytest.mark.usefixtures("databases")
 
 MEMBER = RequestContext(user_id=ANA, project_id=SHOP, request_id="req-1", roles=frozenset({"member"}))
-STRANGER = RequestContext(user_id=ANA, project_id=LAB, request_id="req-1", roles=frozenset({"member"}))
+OTHER_PROJECT = RequestContext(user_id=ANA, project_id=LAB, request_id="req-1", roles=frozenset({"member"}))
 
 
 class Build:
     """An instance that was given its first host, with two alternates."""
 
-    def __init__(self, **wishes: Any) -> None:
+    def __init__(self, **requests: Any) -> None:
         for host, memory_mb in (("best", 32768), ("runner-up", 16384), ("third", 8192)):
             add_host(host, size=(4, memory_mb, 100))
         self.uuid = str(uuid4())
@@ -42,7 +42,7 @@ class Build:
             created_at=database_now(),
         )
         [self.selections] = manager.select_destinations(
-            system_context(), wish(**wishes), [self.uuid], step_key=self.uuid, run_uuid=self.run_uuid
+            system_context(), requested(**requests), [self.uuid], step_key=self.uuid, run_uuid=self.run_uuid
         )
 
     def next(self, tried: int) -> Selection | None:
@@ -118,7 +118,7 @@ def test_a_tenant_sees_counts_and_advice_and_no_host() -> None:
     [mine] = decisions.for_run(MEMBER, build.run_uuid)
     [all_of_it] = decisions.for_run(system_context(), build.run_uuid)
     assert (mine.hosts, mine.weights, mine.selections, mine.nearest, mine.lost_races) == ([], [], [], [], [])
-    assert mine.advice == all_of_it.advice == ["3 of 3 hosts fit."]
+    assert mine.advice == all_of_it.advice == ["3 of 3 hosts are eligible."]
     assert mine.funnel == all_of_it.funnel
     assert not any(host in repr(mine) for host in ("best", "runner-up", "third"))
     assert [host["host"] for host in all_of_it.hosts] == ["best", "runner-up", "third"]
@@ -130,9 +130,9 @@ def test_decisions_of_others_are_not_found() -> None:
     build = Build()
     [mine] = decisions.for_run(MEMBER, build.run_uuid)
     with pytest.raises(NotFound):
-        decisions.get(STRANGER, mine.uuid)
+        decisions.get(OTHER_PROJECT, mine.uuid)
     with pytest.raises(NotFound):
-        decisions.for_run(STRANGER, build.run_uuid)
+        decisions.for_run(OTHER_PROJECT, build.run_uuid)
     for unknown in (str(uuid4()), "no uuid"):
         with pytest.raises(NotFound):
             decisions.get(MEMBER, unknown)

@@ -1,4 +1,4 @@
-"""News of the cloud and what the month costs: who may tell what, for how long, and what everybody's home page shows."""
+"""Announcements and the monthly cost: who may write them, how long they last, and all users' home pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from django.utils import timezone
 from conductor.api_db.models import Announcement
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.journal.models import AuditRecord
-from conductor.services import announcements, costs, usage
+from conductor.services.billing import costs, usage
+from conductor.services.operations import announcements
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
@@ -66,7 +67,7 @@ def test_only_operators_tell_and_only_they_see_what_is_not_told_yet(people: Any,
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("requested", "field"),
     [
         ({"title": " \n "}, "title"),
         ({"title": "a" * 121}, "title"),
@@ -75,15 +76,15 @@ def test_only_operators_tell_and_only_they_see_what_is_not_told_yet(people: Any,
         ({"title": "x", "ends_at": datetime(2020, 1, 1, tzinfo=UTC)}, "ends_at"),
     ],
 )
-def test_what_cannot_be_told_names_its_field_and_changes_nothing(admin: Any, wish: Any, field: str) -> None:
+def test_what_cannot_be_told_names_its_field_and_changes_nothing(admin: Any, requested: Any, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        announcements.announce(admin, wish)
+        announcements.announce(admin, requested)
     assert refused.value.details["field"] == f"announcement.{field}"
     assert not Announcement.objects.exists()
 
 
 def test_there_are_not_more_than_people_read(admin: Any) -> None:
-    for number in range(announcements.MOST_TOLD):
+    for number in range(announcements.MOST_EVENTS_SENT):
         announcements.announce(admin, {"title": str(number)})
     with pytest.raises(Conflict):
         announcements.announce(admin, {"title": "one more"})
@@ -143,10 +144,10 @@ def test_the_month_adds_up_and_goes_on_at_its_pace(people: Any, settings: Any, m
     assert "EUR" in home
     settings.NOVELLA_PRICES = {}
     home = text(signed_in("ana").get("/"))
-    assert "Nothing has a price here." in home
+    assert "Pricing isn't configured." in home
     assert "EUR" not in home
     monkeypatch.setattr(costs, "MOST_ADDED_UP", 1)
-    assert "There are too many servers to add up here." in text(signed_in("ana").get("/"))
+    assert "Too many servers to add up on this page." in text(signed_in("ana").get("/"))
 
 
 def test_a_month_is_for_its_project_alone(people: Any) -> None:

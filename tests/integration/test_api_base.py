@@ -1,4 +1,4 @@
-"""What every API view gets from its base, through the whole middleware stack."""
+"""Common behaviour of all API views, through the whole middleware stack."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check_headers(answer: Any, version: str | None) -> None:
     assert answer.headers.get("Content-Type") in ("application/json", None)
 
 
-def test_the_asker_and_the_version_reach_the_view(api_client: Any) -> None:
+def test_the_caller_and_the_version_reach_the_view(api_client: Any) -> None:
     answer = api_client("ana", version="2.10").get(THINGS)
     assert (answer.status_code, answer.json()) == (200, {"who": "ana", "version": "2.10"})
     check_headers(answer, "2.10")
@@ -201,7 +201,7 @@ def test_a_limit_that_is_none(api_client: Any, limit: str) -> None:
 
 def test_a_callers_own_request_id_is_logged_and_not_used(api_client: Any, caplog: Any) -> None:
     theirs = "req-11111111-2222-3333-4444-555555555555"
-    with caplog.at_level("INFO", "portal.request_ids"):
+    with caplog.at_level("INFO", "portal.middleware"):
         answer = api_client("ana").get(THINGS, headers={"X-OpenStack-Request-ID": theirs})
     assert answer.headers["x-openstack-request-id"] != theirs
     assert f"global_request_id={theirs}" in caplog.text

@@ -15,13 +15,13 @@ from django.db import DatabaseError, transaction
 
 from conductor.actors import periodic
 from conductor.core.errors import Conflict
+from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditChain, AuditRecord
-from conductor.services import audit, audit_seals
-from conductor.services.pruning import pruner
-from conductor.transactions import write_tx
+from conductor.services.audit import audit, seals
+from conductor.services.operations.pruning import pruner
 from tests import factories
+from tests.fixtures.page_text import text
 from tests.integration.page_clients import signed_in
-from tests.integration.test_intervention_pages import text
 
 CELL = "cell1"
 DAY = 86_400.0
@@ -37,24 +37,24 @@ def rows() -> Any:
     return AuditRecord.objects.using(CELL).order_by("seal")
 
 
-def write(asker: Any, *actions: str, **values: Any) -> None:
+def write(caller: Any, *actions: str, **values: Any) -> None:
     for action in actions:
         with write_tx(CELL):
-            audit.record(CELL, asker, audit.Entry(action=action, project_id=asker.project_id, **values))
+            audit.record(CELL, caller, audit.Entry(action=action, project_id=caller.project_id, **values))
 
 
-def written(asker: Any, count: int = 4) -> None:
-    write(asker, *(f"host.close{number}" for number in range(1, count + 1)), details={"share": 1.0, "of": [0.5]})
-    audit_seals.seal(CELL)
+def written(caller: Any, count: int = 4) -> None:
+    write(caller, *(f"host.close{number}" for number in range(1, count + 1)), details={"share": 1.0, "of": [0.5]})
+    seals.seal(CELL)
 
 
 def command(*args: str) -> tuple[int, str]:
-    said = StringIO()
+    reported = StringIO()
     try:
-        call_command("verify_audit", *args, stdout=said)
+        call_command("verify_audit", *args, stdout=reported)
     except SystemExit as end:
-        return int(str(end.code)), said.getvalue()
-    return 0, said.getvalue()
+        return int(str(end.code)), reported.getvalue()
+    return 0, reported.getvalue()
 
 
 def test_records_are_numbered_without_holes_whatever_was_undone(ana: Any) -> None:
@@ -63,10 +63,10 @@ def test_records_are_numbered_without_holes_whatever_was_undone(ana: Any) -> Non
         write(ana, "undone")
         transaction.set_rollback(True, using=CELL)
     write(ana, "second", error=Conflict("It is locked."), run_uuid=uuid4())
-    assert audit_seals.seal(CELL) == 2
+    assert seals.seal(CELL) == 2
     assert [(row.seal, row.action) for row in rows()] == [(1, "first"), (2, "second")]
-    assert audit_seals.seal(CELL) == 0
-    assert audit_seals.check(CELL) == ""
+    assert seals.seal(CELL) == 0
+    assert seals.check(CELL) == ""
 
 
 def change(done: Any) -> None:
@@ -96,12 +96,12 @@ def insert_new(done: Any) -> None:
     row = rows().get(seal=4)
     row.pk, row.uuid, row.seal, row.digest = None, uuid4(), None, ""
     row.save(using=CELL)
-    audit_seals.seal(CELL)
+    seals.seal(CELL)
 
 
 def unseal_and_change(done: Any) -> None:
     rows().filter(seal=4).update(seal=None, digest="", user_name="bo")
-    audit_seals.seal(CELL)
+    seals.seal(CELL)
 
 
 def shorten(done: Any) -> None:
@@ -118,7 +118,7 @@ def drop_chain(done: Any) -> None:
     AuditChain.objects.using(CELL).all().delete()
 
 
-DEEDS: dict[Callable[[Any], None], str] = {
+ACTIONS: dict[Callable[[Any], None], str] = {
     change: "record 2 (",
     delete: "record 2 is missing",
     delete_last: "record 4 is missing",
@@ -132,14 +132,14 @@ DEEDS: dict[Callable[[Any], None], str] = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
-def test_what_is_done_past_novella_is_found(deed: Callable[[Any], None], ana: Any) -> None:
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
+def test_what_is_done_past_novella_is_found(action: Callable[[Any], None], ana: Any) -> None:
     written(ana)
     assert command()[0] == 0
-    deed(ana)
-    code, said = command()
-    assert (code, DEEDS[deed] in said) == (1, True), said
-    assert "cell2: 0 records as they were written" in said
+    action(ana)
+    code, reported = command()
+    assert (code, ACTIONS[action] in reported) == (1, True), reported
+    assert "cell2: 0 records as they were written" in reported
 
 
 def test_a_broken_chain_is_not_gone_on_with(ana: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -150,30 +150,30 @@ def test_a_broken_chain_is_not_gone_on_with(ana: Any, caplog: pytest.LogCaptureF
     assert rows().get(action="later").seal is None
     assert "the row of the chain was changed" in caplog.text
     page = text(signed_in("admin").get("/audit"))
-    assert "The audit log is not as it was written" in page
+    assert "The audit log was tampered with" in page
     assert "cell1: the row of the chain was changed" in page
 
 
 def test_another_key_is_called_so(ana: Any, settings: Any) -> None:
     written(ana)
     settings.NOVELLA_AUDIT_KEY = "k" * 40
-    code, said = command()
-    assert (code, "begun with another key" in said) == (1, True)
+    code, reported = command()
+    assert (code, "begun with another key" in reported) == (1, True)
     write(ana, "later")
     with pytest.raises(Conflict):
-        audit_seals.seal(CELL)
+        seals.seal(CELL)
 
 
 def test_records_of_a_release_that_did_not_sign_are_sealed_for_a_day(ana: Any) -> None:
     written(ana, 1)
     rows().create(action="old", result="done", user_id="u", created_at=factories.ago(0))
-    assert audit_seals.seal(CELL) == 1
+    assert seals.seal(CELL) == 1
     chain = AuditChain.objects.using(CELL).get()
     chain.begun_at = factories.ago(2 * DAY)
-    audit_seals._mark(CELL, chain)
+    seals._mark(CELL, chain)
     rows().create(action="late", result="done", user_id="u", created_at=factories.ago(0))
     write(ana, "signed")
-    assert audit_seals.seal(CELL) == 1
+    assert seals.seal(CELL) == 1
     assert "late) was not written by Novella" in command()[1]
 
 
@@ -181,12 +181,12 @@ def test_retention_cuts_the_oldest_and_the_rest_holds(ana: Any, settings: Any) -
     settings.NOVELLA_KEEP_AUDIT_DAYS = 10
     for days in (12, 9, 11):  # the last one waits for the one that was sealed before it
         row = AuditRecord(action="a", result="done", user_id="u", created_at=factories.ago(days * DAY), error=None)
-        row.signature = audit_seals.signed(CELL, audit_seals.content_of(row))
+        row.signature = seals.signed(CELL, seals.content_of(row))
         row.save(using=CELL)
-    audit_seals.seal(CELL)
+    seals.seal(CELL)
     assert pruner.prune([CELL]).counts == {CELL: {"audit": 1}}
     assert [row.seal for row in rows()] == [2, 3]
-    assert audit_seals.check(CELL) == ""
+    assert seals.check(CELL) == ""
     rows().filter(seal=2).update(created_at=factories.ago(30 * DAY))  # so that it goes unseen
     assert pruner.prune([CELL]).counts == {CELL: {}}
     assert [row.seal for row in rows()] == [2, 3]
@@ -195,45 +195,45 @@ def test_retention_cuts_the_oldest_and_the_rest_holds(ana: Any, settings: Any) -
 def test_a_file_is_checked_by_itself_and_against_the_databases(ana: Any, tmp_path: Path) -> None:
     write(ana, "host.close", reason="=1+1", error=Conflict("It's locked."), details={"host": "sim-1", "of": [1.0]})
     write(ana, "host.open", reason="'quoted'", instance_uuid=uuid4())
-    audit_seals.seal(CELL)
+    seals.seal(CELL)
     file = tmp_path / "audit.csv"
     file.write_text(signed_in("admin").get("/audit.csv").content.decode(), newline="")
     assert command("--file", str(file)) == (0, "All records are as they were written.\n")
     original = file.read_text()
     file.write_text(original.replace("host.close", "host.fence"))
-    code, said = command("--file", str(file))
-    assert (code, "record 1 was changed" in said) == (1, True)
+    code, reported = command("--file", str(file))
+    assert (code, "record 1 was changed" in reported) == (1, True)
     file.write_text(original)
     rows().filter(seal=2).delete()
-    code, said = command("--file", str(file), "--json")
-    assert (code, len(json.loads(said)["faults"]), "record 2 is missing" in said) == (1, 1, True)
+    code, reported = command("--file", str(file), "--json")
+    assert (code, len(json.loads(reported)["faults"]), "record 2 is missing" in reported) == (1, 1, True)
 
 
 def test_a_database_that_is_away_is_named(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = audit_seals.check
+    real = seals.check
 
     def check(alias: str) -> str:
         if alias == "cell2":
             raise DatabaseError("away")
         return real(alias)
 
-    monkeypatch.setattr(audit_seals, "check", check)
-    code, said = command()
-    assert (code, "cell2 did not answer" in said) == (2, True)
+    monkeypatch.setattr(seals, "check", check)
+    code, reported = command()
+    assert (code, "cell2 did not answer" in reported) == (2, True)
 
 
 def test_the_page_says_how_far_it_is_sealed_and_who_reads_it(ana: Any) -> None:
     written(ana, 2)
     admin = signed_in("admin")
-    assert "2 records are sealed" in text(admin.get("/audit"))
+    assert "2 sealed records" in text(admin.get("/audit"))
     page = text(admin.get("/audit?user_id=x"))
-    assert "2 records wait to be sealed." in page, "signing in and looking are records too"
+    assert "2 records aren't sealed yet." in page, "signing in and looking are records too"
     assert "Not checked yet." in page
     for alias in ("default", CELL):
         periodic.seal_all([alias], "conductor-1")
     page = text(admin.get("/audit"))
-    assert "4 records are sealed" in page
-    assert "all are as they were written" in page
+    assert "4 sealed records" in page
+    assert "no record was changed" in page
     admin.get("/audit.csv?result=refused")
     kept = AuditRecord.objects.exclude(action="session.sign_in").order_by("pk").values_list("action", "details")
     assert list(kept) == [

@@ -1,4 +1,4 @@
-"""A message is a doorbell, on every broker: doubled, lost or late it changes nothing, and a dead broker is no error."""
+"""Messages as notifications, on every broker: duplicates, losses and delays change nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from pika.exceptions import ChannelClosedByBroker
 from conductor.actors import conductor as doors
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState
+from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import broker, outbox, trust
-from conductor.transactions import write_tx
-from conductor.workflows import catalog, recovery
-from conductor.workflows.flow import Flow, Result, Step, Work
+from conductor.workflows import catalog
+from conductor.workflows.engine import recovery
+from conductor.workflows.flow import Flow, Result, Step, StepContext
 from tests import keys
+from tests.fixtures.brokers import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -29,7 +31,6 @@ ALIAS, QUEUE = "cell1", "conductor.cell1"
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 KINDS = ("memory", "redis", "rabbitmq")
 APART = ("redis", "rabbitmq")
-WAIT_SECONDS = 20.0
 
 
 class Counted(Step):
@@ -38,16 +39,9 @@ class Counted(Step):
     title = "counted"
     times = 0
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         Counted.times += 1
         return {}
-
-
-def wait_until(ask: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not ask():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -59,7 +53,7 @@ def service(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def carrier(service: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dramatiq.Broker]:
-    """The product's doors on a broker of this kind, empty."""
+    """The product's actors on a broker of this kind, with empty queues."""
     monkeypatch.setattr(broker, "outage", broker.Outage())
     made, sender = broker.make("" if service is None else service.url)
     monkeypatch.setattr(broker, "broker", made)
@@ -82,14 +76,14 @@ def worker(carrier: dramatiq.Broker) -> Iterator[dramatiq.Worker]:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[], WorkflowRun]:
-    """Opens a run of one counted step; its own doorbell is lost on the way."""
+    """Open a run of one counted step; its own notification is lost."""
     made = Flow("made", 1, (Counted(),))
     monkeypatch.setitem(catalog._by_version, ("made", 1), made)
     Counted.times = 0
 
     def open_one() -> WorkflowRun:
         with pytest.MonkeyPatch.context() as deaf:
-            deaf.setattr(broker, "ring", lambda queue, body: None)
+            deaf.setattr(broker, "notify_conductor", lambda queue, body: None)
             with write_tx(ALIAS):
                 wanted = outbox.NewRun(flow="made", action="made", context=ANA, resources=[f"instance:{uuid4()}"])
                 return outbox.open_run(ALIAS, wanted)
@@ -98,7 +92,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[], WorkflowRun]:
 
 
 def ring(run: WorkflowRun) -> None:
-    broker.ring(QUEUE, {"alias": ALIAS, "run_uuid": str(run.uuid)})
+    broker.notify_conductor(QUEUE, {"alias": ALIAS, "run_uuid": str(run.uuid)})
 
 
 def is_done(run: WorkflowRun) -> bool:
@@ -203,7 +197,7 @@ def test_a_host_has_its_own_queue(service: Any, carrier: dramatiq.Broker, settin
     mine.start()
     try:
         for host in ("h2", "h1"):
-            broker.tell_compute(broker.compute_queue(host), command(host))
+            broker.send_to_compute(broker.compute_queue(host), command(host))
         wait_until(lambda: heard, "heard")
         time.sleep(0.3)
         assert heard == ["h1"]
@@ -221,7 +215,7 @@ def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
     note = heard_of(heard)
     dramatiq.actor(note, actor_name="compute_message", queue_name="x", broker=carrier)
     queue = broker.compute_queue("h3")
-    broker.tell_compute(queue, command("too late"))
+    broker.send_to_compute(queue, command("too late"))
     broker.forget_host("h3")
     broker.forget_host("never-heard-of")
     assert broker.drain(WAIT_SECONDS)
@@ -233,7 +227,7 @@ def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
         assert broker.drain(WAIT_SECONDS)
 
         def is_heard() -> bool:
-            broker.tell_compute(queue, command("in time"))
+            broker.send_to_compute(queue, command("in time"))
             time.sleep(0.2)
             return bool(heard)
 
@@ -246,7 +240,7 @@ def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
 
 
 def is_kept(carrier: Any, queue: str) -> bool:
-    """Whether the server still has anything by this name."""
+    """Return whether the server still has anything by this name."""
     if hasattr(carrier, "client"):
         return bool(carrier.client.keys(f"{carrier.namespace}:{queue}*"))
     try:

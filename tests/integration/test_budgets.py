@@ -1,4 +1,4 @@
-"""Monthly budgets: what is counted, who is told when, who may set them, and what two who set them at once are told."""
+"""Monthly budgets: amounts, notifications, permissions, and concurrent changes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import Budget
 from conductor.cells.lookup import journal_aliases
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
 from conductor.identity.models import Project, Role, RoleAssignment
 from conductor.journal.models import AuditRecord, Event
-from conductor.services import budgets, usage
+from conductor.services.billing import budgets, usage
 from conductor.services.notifications import notices, subscriptions
 from conductor.services.notifications.subscribers import Subscribers
-from conductor.services.notifications.subscriptions import Wish
+from conductor.services.notifications.subscriptions import SubscriptionRequest
 from tests import factories
 from tests.api_client import ApiClient
+from tests.counting import Captured
+from tests.fixtures.unresponsive_cells import silence
 from tests.integration.page_clients import signed_in, text
 from tests.integration.receivers import Receiver
-from tests.integration.test_instance_finds import silence
 
 pytestmark = pytest.mark.django_db(databases="__all__")
 PRICES = {"currency": "EUR", "vcpu": "1"}
@@ -59,26 +59,26 @@ def put(people: Any, amount: str = "100", thresholds: Any = SET, revision: int |
     return budgets.put(people.admin.context(), people.ana.project.id, Decimal(amount), thresholds, revision)
 
 
-def told(person: Any) -> list[str]:
+def notices_of(person: Any) -> list[str]:
     return [one.title for one in notices.of(person.context())[0]]
 
 
 def test_each_threshold_is_told_once_in_a_month_to_every_member(people: Any, clock: Clock) -> None:
     put(people)
     clock.reach(49)
-    assert told(people.ana) == []
+    assert notices_of(people.ana) == []
     clock.reach(50)
     clock.reach(51)
-    half = "A part of the month's budget is spent: 50 %, 2026-04: 50.00 / 100.00 EUR"
-    assert told(people.ana) == told(people.bo) == [half]
-    assert told(people.rea) == told(people.chi) == told(people.admin) == []
+    half = "Part of the month's budget is used: 50 %, 2026-04: 50.00 / 100.00 EUR"
+    assert notices_of(people.ana) == notices_of(people.bo) == [half]
+    assert notices_of(people.rea) == notices_of(people.chi) == notices_of(people.admin) == []
     notices.clear(people.ana.context())
-    clock.reach(120)  # two at once: the highest says it all
+    clock.reach(120)  # two thresholds at once: only the highest is reported
     clock.reach(130)
-    assert told(people.ana) == ["The month's budget is spent: 100 %, 2026-04: 120.00 / 100.00 EUR"]
+    assert notices_of(people.ana) == ["The month's budget is used up: 100 %, 2026-04: 120.00 / 100.00 EUR"]
     assert [one.is_bad for one in notices.of(people.bo.context())[0]] == [True, False]
     clock.reach(30 * 24 + 60)
-    assert told(people.ana)[0] == "A part of the month's budget is spent: 50 %, 2026-05: 60.00 / 100.00 EUR"
+    assert notices_of(people.ana)[0] == "Part of the month's budget is used: 50 %, 2026-05: 60.00 / 100.00 EUR"
     events = Event.objects.filter(topic=f"budget:{people.ana.project.id}").order_by("pk")
     assert [(one.kind, one.project_id, one.data["percent"], one.data["spent"]) for one in events] == [
         ("budget.crossed", people.ana.project.id, percent, spent)
@@ -101,15 +101,15 @@ def test_a_budget_that_is_set_anew_is_counted_and_tells_at_once(people: Any, clo
     clock.reach(60)
     found = put(people, "200", (25, 60))
     assert (found.spent, found.revision, found.thresholds) == (60, 2, [25, 60])
-    assert told(people.ana)[0] == "A part of the month's budget is spent: 25 %, 2026-04: 60.00 / 200.00 EUR"
-    assert len(told(people.ana)) == 2
+    assert notices_of(people.ana)[0] == "Part of the month's budget is used: 25 %, 2026-04: 60.00 / 200.00 EUR"
+    assert len(notices_of(people.ana)) == 2
 
 
 def test_all_projects_are_counted_with_the_same_statements(people: Any, clock: Clock) -> None:
     put(people, "1000")
 
     def count() -> int:
-        watched = [CaptureQueriesContext(connections[alias]) for alias in connections]
+        watched = [Captured(connections[alias]) for alias in connections]
         for one in watched:
             one.__enter__()
         budgets.look()
@@ -165,14 +165,14 @@ def test_who_manages_a_project_sets_its_budget(people: Any, clock: Clock, settin
     assert (found.amount, found.thresholds, found.set_by) == (Decimal("40.50"), [50, 80], "bo")
     clock.reach(41)
     for path in ("/", "/usage"):
-        assert "The budget of this month is spent. Servers go on" in text(signed_in("ana").get(path)), path
-    assert "Das Budget dieses Monats ist verbraucht" in text(bo.get("/usage", headers={"accept-language": "de"}))
-    assert "Change the budget" in text(bo.get("/usage"))
-    assert "Change the budget" not in text(signed_in("ana").get("/usage"))
+        assert "This month's budget is used up. Servers keep running" in text(signed_in("ana").get(path)), path
+    assert "Das Budget dieses Monats ist aufgebraucht" in text(bo.get("/usage", headers={"accept-language": "de"}))
+    assert "Change budget" in text(bo.get("/usage"))
+    assert "Change budget" not in text(signed_in("ana").get("/usage"))
     assert signed_in("chi").get(f"/budgets/{shop.id}").status_code == 404
     assert bo.post(f"/budgets/{shop.id}", {"remove": "yes", "revision": "1"}).status_code == 302
     settings.NOVELLA_PRICES = {}
-    assert "nothing to hold against a budget" in text(signed_in("admin").get(f"/budgets/{shop.id}"))
+    assert "Pricing isn't configured" in text(signed_in("admin").get(f"/budgets/{shop.id}"))
     with pytest.raises(Conflict):
         put(people)
 
@@ -194,22 +194,22 @@ def test_what_can_be_no_budget_is_named(people: Any, clock: Clock, amount: str, 
 @pytest.mark.usefixtures("databases")
 def test_subscribers_hear_of_it_and_nobody_twice(people: Any, clock: Clock, settings: Any, receiver: Receiver) -> None:
     settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
-    wishes = (
-        (people.ana, Wish(name="hook", url=receiver.url)),
-        (people.rea, Wish(name="chat", channel="chat", url=receiver.url, events=["budget.crossed"])),
-        (people.chi, Wish(name="foreign", url=receiver.url)),
-        (people.ana, Wish(name="failures", url=receiver.url, events=["*.error"])),
-        (people.ana, Wish(name="bell", channel="bell")),
-        (people.rea, Wish(name="bell", channel="bell")),
+    requests = (
+        (people.ana, SubscriptionRequest(name="hook", url=receiver.url)),
+        (people.rea, SubscriptionRequest(name="chat", channel="chat", url=receiver.url, events=["budget.crossed"])),
+        (people.chi, SubscriptionRequest(name="foreign", url=receiver.url)),
+        (people.ana, SubscriptionRequest(name="failures", url=receiver.url, events=["*.error"])),
+        (people.ana, SubscriptionRequest(name="bell", channel="bell")),
+        (people.rea, SubscriptionRequest(name="bell", channel="bell")),
     )
-    for person, wish in wishes:
-        subscriptions.subscribe(person.context(), wish)
+    for person, requested in requests:
+        subscriptions.subscribe(person.context(), requested)
     put(people)
     clock.reach(60)
     Subscribers(journal_aliases(), "teller").go_round()
     bodies = [json.loads(body) for _, body in receiver.got]
-    said = "A part of the month's budget is spent: 50 %, 2026-04: 60.00 / 100.00 EUR"
-    assert [body["text"] for body in bodies if "text" in body] == [f"{said} (budget.crossed)"]
+    sentence = "Part of the month's budget is used: 50 %, 2026-04: 60.00 / 100.00 EUR"
+    assert [body["text"] for body in bodies if "text" in body] == [f"{sentence} (budget.crossed)"]
     (hook,) = (body for body in bodies if "payload" in body)
     assert (hook["event_type"], hook["priority"], hook["payload"]["schema"]) == (
         "budget.crossed",
@@ -221,10 +221,10 @@ def test_subscribers_hear_of_it_and_nobody_twice(people: Any, clock: Clock, sett
         people.ana.project.id,
         50,
         "60.00",
-        said,
+        sentence,
     )
-    assert told(people.ana) == [said]  # the bell has it without the subscription
-    assert told(people.rea) == [said]  # and who only reads has it by the subscription alone
+    assert notices_of(people.ana) == [sentence]  # the bell shows it without the subscription
+    assert notices_of(people.rea) == [sentence]  # and a reader gets it only by the subscription
 
 
 def test_operators_see_the_budgets_of_all_projects(people: Any, clock: Clock) -> None:
@@ -253,7 +253,7 @@ def test_operators_see_the_budgets_of_all_projects(people: Any, clock: Clock) ->
     assert signed_in("ana").get("/budgets").status_code == 404
     shown = text(page.get("/budgets"))
     assert shown.index(">admin<") < shown.index(">lab<") < shown.index(">shop<")
-    assert "will be spent" in shown
+    assert "forecast over budget" in shown
     assert ">lab<" not in text(page.get("/budgets?state=will_be_spent"))
     assert 'href="/budgets"' in text(page.get("/project-quotas"))
 

@@ -11,7 +11,7 @@ from conductor.cell_db.models import ComputeNode, Instance
 from conductor.core.states import VmState
 from conductor.scheduler import host_manager as host_managers
 from conductor.scheduler.host_manager import HostManager
-from tests.integration.test_flows import ana, instance_of, launch, run_to_the_end
+from tests.fixtures.builds import ana, instance_of, launch, run_to_the_end
 
 __all__ = ["ana"]
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -72,7 +72,7 @@ def test_the_table_of_hosts_follows_failures_and_images(ana: Any) -> None:
     by_host = {state.host: state for state in manager.snapshot().table.states}
     host = str(instance_of(uuid).host)
     assert {name: state.failed_builds for name, state in by_host.items()} == {**failures(), host: 0}
-    assert not any(state.image_properties for state in by_host.values())  # nobody has asked
+    assert not any(state.image_properties for state in by_host.values())  # not requested
     image = {**instance_of(uuid).image, "properties": {"os_distro": "debian", "hw_cpu_cores": "2", "colour": "red"}}
     Instance.objects.using("cell1").filter(uuid=uuid).update(image=image)
     counted = {state.host: state.image_properties for state in manager.snapshot(counts_images=True).table.states}

@@ -1,4 +1,4 @@
-"""Interventions on the flows that ship: what was taken is given back, and the server says what is true of it."""
+"""Interventions on built-in flows: resources are released, and the server's state is right."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ import pytest
 from conductor.cell_db.models import InstanceFault, Service
 from conductor.core.errors import Conflict
 from conductor.core.states import RunState, VmState
+from conductor.db.transactions import database_now
 from conductor.journal.models import OutboxMessage, WorkflowRun
-from conductor.services import instances, interventions
-from conductor.services.interventions import Asked
-from conductor.transactions import database_now
-from conductor.workflows import engine
-from conductor.workflows.steps.mark_failed import MarkFailed
-from conductor.workflows.steps.plug_networks import PlugNetworks
+from conductor.services.servers import instances
+from conductor.services.workflows import interventions
+from conductor.services.workflows.interventions import InterventionRequest
+from conductor.workflows.engine import executor
+from conductor.workflows.flows.build import MarkFailed, PlugNetworks
+from tests.fixtures.builds import held, instance_of, launch, run_to_the_end
 from tests.integration import test_flows as flows
-from tests.integration.test_flows import Trouble, held, instance_of, launch, run_to_the_end
+from tests.trouble import Trouble
 
 ONE_OF_EACH = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
 ana, trouble = flows.ana, flows.trouble  # the same cloud, and the same trouble
 
 
 def order(context: Any, run: WorkflowRun, name: str, **asked: Any) -> None:
-    interventions.intervene(context, run.uuid, name, Asked(**{"reason": "because", **asked}))
+    interventions.intervene(context, run.uuid, name, InterventionRequest(**{"reason": "because", **asked}))
 
 
 def on_its_host(context: Any) -> tuple[str, WorkflowRun]:
     """A launch whose command is under way on the first host."""
     uuid = launch(context)
-    engine.run("default", WorkflowRun.objects.get().uuid)
+    executor.run("default", WorkflowRun.objects.get().uuid)
     run = WorkflowRun.objects.using("cell1").get()
-    engine.run("cell1", run.uuid)
+    executor.run("cell1", run.uuid)
     assert OutboxMessage.objects.using("cell1").filter(run_uuid=run.uuid).exists()
     return uuid, run
 
@@ -102,7 +103,7 @@ def test_a_build_is_rescheduled_by_hand(ana: Any, people: Any) -> None:
 def test_a_spawn_that_was_done_by_hand_on_a_host_that_is_silent(ana: Any, people: Any) -> None:
     uuid, run = on_its_host(ana)
     asked = {"step": "SpawnOnHost", "confirm": "SpawnOnHost", "mark": "forced"}
-    with pytest.raises(Conflict, match="heard"):
+    with pytest.raises(Conflict, match="which is up"):
         order(people.admin.context(), run, "skip", **asked)
     Service.objects.using("cell1").update(last_seen_at=database_now(-3600))
     order(people.admin.context(), run, "skip", **asked)
@@ -116,11 +117,11 @@ def test_what_could_not_be_given_back_is_given_back_later(ana: Any, people: Any,
     uuid = launch(ana)
     run_to_the_end(refused=9)
     run = WorkflowRun.objects.using("cell1").get()
-    assert (run.state, run.leftovers) == (RunState.FAILED_NOT_CLEAN, ["Plug networks: RuntimeError"])
+    assert (run.state, run.uncompensated) == (RunState.FAILED_NOT_CLEAN, ["Plug networks: RuntimeError"])
     order(people.admin.context(), run, "undo")
     run_to_the_end()
     ended = WorkflowRun.objects.using("cell1").get()
-    assert (ended.state, ended.leftovers) == (RunState.FAILED_UNDONE, [])
+    assert (ended.state, ended.uncompensated) == (RunState.FAILED_UNDONE, [])
     assert state_of(uuid) == (VmState.ERROR, None)
     assert held() == {}
 
@@ -128,7 +129,7 @@ def test_what_could_not_be_given_back_is_given_back_later(ana: Any, people: Any,
 def test_a_delete_waits_for_a_build_that_needs_an_operator_and_then_wins(
     ana: Any, people: Any, trouble: Trouble
 ) -> None:
-    trouble.strike(MarkFailed(), "apply", times=1)
+    trouble.strike(MarkFailed(), "commit", times=1)
     uuid = launch(ana)
     run_to_the_end(refused=9)
     run = WorkflowRun.objects.using("cell1").get()
@@ -143,7 +144,7 @@ def test_a_delete_waits_for_a_build_that_needs_an_operator_and_then_wins(
 
 
 def test_a_build_forced_to_its_end_leaves_a_server_that_can_be_deleted(ana: Any, people: Any, trouble: Trouble) -> None:
-    trouble.strike(MarkFailed(), "apply", times=9)
+    trouble.strike(MarkFailed(), "commit", times=9)
     uuid = launch(ana)
     run_to_the_end(refused=9)
     run = WorkflowRun.objects.using("cell1").get()

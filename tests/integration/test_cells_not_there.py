@@ -8,9 +8,10 @@ import pytest
 
 from conductor.api_db.models import CellMapping, SchedulingDecision
 from conductor.core.errors import NoValidHost
+from conductor.core.messages import unpack
 from conductor.scheduler.rebuild_check import require_fit
-from tests.fleet import add_host, wish
-from tests.integration.test_select_destinations import select
+from tests.fixtures.destinations import select
+from tests.fleet import add_host, requested
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -18,38 +19,41 @@ pytestmark = pytest.mark.usefixtures("databases")
 def test_a_closed_cell_takes_its_hosts_with_it() -> None:
     add_host("one", "cell1", size=(8, 32768, 100))
     add_host("two", "cell2")
-    assert select(wish())[0][0].host == "one"
+    assert select(requested())[0][0].host == "one"
     CellMapping.objects.filter(name="cell1").update(is_disabled=True, disabled_reason="new racks")
-    assert select(wish(), step_key="step")[0][0].host == "two"
+    assert select(requested(), step_key="step")[0][0].host == "two"
     decision = SchedulingDecision.objects.get(step_key="step")
     first, second = decision.summary["funnel"][:2]
     assert (first["filter"], first["before"], first["after"], first["rejected"]) == ("closed_cells", 2, 1, 1)
     assert second["before"] == 1
-    assert decision.summary["advice"] == ["1 of 2 hosts fits.", "1 of 2 hosts: cell cell1 is closed to new servers."]
+    assert [unpack(text) for text in decision.summary["advice"]] == [
+        "1 of 2 hosts is eligible.",
+        "1 of 2 hosts: cell cell1 is closed to new servers.",
+    ]
     assert "new racks" not in str(decision.summary), "the operator's words are not for tenants"
     one = next(host for host in decision.details["hosts"] if host["host"] == "one")
     assert (one["passed"], one["rejected_by"], one["have"]) == (False, "closed_cells", "new racks")
     CellMapping.objects.filter(name="cell1").update(is_disabled=False)
-    assert select(wish())[0][0].host == "one"
+    assert select(requested())[0][0].host == "one"
 
 
 def test_a_server_in_a_closed_cell_may_have_another_image() -> None:
-    """It stays where it is; only whoever cannot be asked about a host cannot say."""
+    """It stays on its host; only a host that cannot be checked is refused."""
     add_host("one", "cell1")
     CellMapping.objects.filter(name="cell1").update(is_disabled=True)
-    require_fit(wish(), "one")
+    require_fit(requested(), "one")
     with pytest.raises(NoValidHost, match="Host two is not known"):
-        require_fit(wish(), "two")
+        require_fit(requested(), "two")
     add_host("two", "cell2")
-    require_fit(wish(), "two")
+    require_fit(requested(), "two")
 
 
 def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conductor.scheduler import cell_facts
+    from conductor.scheduler import host_facts
 
     add_host("one", "cell1", size=(8, 32768, 100))
     add_host("two", "cell2")
-    ask = cell_facts.read
+    ask = host_facts.read
 
     def read(alias: str, known: Any, **options: Any) -> Any:
         if alias == "cell1":
@@ -57,9 +61,9 @@ def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: 
         return ask(alias, known, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cell_facts, "read", read)
-        assert select(wish(), step_key="step")[0][0].host == "two"
+        patch.setattr(host_facts, "read", read)
+        assert select(requested(), step_key="step")[0][0].host == "two"
     summary = SchedulingDecision.objects.get(step_key="step").summary
     assert summary["missing_cells"] == {"cell1": "ConnectionError: no route"}
-    assert summary["advice"][-1] == "Cell cell1 did not answer: its hosts were not considered."
-    assert select(wish())[0][0].host == "one"
+    assert unpack(summary["advice"][-1]) == "Cell cell1 did not answer: its hosts were not considered."
+    assert select(requested())[0][0].host == "one"

@@ -8,10 +8,10 @@ import pytest
 
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.core.console_text import TAIL_BYTES
+from conductor.db.transactions import database_now
 from conductor.journal.models import Event
 from conductor.rpc.messages import ConsolesWritten, ConsoleWritten
-from conductor.services import console_logs
-from conductor.transactions import database_now
+from conductor.services.consoles import logs
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -37,7 +37,7 @@ def instance() -> Instance:
 
 def write(instance: Instance, offset: int, text: str, host: str = "host-1") -> None:
     written = ConsoleWritten(host=host, instance_uuid=str(instance.uuid), offset=offset, text=text)
-    console_logs.store(CELL, written)
+    logs.store(CELL, written)
 
 
 def kept() -> tuple[int, str]:
@@ -83,9 +83,9 @@ def test_only_the_tail_is_kept(instance: Instance) -> None:
 
 def test_what_another_host_or_an_unknown_guest_writes_is_ignored(instance: Instance) -> None:
     write(instance, 0, "not yours", host="host-2")
-    console_logs.store(CELL, ConsoleWritten(host="host-1", instance_uuid=str(uuid.uuid4()), offset=0, text="x"))
-    console_logs.store(CELL, ConsoleWritten(host="host-1", instance_uuid="x", offset=0, text="x"))
-    console_logs.store("cell2", ConsoleWritten(host="host-1", instance_uuid=str(instance.uuid), offset=0, text="x"))
+    logs.store(CELL, ConsoleWritten(host="host-1", instance_uuid=str(uuid.uuid4()), offset=0, text="x"))
+    logs.store(CELL, ConsoleWritten(host="host-1", instance_uuid="x", offset=0, text="x"))
+    logs.store("cell2", ConsoleWritten(host="host-1", instance_uuid=str(instance.uuid), offset=0, text="x"))
     write(instance, -1, "before the beginning")
     Instance.objects.using(CELL).update(deleted_at=database_now())
     write(instance, 0, "too late")
@@ -96,16 +96,16 @@ def test_what_another_host_or_an_unknown_guest_writes_is_ignored(instance: Insta
 
 def test_pieces_of_many_consoles_come_in_one_message(instance: Instance) -> None:
     """Those that are not to be kept keep no other from it."""
-    known, stranger = str(instance.uuid), str(uuid.uuid4())
+    known, unmanaged = str(instance.uuid), str(uuid.uuid4())
     pieces = [
-        {"instance_uuid": stranger, "offset": 0, "text": "who am I?"},
+        {"instance_uuid": unmanaged, "offset": 0, "text": "who am I?"},
         {"instance_uuid": known, "offset": 0, "text": "boot\n"},
         {"instance_uuid": "x", "offset": 0, "text": "x"},
         {"instance_uuid": known, "offset": 5, "text": "login: "},
     ]
-    console_logs.store_all(CELL, ConsolesWritten(host="host-1", pieces=pieces))
+    logs.store_all(CELL, ConsolesWritten(host="host-1", pieces=pieces))
     assert kept() == (0, "boot\nlogin: ")
-    console_logs.store_all(CELL, ConsolesWritten(host="host-2", pieces=pieces))
+    logs.store_all(CELL, ConsolesWritten(host="host-2", pieces=pieces))
     assert kept() == (0, "boot\nlogin: "), "they are on another host"
 
 

@@ -1,4 +1,4 @@
-"""Watching a console through the real proxy and door: what a watcher sees, what never arrives, what ends it."""
+"""Console shares through the real proxy and console port: what a watcher sees, filtered input, and how it ends."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from django.test import Client
 
 from conductor.api_db.models import ConsoleShare, ConsoleToken
 from conductor.cell_db.models import Instance
-from conductor.compute import serial_lines
-from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.compute import console_relay
+from conductor.compute.console_relay import ConsoleRelay, RelayAddress
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.db.transactions import database_now
 from conductor.identity.models import RoleAssignment
 from conductor.journal.models import AuditRecord
 from conductor.rpc.messages import ConsolesOffered
-from conductor.services import console_doors, console_shares
-from conductor.transactions import database_now
+from conductor.services.consoles import connections, shares
 from portal.live import consoles as sockets
 from tests import factories
-from tests.integration.test_consoles import RFB, Browser, ending, granted_to, heard, talk
+from tests.fixtures.consoles import RFB, Browser, ending, granted_to, heard, talk
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -72,26 +72,26 @@ def guests() -> Iterator[Guests]:
 
 @pytest.fixture
 def server(people: Any, guests: Guests) -> Iterator[Instance]:
-    """Ana's server, on a host with a real door."""
-    door = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), guests.open)
+    """Ana's server, on a host with a real console port."""
+    door = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), guests.open)
     door.start()
     factories.cells()
     factories.host("host-1")
-    offer = door.offer
-    assert offer is not None
-    said = ConsolesOffered(host="host-1", **asdict(offer))
-    console_doors.record("cell1", said)
+    announcement = door.announcement
+    assert announcement is not None
+    reported = ConsolesOffered(host="host-1", **asdict(announcement))
+    connections.record("cell1", reported)
     yield factories.instance(people.ana.context(), "web-1", host="host-1", node="host-1")
     door.stop()
 
 
 def link(people: Any, server: Instance, kind: ConsoleKind = SERIAL) -> str:
-    return console_shares.share(people.ana.context(), str(server.uuid), kind, 15)[0]
+    return shares.share(people.ana.context(), str(server.uuid), kind, 15)[0]
 
 
 def watching(people: Any, token: str, who: str = "rea") -> str:
     """The token of a watcher's own socket."""
-    return console_shares.watch(people[who].context(), token, session_key="")[0].token
+    return shares.watch(people[who].context(), token, session_key="")[0].token
 
 
 def test_who_watches_a_line_sees_it_and_no_key_of_theirs_arrives(people: Any, server: Instance, guests: Guests) -> None:
@@ -113,7 +113,7 @@ def test_who_watches_a_line_sees_it_and_no_key_of_theirs_arrives(people: Any, se
         guests.says(b"welcome")
         for one in (owner, *watchers):
             await heard(one, b"welcome")
-        other = Browser(again)  # who takes the line over is watched as well
+        other = Browser(again)  # a client that takes the session over is filtered as well
         assert await other.opens() == 0
         await other.types("id\r")
         assert await guests.hears(3, 1) == b"id\r"
@@ -124,8 +124,8 @@ def test_who_watches_a_line_sees_it_and_no_key_of_theirs_arrives(people: Any, se
             await one.hangs_up()
 
     talk(granted_to(people, "ana", server, SERIAL), work)
-    told = AuditRecord.objects.filter(action="server.watch_console").order_by("pk")
-    assert [(one.user_name, one.project_id) for one in told] == [(n, server.project_id) for n in ("rea", "admin")]
+    rows = AuditRecord.objects.filter(action="server.watch_console").order_by("pk")
+    assert [(one.user_name, one.project_id) for one in rows] == [(n, server.project_id) for n in ("rea", "admin")]
 
 
 def test_a_screen_hears_of_a_watcher_only_what_it_needs_for_its_pictures(
@@ -139,7 +139,7 @@ def test_a_screen_hears_of_a_watcher_only_what_it_needs_for_its_pictures(
 
     async def watched(watcher: Browser) -> None:
         await work(watcher)
-        shown = greeting + b"\1" + FORMAT + ENCODINGS + WANT + WANT  # shared, whatever was said
+        shown = greeting + b"\1" + FORMAT + ENCODINGS + WANT + WANT  # shared, whatever the client asked for
         assert await guests.hears(len(shown)) == shown
         guests.says(b"picture")
         await heard(watcher, b"picture")
@@ -149,8 +149,8 @@ def test_a_screen_hears_of_a_watcher_only_what_it_needs_for_its_pictures(
 
     async def owned(owner: Browser) -> None:
         await work(owner)
-        said = greeting + b"\0" + words
-        assert await guests.hears(len(said), 1) == said
+        reported = greeting + b"\0" + words
+        assert await guests.hears(len(reported), 1) == reported
 
     talk(watching(people, link(people, server, VNC)), watched)
     talk(granted_to(people, "ana", server, VNC), owned)
@@ -158,8 +158,8 @@ def test_a_screen_hears_of_a_watcher_only_what_it_needs_for_its_pictures(
 
 def _is_revoked(people: Any, server: Instance) -> None:
     context = people.ana.context()
-    one = console_shares.list_shares(context, str(server.uuid))[0]
-    console_shares.revoke(context, str(server.uuid), one.uuid)
+    one = shares.list_shares(context, str(server.uuid))[0]
+    shares.revoke(context, str(server.uuid), one.uuid)
 
 
 def _is_over(people: Any, server: Instance) -> None:
@@ -175,10 +175,10 @@ def _watcher_leaves(people: Any, server: Instance) -> None:
 
 
 ENDS = {
-    _is_revoked: "has ended it. Ask them for another link",
-    _is_over: "time of this link is over. Ask whoever gave it",
-    _maker_leaves: "has ended it",
-    _watcher_leaves: "no right to this server any more",
+    _is_revoked: "is no longer shared. Ask for another link",
+    _is_over: "link has expired. Ask for another",
+    _maker_leaves: "is no longer shared",
+    _watcher_leaves: "no longer have access to this server",
 }
 
 
@@ -207,20 +207,20 @@ def test_a_link_is_for_its_project_and_for_operators_alone(people: Any, server: 
     shared = link(people, server)
     for name, error in (("rea", Forbidden), ("chi", NotFound)):
         with pytest.raises(error):
-            console_shares.share(people[name].context(), str(server.uuid), SERIAL, 15)
+            shares.share(people[name].context(), str(server.uuid), SERIAL, 15)
     for token in (shared, "no-such-token"):
         with pytest.raises(NotFound):
             watching(people, token, "chi")
     with pytest.raises(Invalid):
-        console_shares.share(people.ana.context(), str(server.uuid), SERIAL, 1_000_000)
-    one = console_shares.list_shares(people.ana.context(), str(server.uuid))[0]
+        shares.share(people.ana.context(), str(server.uuid), SERIAL, 1_000_000)
+    one = shares.list_shares(people.ana.context(), str(server.uuid))[0]
     assert 890 < one.seconds_left <= 900
     assert shared not in str(ConsoleShare.objects.values_list().get())  # only its hash is kept
     for name in ("bo", "chi"):  # what others have shared is theirs to revoke
-        assert console_shares.list_shares(people[name].context(), str(server.uuid)) == []
+        assert shares.list_shares(people[name].context(), str(server.uuid)) == []
         with pytest.raises(NotFound):
-            console_shares.revoke(people[name].context(), str(server.uuid), one.uuid)
-    console_shares.revoke(people.admin.context(), str(server.uuid), one.uuid)
+            shares.revoke(people[name].context(), str(server.uuid), one.uuid)
+    shares.revoke(people.admin.context(), str(server.uuid), one.uuid)
     with pytest.raises(NotFound):
         watching(people, shared)
     actions = AuditRecord.objects.filter(project_id=server.project_id).order_by("pk").values_list("action", "user_name")
@@ -231,16 +231,16 @@ def test_a_link_is_for_its_project_and_for_operators_alone(people: Any, server: 
 def test_no_more_links_than_anybody_can_keep_an_eye_on(
     people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console_shares, "MOST_SHARES", 1)
+    monkeypatch.setattr(shares, "MOST_SHARES", 1)
     link(people, server)
     with pytest.raises(Conflict, match="Revoke one first"):
         link(people, server)
     _is_over(people, server)
     shared = link(people, server)
     _is_over(people, server)
-    with pytest.raises(NotFound, match="time of this link is over"):
+    with pytest.raises(NotFound, match="link has expired"):
         watching(people, shared)
-    ConsoleShare.objects.update(expires_at=database_now(-console_shares.KEPT_SECONDS - 1))
+    ConsoleShare.objects.update(expires_at=database_now(-shares.KEPT_SECONDS - 1))
     link(people, server)
     assert ConsoleShare.objects.count() == 1, "in the end they are forgotten"
 
@@ -248,7 +248,7 @@ def test_no_more_links_than_anybody_can_keep_an_eye_on(
 def test_a_watcher_who_falls_behind_keeps_nobody_waiting(
     people: Any, server: Instance, guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serial_lines, "MOST_BEHIND", -1)  # so everybody is
+    monkeypatch.setattr(console_relay, "MAX_BACKLOG_BYTES", -1)  # so every client counts as slow
     first = watching(people, link(people, server))
 
     async def work(owner: Browser) -> None:
@@ -269,8 +269,8 @@ def test_the_pages_make_open_and_revoke_a_link(people: Any, server: Instance) ->
         return client
 
     ana, rea, chi = (browser(name) for name in ("ana", "rea", "chi"))
-    desk = f"/servers/{server.uuid}/shares"
-    made = ana.post(f"{desk}/new", {"kind": "serial", "minutes": "60"}).content.decode()
+    shares_path = f"/servers/{server.uuid}/shares"
+    made = ana.post(f"{shares_path}/new", {"kind": "serial", "minutes": "60"}).content.decode()
     path = re.search(r"http://testserver(/watch/[\w-]+)", made)
     assert path is not None, made
     page = rea.get(path[1])
@@ -279,22 +279,26 @@ def test_the_pages_make_open_and_revoke_a_link(people: Any, server: Instance) ->
     ticket = rea.post(f"{path[1]}/serial").json()
     assert 3590 < ticket["seconds"] <= 3600
     assert ConsoleToken.objects.get().session_key == rea.cookies["novella_session"].value
-    assert chi.get(path[1]).status_code == chi.get(desk).status_code == 404
+    assert chi.get(path[1]).status_code == chi.get(shares_path).status_code == 404
     assert Client().get(path[1]).status_code == 302
     assert chi.post(f"{path[1]}/serial").status_code == 409
-    assert ana.post(f"{desk}/new", {"kind": "serial", "minutes": "x"}).status_code == 404
-    assert "shared for 15, 60" in ana.post(f"{desk}/new", {"kind": "serial", "minutes": "7"}).content.decode()
+    assert ana.post(f"{shares_path}/new", {"kind": "serial", "minutes": "x"}).status_code == 404
+    refused = ana.post(f"{shares_path}/new", {"kind": "serial", "minutes": "7"}).content.decode()
+    assert "share the console: 15, 60" in refused
     share = ConsoleShare.objects.get()
-    assert f"share-{share.uuid}" in ana.get(desk).content.decode()
-    assert f"share-{share.uuid}" not in ana.post(f"{desk}/{share.uuid}/revoke").content.decode()
-    assert "was revoked before" in ana.post(f"{desk}/{share.uuid}/revoke").content.decode()
-    assert "has ended it" in rea.get(path[1]).content.decode()
+    assert f"share-{share.uuid}" in ana.get(shares_path).content.decode()
+    assert f"share-{share.uuid}" not in ana.post(f"{shares_path}/{share.uuid}/revoke").content.decode()
+    assert "was already revoked" in ana.post(f"{shares_path}/{share.uuid}/revoke").content.decode()
+    assert "is no longer shared" in rea.get(path[1]).content.decode()
     ConsoleShare.objects.update(expires_at=database_now(900))
     Instance.objects.using("cell1").update(power_state=4, vm_state="stopped")
     answer = rea.post(f"{path[1]}/serial").json()
-    assert answer == {"error": "The server is off. This page goes on by itself as soon as it can.", "waits": True}
+    assert answer == {
+        "error": ("The server is off. This page continues automatically when the console is available."),
+        "waits": True,
+    }
     Instance.objects.using("cell1").update(deleted_at=server.created_at)
     assert "The server was deleted" in rea.post(f"{path[1]}/serial").json()["error"]
     page = rea.get(path[1])
     assert page.status_code == 404
-    assert "There is nothing to watch" in page.content.decode()
+    assert "Console not shared" in page.content.decode()

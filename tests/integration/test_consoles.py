@@ -1,16 +1,15 @@
-"""Consoles from the browser's socket to a guest on a host in a process of its own: who gets in, and what ends it."""
+"""Consoles from the browser's socket to a guest on a host in a process of its own: access, and how they end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.testing import ApplicationCommunicator
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 
@@ -18,120 +17,53 @@ from conductor.api_db.models import ConsoleToken
 from conductor.cell_db.models import ComputeNode, ConsoleDoor, Instance
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import Conflict, Forbidden, NotFound, NotSupported, Unavailable
+from conductor.db.transactions import database_now
 from conductor.identity.models import RoleAssignment
 from conductor.journal.models import AuditRecord
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import ConsolesOffered, SpawnInstance, StepAnswered
-from conductor.services import console_doors, console_lines, consoles
-from conductor.services.consoles import Door, OpenedConsole
-from conductor.transactions import database_now
+from conductor.services.consoles import connections, consoles
+from conductor.services.consoles.consoles import ConsoleEndpoint, OpenedConsole
 from portal.live import consoles as sockets
-from portal.live.routing import application
 from tests import factories
-from tests.integration.test_agent_killed import Agent
+from tests.fixtures.agents import Agent
+from tests.fixtures.consoles import RFB, Browser, ending, heard, talk
 from tests.people import PASSWORD
 from tests.tiny_driver import guest_json
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 GUEST = str(uuid4())
-SECONDS = 20.0
 VNC, SERIAL = ConsoleKind.VNC, ConsoleKind.SERIAL
-RFB = b"RFB 003.008\n"
 
 
 @pytest.fixture(scope="module")
-def offer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsolesOffered]:
-    """What a host with one guest says of its consoles."""
+def announcement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsolesOffered]:
+    """The console report of a host with one guest."""
     folder: Path = tmp_path_factory.mktemp("agent")
     agent = Agent(folder, "fake")
-    said = agent.hear(ConsolesOffered)
+    reported = agent.hear(ConsolesOffered)
     spawn = SpawnInstance(
         step_key="k", run_uuid=str(uuid4()), fencing_token=1, host="host-1", cell="cell1",
         instance_uuid=GUEST, guest=guest_json(GUEST),
     )  # fmt: skip
-    agent.tell(encode(spawn))
+    agent.send(encode(spawn))
     assert agent.hear(StepAnswered).ok
-    yield said
+    yield reported
     agent.kill_9()
 
 
 @pytest.fixture
-def server(people: Any, offer: ConsolesOffered) -> Instance:
+def server(people: Any, announcement: ConsolesOffered) -> Instance:
     """Ana's server, which is that guest."""
     factories.cells()
     factories.host("host-1")
-    console_doors.record("cell1", offer)
+    connections.record("cell1", announcement)
     return factories.instance(people.ana.context(), "web-1", uuid=GUEST, host="host-1", node="host-1")
 
 
 def granted(people: Any, kind: ConsoleKind, **options: Any) -> str:
     return consoles.grant(people.ana.context(), GUEST, kind, **options).token
-
-
-def granted_to(people: Any, who: str, server: Instance, kind: ConsoleKind) -> str:
-    return consoles.grant(people[who].context(), str(server.uuid), kind).token
-
-
-class Browser(ApplicationCommunicator):
-    """The browser's end of a console's socket."""
-
-    def __init__(self, token: str, headers: Any = ()) -> None:
-        path, _, query = token.rpartition("?") if "?" in token else (f"/{token}", "", "")
-        scope = {"type": "websocket", "path": f"/console{path}", "query_string": query.encode()}
-        scope |= {"subprotocols": ["binary"]}
-        super().__init__(application, {**scope, "headers": list(headers)})
-
-    async def opens(self) -> int:
-        """0 once it is open, else the code with which it was refused."""
-        await self.send_input({"type": "websocket.connect"})
-        said = await self.receive_output(SECONDS)
-        if said["type"] == "websocket.close":
-            return int(said["code"])
-        assert (said["type"], said["subprotocol"]) == ("websocket.accept", "binary")
-        return 0
-
-    async def types(self, said: bytes | str) -> None:
-        name = "bytes" if isinstance(said, bytes) else "text"
-        await self.send_input({"type": "websocket.receive", name: said})
-
-    async def hears(self) -> bytes:
-        said = await self.receive_output(SECONDS)
-        assert said["type"] == "websocket.send", said
-        return bytes(said["bytes"])
-
-    async def hangs_up(self) -> None:
-        await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(SECONDS)
-
-
-def talk(token: str, work: Callable[[Browser], Awaitable[Any]], headers: Any = ()) -> Any:
-    """Open the console with a token, do `work` on it, and hang up."""
-
-    async def talked() -> Any:
-        browser = Browser(token, headers)
-        refused = await browser.opens()
-        try:
-            return refused or await work(browser)
-        finally:
-            await browser.hangs_up()
-
-    return asyncio.run(talked())
-
-
-async def ending(browser: Browser) -> tuple[int, str]:
-    """Why the console was closed."""
-    while True:
-        said = await browser.receive_output(SECONDS)
-        if said["type"] == "websocket.close":
-            return said["code"], said["reason"]
-
-
-async def heard(browser: Browser, words: bytes) -> bytes:
-    found = b""
-    while words not in found:
-        found += await browser.hears()
-    return found
 
 
 def test_programs_open_a_console_by_a_query_once_and_hear_nothing_where_it_is_no_good(
@@ -154,9 +86,9 @@ def test_what_is_typed_reaches_the_guest_and_it_answers(people: Any, server: Ins
         assert b"you typed date" in await heard(browser, b"typed date")
 
     talk(granted(people, SERIAL), work)
-    told = AuditRecord.objects.get(action="server.open_console")
-    assert (str(told.instance_uuid), told.user_name) == (GUEST, "ana")
-    assert told.details == {"type": "serial", "host": "host-1"}
+    rows = AuditRecord.objects.get(action="server.open_console")
+    assert (str(rows.instance_uuid), rows.user_name) == (GUEST, "ana")
+    assert rows.details == {"type": "serial", "host": "host-1"}
 
 
 def test_the_screen_comes_as_it_is_and_changes_with_each_key(people: Any, server: Instance) -> None:
@@ -170,7 +102,7 @@ def test_the_screen_comes_as_it_is_and_changes_with_each_key(people: Any, server
             found, stream = stream[:amount], stream[amount:]
             return found
 
-        async def picture() -> tuple[int, bytes]:
+        async def frame() -> tuple[int, bytes]:
             assert await read(4) == b"\0\0\0\1"
             where = await read(12)
             width, height = (int.from_bytes(where[at : at + 2], "big") for at in (4, 6))
@@ -184,11 +116,11 @@ def test_the_screen_comes_as_it_is_and_changes_with_each_key(people: Any, server
         await browser.types(b"\1")
         await read(24 + len("web-1"))
         await browser.types(b"\3\0" + b"\0" * 8)
-        height, first = await picture()
+        height, first = await frame()
         assert len(set(zip(*[iter(first)] * 4, strict=True))) == 2  # ink and paper
         await browser.types(b"\3\1" + b"\0" * 8)
         await browser.types(b"\4\1\0\0\0\0\0A")
-        line, news = await picture()
+        line, news = await frame()
         assert line < height
         assert news not in first
 
@@ -199,7 +131,7 @@ def test_a_token_opens_once_and_not_when_it_is_too_old(people: Any, server: Inst
     token = granted(people, SERIAL)
     assert talk(token, lambda browser: heard(browser, b"web-1# "))
     code, why = talk(token, ending)
-    assert (code, why) == (4403, "This link to a console was used before, or is too old. Ask for another one.")
+    assert (code, why) == (4403, "This console link was already used or has expired. Request a new one.")
     old = granted(people, SERIAL)
     ConsoleToken.objects.filter(used_at=None).update(expires_at=database_now(-1))
     assert talk(old, ending)[0] == 4403
@@ -228,9 +160,9 @@ def test_whoever_opens_a_serial_line_takes_it_over(people: Any, server: Instance
         await other.hangs_up()
         return ended
 
-    assert talk(granted(people, SERIAL), work) == (1000, "The guest is off, or somebody else has opened this console.")
-    code, said = talk(f"/{granted(people, SERIAL)}?language=de", work)
-    assert (code, said) == (1000, "Der Gast ist aus, oder jemand anders hat diese Konsole geöffnet.")
+    assert talk(granted(people, SERIAL), work) == (1000, "The server is off, or another person opened this console.")
+    code, reported = talk(f"/{granted(people, SERIAL)}?language=de", work)
+    assert (code, reported) == (1000, "Der Server ist aus, oder eine andere Person hat diese Konsole geöffnet.")
 
 
 def _moves(people: Any) -> None:
@@ -297,24 +229,24 @@ def test_the_time_of_a_console_is_over_at_its_end(
     people: Any, server: Instance, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.NOVELLA_CONSOLE_SESSION_SECONDS = 0.3
-    assert talk(granted(people, SERIAL), ending) == (4408, "The time of this console is over.")
+    assert talk(granted(people, SERIAL), ending) == (4408, "This console session has expired.")
 
 
-def test_the_key_is_told_to_the_host_alone(people: Any, server: Instance, offer: ConsolesOffered) -> None:
-    door = Door(offer.address, offer.tcp_port, offer.fingerprint, offer.key)
+def test_the_key_is_told_to_the_host_alone(people: Any, server: Instance, announcement: ConsolesOffered) -> None:
+    door = ConsoleEndpoint(announcement.address, announcement.tcp_port, announcement.fingerprint, announcement.key)
     console = OpenedConsole("", GUEST, "host-1", SERIAL, door, 0)
 
     def refused(changed: OpenedConsole) -> str:
         with pytest.raises(Unavailable) as caught:
-            asyncio.run(console_lines.dial(changed))
+            asyncio.run(connections.dial(changed))
         return caught.value.message
 
     impostor = replace(console, door=replace(door, fingerprint="0" * 64))
-    assert refused(impostor) == "What answers for host host-1 is not that host."
+    assert refused(impostor) == "The program at the address of host host-1 is not that host's agent."
     assert refused(replace(console, door=replace(door, key="guessed"))) == "The host gave no answer."
     assert refused(replace(console, host="host-9")) == "Host host-9 is not served here."
     assert refused(replace(console, instance_uuid=str(uuid4()))) != ""
-    assert refused(replace(console, door=replace(door, port=1))) == "Host host-1 cannot be reached for consoles."
+    assert refused(replace(console, door=replace(door, port=1))) == "Host host-1 can't be reached for consoles."
 
 
 REFUSED: tuple[tuple[dict[str, Any], type[Exception]], ...] = (
@@ -341,7 +273,7 @@ def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> Non
         with pytest.raises(error):
             consoles.grant(people[name].context(), GUEST, SERIAL)
     ConsoleDoor.objects.using("cell1").all().delete()
-    with pytest.raises(Unavailable, match="has not said where its consoles are"):
+    with pytest.raises(Unavailable, match="has not reported its console address"):
         granted(people, SERIAL)
     report = {"capabilities": {"actions": ["serial_console"]}}
     ComputeNode.objects.using("cell1").update(report=report)
@@ -350,10 +282,10 @@ def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> Non
     assert not ConsoleToken.objects.exists()
 
 
-def test_an_offer_is_kept_as_it_was_said_last(server: Instance, offer: ConsolesOffered) -> None:
+def test_an_offer_is_kept_as_it_was_said_last(server: Instance, announcement: ConsolesOffered) -> None:
     kept = ConsoleDoor.objects.using("cell1").get()
-    console_doors.record("cell1", offer)
+    connections.record("cell1", announcement)
     assert ConsoleDoor.objects.using("cell1").get().updated_at == kept.updated_at
-    console_doors.record("cell1", replace(offer, tcp_port=4444))
-    console_doors.record("cell1", replace(offer, tcp_port=0))
+    connections.record("cell1", replace(announcement, tcp_port=4444))
+    connections.record("cell1", replace(announcement, tcp_port=0))
     assert ConsoleDoor.objects.using("cell1").get().tcp_port == 4444

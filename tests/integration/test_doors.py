@@ -1,4 +1,4 @@
-"""The conductor's doors, through the broker and a worker."""
+"""The conductor's actors, through the broker and a worker."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
         assert refused.wait(10)
 
         @codec.message("told_by_the_future", version="1.0")
-        class ToldByTheFuture:
+        class FutureMessage:
             host: str
             word: str
 
-        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "told_by_the_future": trust.KINDS["host_reported"]})
-        doors.RECEIVERS[ToldByTheFuture] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
+        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "told_by_the_future": trust._word()})
+        doors.RECEIVERS[FutureMessage] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
         assert understood.wait(10)
     finally:
         worker.stop()

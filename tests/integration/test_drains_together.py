@@ -9,13 +9,14 @@ import pytest
 from conductor.cell_db.models import Drain, Service
 from conductor.core.errors import Conflict, Forbidden, Invalid
 from conductor.journal.models import AuditRecord, WorkflowRun
-from conductor.services import drains, host_deeds, what_if
-from conductor.services.drains import Wish
+from conductor.services.fleet import drains, host_actions
+from conductor.services.fleet.drains import DrainRequest
+from conductor.services.scheduling import what_if
 from tests import factories
 from tests import fleet as made
+from tests.fixtures.drains import drained
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import Hosts, instance_of
-from tests.integration.flows.test_drain import drained
 from tests.integration.page_clients import signed_in, text
 
 __all__ = ["ana", "hosts", "launch"]
@@ -25,7 +26,7 @@ CELL = "cell1"
 
 @pytest.fixture
 def four(people: Any) -> Any:
-    """Four hosts, of which sim-1 and sim-2 have two servers each and far-1 lies in another cell."""
+    """Four hosts, of which sim-1 and sim-2 have two servers each and far-1 is in another cell."""
     factories.cells()
     for name in ("sim-1", "sim-2", "sim-3"):
         made.add_host(name, zone="" if name != "sim-1" else "az-1")
@@ -67,27 +68,27 @@ def test_no_host_of_the_plan_takes_a_server_of_another(four: Any, people: Any) -
 
 def test_all_begin_or_none(four: Any) -> None:
     with pytest.raises(Invalid):
-        host_deeds.drain_all(four, ["sim-1", "sim-2"], Wish(), reason=" ")
+        host_actions.drain_all(four, ["sim-1", "sim-2"], DrainRequest(), reason=" ")
     with pytest.raises(Invalid):
-        host_deeds.drain_all(four, [], Wish(), reason="fans")
+        host_actions.drain_all(four, [], DrainRequest(), reason="fans")
     assert nothing_begun()
-    host_deeds.drain(four, "sim-2", Wish(), reason="alone")
+    host_actions.drain(four, "sim-2", DrainRequest(), reason="alone")
     drains.act(four, "sim-2", "pause")
     with pytest.raises(Conflict):
-        host_deeds.drain_all(four, ["far-1", "sim-1", "sim-2"], Wish(), reason="fans")
+        host_actions.drain_all(four, ["far-1", "sim-1", "sim-2"], DrainRequest(), reason="fans")
     assert list(Drain.objects.using(CELL).values_list("host", flat=True)) == ["sim-2"]
     assert not Drain.objects.using("cell2").exists()
     assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
     refused = AuditRecord.objects.filter(action="host.drain", result="refused").values_list("details", flat=True)
     assert [one["host"] for one in refused] == ["sim-1", "sim-2"]
-    uuids = host_deeds.drain_all(four, ["far-1", "sim-1"], Wish(3, False), reason="fans")
+    uuids = host_actions.drain_all(four, ["far-1", "sim-1"], DrainRequest(3, False), reason="fans")
     assert len(set(uuids)) == 2
     assert AuditRecord.objects.using("cell2").get(action="host.drain").reason == "fans"
     found = drains.under_way(four)
-    assert [(one.host, one.cell, one.wish) for one in found.items] == [
-        ("far-1", "cell2", Wish(3, False)),
-        ("sim-1", "cell1", Wish(3, False)),
-        ("sim-2", "cell1", Wish()),
+    assert [(one.host, one.cell, one.requested) for one in found.items] == [
+        ("far-1", "cell2", DrainRequest(3, False)),
+        ("sim-1", "cell1", DrainRequest(3, False)),
+        ("sim-2", "cell1", DrainRequest()),
     ]
 
 
@@ -99,22 +100,22 @@ def test_the_pages_plan_begin_and_steer_all(four: Any) -> None:
     assert admin.get("/drains/new").status_code == 400
     assert admin.get("/drains/new?host=moon").status_code == 404
     page = text(admin.get("/drains/new?host=sim-1&host=sim-2"))
-    assert "4 servers can leave" in page
+    assert "4 servers can move" in page
     assert '<a href="/hosts/sim-3">sim-3</a>' in page
     form = {"host": ["sim-1", "sim-2"], "sent": "1", "most_at_once": "2", "reason": ""}
-    for values, said in ((form, "Say why"), ({**form, "most_at_once": "0"}, "1 to 100")):
+    for values, reported in ((form, "Enter a reason"), ({**form, "most_at_once": "0"}, "1 to 100")):
         refused = admin.post("/drains/new", values)
-        assert (refused.status_code, said in text(refused)) == (400, True)
+        assert (refused.status_code, reported in text(refused)) == (400, True)
     assert nothing_begun()
     begun = admin.post("/drains/new", {**form, "reason": "new fans", "allows_cold": "1"}, follow=True)
     page = text(begun)
     assert begun.redirect_chain[0][0] == "/drains?host=sim-1&host=sim-2"
     assert "2 hosts are being emptied." in page
-    assert "0 of 4 servers moved; 2 of 2 hosts under way" in page
+    assert "0 of 4 servers moved; 2 of 2 hosts draining" in page
     again = admin.post("/drains/new", {**form, "reason": "twice"})
     assert again.status_code == 409
     paused = text(admin.post("/drains/do/pause", {"host": ["sim-1", "sim-2"]}, follow=True))
-    assert "2 hosts: No further move begins." in paused
+    assert "2 hosts: Drain paused. No further moves start." in paused
     assert Drain.objects.using(CELL).filter(is_paused=True).count() == 2
     odd = text(admin.post("/drains/do/pause", {"host": ["sim-1", "sim-3"]}, follow=True))
     assert "Host sim-3 was never drained." in odd
@@ -123,21 +124,21 @@ def test_the_pages_plan_begin_and_steer_all(four: Any) -> None:
 
 
 def test_resume_all_asks_for_another_deadline_where_one_has_passed(four: Any) -> None:
-    host_deeds.drain_all(four, ["sim-1", "sim-2"], Wish(), reason="fans")
+    host_actions.drain_all(four, ["sim-1", "sim-2"], DrainRequest(), reason="fans")
     admin, rows = signed_in("admin"), Drain.objects.using(CELL)
     rows.update(is_paused=True)
-    rows.filter(host="sim-2").update(deadline_at=factories.ago(5))  # while it is paused nobody notices
+    rows.filter(host="sim-2").update(deadline_at=factories.ago(5))  # not checked while it is paused
     asked = text(admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"]}))
-    assert "The deadline of 1 of them has passed" in asked
+    assert "The deadline of 1 drain has passed." in asked
     assert rows.filter(is_paused=True).count() == 2, "it asks first"
     past = admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"], "deadline": "2020-01-31T12:00"})
-    assert (past.status_code, "this one has passed" in text(past), rows.filter(is_paused=True).count()) == (
+    assert (past.status_code, "must be in the future" in text(past), rows.filter(is_paused=True).count()) == (
         400,
         True,
         2,
     )
     until = {"host": ["sim-1", "sim-2"], "deadline": "2099-01-31T12:00"}
-    assert "2 hosts: It goes on." in text(admin.post("/drains/do/resume", until, follow=True))
+    assert "2 hosts: Drain resumed." in text(admin.post("/drains/do/resume", until, follow=True))
     kept = {row.host: row.deadline_at and row.deadline_at.year for row in rows.all()}
     assert (kept, rows.filter(is_paused=True).count()) == ({"sim-1": None, "sim-2": 2099}, 0)
     rows.filter(host="sim-2").update(deadline_at=factories.ago(5), is_late=True)
@@ -148,11 +149,11 @@ def test_resume_all_asks_for_another_deadline_where_one_has_passed(four: Any) ->
 def test_two_of_three_hosts_are_emptied_onto_the_third(hosts: Hosts, launch: Any, people: Any) -> None:
     uuids = [launch(f"web-{number}") for number in range(3)]
     leaving = [f"sim-{number}" for number in (1, 2)]
-    host_deeds.drain_all(people.admin.context(), leaving, Wish(), reason="fans")
+    host_actions.drain_all(people.admin.context(), leaving, DrainRequest(), reason="fans")
     assert drained(hosts)
     assert {instance_of(uuid).host for uuid in uuids} == {"sim-3"}
     assert drains.under_way(people.admin.context()).items == []
     moves = WorkflowRun.objects.using(CELL).filter(flow="live_migrate_instance", state="done")
-    assert len(set(moves.values_list("instance_uuid", flat=True))) == moves.count()  # nobody twice
+    assert len(set(moves.values_list("instance_uuid", flat=True))) == moves.count()  # no server twice
     page = text(signed_in("admin").get("/drains?host=sim-1&host=sim-2"))
-    assert "0 of 2 hosts under way" in page
+    assert "0 of 2 hosts draining" in page

@@ -2,165 +2,46 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
 
 from conductor import process_names
-from conductor.core.context import RequestContext
 from conductor.core.errors import ResourceLocked, StaleToken
 from conductor.core.states import RunState, StepState
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import LeaseGrant, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
-from conductor.rpc import outbox
-from conductor.rpc.messages import SpawnInstance, StepAnswered
-from conductor.transactions import database_now, write_tx
-from conductor.workflows import catalog, engine, leases, recovery
-from conductor.workflows.flow import Flow, RemoteStep, Result, Retry, Step, Work
-from conductor.workflows.turn import Turn
+from conductor.rpc import broker, outbox
+from conductor.rpc.messages import StepAnswered
+from conductor.workflows import catalog
+from conductor.workflows.engine import executor, leases, recovery
+from conductor.workflows.engine.transitions import Transitions
+from conductor.workflows.flow import RetryPolicy, StepContext
+from tests.fixtures.engine import (
+    ALIAS,
+    ANA,
+    DIARY,
+    Noted,
+    NotedLocal,
+    NotedRemote,
+    _fresh_diary,
+    _host_is_heard,
+    answer,
+    due_now,
+    flow,
+    fresh,
+    start,
+)
+
+__all__ = ["_fresh_diary", "_host_is_heard", "flow"]
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
-
-ALIAS = "cell1"
-ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
-
-
-class Diary:
-    """What the steps did, in order, and which of them are to fail."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.failures: dict[str, int] = {}
-
-    def write(self, line: str) -> None:
-        self.lines.append(line)
-        if self.failures.get(line, 0) > 0:
-            self.failures[line] -= 1
-            raise RuntimeError(line)
-
-
-DIARY = Diary()
-
-
-class Noted(Step):
-    name = ""
-
-    def __init__(self, name: str, *, retry: Retry | None = None) -> None:
-        self.name = name  # type: ignore[misc]
-        self.title = name  # type: ignore[misc]
-        if retry:
-            self.retry = retry  # type: ignore[misc]
-
-    def execute(self, work: Work) -> Result:
-        DIARY.write(f"do {self.name}")
-        return {"by": self.name}
-
-    def revert(self, work: Work, result: Result) -> None:
-        DIARY.write(f"undo {self.name}")
-
-    revert_retry = Retry(tries=2, pause_seconds=0.0)
-
-
-class NotedLocal(Step):
-    def apply(self, work: Work, result: Result) -> None:
-        DIARY.write("do local")
-
-
-class NotedRemote(RemoteStep):
-    title = "remote"
-
-    def command(self, work: Work) -> Any:
-        return _command(work)
-
-    def revert_command(self, work: Work) -> Any:
-        return _command(work)
-
-    def apply(self, work: Work, result: Result) -> None:
-        DIARY.write(f"do remote {result['n']}")
-
-
-class Final(Step):
-    title = "final"
-
-    def apply(self, work: Work, result: Result) -> None:
-        DIARY.write("final")
-
-
-def _command(work: Work) -> SpawnInstance:
-    return SpawnInstance(
-        step_key=work.step_key,
-        fencing_token=work.token,
-        run_uuid=str(work.run.uuid),
-        cell=work.alias,
-        host="host-1",
-        instance_uuid=str(uuid.uuid4()),
-        guest={},
-    )
-
-
-@pytest.fixture(autouse=True)
-def _fresh_diary() -> None:
-    DIARY.lines.clear()
-    DIARY.failures.clear()
-
-
-@pytest.fixture
-def flow(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def use(*steps: Step, **options: Any) -> Flow:
-        made = Flow("made", 1, steps, **{"on_failure": Final(), **options})
-        monkeypatch.setitem(catalog._by_version, ("made", 1), made)
-        return made
-
-    return use
-
-
-@pytest.fixture
-def _host_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
-
-
-def start(*resources: str, may_wait: bool = False) -> WorkflowRun:
-    with write_tx(ALIAS):
-        return outbox.open_run(
-            ALIAS,
-            outbox.NewRun(
-                flow="made",
-                action="make",
-                context=ANA,
-                resources=resources or ("thing:1",),
-            ),
-            may_wait=may_wait,
-        )
-
-
-def fresh(run: WorkflowRun) -> WorkflowRun:
-    return WorkflowRun.objects.using(ALIAS).get(pk=run.pk)
-
-
-def due_now(run: WorkflowRun) -> None:
-    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(wake_at=database_now())
-
-
-def answer(run: WorkflowRun, *, ok: bool = True, **error: Any) -> None:
-    sent = OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid)
-    engine.answer(
-        ALIAS,
-        StepAnswered(
-            step_key=sent.step_key,
-            run_uuid=str(run.uuid),
-            fencing_token=1,
-            host="host-1",
-            ok=ok,
-            result={"n": 1} if ok else {},
-            error=None if ok else {"class": "DriverError", "message": "no", "is_reschedulable": True, **error},
-        ),
-    )
 
 
 def test_steps_run_in_order_and_locks_are_freed(flow: Any) -> None:
     flow(Noted("one"), NotedLocal(), Noted("two"))
     run = start("thing:1", "thing:2")
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert DIARY.lines == ["do one", "do local", "do two"]
     assert fresh(run).state == RunState.DONE
     assert fresh(run).variables["one"] == {"by": "one"}
@@ -175,7 +56,7 @@ def test_a_failure_undoes_everything_backwards_the_failed_step_included(flow: An
     flow(*(Noted(name) for name in names))
     DIARY.failures[f"do {failing}"] = 1
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     done = names[: names.index(failing) + 1]
     assert DIARY.lines == [f"do {n}" for n in done] + [f"undo {n}" for n in reversed(done)] + ["final"]
     ended = fresh(run)
@@ -190,7 +71,7 @@ def test_the_last_word_of_a_flow_is_said_once_and_no_step_follows_it(flow: Any) 
     flow(Noted("one"), Noted("two"), on_failure=Noted("last"))
     DIARY.failures["do one"] = 1
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.FAILED_UNDONE
     assert DIARY.lines == ["do one", "undo one", "do last"]
     ends = StepRecord.objects.using(ALIAS).filter(run=run, direction="end").values_list("name", "state")
@@ -201,29 +82,29 @@ def test_a_revert_that_keeps_failing_is_named_and_the_rest_is_undone(flow: Any) 
     flow(Noted("one"), Noted("two"), Noted("three"))
     DIARY.failures |= {"do three": 1, "undo two": 9}
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     while fresh(run).state == RunState.WAITING:
         due_now(run)
-        engine.run(ALIAS, run.uuid)
+        executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.FAILED_NOT_CLEAN
-    assert fresh(run).leftovers == ["two: RuntimeError"]
+    assert fresh(run).uncompensated == ["two: RuntimeError"]
     assert DIARY.lines[-2:] == ["undo one", "final"]
 
 
 def test_a_step_is_retried_by_its_policy_and_no_thread_waits(flow: Any) -> None:
-    flow(Noted("one", retry=Retry(tries=3, pause_seconds=60)))
+    flow(Noted("one", retry=RetryPolicy(max_attempts=3, pause_seconds=60)))
     DIARY.failures["do one"] = 2
     run = start()
     for tries in (1, 2):
-        engine.run(ALIAS, run.uuid)
+        executor.run(ALIAS, run.uuid)
         assert fresh(run).state == RunState.WAITING
         assert fresh(run).waits_for["cause"] == "timer"
         assert fresh(run).owner is None
         assert DIARY.lines == ["do one"] * tries
-        engine.run(ALIAS, run.uuid)  # rung too early: nothing happens
+        executor.run(ALIAS, run.uuid)  # rung too early: nothing happens
         assert DIARY.lines == ["do one"] * tries
         due_now(run)
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.DONE
 
 
@@ -231,7 +112,7 @@ def test_a_step_is_retried_by_its_policy_and_no_thread_waits(flow: Any) -> None:
 def test_a_remote_step_parks_and_the_answer_resumes_it_once(flow: Any) -> None:
     flow(NotedRemote(), Noted("after"))
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     parked = fresh(run)
     assert (parked.state, parked.owner, parked.waits_for["detail"]) == (RunState.WAITING, None, "host-1")
     sent = OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid)
@@ -239,7 +120,7 @@ def test_a_remote_step_parks_and_the_answer_resumes_it_once(flow: Any) -> None:
     repeated = StepAnswered(
         step_key=sent.step_key, run_uuid=str(run.uuid), fencing_token=1, host="host-1", ok=False, result={}, error={}
     )
-    engine.answer(ALIAS, repeated)  # late and contradicting: changes nothing
+    executor.answer(ALIAS, repeated)  # late and contradicting: changes nothing
     assert DIARY.lines == ["do remote 1", "do after"]
     assert fresh(run).state == RunState.DONE
     assert not OutboxMessage.objects.using(ALIAS).exists()
@@ -249,7 +130,7 @@ def test_a_remote_step_parks_and_the_answer_resumes_it_once(flow: Any) -> None:
 def test_attempts_go_round_until_they_are_used_up(flow: Any) -> None:
     flow(Noted("claim"), NotedRemote(), max_attempts=2)
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     for expected_attempt in (1, 2):
         assert fresh(run).attempt == expected_attempt
         answer(run, ok=False)
@@ -263,7 +144,7 @@ def test_attempts_go_round_until_they_are_used_up(flow: Any) -> None:
 def test_an_error_that_no_host_can_mend_ends_at_once(flow: Any) -> None:
     flow(Noted("claim"), NotedRemote(), max_attempts=3)
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     answer(run, ok=False, is_reschedulable=False)
     answer(run)
     assert (fresh(run).attempt, fresh(run).state) == (1, RunState.FAILED_UNDONE)
@@ -273,10 +154,10 @@ def test_an_error_that_no_host_can_mend_ends_at_once(flow: Any) -> None:
 def test_cancel_of_a_parked_run_undoes_it(flow: Any) -> None:
     flow(Noted("claim"), NotedRemote())
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     with write_tx(ALIAS):
         outbox.request_cancel(ALIAS, fresh(run), "not wanted any more")
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     answer(run)  # of the undo
     ended = fresh(run)
     assert (ended.state, ended.error["message"]) == (RunState.CANCELLED, "not wanted any more")
@@ -286,26 +167,43 @@ def test_cancel_of_a_parked_run_undoes_it(flow: Any) -> None:
 def test_a_silent_host_fails_the_step_and_owes_the_undo(flow: Any) -> None:
     flow(Noted("claim"), NotedRemote())
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     due_now(run)
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.FAILED_UNDONE
-    assert fresh(run).error["class"] == "HostSilent"
-    owed = OutboxMessage.objects.using(ALIAS).get()
-    assert owed.is_owed
-    assert owed.host == "host-1"
+    assert fresh(run).error["class"] == "HostUnresponsive"
+    deferred = OutboxMessage.objects.using(ALIAS).get()
+    assert deferred.is_deferred
+    assert deferred.host == "host-1"
 
 
 def test_a_command_to_a_host_that_is_long_gone_is_still_sent_again(flow: Any) -> None:
     flow(NotedRemote())
     run = start()
-    engine.run(ALIAS, run.uuid)
-    owed = OutboxMessage.objects.using(ALIAS)
+    executor.run(ALIAS, run.uuid)
+    deferred = OutboxMessage.objects.using(ALIAS)
     for times_sent in (1, 5_000):
-        owed.update(send_again_at=database_now(), times_sent=times_sent)
+        deferred.update(send_again_at=database_now(), times_sent=times_sent)
         assert outbox.resend_due(ALIAS) == 1
         assert outbox.resend_due(ALIAS) == 0
-        assert owed.get().times_sent == times_sent + 1
+        assert deferred.get().times_sent == times_sent + 1
+
+
+def test_while_the_broker_is_down_no_command_is_sent_again_nor_delayed(flow: Any) -> None:
+    """Otherwise the attempts of an outage would add up to a delay of a minute after it."""
+    flow(NotedRemote())
+    run = start()
+    executor.run(ALIAS, run.uuid)
+    commands = OutboxMessage.objects.using(ALIAS)
+    commands.update(send_again_at=database_now())
+    before = commands.get()
+    broker.outage.begun("ConnectionClosed")
+    try:
+        assert outbox.resend_due(ALIAS) == 0
+    finally:
+        broker.outage.over()
+    assert (commands.get().times_sent, commands.get().send_again_at) == (before.times_sent, before.send_again_at)
+    assert outbox.resend_due(ALIAS) == 1
 
 
 def test_a_resource_under_work_is_refused_with_the_holder_named(flow: Any) -> None:
@@ -320,11 +218,11 @@ def test_a_resource_under_work_is_refused_with_the_holder_named(flow: Any) -> No
 def test_a_waiting_run_gets_its_locks_when_the_holder_ends(flow: Any) -> None:
     flow(Noted("one"))
     first, second = start("thing:1"), start("thing:1", may_wait=True)
-    engine.run(ALIAS, second.uuid)
+    executor.run(ALIAS, second.uuid)
     assert fresh(second).state == RunState.QUEUED
     assert DIARY.lines == []
-    engine.run(ALIAS, first.uuid)
-    engine.run(ALIAS, second.uuid)
+    executor.run(ALIAS, first.uuid)
+    executor.run(ALIAS, second.uuid)
     assert fresh(second).state == RunState.DONE
     assert not ResourceLock.objects.using(ALIAS).exists()
 
@@ -351,11 +249,11 @@ def test_a_live_owner_is_left_alone_and_a_dead_one_is_taken_over(flow: Any) -> N
     run = start()
     first = leases.claim(ALIAS, run.uuid)
     assert first is not None
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert DIARY.lines == []
     another_life()
     assert recovery.sweep(ALIAS, grace_seconds=0.0) == 1
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert DIARY.lines == ["do one"]
     reasons = LeaseGrant.objects.using(ALIAS).filter(run=run).order_by("pk").values_list("reason", flat=True)
     assert list(reasons) == ["claim", "takeover: the lease ran out"]
@@ -371,8 +269,8 @@ def test_a_stale_owner_is_refused_at_home_and_abroad(flow: Any) -> None:
     assert current is not None
     assert current.fencing_token > stale.fencing_token
 
-    def work(row: WorkflowRun) -> Work:
-        return Work(ALIAS, row, ANA, "key", row.fencing_token)
+    def work(row: WorkflowRun) -> StepContext:
+        return StepContext(ALIAS, row, ANA, "key", row.fencing_token)
 
     with pytest.raises(StaleToken), work(stale).fenced(ALIAS):
         pytest.fail("a stale owner got in")
@@ -388,10 +286,10 @@ def test_the_open_record_of_a_dead_owner_keeps_its_key(flow: Any) -> None:
     run = start()
     claimed = leases.claim(ALIAS, run.uuid)
     assert claimed is not None
-    turn = Turn(ALIAS, claimed, catalog.flow_of(claimed))
-    with turn._tx():
-        turn._begin()  # the owner dies here, after the first step was opened
+    transitions = Transitions(ALIAS, claimed, catalog.flow_of(claimed))
+    with transitions.transaction():
+        transitions.resume()  # the owner dies here, after the first step was opened
     another_life()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     record = StepRecord.objects.using(ALIAS).get(run=run)
     assert (record.try_number, record.state) == (1, StepState.DONE)

@@ -1,4 +1,4 @@
-"""What the engine asks of its database, to the statement: figures that no noise touches."""
+"""Costs of the engine: exact numbers of statements, which do not depend on load."""
 
 from __future__ import annotations
 
@@ -6,59 +6,42 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import connections
 
 from conductor import events
-from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict
 from conductor.core.states import RunState, StepState
+from conductor.db.transactions import savepoint, write_tx
 from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
-from conductor.transactions import database_now, write_tx
-from conductor.workflows import catalog, engine, leases
-from conductor.workflows.flow import Flow, Result, Retry, Step, Work
+from conductor.workflows.engine import executor
+from conductor.workflows.engine.transitions import Transitions
+from conductor.workflows.flow import Result, RetryPolicy, Step, StepContext
 from tests.counting import counted
+from tests.fixtures.engine_costs import ALIAS, Quiet, flow, overtake, start, states
+
+__all__ = ["flow"]
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
-ALIAS = "cell1"
-ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
-DOING = {"sqlite": (10, 43), "postgresql": (10, 23)}
-DOING_AND_UNDOING = {"sqlite": (19, 80), "postgresql": (19, 32)}
-
-
-class Quiet(Step):
-    title = "quiet"
-
-    def execute(self, work: Work) -> Result:
-        return {"n": work.run.position}
-
-    def revert(self, work: Work, result: Result) -> None:
-        assert result == {"n": work.run.position - 1}
+RUN = {"sqlite": (10, 43), "postgresql": (10, 23)}
+RUN_AND_COMPENSATE = {"sqlite": (19, 80), "postgresql": (19, 32)}
 
 
 class Failing(Step):
     title = "failing"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         raise Conflict("as asked")
 
 
 class Kept(Step):
     title = "kept"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         return {}
-
-
-@pytest.fixture
-def flow(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def use(*steps: Step) -> None:
-        monkeypatch.setitem(catalog._by_version, ("made", 1), Flow("made", 1, steps))
-
-    return use
 
 
 def named(count: int, kind: type[Step] = Quiet) -> list[Step]:
@@ -66,42 +49,25 @@ def named(count: int, kind: type[Step] = Quiet) -> list[Step]:
     return [type(f"{kind.__name__}{number}", (kind,), {})() for number in range(count)]
 
 
-def start(resource: str = "thing:1", *, may_wait: bool = False) -> WorkflowRun:
-    wanted = outbox.NewRun(flow="made", action="make", context=ANA, resources=[resource])
-    with write_tx(ALIAS):
-        return outbox.open_run(ALIAS, wanted, may_wait=may_wait)
-
-
-def overtake(run: WorkflowRun) -> None:
-    """Its lease has run out, and another worker goes on with the run."""
-    past = {"lease_expires_at": database_now(-1), "wake_at": database_now()}
-    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(**past)
-    assert leases.claim(ALIAS, run.uuid) is not None
-
-
-def states() -> list[str]:
-    return list(WorkflowRun.objects.using(ALIAS).order_by("pk").values_list("state", flat=True))
-
-
 def test_a_flow_of_eight_steps_takes_ten_transactions(flow: Any) -> None:
     flow(*named(STEPS))
     with counted(ALIAS) as seen:
-        engine.run(ALIAS, start().uuid)
+        executor.run(ALIAS, start().uuid)
     assert states() == [RunState.DONE]
-    assert (seen.transactions, len(seen.statements)) == DOING[connections[ALIAS].vendor]
+    assert (seen.transactions, len(seen.statements)) == RUN[connections[ALIAS].vendor]
 
 
 def test_undoing_eight_steps_costs_what_doing_them_does(flow: Any) -> None:
     flow(*named(STEPS), Failing())
     with counted(ALIAS) as seen:
-        engine.run(ALIAS, start().uuid)
+        executor.run(ALIAS, start().uuid)
     assert states() == [RunState.FAILED_UNDONE]
-    assert (seen.transactions, len(seen.statements)) == DOING_AND_UNDOING[connections[ALIAS].vendor]
+    assert (seen.transactions, len(seen.statements)) == RUN_AND_COMPENSATE[connections[ALIAS].vendor]
 
 
-def tell_in_vain(scope: AbstractContextManager[None]) -> None:
+def emit_and_roll_back(scope: AbstractContextManager[None]) -> None:
     with scope:
-        events.append(ALIAS, events.Subject("host:a"), "undone")
+        events.append(ALIAS, events.EventSubject("host:a"), "undone")
         raise Conflict("as asked")
 
 
@@ -109,29 +75,29 @@ def test_events_of_a_transaction_are_written_at_its_end_without_what_was_undone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     announced: list[tuple[str, int]] = []
-    monkeypatch.setattr(events, "_listeners", [lambda said: announced.append((said.kind, said.cursor))])
-    about = events.Subject("host:a")
+    monkeypatch.setattr(events, "_listeners", [lambda lines: announced.append((lines.kind, lines.cursor))])
+    about = events.EventSubject("host:a")
     with counted(ALIAS) as seen, write_tx(ALIAS):
         for number in range(150):
             events.append(ALIAS, about, f"kept.{number}")
         with pytest.raises(Conflict):
-            tell_in_vain(transaction.atomic(using=ALIAS))
+            emit_and_roll_back(savepoint(ALIAS))
         events.append(ALIAS, about, "last")
     assert sum(text.startswith("INSERT") for text in seen.statements) == 2  # a hundred at most in one
     log = list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", "pk"))
     assert [kind for kind, _ in log] == [*(f"kept.{number}" for number in range(150)), "last"]
     assert announced == log
     with pytest.raises(Conflict):
-        tell_in_vain(write_tx(ALIAS))
+        emit_and_roll_back(write_tx(ALIAS))
     assert Event.objects.using(ALIAS).count() == len(announced) == 151
 
 
 def test_a_doorbell_for_nothing_costs_one_read(flow: Any) -> None:
     flow(*named(1))
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     with counted(ALIAS) as seen:
-        engine.run(ALIAS, run.uuid)
+        executor.run(ALIAS, run.uuid)
     assert (seen.transactions, len(seen.statements)) == (0, 1)
 
 
@@ -139,28 +105,27 @@ def test_a_doorbell_for_nothing_costs_one_read(flow: Any) -> None:
 def test_what_is_written_at_once_is_what_was_written_bit_by_bit(
     last: tuple[Step, ...], flow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The usual ways and the long one leave the same records, variables and events, and announce the same."""
-    told: list[tuple[str, str]] = []
-    listener = lambda said: told.append((said.kind, said.run_uuid))  # noqa: E731
+    """The fast paths and the long one leave the same records, variables and events, and announce the same."""
+    emitted: list[tuple[str, str]] = []
+    listener = lambda lines: emitted.append((lines.kind, lines.run_uuid))  # noqa: E731
     monkeypatch.setattr(events, "_listeners", [listener])
     flow(*named(3), *last)
     short = start("thing:1")
-    engine.run(ALIAS, short.uuid)
-    for way in ("go_on", "end", "turn_back"):
-        monkeypatch.setattr(f"conductor.workflows.straight_on.{way}", lambda *_: None)
+    executor.run(ALIAS, short.uuid)
+    monkeypatch.setattr(Transitions, "_is_known", lambda self: False)
     long = start("thing:2")
-    engine.run(ALIAS, long.uuid)
+    executor.run(ALIAS, long.uuid)
     assert _written(short) == _written(long)
-    said = [[kind for kind, uuid in told if uuid == str(run.uuid)] for run in (short, long)]
-    assert said[0] == said[1]
-    assert said[0] == list(Event.objects.using(ALIAS).filter(run_uuid=short.uuid).values_list("kind", flat=True))
+    lines = [[kind for kind, uuid in emitted if uuid == str(run.uuid)] for run in (short, long)]
+    assert lines[0] == lines[1]
+    assert lines[0] == list(Event.objects.using(ALIAS).filter(run_uuid=short.uuid).values_list("kind", flat=True))
     assert not ResourceLock.objects.using(ALIAS).exists()
 
 
 def _written(run: WorkflowRun) -> Any:
     row = WorkflowRun.objects.using(ALIAS).get(pk=run.pk)
     records = StepRecord.objects.using(ALIAS).filter(run=run).order_by("pk")
-    told = Event.objects.using(ALIAS).filter(run_uuid=run.uuid).order_by("pk")
+    emitted = Event.objects.using(ALIAS).filter(run_uuid=run.uuid).order_by("pk")
     return (
         (row.state, row.position, row.direction, row.variables, row.error, row.owner, row.lease_expires_at),
         [
@@ -176,20 +141,20 @@ def _written(run: WorkflowRun) -> Any:
             )
             for r in records
         ],
-        list(told.values_list("kind", "data", "project_id", "instance_uuid")),
+        list(emitted.values_list("kind", "data", "project_id", "instance_uuid")),
     )
 
 
 def test_a_cancel_that_comes_during_a_step_is_seen_at_its_end(flow: Any) -> None:
     class Cancelling(Quiet):
-        def execute(self, work: Work) -> Result:
+        def execute(self, work: StepContext) -> Result:
             with write_tx(ALIAS):
                 outbox.request_cancel(ALIAS, WorkflowRun.objects.using(ALIAS).get(pk=work.run.pk), "changed my mind")
             return super().execute(work)
 
     flow(*named(1), Cancelling(), *named(2, type("Later", (Quiet,), {})))
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     ended = WorkflowRun.objects.using(ALIAS).get(pk=run.pk)
     assert (ended.state, ended.error["message"]) == (RunState.CANCELLED, "changed my mind")
     done = StepRecord.objects.using(ALIAS).filter(run=run, direction="do", state=StepState.DONE)
@@ -198,13 +163,13 @@ def test_a_cancel_that_comes_during_a_step_is_seen_at_its_end(flow: Any) -> None
 
 def test_an_owner_that_was_overtaken_during_a_step_writes_nothing(flow: Any) -> None:
     class Overtaken(Quiet):
-        def execute(self, work: Work) -> Result:
+        def execute(self, work: StepContext) -> Result:
             overtake(work.run)
             return super().execute(work)
 
     flow(Overtaken(), *named(1))
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     record = StepRecord.objects.using(ALIAS).get(run=run)
     assert (record.name, record.state, record.result) == ("Overtaken", StepState.RUNNING, None)
     assert WorkflowRun.objects.using(ALIAS).get(pk=run.pk).position == 0
@@ -213,7 +178,7 @@ def test_an_owner_that_was_overtaken_during_a_step_writes_nothing(flow: Any) -> 
 @pytest.mark.parametrize("meanwhile", ["overtaken", "asked to stop"])
 def test_a_step_that_fails_turns_back_only_the_run_that_its_owner_knows(flow: Any, meanwhile: str) -> None:
     class Interrupted(Failing):
-        def execute(self, work: Work) -> Result:
+        def execute(self, work: StepContext) -> Result:
             if meanwhile == "overtaken":
                 overtake(work.run)
             else:
@@ -225,7 +190,7 @@ def test_a_step_that_fails_turns_back_only_the_run_that_its_owner_knows(flow: An
 
     flow(*named(1), Interrupted())
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     found = WorkflowRun.objects.using(ALIAS).get(pk=run.pk)
     record = StepRecord.objects.using(ALIAS).get(run=run, name="Interrupted")
     if meanwhile == "overtaken":
@@ -241,13 +206,13 @@ def test_a_step_that_fails_turns_back_only_the_run_that_its_owner_knows(flow: An
 
 def test_a_step_that_has_tries_left_is_tried_again_and_not_undone(flow: Any) -> None:
     class Stubborn(Failing):
-        retry = Retry(tries=2, pause_seconds=0.0)
+        retry = RetryPolicy(max_attempts=2, pause_seconds=0.0)
 
     flow(*named(1), Stubborn())
     run = start()
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert WorkflowRun.objects.using(ALIAS).get(pk=run.pk).direction == "do"
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert states() == [RunState.FAILED_UNDONE]
     tried = StepRecord.objects.using(ALIAS).filter(run=run, name="Stubborn")
     assert list(tried.order_by("pk").values_list("try_number", "state")) == [(1, "failed"), (2, "failed")]

@@ -15,12 +15,13 @@ from conductor.cell_db.models import Drain, Service
 from conductor.core.request_spec import FlavorSpec
 from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.placement.models import Inventory
-from conductor.services import flavors, fleet
+from conductor.services.fleet import fleet
+from conductor.services.servers import flavors
 from tests import factories
 from tests import fleet as made
 from tests.counting import counted
+from tests.fixtures.page_text import text
 from tests.integration.page_clients import signed_in
-from tests.integration.test_intervention_pages import text
 
 DATABASES = ("default", "cell0", "cell1", "cell2")
 
@@ -33,7 +34,7 @@ def admin(people: Any) -> Client:
 
 @pytest.fixture
 def hosts(admin: Client) -> None:
-    """Three hosts in one zone, of which one is closed and one silent, and one in another cell."""
+    """Three hosts in one zone, of which one is closed and one down, and one in another cell."""
     made.add_host("sim-1", zone="az-1")
     made.add_host("sim-2")
     made.add_host("sim-3")
@@ -64,19 +65,19 @@ def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
 def test_the_map_says_how_many_are_in_which_state_and_how_full_they_are(admin: Client, hosts: None) -> None:
     page = text(admin.get("/fleet"))
     assert "4 hosts: 2 up, 1 closed, 1 down" in page
-    assert tile(page, "sim-1") == "sim-1: up, memory taken 50 %"
+    assert tile(page, "sim-1") == "sim-1: up, memory used 50 %"
     assert "heat-5 is-up" in page
     assert "is-closed" in page
     assert "is-down" in page
     assert tile(page, "sim-3").startswith("sim-3: down")
     near = text(admin.get("/fleet?cell=cell1&zone=az-1&measure=cpu"))
     assert "far-1" not in near
-    assert tile(near, "sim-1") == "sim-1: up, vcpus taken 0 %"
+    assert tile(near, "sim-1") == "sim-1: up, vcpus used 0 %"
 
 
 def test_what_is_looked_for_stands_out(admin: Client, hosts: None) -> None:
     page = text(admin.get("/fleet?q=AZ-2"))
-    assert "1 host fits" in page
+    assert "1 host matches" in page
     assert page.count("fleet-tile dim") == 3
     assert re.findall(r'<tr id="fleet-([\w-]+)"', page) == ["far-1"]
 
@@ -85,10 +86,10 @@ def test_overlays_count_where_servers_are_and_would_be(admin: Client, people: An
     guest(people, "web-1", "sim-1")
     page = text(admin.get(f"/fleet?overlay=project:{people.ana.project.id}"))
     assert "1 server of shop on 1 host." in page
-    assert "sim-1: up, memory taken 50 %, 1 servers" in page
+    assert "sim-1: up, memory used 50 %, 1 server" in page
     assert re.findall(r'<tr id="fleet-([\w-]+)"', page) == ["sim-1"]
     answer = admin.get("/fleet?overlay=moon:1")
-    assert (answer.status_code, "it is one of flavor, group, project, recent" in text(answer)) == (400, True)
+    assert (answer.status_code, "Use one of flavor, group, project, recent" in text(answer)) == (400, True)
     assert admin.get("/fleet?overlay=project:moon").status_code == 404
 
 
@@ -106,12 +107,12 @@ def test_several_hosts_are_closed_with_an_answer_for_each(admin: Client, hosts: 
     picked = "host=sim-1&host=sim-2&host=far-1"
     assert text(admin.get("/fleet")).count("data-host=") == 4
     asked = text(admin.get(f"/hosts/-/close?{picked}"))
-    assert ("Close: 3 hosts?" in asked, asked.count("It is closed already.")) == (True, 1)
+    assert ("Disable: 3 hosts?" in asked, asked.count("The host is already disabled.")) == (True, 1)
     names = ["sim-1", "sim-2", "far-1"]
     answer = admin.post("/hosts/-/close", {"host": names, "reason": " "})
-    assert (answer.status_code, "Say why" in text(answer)) == (400, True)
+    assert (answer.status_code, "Enter a reason" in text(answer)) == (400, True)
     done = text(admin.post("/hosts/-/close", {"host": names, "reason": "new fans for all"}))
-    assert "Close: 2 done, 1 refused" in done
+    assert "Disable: 2 completed, 1 refused" in done
     for alias, host in (("cell1", "sim-1"), ("cell2", "far-1")):
         service = Service.objects.using(alias).get(host=host)
         assert (service.is_disabled, service.disabled_reason) == (True, "new fans for all")
@@ -119,14 +120,14 @@ def test_several_hosts_are_closed_with_an_answer_for_each(admin: Client, hosts: 
     kept = [record for alias in DATABASES for record in AuditRecord.objects.using(alias).filter(action="host.close")]
     assert sorted(record.result for record in kept) == ["done", "done", "refused"]
     opened = text(admin.post("/hosts/-/open", {"host": [*names, "moon"], "reason": "they are in"}))
-    assert "Return to service: 3 done, 1 refused" in opened
+    assert "Enable: 3 completed, 1 refused" in opened
     statuses = [admin.get(f"/hosts/-/{rest}").status_code for rest in ("fence?host=sim-1", "close")]
     assert statuses == [404, 400]
 
 
 def test_bad_addresses_are_named(admin: Client, hosts: None) -> None:
     answer = admin.get("/fleet?measure=mood")
-    assert (answer.status_code, "it is one of memory, cpu" in text(answer)) == (400, True)
+    assert (answer.status_code, "Use one of memory, cpu" in text(answer)) == (400, True)
     assert admin.get("/fleet?cell=moon").status_code == 404
     assert admin.get("/hosts/moon").status_code == 404
 
@@ -159,11 +160,11 @@ def test_many_hosts_cost_no_more_statements_and_are_drawn_as_few_paths(
     assert 'aria-label="nova: 2,000 hosts: 2,000 up' in page
     assert page.count('class="sq heat-0 is-up" d="M') < 10
     assert page.count("<tr id=") == 100
-    assert 'data-hosts="many-0 many-1 many-10 many-100 ' in page  # who stands where
+    assert 'data-hosts="many-0 many-1 many-10 many-100 ' in page  # the host at each position
     assert 'data-hosts="~many-0 ~many-1 many-10 many-100 ' in text(admin.get("/fleet?q=many-10"))
-    monkeypatch.setattr("portal.pages.fleet.MOST_DRAWN", 1999)
+    monkeypatch.setattr("portal.pages.hosts.fleet.MOST_DRAWN", 1999)
     page = text(admin.get("/fleet"))
-    assert ("are shown as totals only" in page, "fleet-squares" in page) == (True, False)
+    assert ("only totals are shown" in page, "fleet-squares" in page) == (True, False)
 
 
 def test_the_page_of_a_host_shows_what_is_there(admin: Client, people: Any, hosts: None) -> None:
@@ -175,20 +176,20 @@ def test_the_page_of_a_host_shows_what_is_there(admin: Client, people: Any, host
     assert "shop" in page
     assert "8 GB of 16 GB" in page
     assert "rack-7" in page
-    assert "It takes new servers, and has 1 server." in page
-    assert "It is in service." in page  # why it cannot be returned to service
+    assert "The host is enabled and has 1 server." in page
+    assert "The host is in service." in page  # why it cannot be returned to service
     assert "new fans" in text(admin.get("/hosts/sim-2"))
 
 
 def test_a_host_is_closed_and_opened_with_a_reason_on_record(admin: Client, hosts: None) -> None:
     refused = admin.post("/hosts/sim-1/do/close", {"reason": " "})
-    assert (refused.status_code, "Say why" in text(refused)) == (400, True)
+    assert (refused.status_code, "Enter a reason" in text(refused)) == (400, True)
     assert not Service.objects.using("cell1").get(host="sim-1").is_disabled
     answer = admin.post("/hosts/sim-1/do/close", {"reason": "new disks"}, follow=True)
-    assert "takes no new servers" in text(answer)
+    assert "is disabled" in text(answer)
     assert Service.objects.using("cell1").get(host="sim-1").disabled_reason == "new disks"
     again = admin.post("/hosts/sim-1/do/close", {"reason": "twice"})
-    assert (again.status_code, "It is closed already." in text(again)) == (409, True)
+    assert (again.status_code, "The host is already disabled." in text(again)) == (409, True)
     admin.post("/hosts/sim-1/do/open", {"reason": "done"})
     assert not Service.objects.using("cell1").get(host="sim-1").is_disabled
     kept = AuditRecord.objects.using("cell1").order_by("pk").values_list("action", "result", "reason", "details")
@@ -204,7 +205,7 @@ def test_what_may_destroy_is_confirmed_by_name(admin: Client, hosts: None) -> No
     assert (answer.status_code, "Type sim-3 to confirm." in text(answer)) == (400, True)
     assert not Service.objects.using("cell1").filter(is_forced_down=True).exists()
     early = admin.post("/hosts/sim-3/do/evacuate", {"reason": "dead", "confirm": "sim-3"})
-    assert (early.status_code, "nobody has said that it is off" in text(early)) == (409, True)
+    assert (early.status_code, "is down but not fenced" in text(early)) == (409, True)
     assert admin.post("/hosts/sim-3/do/fence", {"reason": "no power", "confirm": "sim-3"}).status_code == 302
     assert Service.objects.using("cell1").get(host="sim-3").is_forced_down
     assert admin.get("/hosts/sim-3/do/dance").status_code == 404
@@ -216,35 +217,35 @@ def test_a_drain_is_shown_before_it_is_begun(admin: Client, people: Any, hosts: 
     guest(people, "web-1", "sim-1")
     broken = guest(people, "web-2", "sim-1", vm_state="error")
     page = text(admin.get("/hosts/sim-1/drain"))
-    assert "1 of 2 servers can leave, 1 cannot" in page
+    assert "1 of 2 servers can move" in page
     assert '<a href="/hosts/sim-4">sim-4</a>' in page
     assert "it is in error" in page
-    assert 'name="allows_cold" value="1">' in page  # nothing is switched off for a move before somebody ticks it
-    for values, said in (
-        ({"most_at_once": "2", "reason": ""}, "Say why"),
+    assert 'name="allows_cold" value="1">' in page  # cold moves are off by default
+    for values, reported in (
+        ({"most_at_once": "2", "reason": ""}, "Enter a reason"),
         ({"most_at_once": "0", "reason": "fans"}, "1 to 100"),
         ({"most_at_once": "many", "reason": "fans"}, "1 to 100"),
-        ({"deadline": "2020-01-31T12:00", "reason": "fans"}, "this one has passed"),
-        ({"deadline": "soon", "reason": "fans"}, "a day and a time of day"),
+        ({"deadline": "2020-01-31T12:00", "reason": "fans"}, "must be in the future"),
+        ({"deadline": "soon", "reason": "fans"}, "a date and time"),
     ):
         refused = admin.post("/hosts/sim-1/drain", {"sent": "1", **values})
-        assert (refused.status_code, said in text(refused)) == (400, True)
+        assert (refused.status_code, reported in text(refused)) == (400, True)
     assert not Drain.objects.using("cell1").exists()
     assert not WorkflowRun.objects.using("cell1").exists()
     begun = admin.post("/hosts/sim-1/drain", {"sent": "1", "most_at_once": "3", "reason": "fans"}, follow=True)
     drain = Drain.objects.using("cell1").get()
     assert (drain.most_at_once, drain.allows_cold) == (3, False)
     page = text(begun)
-    assert "0 of 2 moved, 0 on the way, 2 left, 1 of them stays; 3 at once." in page
+    assert "0 of 2 moved, 0 moving, 2 left, 1 can't move; 3 at a time." in page
     assert f'id="guest-{broken.uuid}"' in page
     assert AuditRecord.objects.using("cell1").get(action="host.drain").reason == "fans"
     assert "is-draining" in text(admin.get("/fleet"))
-    assert "It is being emptied: cancel that first." in text(admin.get("/hosts/sim-1"))
+    assert "The host is being drained: cancel the drain first." in text(admin.get("/hosts/sim-1"))
 
 
 def test_what_is_done_to_a_host_stands_on_it_until_it_is_back(admin: Client, hosts: None) -> None:
     early = admin.post("/hosts/sim-1/note", {"note": "new fans"})
-    assert (early.status_code, "before you say what is done" in text(early)) == (409, True)
+    assert (early.status_code, "before you add a maintenance note" in text(early)) == (409, True)
     admin.post("/hosts/sim-1/do/close", {"reason": "fans"})
     kept = admin.post("/hosts/sim-1/note", {"note": "new fans\nuntil <Friday>"}, follow=True)
     assert "new fans<br>until &lt;Friday&gt;" in text(kept)
@@ -259,8 +260,8 @@ def test_a_drain_is_steered_from_its_page(admin: Client, people: Any, hosts: Non
     guest(people, "web-1", "sim-1")
     admin.post("/hosts/sim-1/drain", {"sent": "1", "most_at_once": "1", "allows_cold": "1", "reason": "fans"})
     paused = admin.post("/hosts/sim-1/drain/pause", follow=True)
-    assert "No further move begins." in text(paused)
-    assert "It is paused already." in text(paused)
+    assert "Drain paused. No further moves start." in text(paused)
+    assert "The drain is already paused." in text(paused)
     assert Drain.objects.using("cell1").get().is_paused
     admin.post("/hosts/sim-1/drain/resume")
     assert not Drain.objects.using("cell1").get().is_paused

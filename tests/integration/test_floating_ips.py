@@ -11,6 +11,7 @@ from django.db import connections
 
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import NovellaError
+from conductor.db.transactions import write_tx
 from conductor.network import (
     floating_ips,
     operations,
@@ -21,12 +22,11 @@ from conductor.network import (
     routers,
     subnets,
 )
-from conductor.network.floating_ips import FloatingIpChange, FloatingIpWish
+from conductor.network.floating_ips import FloatingIpChange, FloatingIpCreate
 from conductor.network.models import AddressAllocation, FloatingIp, Port
-from conductor.network.port_operations import PortWish
-from conductor.network.routers import GatewayWish, RouterWish
-from conductor.network.subnets import SubnetWish
-from conductor.transactions import write_tx
+from conductor.network.port_operations import PortCreate
+from conductor.network.routers import GatewayRequest, RouterCreate
+from conductor.network.subnets import SubnetCreate
 
 THREADS = 6
 
@@ -34,7 +34,7 @@ THREADS = 6
 def make_outside(cidr: str) -> str:
     context = system_context()
     network = operations.create_network(context, {"name": "outside", "is_external": True})
-    subnets.create_subnet(context, SubnetWish(network_id=str(network.uuid), cidr=cidr))
+    subnets.create_subnet(context, SubnetCreate(network_id=str(network.uuid), cidr=cidr))
     return str(network.uuid)
 
 
@@ -56,9 +56,9 @@ def at_once(work: Callable[[int], Any], times: int) -> list[str]:
 
 def test_many_takers_never_share_an_address(people: Any) -> None:
     outside = make_outside("198.18.0.0/29")
-    wish = FloatingIpWish(network_id=outside)
-    told = at_once(lambda _: floating_ips.create_floating_ip(people.ana.context(), wish), 8)
-    assert told == [""] * 5 + ["IpAddressGenerationFailure"] * 3
+    requested = FloatingIpCreate(network_id=outside)
+    message = at_once(lambda _: floating_ips.create_floating_ip(people.ana.context(), requested), 8)
+    assert message == [""] * 5 + ["IpAddressGenerationFailure"] * 3
     held = sorted(FloatingIp.objects.values_list("address", flat=True))
     assert held == sorted(AddressAllocation.objects.values_list("ip_address", flat=True))
     assert len(set(held)) == 5
@@ -69,17 +69,17 @@ def test_takers_at_once_keep_to_the_quota(people: Any) -> None:
     outside = make_outside("198.18.0.0/24")
     ana = people.ana
     quotas.set_limits(people.admin.context(), ana.project.id, {"floatingip": 3}, is_checked=False)
-    told = at_once(lambda _: floating_ips.create_floating_ip(ana.context(), FloatingIpWish(network_id=outside)), 8)
-    assert told == [""] * 3 + ["OverQuota"] * 5
+    message = at_once(lambda _: floating_ips.create_floating_ip(ana.context(), FloatingIpCreate(network_id=outside)), 8)
+    assert message == [""] * 3 + ["OverQuota"] * 5
     assert FloatingIp.objects.count() == Port.objects.count() == 3
 
 
 def make_way_out(context: RequestContext) -> tuple[str, str]:
-    """Ids of an external network and of one of the asker's that a router joins with it."""
+    """Ids of an external network and of one of the caller's that a router joins with it."""
     outside = make_outside("198.18.0.0/24")
     network_id = str(operations.create_network(context, {"name": "inner"}).uuid)
-    subnet = subnets.create_subnet(context, SubnetWish(network_id=network_id, cidr="10.0.0.0/24"))
-    router = routers.create_router(context, RouterWish({}, has_gateway=True, gateway=GatewayWish(outside)))
+    subnet = subnets.create_subnet(context, SubnetCreate(network_id=network_id, cidr="10.0.0.0/24"))
+    router = routers.create_router(context, RouterCreate({}, has_gateway=True, gateway=GatewayRequest(outside)))
     router_interfaces.add(context, str(router.uuid), subnet_id=str(subnet.uuid))
     return outside, network_id
 
@@ -87,11 +87,13 @@ def make_way_out(context: RequestContext) -> tuple[str, str]:
 def test_only_one_leads_to_an_address(people: Any) -> None:
     ana = people.ana.context()
     outside, network_id = make_way_out(ana)
-    port_id = str(port_operations.create_port(ana, PortWish(network_id=network_id)).uuid)
-    made = [str(floating_ips.create_floating_ip(ana, FloatingIpWish(network_id=outside)).uuid) for _ in range(THREADS)]
+    port_id = str(port_operations.create_port(ana, PortCreate(network_id=network_id)).uuid)
+    made = [
+        str(floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside)).uuid) for _ in range(THREADS)
+    ]
     change = FloatingIpChange(port_id=port_id)
-    told = at_once(lambda number: floating_ips.update_floating_ip(ana, made[number], change), THREADS)
-    assert told == [""] + ["FloatingIPPortAlreadyAssociated"] * (THREADS - 1)
+    message = at_once(lambda number: floating_ips.update_floating_ip(ana, made[number], change), THREADS)
+    assert message == [""] + ["FloatingIPPortAlreadyAssociated"] * (THREADS - 1)
     assert FloatingIp.objects.filter(port__uuid=port_id, fixed_ip_address="10.0.0.2").count() == 1
 
 
@@ -108,8 +110,8 @@ def test_a_guest_that_goes_leaves_its_floating_ip(people: Any) -> None:
             host="host-1",
             device_owner="compute:nova",
         )
-    wish = FloatingIpWish(network_id=outside, port_id=plugged["port_uuid"])
-    made = floating_ips.create_floating_ip(ana, wish)
+    requested = FloatingIpCreate(network_id=outside, port_id=plugged["port_uuid"])
+    made = floating_ips.create_floating_ip(ana, requested)
     assert (made.fixed_ip_address, made.router is None) == ("10.0.0.2", False)
     with write_tx():
         ports.unplug(instance)

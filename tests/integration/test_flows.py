@@ -2,118 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from conductor.api_db.models import BuildRequest, InstanceMapping
+from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance, InstanceFault
-from conductor.cells.lookup import journal_aliases
-from conductor.cells.targeting import target_cell
-from conductor.core.states import LIVE_RUN_STATES, RunState, VmState
-from conductor.image import seed as image_seed
-from conductor.image.models import Image
-from conductor.journal.models import LockWait, OutboxMessage, ResourceLock, WorkflowRun
-from conductor.network import seed as network_seed
-from conductor.network.models import AddressAllocation, Port
-from conductor.placement.models import Allocation, Inventory
-from conductor.rpc.messages import StepAnswered
-from conductor.services import flavors, instances
-from conductor.services.values import BuildWish
-from conductor.transactions import database_now
-from conductor.workflows import engine
-from conductor.workflows.build_in_cell import BUILD_IN_CELL
-from conductor.workflows.build_instances import BUILD_INSTANCES
-from conductor.workflows.delete_instance import DELETE_INSTANCE
-from conductor.workflows.flow import RemoteStep, Step, Work
-from conductor.workflows.steps import hand_over
-from tests.fleet import add_host
+from conductor.core.states import RunState, VmState
+from conductor.journal.models import WorkflowRun
+from conductor.services.servers import instances
+from conductor.workflows.flow import Step, StepContext
+from conductor.workflows.flows import build
+from conductor.workflows.flows.build import BUILD_IN_CELL, BUILD_INSTANCES
+from conductor.workflows.flows.delete import DELETE_INSTANCE
+from tests.fixtures.builds import ana, held, instance_of, launch, launch_many, part_of, run_to_the_end
 from tests.trouble import Trouble, trouble
 
-ROUNDS = 60
+__all__ = ["ana"]
+
 assert trouble, "the fixture of that name"
 BUILD_STEPS = [*BUILD_INSTANCES.steps, *BUILD_IN_CELL.steps]
-
-
-@pytest.fixture
-def ana(people: Any) -> Any:
-    admin = people.admin.context()
-    flavors.seed()
-    image_seed.seed(admin.project_id, None)
-    network_seed.seed(admin.project_id)
-    for host in ("sim-1", "sim-2"):
-        add_host(host, "cell1", size=(64, 65536, 1000))
-    return people.ana.context()
-
-
-def launch(context: Any) -> str:
-    return launch_many(context, 1)[0]
-
-
-def launch_many(context: Any, count: int) -> list[str]:
-    image = Image.objects.get(name="simulated-linux")
-    wish = BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid), min_count=count, max_count=count)
-    return list(instances.create(context, wish).instance_uuids)
-
-
-def run_to_the_end(*, refused: int = 0) -> None:
-    """Take every run as far as it goes; hosts answer at once, the first `refused` builds with a failure."""
-    for _ in range(ROUNDS):
-        live = [
-            (alias, run.uuid)
-            for alias in journal_aliases()
-            for run in WorkflowRun.objects.using(alias).filter(state__in=LIVE_RUN_STATES)
-        ]
-        if not live:
-            return
-        for alias, uuid in live:
-            runs = WorkflowRun.objects.using(alias).filter(uuid=uuid)
-            runs.filter(state=RunState.WAITING, waits_for__cause="timer").update(wake_at=database_now())
-            engine.run(alias, uuid)
-            for command in OutboxMessage.objects.using(alias).filter(run_uuid=uuid):
-                fails = refused > 0 and command.body["message"] == "spawn_instance"
-                refused -= fails
-                engine.answer(alias, _answer(command, ok=not fails))
-    pytest.fail("there are still live runs")
-
-
-def _answer(command: OutboxMessage, *, ok: bool) -> StepAnswered:
-    error = {"class": "DriverError", "message": "the disk is full", "is_reschedulable": True}
-    return StepAnswered(
-        step_key=command.step_key,
-        run_uuid=str(command.run_uuid),
-        fencing_token=1,
-        host=command.host,
-        ok=ok,
-        result={},
-        error=None if ok else error,
-    )
-
-
-def held() -> dict[str, int]:
-    """What is taken: empty when everything was given back."""
-    counts = {
-        "allocations": Allocation.objects.count(),
-        "used": Inventory.objects.filter(used__gt=0).count(),
-        "ports": Port.objects.count(),
-        "addresses": AddressAllocation.objects.count(),
-        "requests": BuildRequest.objects.count(),
-    }
-    for alias in journal_aliases():
-        for model in (ResourceLock, LockWait, OutboxMessage):
-            counts[f"{alias} {model.__name__}"] = model.objects.using(alias).count()  # type: ignore[attr-defined]
-    return {name: count for name, count in counts.items() if count}
-
-
-def instance_of(uuid: str) -> Instance:
-    mapping = InstanceMapping.objects.select_related("cell").get(instance_uuid=uuid)
-    assert mapping.cell is not None
-    with target_cell(mapping.cell.name):
-        return Instance.objects.get(uuid=uuid)
-
-
-def part_of(step: Step) -> str:
-    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
 
 
 def test_a_build_without_trouble_holds_one_of_each(ana: Any) -> None:
@@ -198,17 +108,17 @@ def test_a_delete_between_the_steps_of_a_launch_wins(step: Step, ana: Any, monke
 
 def test_many_builds_are_handed_over_a_few_at_a_time_and_each_once(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when what hands them over fails after the first few."""
-    calls: list[list[str]] = []
-    honest = hand_over._open_children
+    calls: list[Sequence[tuple[StepContext, str]]] = []
+    original = build._open_children
 
-    def fail_at_the_second(work: Work, cell: str, uuids: list[str]) -> None:
-        calls.append(uuids)
+    def fail_at_the_second(cell: str, pairs: Sequence[tuple[StepContext, str]]) -> dict[UUID, Exception]:
+        calls.append(pairs)
         if len(calls) == 2:
             raise RuntimeError("the cell does not answer")
-        honest(work, cell, uuids)
+        return original(cell, pairs)
 
-    monkeypatch.setattr(hand_over, "MOST_AT_ONCE", 2)
-    monkeypatch.setattr(hand_over, "_open_children", fail_at_the_second)
+    monkeypatch.setattr(build, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(build, "_open_children", fail_at_the_second)
     uuids = launch_many(ana, 5)
     run_to_the_end()
     assert [len(some) for some in calls] == [2, 2, 2, 2, 1]

@@ -9,12 +9,13 @@ import pytest
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision, StaleToken
 from conductor.core.states import RunState, StepState
+from conductor.db.transactions import database_now
 from conductor.journal.models import AuditRecord, Event, OutboxMessage, StepRecord, WorkflowRun
-from conductor.services import flow_actions
-from conductor.transactions import database_now
-from conductor.workflows import catalog, leases
-from conductor.workflows.flow import Retry, Work
-from conductor.workflows.turn import Turn
+from conductor.services.workflows import actions
+from conductor.workflows import catalog
+from conductor.workflows.engine import leases
+from conductor.workflows.engine.executor import RunExecutor
+from conductor.workflows.flow import RetryPolicy, StepContext
 from tests.integration.interventions import (
     ADMIN,
     ALIAS,
@@ -35,7 +36,7 @@ from tests.integration.interventions import (
 )
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
-SLOW = Retry(tries=5, pause_seconds=3600, longest_pause_seconds=3600)
+SLOW = RetryPolicy(max_attempts=5, pause_seconds=3600, max_pause_seconds=3600)
 
 
 # -- skip and mark as done ------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ def test_a_step_under_way_on_a_live_host_is_not_skipped(flow: Any) -> None:
 
 
 def test_a_command_to_a_silent_host_can_be_marked_as_done_and_is_not_sent_again(flow: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
+    monkeypatch.setattr("conductor.workflows.engine.executor.is_unresponsive", lambda alias, host: False)
     flow(OnHost())
     run = start()
     go(run)
@@ -128,7 +129,7 @@ def test_force_ends_it_with_a_list_and_frees_its_locks(flow: Any) -> None:
     run = parked_on_a_failed_step(flow)
     ended = order(run, "force", confirm=str(run.uuid)[:8])
     assert ended.state == RunState.FAILED_NOT_CLEAN
-    assert ended.leftovers == ["one: done, and not undone", "two: may have done a part"]
+    assert ended.uncompensated == ["one: done, and not undone", "two: may have done a part"]
     assert locks() == []
     assert go(run).state == RunState.FAILED_NOT_CLEAN
 
@@ -159,16 +160,16 @@ def test_a_silent_owner_is_fenced_out_and_another_goes_on(flow: Any) -> None:
     run = start()
     stale = leases.claim(ALIAS, run.uuid)
     assert stale is not None
-    with pytest.raises(Conflict, match="heard"):
+    with pytest.raises(Conflict, match="owner is alive"):
         order(run, "take-over")
     WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(lease_expires_at=database_now(-1))
     taken = order(run, "take-over")
     assert taken.fencing_token > stale.fencing_token
-    old = Work(ALIAS, stale, MEMBER, "key", stale.fencing_token)
+    old = StepContext(ALIAS, stale, MEMBER, "key", stale.fencing_token)
     with pytest.raises(StaleToken), old.fenced(ALIAS):
         pytest.fail("the old owner got in")
     assert go(run).state == RunState.DONE
-    assert [lease.reason for lease in flow_actions.leases(ALIAS, run.uuid)] == ["claim", "take-over: because", "claim"]
+    assert [lease.reason for lease in actions.leases(ALIAS, run.uuid)] == ["claim", "take-over: because", "claim"]
 
 
 # -- undo again -----------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def not_clean(flow: Any) -> WorkflowRun:
     DIARY.failures |= {"do three": 1, "undo two": 1}
     run = start()
     assert go(run).state == RunState.FAILED_NOT_CLEAN
-    assert fresh(run).leftovers == ["two: RuntimeError"]
+    assert fresh(run).uncompensated == ["two: RuntimeError"]
     return fresh(run)
 
 
@@ -189,7 +190,7 @@ def test_undo_again_undoes_what_is_left_and_nothing_else(flow: Any) -> None:
     order(run, "undo")
     assert len(locks()) == 1
     ended = go(run)
-    assert (ended.state, ended.leftovers, ended.orders) == (RunState.FAILED_UNDONE, [], None)
+    assert (ended.state, ended.uncompensated, ended.orders) == (RunState.FAILED_UNDONE, [], None)
     assert DIARY.lines == ["undo two", "last"]
     assert locks() == []
 
@@ -199,7 +200,7 @@ def test_an_undo_that_fails_again_names_it_again(flow: Any) -> None:
     DIARY.failures["undo two"] = 1
     order(run, "undo")
     ended = go(run)
-    assert (ended.state, ended.leftovers) == (RunState.FAILED_NOT_CLEAN, ["two: RuntimeError"])
+    assert (ended.state, ended.uncompensated) == (RunState.FAILED_NOT_CLEAN, ["two: RuntimeError"])
     assert locks() == []
 
 
@@ -232,7 +233,7 @@ def test_roles(flow: Any) -> None:
 
 def test_a_form_that_is_out_of_date_is_refused(flow: Any) -> None:
     run = parked_on_a_failed_step(flow)
-    seen = flow_actions.revision_of(run)
+    seen = actions.revision_of(run)
     order(run, "resume", revision=seen)
     go(run)
     before = snapshot()
@@ -262,7 +263,7 @@ def test_a_worker_in_the_middle_of_a_step_is_fenced_out(flow: Any, name: str) ->
     order(run, name, step="one", confirm=confirm, mark="forced", result={"by": "hand"})
     before = snapshot()
     with pytest.raises(StaleToken):
-        Turn(ALIAS, worker, catalog.flow_of(worker)).drive()
+        RunExecutor(ALIAS, worker, catalog.flow_of(worker)).drive()
     assert snapshot() == before
 
 
@@ -278,17 +279,17 @@ def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings
     before = snapshot()
     order(run, "skip", **SKIP)
     asked = fresh(run)
-    (waits,) = [one for one in snapshot()["runs"] if one["agreement"]]
-    assert {**waits, "agreement": None} in before["runs"], "nothing else was changed"
+    (waits,) = [one for one in snapshot()["runs"] if one["approval"]]
+    assert {**waits, "approval": None} in before["runs"], "nothing else was changed"
     assert (asked.fencing_token, asked.orders) == (run.fencing_token, None)
-    mine, others = flow_actions.panel(ADMIN, run.uuid), flow_actions.panel(BO, run.uuid)
-    assert mine.agreement is not None
-    assert (mine.agreement.by, mine.agreement.step, mine.agreement.reason) == ("ana", "two", SKIP["reason"])
+    mine, others = actions.panel(ADMIN, run.uuid), actions.panel(BO, run.uuid)
+    assert mine.approval is not None
+    assert (mine.approval.by, mine.approval.step, mine.approval.reason) == ("ana", "two", SKIP["reason"])
     why = {one.id: one.why_not for one in mine.actions}
-    assert (why["agree"], why["decline"]) == ("You asked for it yourself: another operator has to agree.", "")
+    assert (why["agree"], why["decline"]) == ("You requested this. Another operator must approve it.", "")
     assert {one.id: one.enabled for one in others.actions}["agree"]
-    assert flow_actions.panel(MANAGER, run.uuid).agreement is None, "operators' words"
-    with pytest.raises(Forbidden, match="yourself"):
+    assert actions.panel(MANAGER, run.uuid).approval is None, "operators' words"
+    with pytest.raises(Forbidden, match="You requested this"):
         order(run, "agree")
     with pytest.raises(Forbidden, match="role admin"):
         order(run, "agree", replace(MANAGER, user_id="c" * 32))
@@ -298,7 +299,7 @@ def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings
     order(run, "agree", BO, reason="I saw it")
     assert go(run).state == RunState.DONE
     assert ("do", "two", "skipped") in steps(run)
-    assert fresh(run).agreement is None
+    assert fresh(run).approval is None
     records = AuditRecord.objects.using(ALIAS).filter(result="done").order_by("pk")
     assert [(one.action, one.user_name, one.reason, one.details.get("asked_by")) for one in records] == [
         ("workflow.ask", "ana", SKIP["reason"], None),
@@ -310,21 +311,21 @@ def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings
 def test_what_is_declined_or_too_late_is_not_done(flow: Any, settings: Any) -> None:
     settings.NOVELLA_SECOND_PERSON = True
     run = parked_on_a_failed_step(flow)
-    with pytest.raises(Invalid, match="can be skipped now is two"):
+    with pytest.raises(Invalid, match="Only step two can be skipped"):
         order(run, "skip", step="one", confirm="one", mark="skipped")
     force = {"confirm": str(run.uuid)[:8]}
     order(run, "force", **force)
-    assert order(run, "decline", reason="not needed after all").agreement is None, "who asked may take it back"
-    with pytest.raises(Conflict, match="Nobody asks"):
+    assert order(run, "decline", reason="not needed after all").approval is None, "who asked may take it back"
+    with pytest.raises(Conflict, match="No action waits for approval"):
         order(run, "agree", BO)
     order(run, "force", **force)
-    kept = fresh(run).agreement
-    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(agreement={**kept, "until": "2020-01-31T12:00:00+00:00"})
-    with pytest.raises(Conflict, match="or not any more"):
+    kept = fresh(run).approval
+    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(approval={**kept, "until": "2020-01-31T12:00:00+00:00"})
+    with pytest.raises(Conflict, match="No action waits for approval"):
         order(run, "agree", BO)
-    assert "agree" not in {one.id for one in flow_actions.panel(BO, run.uuid).actions}
+    assert "agree" not in {one.id for one in actions.panel(BO, run.uuid).actions}
     order(run, "force", **force)
-    assert order(run, "resume").agreement is None, "what was asked for was about the run as it stood"
+    assert order(run, "resume").approval is None, "what was asked for was about the run as it stood"
     assert go(run).state == RunState.WAITING
     order(run, "force", **force)
     order(run, "agree", BO)

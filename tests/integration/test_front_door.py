@@ -1,4 +1,4 @@
-"""What a web process bears: slow clients, large bodies and headers, and more requests than it has workers."""
+"""Load on a web process: slow clients, large bodies and headers, and more requests than workers."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
         assert (await Client(path, (b"x" * half, b"x" * (most - half))).ask(door)).status == 200
         refused = await Client(path, (b"x" * most, b"x")).ask(door)
         assert (refused.status, f"{most} bytes" in refused.body.decode()) == (413, True)
-        said = Client(path, (None,))  # refused by what it announces, before a byte of it
-        said.scope["headers"] = [(b"content-length", str(most + 1).encode())]
-        assert (await said.ask(door)).status == 413
+        reported = Client(path, (None,))  # refused by what it announces, before a byte of it
+        reported.scope["headers"] = [(b"content-length", str(most + 1).encode())]
+        assert (await reported.ask(door)).status == 413
         names = dict(refused.sent[0]["headers"])
         assert names[b"x-openstack-request-id"].startswith(b"req-")
-        assert door._held == 0
+        assert not door._held
 
     run(work())
 
@@ -187,8 +187,8 @@ def test_a_request_without_a_host_is_refused_and_compute_names_its_id_twice() ->
         assert (await old.ask(door)).status == 200
         for path, names in (("/compute/v2.1/servers", 2), ("/volume/v3/volumes", 1)):
             late = await Client(path, (b"", None)).ask(door)
-            said = dict(late.sent[0]["headers"])
-            ids = [said[name] for name in (b"x-openstack-request-id", b"x-compute-request-id") if name in said]
+            reported = dict(late.sent[0]["headers"])
+            ids = [reported[name] for name in (b"x-openstack-request-id", b"x-compute-request-id") if name in reported]
             assert (late.status, len(ids), len(set(ids))) == (408, names, 1)
 
     run(play())

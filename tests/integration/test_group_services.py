@@ -1,4 +1,4 @@
-"""ZooKeeper and etcd as groups: the dead are missed, and a server that dies or hangs takes nobody for dead."""
+"""ZooKeeper and etcd as groups: dead members are noticed, but not because a server dies or hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from conductor.actors import liveness
 from conductor.core.errors import Invalid, Unavailable
-from conductor.core.membership import Member, Membership, OnGone, Place
+from conductor.core.membership import Member, Membership, MembershipLocation, OnGone
 from conductor.membership.etcd import EtcdMembership
 from conductor.membership.plugin import register_memberships
 from conductor.membership.zookeeper import ZooKeeperMembership
@@ -25,7 +25,7 @@ from tests.services import etcd, zookeeper
 
 PROJECT = Path(__file__).resolve().parents[2]
 SECONDS = 30.0
-# By then whoever has not been heard counts as dead, and everybody has asked again.
+# By then members without heartbeats count as dead, and all others have checked again.
 SETTLED_SECONDS = 11.0
 SERVICES = {"zookeeper": zookeeper.start, "etcd": etcd.start}
 Service = zookeeper.Service | etcd.Service
@@ -33,10 +33,10 @@ Service = zookeeper.Service | etcd.Service
 SLEEPER = """
 import sys, time
 from pathlib import Path
-from conductor.core.membership import Member, Place
+from conductor.core.membership import Member, MembershipLocation
 from conductor.membership.plugin import register_memberships
 kind = register_memberships()[sys.argv[1].partition(":")[0]]
-kind(Place(sys.argv[1], Path())).join(Member(sys.argv[2], "sleeper"), print)
+kind(MembershipLocation(sys.argv[1], Path())).join(Member(sys.argv[2], "sleeper"), print)
 time.sleep(600)
 """
 
@@ -49,7 +49,7 @@ def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def made(service: Service) -> Membership:
-    return register_memberships()[service.url.partition(":")[0]](Place(service.url, Path()))
+    return register_memberships()[service.url.partition(":")[0]](MembershipLocation(service.url, Path()))
 
 
 def a_worker() -> str:
@@ -128,7 +128,7 @@ def test_a_server_that_is_killed_takes_nobody_for_dead(service: Service) -> None
 
 
 def test_a_server_that_hangs_keeps_nobody_waiting(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{type(made(service)).__module__}.ANSWER_SECONDS", 2 * SECONDS)  # who waited would be seen
+    monkeypatch.setattr(f"{type(made(service)).__module__}.ANSWER_SECONDS", 2 * SECONDS)  # a wait would be noticed
     membership = made(service)
     service.send_signal(signal.SIGSTOP)
     try:
@@ -156,7 +156,7 @@ def test_a_server_that_hangs_keeps_nobody_waiting(service: Service, monkeypatch:
 def test_addresses(
     kind: type[ZooKeeperMembership | EtcdMembership], url: str, hosts: tuple[tuple[str, int], ...], path: str
 ) -> None:
-    membership = kind(Place(url, Path()))
+    membership = kind(MembershipLocation(url, Path()))
     assert (membership._addresses.hosts, membership._addresses.path) == (hosts, path)
 
 

@@ -1,4 +1,4 @@
-"""What hosts count of their servers: kept in one statement, drawn as what happened in a second, seen by its project."""
+"""Metrics from hosts: stored in one statement, shown as rates per second, visible to the server's project."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 
 from conductor.cell_db.models import GuestCount, Instance, Migration
 from conductor.core.errors import NotFound
 from conductor.rpc.messages import GuestsCounted
-from conductor.services import guest_counts
+from conductor.services.servers import guest_metrics
 from tests import factories
 from tests.api_client import ApiClient
+from tests.counting import Captured
 from tests.integration.page_clients import signed_in, text
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -34,13 +34,13 @@ def web(people: Any) -> Instance:
 def count(web: Instance, at: float, *figures: float | None, host: str = "host-1", others: int = 0) -> GuestsCounted:
     guests = {str(web.uuid): list(figures), **{str(uuid4()): [1.0, 2.0] for _ in range(others)}}
     message = GuestsCounted(host=host, counted_at=at, guests=guests)
-    guest_counts.record(CELL, message)
+    guest_metrics.record(CELL, message)
     return message
 
 
 def test_a_count_is_one_statement_however_many_guests_there_are(web: Instance) -> None:
     def statements(others: int, at: float) -> list[str]:
-        with CaptureQueriesContext(connections[CELL]) as seen:
+        with Captured(connections[CELL]) as seen:
             count(web, at, 1.0, others=others)
         return [query["sql"].split()[0] for query in seen.captured_queries]
 
@@ -50,11 +50,11 @@ def test_a_count_is_one_statement_however_many_guests_there_are(web: Instance) -
 
 def test_what_comes_again_or_is_no_count_changes_nothing(web: Instance, people: Any) -> None:
     message = count(web, 1000.0, 1.0, 64.0)
-    guest_counts.record(CELL, message)
+    guest_metrics.record(CELL, message)
     count(web, 1300.0, float("nan"))
     count(web, float("inf"), 2.0)
-    guest_counts.record(CELL, GuestsCounted(host="host-1", counted_at=1600.0, guests={"../etc": [1.0]}))
-    (found,) = guest_counts.samples(people.ana.context(), str(web.uuid))
+    guest_metrics.record(CELL, GuestsCounted(host="host-1", counted_at=1600.0, guests={"../etc": [1.0]}))
+    (found,) = guest_metrics.samples(people.ana.context(), str(web.uuid))
     assert (found.at, found.figures) == (1000.0, {"cpu_seconds": 1.0, "memory_mb": 64.0})
     assert GuestCount.objects.using(CELL).count() == 1
 
@@ -68,19 +68,19 @@ def test_it_goes_along_with_a_server_that_moves_and_strangers_tell_nothing_of_it
     count(web, 1000.0, 5.0, host="host-0")
     count(web, 1300.0, 6.0, host="host-1")
     count(web, 1400.0, 9999.0, host="host-7")
-    found = guest_counts.samples(people.ana.context(), str(web.uuid))
+    found = guest_metrics.samples(people.ana.context(), str(web.uuid))
     assert [(one.at, one.figures["cpu_seconds"]) for one in found] == [(1000.0, 5.0), (1300.0, 6.0)]
     with pytest.raises(NotFound):
-        guest_counts.samples(people.chi.context(), str(web.uuid))
+        guest_metrics.samples(people.chi.context(), str(web.uuid))
 
 
 def test_rates_leave_out_what_nobody_knows(web: Instance, people: Any) -> None:
     began_anew, slept = 1600.0, 4000.0
     for at, used in ((1000.0, 30.0), (1300.0, 90.0), (began_anew, 1.0), (slept, 400.0), (4300.0, 430.0)):
         count(web, at, used, 64.0)
-    found = guest_counts.rates(guest_counts.samples(people.ana.context(), str(web.uuid)))
-    told = [(one.begin, one.end, one.figures["cpu_seconds"], one.figures["memory_mb"]) for one in found]
-    assert told == [(1000.0, 1300.0, 0.2, 64.0), (slept, 4300.0, 0.1, 64.0)]
+    found = guest_metrics.rates(guest_metrics.samples(people.ana.context(), str(web.uuid)))
+    lines = [(one.begin, one.end, one.figures["cpu_seconds"], one.figures["memory_mb"]) for one in found]
+    assert lines == [(1000.0, 1300.0, 0.2, 64.0), (slept, 4300.0, 0.1, 64.0)]
 
 
 def test_the_tab_opens_with_the_last_hours_also_of_a_server_that_is_off(web: Instance, people: Any) -> None:
@@ -88,15 +88,15 @@ def test_the_tab_opens_with_the_last_hours_also_of_a_server_that_is_off(web: Ins
     address, ana = f"/servers/{web.uuid}/metrics", signed_in("ana")
     now = time.time()
     count(web, now - 900, 0.0, 100.0, 0, 0)
-    assert "Lately" not in text(ana.get(address))
+    assert "Recent" not in text(ana.get(address))
     count(web, now - 600, 300.0, 128.0, 600 * MB, 0)
     count(web, now - 300, 360.0, 256.0, 600 * MB, 300 * MB)
     page = text(ana.get(address))
-    assert "A guest that does not run has no figures." in page
-    assert 'aria-label="Processors: 30.0 % on average, 50.0 % at most"' in page
-    assert 'aria-label="Disks: 1.0 MB/s / 512.0 KB/s on average, 2.0 MB/s / 1.0 MB/s at most"' in page
+    assert "Start the server to see metrics." in page
+    assert 'aria-label="Processors: average 30.0 %, maximum 50.0 %"' in page
+    assert 'aria-label="Disks: average 1.0 MB/s / 512.0 KB/s, maximum 2.0 MB/s / 1.0 MB/s"' in page
     assert 'points="0.0,30.0 150.0,30.0 150.0,53.2 300.0,53.2"' in page, "half, then a tenth of two processors"
-    assert "Im Mittel" in text(ana.get(address, headers={"accept-language": "de"}))
+    assert "Durchschnitt" in text(ana.get(address, headers={"accept-language": "de"}))
 
 
 def test_the_same_over_http(web: Instance, people: Any) -> None:

@@ -25,9 +25,9 @@ from conductor.core.scheduling.hardware_fit import wanted_of
 from conductor.core.selection import Selection
 from conductor.placement import allocations, hardware, inventories, models, providers
 from conductor.placement.allocations import ProviderFull
-from conductor.scheduler import allocation_claims, manager, moving
+from conductor.scheduler import claims, manager
 from conductor.workflows.steps.on_host import hardware_of
-from tests.fleet import add_host, provider_of, wish
+from tests.fleet import add_host, provider_of, requested
 from tests.unit.hardware.inside import asked, cell
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -53,7 +53,7 @@ def selection(provider_uuid: str, request: RequestSpec) -> Selection:
 def claim(provider_uuid: str, request: RequestSpec, *uuids: str) -> tuple[str, ...]:
     uuids = uuids or (str(uuid4()),)
     chosen = {uuid: selection(provider_uuid, request) for uuid in uuids}
-    allocation_claims.claim(chosen, project_id=SHOP, user_id=ANA)
+    claims.claim(chosen, project_id=SHOP, user_id=ANA)
     return uuids
 
 
@@ -74,10 +74,10 @@ def test_a_claim_takes_cpus_and_devices_and_gives_them_back() -> None:
     (uuid,) = claim(host, asked({**PINNED, "pci_passthrough:alias": "gpu:1"}))
     assert len(cpus_of(hardware.held_by(uuid))) == 4
     assert free(host) == (12, 1)
-    assert providers.position().number > before  # who follows placement looks again
+    assert providers.position().number > before  # readers of placement's change number refresh
     claim(host, asked({**PINNED, "pci_passthrough:alias": "gpu:1"}), uuid)  # again: it has it already
     assert free(host) == (12, 1)
-    allocation_claims.release(uuid)
+    claims.release(uuid)
     assert free(host) == (16, 2)
     assert not models.HardwareClaim.objects.exists()
 
@@ -95,11 +95,11 @@ def test_all_or_none() -> None:
     assert free(host) == (0, 2)
 
 
-@pytest.mark.parametrize("wish", [PINNED, {"pci_passthrough:alias": "gpu:1"}, {"hw:numa_nodes": "1"}])
-def test_a_host_that_reported_no_inside_gives_none(wish: dict[str, str]) -> None:
+@pytest.mark.parametrize("requested", [PINNED, {"pci_passthrough:alias": "gpu:1"}, {"hw:numa_nodes": "1"}])
+def test_a_host_that_reported_no_inside_gives_none(requested: dict[str, str]) -> None:
     host = provider(cells=[], devices=[])
     with pytest.raises(ProviderFull):
-        claim(host, asked(wish))
+        claim(host, asked(requested))
     assert not models.Consumer.objects.exists()
 
 
@@ -127,10 +127,10 @@ def test_a_move_keeps_both_ends_and_goes_back_with_the_same_cpus() -> None:
     held = allocations.held_by(uuid)
     migration = str(uuid4())
     there = selection(target, asked(PINNED))
-    moving.step_aside(uuid, migration, there)
-    allocation_claims.claim({uuid: there}, project_id=SHOP, user_id=ANA)
+    claims.step_aside(uuid, migration, there)
+    claims.claim({uuid: there}, project_id=SHOP, user_id=ANA)
     assert (free(source), free(target)) == ((12, 2), (12, 2))
-    moving.step_back(uuid, migration, held=held, owner=(SHOP, ANA))
+    claims.step_back(uuid, migration, held=held, owner=(SHOP, ANA))
     assert hardware.held_by(uuid) == had
     assert (free(source), free(target)) == ((12, 2), (16, 2))
 
@@ -140,10 +140,10 @@ def test_a_resize_on_the_same_host_goes_back_too() -> None:
     (uuid,) = claim(host, asked(PINNED))
     had, held, migration = hardware.held_by(uuid), allocations.held_by(uuid), str(uuid4())
     larger = selection(host, asked(PINNED, vcpus=8, memory_mb=2048))
-    moving.step_aside(uuid, migration, larger)
-    allocation_claims.claim({uuid: larger}, project_id=SHOP, user_id=ANA)
+    claims.step_aside(uuid, migration, larger)
+    claims.claim({uuid: larger}, project_id=SHOP, user_id=ANA)
     assert free(host) == (4, 2)
-    moving.step_back(uuid, migration, held=held, owner=(SHOP, ANA))
+    claims.step_back(uuid, migration, held=held, owner=(SHOP, ANA))
     assert hardware.held_by(uuid) == had
     assert free(host) == (12, 2)
 
@@ -153,15 +153,15 @@ def test_a_move_that_is_settled_frees_the_source() -> None:
     (uuid,) = claim(source, asked(PINNED))
     migration = str(uuid4())
     there = selection(target, asked(PINNED))
-    moving.step_aside(uuid, migration, there)
-    allocation_claims.claim({uuid: there}, project_id=SHOP, user_id=ANA)
-    moving.settle(uuid, migration)
+    claims.step_aside(uuid, migration, there)
+    claims.claim({uuid: there}, project_id=SHOP, user_id=ANA)
+    claims.settle(uuid, migration)
     assert (free(source), free(target)) == ((16, 2), (12, 2))
 
 
 def test_many_deciders_never_give_a_cpu_or_device_twice() -> None:
     hosts = [provider(f"host-{number}") for number in range(2)]
-    wishes = (
+    requests = (
         asked({**PINNED, "pci_passthrough:alias": "gpu:1"}),
         asked({**PINNED, "hw:cpu_thread_policy": "isolate"}, vcpus=2, memory_mb=512),
         asked({"pci_passthrough:alias": "gpu:1"}),
@@ -175,10 +175,10 @@ def test_many_deciders_never_give_a_cpu_or_device_twice() -> None:
         try:
             for _ in range(12):
                 if mine and dice.random() < 0.4:
-                    allocation_claims.release(mine.pop(dice.randrange(len(mine))))
+                    claims.release(mine.pop(dice.randrange(len(mine))))
                     continue
                 try:
-                    mine += claim(dice.choice(hosts), dice.choice(wishes))
+                    mine += claim(dice.choice(hosts), dice.choice(requests))
                     granted += 1
                 except ProviderFull:
                     continue
@@ -215,7 +215,7 @@ def test_the_scheduler_goes_by_what_is_left_inside_of_hosts(settings: Any) -> No
     inventory = {"PCPU": Inventory(16), "VCPU": Inventory(8), "MEMORY_MB": Inventory(8192), "DISK_GB": Inventory(100)}
     inventories.report(provider_of("roomy"), "roomy", inventory)
     hardware.report(provider_of("roomy"), CELLS, DEVICES)
-    request = wish(vcpus=4, memory_mb=512, disk_gb=0)
+    request = requested(vcpus=4, memory_mb=512, disk_gb=0)
     extra_specs = {**PINNED, "pci_passthrough:alias": "gpu:1"}
     request = replace(request, flavor=replace(request.flavor, extra_specs=extra_specs))
 
@@ -235,7 +235,7 @@ def test_the_scheduler_goes_by_what_is_left_inside_of_hosts(settings: Any) -> No
     assert len(cpus_of(hardware.held_by(pair[0])) | cpus_of(hardware.held_by(pair[1]))) == 8
     with pytest.raises(NoValidHost):
         select(1)
-    allocation_claims.release(pair[0])
+    claims.release(pair[0])
     select(1)
 
 
@@ -243,8 +243,8 @@ def test_a_host_is_told_what_its_guest_was_given() -> None:
     (uuid,) = claim(provider(), asked({**PINNED, "pci_passthrough:alias": "gpu:1"}))
     guest = Instance(uuid=uuid, flavor={"extra_specs": PINNED}, image={})
     assert wire.grant_from_json(hardware_of(guest)) == next(iter(hardware.held_by(uuid).values()))
-    nobody = Instance(uuid=uuid4(), flavor={"extra_specs": PINNED}, image={})
-    assert hardware_of(nobody) == {}
+    unowned = Instance(uuid=uuid4(), flavor={"extra_specs": PINNED}, image={})
+    assert hardware_of(unowned) == {}
 
 
 def test_for_a_guest_that_asks_for_nothing_nobody_looks(django_assert_num_queries: Any) -> None:

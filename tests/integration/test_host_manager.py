@@ -10,7 +10,6 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cell_db.models import ComputeNode, Instance, Service
@@ -19,6 +18,7 @@ from conductor.placement import allocations, inventories, models, providers
 from conductor.placement.allocations import Claim, ProviderFull
 from conductor.scheduler import host_manager as module
 from conductor.scheduler.host_manager import HostManager
+from tests.counting import Captured
 from tests.databases import empty_all
 from tests.fleet import ANA, SHOP, add_host, add_instance, inventory_of, provider_of, put_into_zone, silence
 
@@ -88,7 +88,7 @@ class World:
             is_disabled=self.dice.random() < 0.5, disabled_reason=self.dice.choice(("", "new disks"))
         )
 
-    def fall_silent(self) -> None:
+    def stop_responding(self) -> None:
         silence(*self.any())
 
     def force_down(self) -> None:
@@ -129,7 +129,7 @@ ACTS: tuple[Callable[[World], None], ...] = (
     World.release,
     World.grow,
     World.disable,
-    World.fall_silent,
+    World.stop_responding,
     World.force_down,
     World.report,
     World.move_zone,
@@ -170,7 +170,7 @@ def test_a_look_costs_the_same_number_of_queries_however_many_hosts_there_are(co
     manager = HostManager()
     manager.snapshot()
     manager.snapshot()
-    captured = {alias: CaptureQueriesContext(connections[alias]) for alias in ("default", "cell1", "cell2")}
+    captured = {alias: Captured(connections[alias]) for alias in ("default", "cell1", "cell2")}
     for one in captured.values():
         one.__enter__()
     manager.snapshot()

@@ -1,4 +1,4 @@
-"""How soon a taken right is gone, what tokens cost, and what keeps guessers out."""
+"""Identity: how soon a revoked right ends, costs of tokens, and protection against guessing."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from django.contrib.auth import authenticate
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from conductor.core.errors import NotAuthenticated
 from conductor.identity import assignments, domains, effective, logins, rights, roles, tokens, users
-from conductor.identity.assignments import Place, Wanted
+from conductor.identity.assignments import AssignmentScope, Wanted
 from conductor.identity.credentials import blob_of, create
 from conductor.identity.listing import Question
 from conductor.identity.logins import Login, Reference
 from conductor.identity.models import Credential, Project, RightsVersion, Role, RoleAssignment, User
-from conductor.services import sign_in
+from conductor.services.accounts import sign_in
+from tests.counting import Captured
 from tests.people import PASSWORD
 
 
 def _elsewhere(people: Any) -> None:
-    """What another process does: nothing here hears of it."""
+    """Make a change like another process, without notifying this one."""
     RoleAssignment.objects.filter(user=people.ana.user).delete()
     RightsVersion.objects.update_or_create(id=1, defaults={"number": 4711})
 
@@ -38,7 +38,9 @@ def test_a_change_in_another_process_counts_after_the_time_of_the_setting(people
 def test_a_change_of_this_process_counts_at_once(people: Any) -> None:
     text = people.ana.token()
     tokens.validate(text)
-    assignments.take_away(Place(user_id=people.ana.user.id, project_id=people.ana.project.id), people.ana.role.id)
+    assignments.take_away(
+        AssignmentScope(user_id=people.ana.user.id, project_id=people.ana.project.id), people.ana.role.id
+    )
     with pytest.raises(NotAuthenticated):
         tokens.validate(text)
 
@@ -105,7 +107,7 @@ def test_a_browser_signs_in_by_name_and_by_name_with_domain(people: Any) -> None
 
 
 def test_the_portal_knows_rights_of_groups_and_inherited_ones(people: Any) -> None:
-    place = Place(user_id=people.ana.user.id, domain_id="default", is_inherited=True)
+    place = AssignmentScope(user_id=people.ana.user.id, domain_id="default", is_inherited=True)
     assignments.grant(place, people.rea.role.id)
     assert [choice.name for choice in sign_in.projects_of(people.ana.user.id)] == ["admin", "lab", "shop"]
     context = sign_in.context_for(people.ana.user.id, people.chi.project.id, "req-1")
@@ -117,7 +119,7 @@ def test_the_portal_knows_rights_of_groups_and_inherited_ones(people: Any) -> No
 
 def test_a_role_of_one_domain_stands_only_for_what_it_implies(people: Any) -> None:
     local = roles.create("caretaker", domain_id="default")
-    place = Place(user_id=people.ana.user.id, project_id=people.chi.project.id)
+    place = AssignmentScope(user_id=people.ana.user.id, project_id=people.chi.project.id)
     assignments.grant(place, local.id)
     lab = Project.objects.get(id=people.chi.project.id)
     assert effective.roles_on(people.ana.user.id, project=lab) == []
@@ -128,7 +130,7 @@ def test_a_role_of_one_domain_stands_only_for_what_it_implies(people: Any) -> No
 def test_a_name_of_a_rule_s_word_gives_no_right(people: Any, api_client: Any) -> None:
     for word in ("anyone", "owner", "system_reader", "own_project"):
         role = roles.create(word)
-        assignments.grant(Place(user_id=people.ana.user.id, project_id=people.ana.project.id), role.id)
+        assignments.grant(AssignmentScope(user_id=people.ana.user.id, project_id=people.ana.project.id), role.id)
     assert api_client("ana").get("/identity/v3/users").status_code == 403
     assert api_client("ana").get(f"/identity/v3/users/{people.bo.user.id}").status_code == 403
 
@@ -142,7 +144,7 @@ def test_lists_cost_the_same_however_long_they_are(people: Any, api_client: Any)
         found = []
         for path in paths:
             client.get(path)
-            with CaptureQueriesContext(connection) as queries:
+            with Captured(connection) as queries:
                 assert client.get(path).status_code == 200
             found.append(len(queries))
         return found
@@ -151,7 +153,7 @@ def test_lists_cost_the_same_however_long_they_are(people: Any, api_client: Any)
     for number in range(20):
         project = Project.objects.create(domain_id="default", name=f"p-{number}")
         User.objects.create(domain_id="default", username=f"u-{number}")
-        assignments.grant(Place(user_id=admin, project_id=project.id), people.ana.role.id)
+        assignments.grant(AssignmentScope(user_id=admin, project_id=project.id), people.ana.role.id)
     assert costs() == few
     assert len(list(assignments.given(Wanted(user_id=admin)))) == 21
     assert len(users.find(Question({"name__startswith": "u-"}))[0]) == 20

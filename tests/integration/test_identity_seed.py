@@ -1,4 +1,4 @@
-"""What a new cloud knows, and the files with which its first people sign in."""
+"""Initial data of a new cloud, and the files for the first sign-in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.test import Client
 
 from conductor.identity import passwords, seed, users
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
-from conductor.services import credentials
+from conductor.services.accounts import credentials
 
 
 def _state() -> tuple[list[Any], ...]:

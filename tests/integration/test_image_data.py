@@ -1,4 +1,4 @@
-"""Data of images: whole or not at all, whoever dies when."""
+"""Image data: complete or absent, whichever process dies at any time."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from conductor.core.errors import NotFound
+from conductor.db.transactions import database_now, database_time
 from conductor.journal.models import StepRecord, WorkflowRun
-from conductor.services import instances
-from conductor.transactions import database_now, database_time
+from conductor.services.servers import instances
 from tests.compute_rows import Cloud, make_cloud, make_instance
 from tests.people import People
 

@@ -12,11 +12,11 @@ from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.core.errors import NotFound
 from conductor.core.states import RunState
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import Event, LockWait, ResourceLock, WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import deletions, instance_queries, instances
-from conductor.services.values import BuildWish
-from conductor.transactions import database_now, write_tx
+from conductor.services.servers import deletions, instances, queries
+from conductor.services.servers.types import InstanceCreate
 from tests.compute_rows import Cloud, make_cloud, make_instance
 from tests.people import People
 
@@ -27,12 +27,12 @@ def cloud(people: People) -> Cloud:
 
 
 def launch(cloud: Cloud) -> str:
-    wish = BuildWish(name="web", flavor_ref="1", image_ref=str(cloud.image.uuid))
-    return instances.create(cloud.people.ana.context(), wish).instance_uuids[0]
+    body = InstanceCreate(name="web", flavor_ref="1", image_ref=str(cloud.image.uuid))
+    return instances.create(cloud.people.ana.context(), body).instance_uuids[0]
 
 
 def move_to_cell(instance_uuid: str, cell: str = "cell1") -> None:
-    """What CreateInCells does."""
+    """Move an instance to a cell, like CreateInCells."""
     request = BuildRequest.objects.get(instance_uuid=instance_uuid)
     Instance.objects.using(cell).create(
         uuid=instance_uuid, **request.instance, created_at=request.created_at, updated_at=database_now()
@@ -126,7 +126,7 @@ def test_a_dropped_request_is_gone(cloud: Cloud) -> None:
 
 def test_a_request_that_gets_its_cell_meanwhile_is_deleted_there(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     uuid = launch(cloud)
-    real = instance_queries.mapping_of
+    real = queries.mapping_of
     looks = []
 
     def look_then_move(context: Any, ref: str) -> Any:

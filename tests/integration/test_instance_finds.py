@@ -1,4 +1,4 @@
-"""One instance found: what it costs, and that the words kept for it ask the same as those made anew."""
+"""Lookup of one instance: its cost, and that cached statements equal new ones."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import DatabaseError, connections
 
 from conductor.api_db.models import InstanceGroup, InstanceGroupMember, InstanceMapping
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.errors import NotFound
-from conductor.services import instance_queries, instance_rows, instances
-from conductor.sql import dialect
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
+from conductor.services.servers import instance_data, instances, queries
 from tests.compute_rows import Cloud, make_cloud, make_host, make_instance
 from tests.counting import counted
+from tests.fixtures.unresponsive_cells import silence
 from tests.people import People
 
 
@@ -44,14 +43,14 @@ def test_kept_words_ask_what_new_ones_do(cloud: Cloud, settings: Any) -> None:
     BlockDevice.objects.using("cell1").create(
         instance_uuid=rows[1].uuid, volume_uuid=uuid4(), device_name="/dev/vdb", created_at=database_now()
     )
-    told = set()
+    reported = set()
     for seconds in (3600, -3600):
         settings.NOVELLA_HOST_DOWN_SECONDS = seconds
         for row in rows:
-            (anew,) = instance_rows.read("cell1", Instance.objects.using("cell1").alive().filter(uuid=row.uuid))
-            assert instance_rows.one("cell1", row.uuid) == [anew]
-            told.add(anew.host_status)
-    assert told == {"UP", "UNKNOWN"}, told
+            (anew,) = instance_data.read("cell1", Instance.objects.using("cell1").alive().filter(uuid=row.uuid))
+            assert instance_data.one("cell1", row.uuid) == [anew]
+            reported.add(anew.host_status)
+    assert reported == {"UP", "UNKNOWN"}, reported
     assert [len(instances.get(ana, str(row.uuid)).volumes) for row in rows] == [0, 1, 0]
 
 
@@ -68,43 +67,20 @@ def test_the_group_and_the_build_of_a_server_are_told(cloud: Cloud) -> None:
     assert instances.get(ana, str(other.uuid)).group_uuid == ""
 
 
-def test_what_is_not_there_or_not_the_askers_is_not_found(cloud: Cloud) -> None:
+def test_what_is_not_there_or_not_the_callers_is_not_found(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     row = make_instance(ana, "cell1", "mine")
     gone = make_instance(ana, "cell1", "gone")
     Instance.objects.using("cell1").filter(uuid=gone.uuid).update(deleted_at=database_now())
-    for asker, uuid in (
+    for caller, uuid in (
         (replace(ana, project_id=uuid4().hex), str(row.uuid)),
         (ana, str(gone.uuid)),
         (ana, str(uuid4())),
         (ana, "no-uuid"),
     ):
         with pytest.raises(NotFound):
-            instances.get(asker, uuid)
+            instances.get(caller, uuid)
     assert instances.get(cloud.people.admin.context(), str(row.uuid)).name == "mine"
-
-
-def silence(monkeypatch: pytest.MonkeyPatch, cell: str) -> None:
-    """A cell that takes no statement, in whichever thread it is asked, and whatever connections that has open."""
-    wrapper = type(connections[cell])
-    cursor = wrapper.cursor
-
-    def refuse(connection: Any) -> Any:
-        if connection.alias == cell:
-            raise DatabaseError("the cell is down")
-        return cursor(connection)
-
-    straight = dialect._straight_cursor
-
-    def refuse_by_hand(connection: Any) -> Any:
-        if connection.alias == cell:
-            raise DatabaseError("the cell is down")
-        return straight(connection)
-
-    monkeypatch.setattr(wrapper, "cursor", refuse)
-    monkeypatch.setattr(dialect, "_straight_cursor", refuse_by_hand)
-    if "cursor" in vars(connections[cell]):  # put back there by whoever replaced it before: it would be taken first
-        monkeypatch.delattr(connections[cell], "cursor")
 
 
 def test_of_a_server_in_a_silent_cell_is_told_what_is_known_elsewhere(
@@ -126,13 +102,13 @@ def test_one_that_reaches_its_cell_while_it_is_looked_for_is_found_there(
 ) -> None:
     ana = cloud.people.ana.context()
     row = make_instance(ana, "cell1", "mine")
-    real, asked = instance_queries._place_of, list[UUID]()
+    real, asked = queries._place_of, list[UUID]()
 
     def late(uuid: UUID) -> Any:
         asked.append(uuid)
         place = real(uuid)
         return place._replace(cell="") if place and len(asked) == 1 else place
 
-    monkeypatch.setattr(instance_queries, "_place_of", late)
+    monkeypatch.setattr(queries, "_place_of", late)
     assert instances.get(ana, str(row.uuid)).cell == "cell1"
     assert len(asked) == 2

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.core.errors import Invalid
+from conductor.db.transactions import database_now
 from conductor.journal.models import WorkflowRun
-from conductor.services import instance_filters, instance_queries, instances, name_patterns
-from conductor.services.values import BuildWish, InstanceQuery, InstanceView
-from conductor.transactions import database_now
+from conductor.services.servers import filters, instances, name_search, queries
+from conductor.services.servers.types import InstanceCreate, InstanceData, InstanceQuery
 from tests.compute_rows import CELLS, Cloud, make_cloud, make_host, make_instance
+from tests.counting import Captured
 from tests.databases import empty_all
-from tests.integration.test_instance_finds import silence
+from tests.fixtures.unresponsive_cells import silence
 from tests.people import People, create_people
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -35,8 +35,8 @@ def cloud(people: People) -> Cloud:
 
 
 def request(cloud: Cloud, name: str, **values: Any) -> str:
-    wish = BuildWish(**({"name": name, "flavor_ref": "1", "image_ref": str(cloud.image.uuid)} | values))
-    return instances.create(cloud.people.ana.context(), wish).instance_uuids[0]
+    requested = InstanceCreate(**({"name": name, "flavor_ref": "1", "image_ref": str(cloud.image.uuid)} | values))
+    return instances.create(cloud.people.ana.context(), requested).instance_uuids[0]
 
 
 def walk(cloud: Cloud, query: InstanceQuery) -> list[str]:
@@ -148,7 +148,7 @@ def test_every_sort_key_walks_through_all_cells(cloud: Cloud) -> None:
         row = make_instance(ana, cell, f"n-{number % 3}", launch_index=number // 2, is_locked=number % 2 == 0, **values)
         Instance.objects.using(cell).filter(pk=row.pk).update(image=row.image | image)
     request(cloud, "n-1", min_count=2, max_count=2)
-    for number, (name, key) in enumerate(instance_filters.SORT_KEYS.items()):
+    for number, (name, key) in enumerate(filters.SORT_KEYS.items()):
         is_descending = number % 2 == 0
         query = InstanceQuery(limit=1000, sort=((name, is_descending),), with_runs=False)
         views = instances.list_page(ana, query).items
@@ -284,16 +284,16 @@ def test_rows_and_requests_are_narrowed_alike(
         key_name=key,
         created_at=START + timedelta(milliseconds=500),
     )
-    asked = instance_filters.checked(InstanceQuery(filters=query))
-    rows = instance_filters.of_rows(Instance.objects.using("cell1").all(), asked)
-    pattern = instance_filters.pattern_beside_sql(asked)
-    in_cell = (name_patterns.narrow(rows, pattern, 1) if pattern else rows).exists()
-    view = instance_queries.get(cloud.people.ana.context(), str(row.uuid))
-    assert instance_filters.fits(view, asked) == in_cell
+    asked = filters.checked(InstanceQuery(filters=query))
+    rows = filters.of_rows(Instance.objects.using("cell1").all(), asked)
+    pattern = filters.pattern_beside_sql(asked)
+    in_cell = (name_search.narrow(rows, pattern, 1) if pattern else rows).exists()
+    view = queries.get(cloud.people.ana.context(), str(row.uuid))
+    assert filters.fits(view, asked) == in_cell
 
 
 def count_queries(work: Callable[[], Any]) -> int:
-    captured = [CaptureQueriesContext(connections[alias]) for alias in connections]
+    captured = [Captured(connections[alias]) for alias in connections]
     for capture in captured:
         capture.__enter__()
     work()
@@ -335,7 +335,7 @@ def test_fifty_cost_as_many_queries_as_five(query: InstanceQuery, cloud: Cloud) 
     assert few <= 16
 
 
-def partial(view: InstanceView) -> tuple[Any, ...]:
+def partial(view: InstanceData) -> tuple[Any, ...]:
     return view.uuid, view.status, view.is_partial, view.name, view.cell
 
 
@@ -353,7 +353,7 @@ def test_instances_of_a_silent_cell(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
             (str(there.uuid), "ACTIVE", False, "there", "cell1"),
         ]
         assert walk(cloud, InstanceQuery(limit=1)) == [str(lost.uuid), str(there.uuid)]
-        assert names(cloud, filters={"name": "there"}) == ["there"]  # nothing can be said of what is not known
+        assert names(cloud, filters={"name": "there"}) == ["there"]  # an unknown server cannot match
         assert partial(instances.get(ana, str(lost.uuid))) == (str(lost.uuid), "UNKNOWN", True, "", "cell2")
     assert names(cloud) == ["lost", "there"]
 

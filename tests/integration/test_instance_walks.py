@@ -1,4 +1,4 @@
-"""Walks over long lists: what a page costs each cell, and that it misses nothing while servers come and go."""
+"""Walks through long lists: the cost of a page in each cell, and completeness while servers come and go."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault, Service
 from conductor.core.context import RequestContext
-from conductor.services import hosts, instance_filters, instance_rows, instances
-from conductor.services.values import InstanceQuery, InstanceView
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
+from conductor.services.hosts import hosts
+from conductor.services.servers import filters, instance_data, instances
+from conductor.services.servers.types import InstanceData, InstanceQuery
 from tests.compute_rows import CELLS, Cloud, make_cloud, make_host, make_instance
-from tests.counting import counted
+from tests.counting import counted, plan_of
 from tests.people import People
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -50,7 +51,7 @@ def with_extras(context: RequestContext, cell: str, number: int, **values: Any) 
 
 @pytest.mark.parametrize("sort", [NEWEST_FIRST, BY_NAME])
 def test_no_page_costs_a_cell_more_than_four_statements(sort: Any, cloud: Cloud) -> None:
-    """Whether servers lie evenly in the cells, or all in one that runs out of its share."""
+    """With servers evenly in all cells, or all in one."""
     ana = cloud.people.ana.context()
     for number in range(20):
         with_extras(ana, "cell1", number)
@@ -85,17 +86,13 @@ def test_a_list_of_all_projects_walks_an_index(marker: bool, cloud: Cloud, monke
     """A page must not cost a cell a look at every server that lives in it, wherever the page is."""
     rows = [make_instance(cloud.people[who].context(), "cell1", who) for who in ("ana", "bo")]
     asked: list[Any] = []
-    fetch = instance_rows.fetch
-    monkeypatch.setattr(instance_rows, "fetch", lambda alias, sql: (asked.append((alias, sql)), fetch(alias, sql))[1])
+    fetch = instance_data.fetch
+    monkeypatch.setattr(instance_data, "fetch", lambda alias, sql: (asked.append((alias, sql)), fetch(alias, sql))[1])
     query = InstanceQuery(all_projects=True, limit=1, marker=str(rows[1].uuid) if marker else "")
     assert len(instances.list_page(cloud.people.admin.context(), query).items) == 1
     sql, parameters = next(asked_of for alias, asked_of in asked if alias == "cell1")
-    connection = connections["cell1"]
-    with transaction.atomic("cell1"), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":  # two rows are sooner sorted than found by an index
-            cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
-        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{sql}", parameters)
-        plan = "\n".join(str(line[-1]) for line in cursor.fetchall())
+    # Two rows are sooner sorted than found by an index.
+    plan = plan_of("cell1", sql, parameters, "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
     assert "instance_alive" in plan, plan
     assert "TEMP B-TREE" not in plan, plan
 
@@ -125,7 +122,7 @@ def add(context: RequestContext, cell: str, second: int, name: str, word: str | 
     removed=st.integers(0, 8),
     limit=st.integers(1, 4),
     sort=st.lists(
-        st.tuples(st.sampled_from(sorted(instance_filters.SORT_KEYS)), st.booleans()),
+        st.tuples(st.sampled_from(sorted(filters.SORT_KEYS)), st.booleans()),
         min_size=1, max_size=2, unique_by=lambda key: key[0],
     ),
 )  # fmt: skip
@@ -135,7 +132,7 @@ def test_a_walk_gives_what_stays_once_and_in_order_while_servers_come_and_go(
     context = in_a_project_of_its_own(cloud)
     made = [add(context, *values) for values in rows]
     gone = made[removed % len(made)]
-    query, found, waiting = InstanceQuery(sort=tuple(sort), limit=limit), list[InstanceView](), list(added)
+    query, found, waiting = InstanceQuery(sort=tuple(sort), limit=limit), list[InstanceData](), list(added)
     while True:
         page = instances.list_page(context, query)
         found += page.items
@@ -151,32 +148,32 @@ def test_a_walk_gives_what_stays_once_and_in_order_while_servers_come_and_go(
     seen = [view.uuid for view in found]
     assert len(set(seen)) == len(seen)
     assert set(made) - {made[removed % len(made)]} <= set(seen)
-    assert found == instance_filters.in_order(found, query)
+    assert found == filters.in_order(found, query)
 
 
 def test_a_cell_that_falls_silent_between_two_questions(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its servers stay where they stand, with what is known without it."""
+    """Its servers keep their places, with the data known without it."""
     ana = cloud.people.ana.context()
     there, lost = with_extras(ana, "cell1", 1), with_extras(ana, "cell2", 2)
-    complete = instance_rows.complete
+    complete = instance_data.complete
 
-    def refuse(alias: str, views: list[InstanceView]) -> list[InstanceView]:
+    def refuse(alias: str, views: list[InstanceData]) -> list[InstanceData]:
         if alias == "cell2":
             raise DatabaseError("cell2 does not answer")
         return complete(alias, views)
 
-    monkeypatch.setattr(instance_rows, "complete", refuse)
+    monkeypatch.setattr(instance_data, "complete", refuse)
     page = instances.list_page(ana, InstanceQuery())
     assert list(page.missing_cells) == ["cell2"]
     assert [(view.uuid, view.is_partial) for view in page.items] == [(str(lost.uuid), True), (str(there.uuid), False)]
 
 
 def test_a_view_of_a_row_has_every_field_of_a_view(cloud: Cloud) -> None:
-    """It is made past the constructor, so nobody else would see that one is missing."""
+    """The view is created without its constructor, so this checks for missing fields."""
     make_instance(cloud.people.ana.context(), "cell1", "n")
     (view,) = instances.list_page(cloud.people.ana.context(), InstanceQuery()).items
-    assert view.__dict__.keys() == {field.name for field in fields(InstanceView)}
-    assert view == InstanceView(**view.__dict__)
+    assert view.__dict__.keys() == {field.name for field in fields(InstanceData)}
+    assert view == InstanceData(**view.__dict__)
     assert asdict(view)["name"] == "n"
 
 
@@ -211,8 +208,8 @@ def test_rows_are_read_as_they_were_written(cloud: Cloud) -> None:
     assert connections["cell1"].vendor in ("sqlite", "postgresql")
     values = {"metadata": {"ä": "1"}, "tags": ["b", "a"], "security_groups": ["default"], "key_name": "k"}
     written = make_instance(cloud.people.ana.context(), "cell1", "n", host="h", launched_at=START, **values)
-    (view,) = instance_rows.read("cell1", Instance.objects.using("cell1").all())
-    for name in instance_rows.SAME:
+    (view,) = instance_data.read("cell1", Instance.objects.using("cell1").all())
+    for name in instance_data.CELL_COLUMNS_AS_THEY_ARE:
         kept, shown = getattr(written, name), getattr(view, name)
         if name in ("flavor", "image"):
             shown = asdict(shown)

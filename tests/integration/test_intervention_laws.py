@@ -21,11 +21,12 @@ from hypothesis.stateful import (
 from conductor.core.errors import NovellaError
 from conductor.core.interventions import INTERVENTIONS
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState, StepState
+from conductor.db.transactions import database_now
 from conductor.journal.models import LeaseGrant, LockWait, OutboxMessage, StepRecord, WorkflowRun
-from conductor.services import flow_actions
-from conductor.transactions import database_now
-from conductor.workflows import catalog, leases
-from conductor.workflows.flow import Flow, Retry
+from conductor.services.workflows import actions
+from conductor.workflows import catalog
+from conductor.workflows.engine import leases
+from conductor.workflows.flow import Flow, RetryPolicy
 from tests.databases import empty_all
 from tests.integration.interventions import (
     ADMIN,
@@ -46,7 +47,7 @@ from tests.integration.interventions import (
 )
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
-HOURS = Retry(tries=9, pause_seconds=3600, longest_pause_seconds=3600)
+HOURS = RetryPolicy(max_attempts=9, pause_seconds=3600, max_pause_seconds=3600)
 NAMES = [one.id for one in INTERVENTIONS]
 ROUNDS = 40
 
@@ -149,8 +150,8 @@ STATES: list[tuple[Callable[[], WorkflowRun], str, set[str]]] = [
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     DIARY.clear()
-    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
-    monkeypatch.setattr(flow_actions, "_heard", lambda alias, hosts: (hosts, {}))
+    monkeypatch.setattr("conductor.workflows.engine.executor.is_unresponsive", lambda alias, host: False)
+    monkeypatch.setattr(actions, "_heard", lambda alias, hosts: (hosts, {}))
     monkeypatch.setitem(catalog._by_version, ("made", 1), made(Noted("one", HOURS), OnHost()))
     yield
     DIARY.clear()
@@ -158,8 +159,9 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def words(run: WorkflowRun, name: str) -> dict[str, Any]:
     """All that an intervention may need, as the server itself offers it."""
-    choices = flow_actions.choices(ADMIN, fresh(run), flow_actions.facts_of(ALIAS, fresh(run)))
-    offered = next((one.choices for one in choices if one.id == name), ())  # answers to nobody are not offered
+    choices = actions.choices(ADMIN, fresh(run), actions.facts_of(ALIAS, fresh(run)))
+    # actions without a pending request are not offered
+    offered = next((one.choices for one in choices if one.id == name), ())
     step = offered[0] if offered else "one"
     confirm = step if name == "skip" else str(run.uuid)[:8]
     return {"step": step, "confirm": confirm, "mark": "forced", "result": {"by": "hand"}}
@@ -173,11 +175,7 @@ def test_each_intervention_in_each_state(
     run = bring()
     assert fresh(run).state == state
     before, asked = snapshot(), words(run, name)
-    offered = {
-        one.id
-        for one in flow_actions.choices(ADMIN, fresh(run), flow_actions.facts_of(ALIAS, fresh(run)))
-        if one.enabled
-    }
+    offered = {one.id for one in actions.choices(ADMIN, fresh(run), actions.facts_of(ALIAS, fresh(run))) if one.enabled}
     assert (name in offered) == (name in allowed), "what is shown and what is done come from one table"
     earlier = len(audited())
     if name in allowed:
@@ -206,7 +204,7 @@ class Operators(RuleBasedStateMachine):
     @rule(number=st.integers(0, len(NAMES) - 1), mark=st.sampled_from(["forced", "skipped"]))
     def do_what_is_offered(self, number: int, mark: str) -> None:
         run = fresh(self.run)
-        choices = flow_actions.choices(ADMIN, run, flow_actions.facts_of(ALIAS, run))
+        choices = actions.choices(ADMIN, run, actions.facts_of(ALIAS, run))
         offered = [one.id for one in choices if one.enabled]
         if offered:
             name = offered[number % len(offered)]
@@ -260,7 +258,7 @@ class Operators(RuleBasedStateMachine):
                 run=run, state__in=(StepState.RUNNING, StepState.WAITING)
             )
             assert not still_open.exists()
-        assert (run.state == RunState.FAILED_NOT_CLEAN) <= bool(run.leftovers)
+        assert (run.state == RunState.FAILED_NOT_CLEAN) <= bool(run.uncompensated)
         assert LeaseGrant.objects.using(ALIAS).filter(pk=run.fencing_token).exists() or run.fencing_token == 0
 
     def teardown(self) -> None:

@@ -1,4 +1,4 @@
-"""The workflow's buttons and forms, without a browser: who sees which, what is asked for, and what a refusal says."""
+"""Buttons and forms of interventions, without a browser: visibility, fields, and messages of refusals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.rpc import outbox
-from conductor.transactions import write_tx
 from tests import factories
+from tests.fixtures.page_text import text
 from tests.integration.interventions import snapshot
 from tests.integration.page_clients import signed_in
 
@@ -28,10 +29,6 @@ def run(people: Any) -> WorkflowRun:
         return outbox.open_run(ALIAS, wanted)
 
 
-def text(answer: Any) -> str:
-    return answer.content.decode()  # type: ignore[no-any-return]
-
-
 def revision(html: str) -> str:
     found = re.search(r'name="revision" value="([0-9a-f]{16})"', html)
     assert found
@@ -41,21 +38,21 @@ def revision(html: str) -> str:
 def test_a_member_sees_what_a_member_may(run: WorkflowRun) -> None:
     html = text(signed_in("ana").get(f"/workflows/{run.uuid}"))
     assert f'href="/workflows/{run.uuid}/do/cancel"' in html
-    assert "Force complete" not in html
+    assert "Force completion" not in html
     assert f"/workflows/{run.uuid}/do/cancel" not in text(signed_in("rea").get(f"/workflows/{run.uuid}"))
 
 
 def test_a_disabled_button_says_why(run: WorkflowRun) -> None:
     html = text(signed_in("admin").get(f"/workflows/{run.uuid}"))
-    assert "Nothing is left behind." in html
-    assert "Not now (7)" in html
+    assert "Nothing is left to clean up." in html
+    assert "Unavailable actions (7)" in html
 
 
 def test_the_form_cancels_and_says_that_it_was_requested(run: WorkflowRun) -> None:
     ana = signed_in("ana")
     asked = f"/workflows/{run.uuid}/do/cancel"
     answer = ana.post(asked, {"reason": "not wanted", "revision": revision(text(ana.get(asked)))}, follow=True)
-    assert "Cancel was requested" in text(answer)
+    assert "Cancel workflow: request accepted" in text(answer)
     assert "cancel requested" in text(answer)
     audit = text(ana.get(f"/workflows/{run.uuid}/audit"))
     assert "workflow.cancel" in audit
@@ -63,18 +60,18 @@ def test_the_form_cancels_and_says_that_it_was_requested(run: WorkflowRun) -> No
 
 
 @pytest.mark.parametrize(
-    ("form", "status", "said"),
+    ("form", "status", "sentence"),
     [
         ({"reason": " ", "revision": ""}, 400, "reason"),
-        ({"reason": "x", "revision": "0" * 16}, 412, "has moved"),
+        ({"reason": "x", "revision": "0" * 16}, 412, "The workflow has changed since"),
     ],
 )
 def test_a_form_that_does_not_fit_changes_nothing_and_says_so(
-    run: WorkflowRun, form: dict[str, str], status: int, said: str
+    run: WorkflowRun, form: dict[str, str], status: int, sentence: str
 ) -> None:
     ana, before = signed_in("ana"), snapshot()
     answer = ana.post(f"/workflows/{run.uuid}/do/cancel", form)
-    assert (answer.status_code, said in text(answer)) == (status, True)
+    assert (answer.status_code, sentence in text(answer)) == (status, True)
     assert snapshot() == before
 
 
@@ -86,17 +83,17 @@ def test_who_reschedules_sees_which_hosts_come_next(run: WorkflowRun) -> None:
         "fates": {str(run.instance_uuid): {"sim-4": "claim failed"}},
     }
     factories.decision(run, summary=summary, details=made["details"], selections=[chosen])
-    assert "Alternates left, in this order: sim-2." in text(signed_in("admin").get(place))
+    assert "Remaining alternates, in order: sim-2." in text(signed_in("admin").get(place))
     assert "sim-2" not in text(signed_in("ana").get(place))
 
 
 def test_what_is_not_allowed_is_refused_in_words(run: WorkflowRun) -> None:
     admin, before = signed_in("admin"), snapshot()
     page = text(admin.get(f"/workflows/{run.uuid}/do/undo"))
-    assert ("Nothing is left behind." in page, 'name="reason"' in page) == (True, False)  # nothing to fill in vain
+    assert ("Nothing is left to clean up." in page, 'name="reason"' in page) == (True, False)  # nothing to fill in vain
     answer = admin.post(f"/workflows/{run.uuid}/do/undo", {"reason": "x"})
     assert answer.status_code == 409
-    assert "Nothing is left behind." in text(answer)
+    assert "Nothing is left to clean up." in text(answer)
     assert signed_in("ana").post(f"/workflows/{run.uuid}/do/undo", {"reason": "x"}).status_code == 403
     assert snapshot() == before
     assert AuditRecord.objects.using(ALIAS).count() == 2
@@ -106,19 +103,19 @@ def test_what_takes_two_says_so_and_shows_who_waits(run: WorkflowRun, settings: 
     settings.NOVELLA_SECOND_PERSON = True
     WorkflowRun.objects.using(ALIAS).update(state="needs operator", owner=None)
     admin, place = signed_in("admin"), f"/workflows/{run.uuid}"
-    assert "Another operator has to agree before it is done." in text(admin.get(f"{place}/do/force"))
+    assert "Another operator must approve this action first." in text(admin.get(f"{place}/do/force"))
     form = {"reason": "it is <gone>", "confirm": str(run.uuid)[:8]}
     page = text(admin.post(f"{place}/do/force", form, follow=True))
-    assert "Force complete waits for another operator&#x27;s agreement." in page
-    assert "admin waits for another operator's agreement: Force complete" in page
+    assert "Force completion requires another operator&#x27;s approval." in page
+    assert "admin requested approval: Force completion" in page
     assert "it is &lt;gone&gt;" in page
     refused = admin.post(f"{place}/do/agree", {"reason": "me"})
-    assert (refused.status_code, "You asked for it yourself" in text(refused)) == (403, True)
-    assert "admin: Force complete. Reason: it is &lt;gone&gt;" in text(admin.get(f"{place}/do/decline"))
-    assert "waits for another operator" not in text(signed_in("ana").get(place))
+    assert (refused.status_code, "You requested this." in text(refused)) == (403, True)
+    assert "admin: Force completion. Reason: it is &lt;gone&gt;" in text(admin.get(f"{place}/do/decline"))
+    assert "nother operator" not in text(signed_in("ana").get(place))
     assert f"/workflows/{run.uuid}/do/decline" in text(admin.get("/triage"))
     admin.post(f"{place}/do/decline", {"reason": "not now"})
-    assert "waits for another operator" not in text(admin.get(place))
+    assert "nother operator" not in text(admin.get(place))
     assert WorkflowRun.objects.using(ALIAS).get().state == "needs operator"
 
 
@@ -147,8 +144,8 @@ def test_operators_see_who_was_heard_last_when(people: Any) -> None:
     factories.host("sim-1", seen=600)
     rows = WorkflowRun.objects.using(ALIAS).filter(pk=child.pk)
     path = f"/workflows/{child.uuid}"
-    assert "its host has been silent since 20" in text(signed_in("admin").get(path))
-    assert "has been silent" not in text(signed_in("ana").get(path))
+    assert "host unresponsive since 20" in text(signed_in("admin").get(path))
+    assert "host unresponsive" not in text(signed_in("ana").get(path))
     rows.update(owner="worker-9", state="running", lease_expires_at=factories.ago(60))
     form = text(signed_in("admin").get(f"{path}/do/take-over"))
     assert "worker-9" in form

@@ -10,10 +10,10 @@ from django.db import connections
 
 from conductor.core.errors import Conflict, Invalid, ResourceLocked
 from conductor.core.states import RunState, StepState
-from conductor.journal import foreign_locks
+from conductor.journal import cross_database_locks
 from conductor.journal.models import Event, LeaseGrant, LockWait, ResourceLock, StepRecord, WorkflowRun
-from conductor.services import flow_actions
-from conductor.workflows.flow import Retry, Step, Work
+from conductor.services.workflows import actions
+from conductor.workflows.flow import RetryPolicy, Step, StepContext
 from tests.integration.interventions import (
     ALIAS,
     DIARY,
@@ -33,7 +33,7 @@ from tests.integration.interventions import (
 )
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
-SLOW = Retry(tries=5, pause_seconds=3600, longest_pause_seconds=3600)
+SLOW = RetryPolicy(max_attempts=5, pause_seconds=3600, max_pause_seconds=3600)
 
 
 # -- cancel ---------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_cancel_before_the_first_turn_does_nothing_but_end(flow: Any) -> None:
 
 def test_a_cancel_that_was_accepted_is_never_too_late(flow: Any) -> None:
     class Asking(Noted):
-        def execute(self, work: Work) -> Any:
+        def execute(self, work: StepContext) -> Any:
             order(work.run, "cancel", MEMBER)  # comes while the step before the point of no return is under way
             return super().execute(work)
 
@@ -96,7 +96,7 @@ def test_cancel_past_the_point_of_no_return_is_refused(flow: Any, until: str | N
     run = start()
     go(run)
     before = snapshot()
-    with pytest.raises(Conflict, match=r"undone|forward"):
+    with pytest.raises(Conflict, match=r"can be undone|always runs to its end"):
         order(run, "cancel", MEMBER)
     assert snapshot() == before
     assert audited() == [("workflow.cancel", "refused")]
@@ -105,7 +105,7 @@ def test_cancel_past_the_point_of_no_return_is_refused(flow: Any, until: str | N
 def test_a_run_that_only_goes_forward_is_not_cancelled_before_it_begins_either(flow: Any) -> None:
     flow(Noted("one"), cancellable_until=None)
     run = start(is_cancellable=False)
-    with pytest.raises(Conflict, match="forward"):
+    with pytest.raises(Conflict, match="always runs to its end"):
         order(run, "cancel")
 
 
@@ -167,7 +167,7 @@ class Kept(Noted):
 
 def test_retry_may_begin_after_what_is_done_still(flow: Any) -> None:
     run = failed(flow, Kept("one"), Noted("two"), Noted("three"), at="two")
-    assert flow_actions.facts_of(ALIAS, run).retry_steps == ("one", "two")
+    assert actions.facts_of(ALIAS, run).retry_steps == ("one", "two")
     before = snapshot()
     with pytest.raises(Invalid, match="one, two"):
         order(run, "retry", step="three")
@@ -204,7 +204,7 @@ def test_retry_is_refused_where_the_flow_let_go_of_what_it_needs(flow: Any) -> N
     DIARY.failures["do one"] = 1
     run = start()
     go(run)
-    with pytest.raises(Conflict, match="anew"):
+    with pytest.raises(Conflict, match="Start a new one"):
         order(run, "retry", step="one")
 
 
@@ -213,7 +213,7 @@ def test_a_run_whose_secrets_are_gone_is_not_retried(flow: Any) -> None:
     DIARY.failures["do one"] = 1
     run = start(secrets={"password": "seven-ducks"})
     assert go(run).secrets == {}
-    with pytest.raises(Conflict, match="anew"):
+    with pytest.raises(Conflict, match="Start a new one"):
         order(run, "retry", step="one")
 
 
@@ -251,15 +251,15 @@ def test_a_run_that_needs_an_operator_keeps_its_locks_and_its_first_cause(flow: 
     assert locks() == []
 
 
-def abroad() -> list[str]:
-    """What runs of the cell hold in the API database."""
+def foreign_locks() -> list[str]:
+    """Return the locks in the API database of the cell's runs."""
     return sorted(ResourceLock.objects.using("default").values_list("resource", flat=True))
 
 
 def run_with_volume() -> WorkflowRun:
     """As an action is accepted: what lives in the API database is locked before the run is opened."""
     run_uuid, resources = uuid4(), (f"instance:{INSTANCE}", "volume:1")
-    foreign_locks.take(["volume:1"], holder_uuid=run_uuid, holder_alias=ALIAS, action="make")
+    cross_database_locks.take(["volume:1"], holder_uuid=run_uuid, holder_alias=ALIAS, action="make")
     return start(*resources, run_uuid=run_uuid)
 
 
@@ -270,10 +270,10 @@ def test_a_refused_retry_frees_nothing_of_a_run_that_needs_an_operator(flow: Any
     assert go(run).state == RunState.NEEDS_OPERATOR
     with pytest.raises(Conflict):
         order(run, "retry", step="one")
-    assert (abroad(), len(locks())) == (["volume:1"], 2)
+    assert (foreign_locks(), len(locks())) == (["volume:1"], 2)
     order(run, "resume")
     go(run)
-    assert (abroad(), locks()) == ([], [])
+    assert (foreign_locks(), locks()) == ([], [])
 
 
 def test_who_comes_second_to_retry_a_run_frees_nothing_of_the_first(flow: Any, monkeypatch: Any) -> None:
@@ -281,20 +281,20 @@ def test_who_comes_second_to_retry_a_run_frees_nothing_of_the_first(flow: Any, m
     DIARY.failures["do one"] = 1
     run = run_with_volume()
     assert go(run).state == RunState.FAILED_UNDONE
-    assert abroad() == []
-    taken = foreign_locks.take
+    assert foreign_locks() == []
+    taken = cross_database_locks.take
 
     def first_comes_another(*args: Any, **options: Any) -> None:
-        monkeypatch.setattr(foreign_locks, "take", taken)
+        monkeypatch.setattr(cross_database_locks, "take", taken)
         order(run, "retry", step="one")
         taken(*args, **options)
 
-    monkeypatch.setattr(foreign_locks, "take", first_comes_another)
+    monkeypatch.setattr(cross_database_locks, "take", first_comes_another)
     with pytest.raises(ResourceLocked, match=str(run.uuid)):
         order(run, "retry", step="one")
-    assert (abroad(), fresh(run).state) == (["volume:1"], RunState.QUEUED)
+    assert (foreign_locks(), fresh(run).state) == (["volume:1"], RunState.QUEUED)
     assert go(run).state == RunState.DONE
-    assert abroad() == []
+    assert foreign_locks() == []
 
 
 def test_the_end_of_a_run_that_comes_late_frees_nothing_of_its_next_life(flow: Any, monkeypatch: Any) -> None:
@@ -306,14 +306,14 @@ def test_the_end_of_a_run_that_comes_late_frees_nothing_of_its_next_life(flow: A
     with connection.cursor() as sql:  # at a whole second, as the database's clock writes it
         sql.execute("UPDATE journal_resourcelock SET granted_at = '2026-01-01 00:00:00.000'")
     with monkeypatch.context() as patch:
-        patch.setattr(foreign_locks, "free_until", lambda *given: late.append(given))
+        patch.setattr(cross_database_locks, "free_until", lambda *given: late.append(given))
         assert go(run).state == RunState.FAILED_UNDONE
-    assert abroad() == ["volume:1"]
+    assert foreign_locks() == ["volume:1"]
     order(run, "retry", step="one")
-    foreign_locks.free_until(*late[0])
-    assert abroad() == ["volume:1"]
+    cross_database_locks.free_until(*late[0])
+    assert foreign_locks() == ["volume:1"]
     assert go(run).state == RunState.DONE
-    assert abroad() == []
+    assert foreign_locks() == []
 
 
 # -- reschedule -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from conductor.core.errors import Invalid
-from conductor.services import preferences
+from conductor.services.accounts import preferences
 
 
 def test_of_windows_that_keep_views_at_once_none_loses_its_own(people: Any) -> None:
@@ -37,7 +37,7 @@ def test_one_too_many_is_refused_and_a_known_name_is_not(people: Any, monkeypatc
     user_id = people.ana.user.id
     for name in ("one", "two"):
         preferences.save_view(user_id, name, "a=1")
-    with pytest.raises(Invalid, match="delete one first"):
+    with pytest.raises(Invalid, match="Delete one first"):
         preferences.save_view(user_id, "three", "a=1")
     assert preferences.save_view(user_id, "two", "a=2").views == {"one": "a=1", "two": "a=2"}
     assert preferences.delete_view(user_id, "one").views == {"two": "a=2"}

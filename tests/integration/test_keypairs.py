@@ -1,4 +1,4 @@
-"""Key pairs: fingerprints as ssh itself tells them, and pairs that fit."""
+"""Key pairs: fingerprints as ssh prints them, and matching pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.db import connections
 
 from conductor.api_db.models import KeyPair, Quota
 from conductor.core.errors import Conflict, Invalid, QuotaExceeded
-from conductor.services import keypairs
+from conductor.services.servers import keypairs
 from tests.people import People
 
 MADE = (

@@ -1,4 +1,4 @@
-"""Launching: what is written, what is refused, and that a refusal writes nothing."""
+"""Launches: written rows, refusals, and that a refusal writes nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from conductor.api_db.models import (
 from conductor.core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, ResourceLocked
 from conductor.core.request_spec import RequestSpec
 from conductor.core.states import RunState
+from conductor.db.transactions import database_now
 from conductor.journal.models import Event, ResourceLock, WorkflowRun
 from conductor.network.models import Port, SecurityGroup
-from conductor.services import instances
-from conductor.services.values import BuildWish, NetworkWish
-from conductor.transactions import database_now
+from conductor.services.servers import instances
+from conductor.services.servers.types import InstanceCreate, NetworkRequest
 from tests.compute_rows import Cloud, make_cloud, make_host, make_image, make_instance
 from tests.people import People
 
@@ -37,8 +37,8 @@ def cloud(people: People) -> Cloud:
     return make_cloud(people)
 
 
-def wish(cloud: Cloud, **values: Any) -> BuildWish:
-    return BuildWish(**({"name": "web", "flavor_ref": "1", "image_ref": str(cloud.image.uuid)} | values))
+def requested(cloud: Cloud, **values: Any) -> InstanceCreate:
+    return InstanceCreate(**({"name": "web", "flavor_ref": "1", "image_ref": str(cloud.image.uuid)} | values))
 
 
 def written() -> list[int]:
@@ -49,7 +49,7 @@ def written() -> list[int]:
 
 def test_one_transaction_holds_all_that_a_build_needs(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
-    launched = instances.create(ana, wish(cloud, metadata={"role": "shop"}, tags=("blue",)))
+    launched = instances.create(ana, requested(cloud, metadata={"role": "shop"}, tags=("blue",)))
     (instance_uuid,) = launched.instance_uuids
     request = BuildRequest.objects.get()
     assert str(request.instance_uuid) == instance_uuid
@@ -76,7 +76,7 @@ def test_one_transaction_holds_all_that_a_build_needs(cloud: Cloud) -> None:
 def test_a_request_becomes_a_row_without_loss(cloud: Cloud) -> None:
     from conductor.cell_db.models import Instance
 
-    instances.create(cloud.people.ana.context(), wish(cloud, user_data="I2Nsb3Vk", config_drive=True))
+    instances.create(cloud.people.ana.context(), requested(cloud, user_data="I2Nsb3Vk", config_drive=True))
     request = BuildRequest.objects.get()
     row = Instance(uuid=request.instance_uuid, **request.instance, created_at=request.created_at)
     row.updated_at = request.created_at
@@ -86,7 +86,7 @@ def test_a_request_becomes_a_row_without_loss(cloud: Cloud) -> None:
 
 
 def test_several_are_numbered_and_share_one_run(cloud: Cloud) -> None:
-    launched = instances.create(cloud.people.ana.context(), wish(cloud, min_count=3, max_count=3))
+    launched = instances.create(cloud.people.ana.context(), requested(cloud, min_count=3, max_count=3))
     requests = {str(row.instance_uuid): row.instance for row in BuildRequest.objects.all()}
     named = [(requests[uuid]["name"], requests[uuid]["launch_index"]) for uuid in launched.instance_uuids]
     assert named == [("web-1", 0), ("web-2", 1), ("web-3", 2)]
@@ -100,22 +100,22 @@ def test_several_are_numbered_and_share_one_run(cloud: Cloud) -> None:
 def test_quota_shrinks_the_count_towards_the_minimum(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     Quota.objects.create(project_id=ana.project_id, resource="cores", limit=4)
-    launched = instances.create(ana, wish(cloud, flavor_ref="3", min_count=1, max_count=5))  # two cores each
+    launched = instances.create(ana, requested(cloud, flavor_ref="3", min_count=1, max_count=5))  # two cores each
     assert len(launched.instance_uuids) == 2
     before = written()
     with pytest.raises(QuotaExceeded, match="Quota exceeded for cores: Requested 2, but already used 4 of 4 cores"):
-        instances.create(ana, wish(cloud, flavor_ref="3"))
+        instances.create(ana, requested(cloud, flavor_ref="3"))
     assert written() == before
 
 
 def test_a_deleted_instance_counts_no_more(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     Quota.objects.create(project_id=ana.project_id, resource="instances", limit=1)
-    instances.create(ana, wish(cloud))
+    instances.create(ana, requested(cloud))
     with pytest.raises(QuotaExceeded):
-        instances.create(ana, wish(cloud))
+        instances.create(ana, requested(cloud))
     InstanceMapping.objects.update(is_deleted=True)
-    assert len(instances.create(ana, wish(cloud)).instance_uuids) == 1
+    assert len(instances.create(ana, requested(cloud)).instance_uuids) == 1
 
 
 def test_racing_launches_never_exceed_the_quota(cloud: Cloud) -> None:
@@ -125,7 +125,7 @@ def test_racing_launches_never_exceed_the_quota(cloud: Cloud) -> None:
 
     def launch() -> None:
         try:
-            instances.create(ana, wish(cloud))
+            instances.create(ana, requested(cloud))
         except QuotaExceeded as error:
             refused.append(error)
         finally:
@@ -142,7 +142,7 @@ def test_racing_launches_never_exceed_the_quota(cloud: Cloud) -> None:
 
 def test_the_same_name_of_a_run_launches_once(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
-    named = wish(cloud, run_uuid=str(uuid.uuid4()))
+    named = requested(cloud, run_uuid=str(uuid.uuid4()))
     first = instances.create(ana, named)
     before = written()
     assert instances.create(cloud.people.ana.context(), named) == first
@@ -156,8 +156,8 @@ def test_two_launches_with_one_port_leave_one(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     from conductor.network import port_operations
 
-    port = port_operations.create_port(ana, port_operations.PortWish(network_id=str(cloud.network.uuid)))
-    with_port = wish(cloud, networks=(NetworkWish(port_id=str(port.uuid)),))
+    port = port_operations.create_port(ana, port_operations.PortCreate(network_id=str(cloud.network.uuid)))
+    with_port = requested(cloud, networks=(NetworkRequest(port_id=str(port.uuid)),))
     instances.create(ana, with_port)
     before = written()
     with pytest.raises(ResourceLocked, match=f"port:{port.uuid} is locked by workflow"):
@@ -176,7 +176,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image_ref": "11111111-1111-1111-1111-111111111111"}, "Can not find requested image 11111111"),
     ({"key_name": "lost"}, "Invalid key_name provided."),
     ({"availability_zone": "atlantis"}, "The requested availability zone is not available"),
-    ({"networks": (NetworkWish(network_id="22222222-2222-2222-2222-222222222222"),)}, "22222222"),
+    ({"networks": (NetworkRequest(network_id="22222222-2222-2222-2222-222222222222"),)}, "22222222"),
     ({"scheduler_hints": {"group": ["33333333-3333-3333-3333-333333333333"]}}, "Instance group 33333333"),
     ({"scheduler_hints": {"same_host": ["44444444-4444-4444-4444-444444444444"]}}, "Instance 44444444"),
     ({"scheduler_hints": {"different_host": ["not-a-uuid"]}}, "Instance not-a-uuid could not be found"),
@@ -192,7 +192,7 @@ def test_what_does_not_exist_is_named_and_nothing_is_written(
 ) -> None:
     before = written()
     with pytest.raises(Invalid, match=message):
-        instances.create(cloud.people.ana.context(), wish(cloud, **values))
+        instances.create(cloud.people.ana.context(), requested(cloud, **values))
     assert written() == before == [0] * 7
 
 
@@ -211,18 +211,18 @@ def test_an_image_must_fit_the_flavor(cloud: Cloud) -> None:
         (private, "Can not find requested image"),
     ]:
         with pytest.raises(Invalid, match=message):
-            instances.create(ana, wish(cloud, image_ref=str(image.uuid)))
+            instances.create(ana, requested(cloud, image_ref=str(image.uuid)))
     assert written() == [0] * 7
 
 
 def test_only_an_administrator_names_a_host(cloud: Cloud) -> None:
     make_host("cell1", "sim-1-01")
     with pytest.raises(Forbidden):
-        instances.create(cloud.people.ana.context(), wish(cloud, requested_host="sim-1-01"))
+        instances.create(cloud.people.ana.context(), requested(cloud, requested_host="sim-1-01"))
     with pytest.raises(Invalid, match="Compute host nowhere could not be found"):
-        instances.create(cloud.people.admin.context(), wish(cloud, requested_host="nowhere"))
+        instances.create(cloud.people.admin.context(), requested(cloud, requested_host="nowhere"))
     assert written() == [0] * 7
-    instances.create(cloud.people.admin.context(), wish(cloud, requested_host="sim-1-01"))
+    instances.create(cloud.people.admin.context(), requested(cloud, requested_host="sim-1-01"))
     assert RequestSpecRecord.objects.get().spec["requested_host"] == "sim-1-01"
 
 
@@ -231,8 +231,8 @@ def test_a_key_goes_along_and_is_its_owners(cloud: Cloud) -> None:
         user_id=cloud.people.ana.user.id, name="laptop", public_key="ssh-ed25519 AAAA", created_at=database_now()
     )
     with pytest.raises(Invalid):
-        instances.create(cloud.people.bo.context(), wish(cloud, key_name="laptop"))
-    instances.create(cloud.people.ana.context(), wish(cloud, key_name="laptop"))
+        instances.create(cloud.people.bo.context(), requested(cloud, key_name="laptop"))
+    instances.create(cloud.people.ana.context(), requested(cloud, key_name="laptop"))
     values = BuildRequest.objects.get().instance
     assert (values["key_name"], values["public_key"]) == ("laptop", "ssh-ed25519 AAAA")
 
@@ -242,8 +242,8 @@ def test_hints_carry_where_their_instances_are(cloud: Cloud) -> None:
     near = make_instance(ana, "cell1", "near", host="sim-1-01")
     foreign = make_instance(cloud.people.chi.context(), "cell1", "foreign", host="sim-1-02")
     with pytest.raises(Invalid, match=str(foreign.uuid)):
-        instances.create(ana, wish(cloud, scheduler_hints={"same_host": [str(foreign.uuid)]}))
-    instances.create(ana, wish(cloud, scheduler_hints={"same_host": [str(near.uuid)]}))
+        instances.create(ana, requested(cloud, scheduler_hints={"same_host": [str(foreign.uuid)]}))
+    instances.create(ana, requested(cloud, scheduler_hints={"same_host": [str(near.uuid)]}))
     assert RequestSpecRecord.objects.get().spec["instance_hosts"] == {str(near.uuid): "sim-1-01"}
 
 
@@ -254,25 +254,25 @@ def test_a_group_takes_members_up_to_its_limit(cloud: Cloud) -> None:
     )
     Quota.objects.create(project_id=ana.project_id, resource="server_group_members", limit=2)
     hints = {"group": [str(group.uuid)]}
-    launched = instances.create(ana, wish(cloud, min_count=2, max_count=2, scheduler_hints=hints))
+    launched = instances.create(ana, requested(cloud, min_count=2, max_count=2, scheduler_hints=hints))
     members = InstanceGroupMember.objects.order_by("pk").values_list("instance_uuid", "host")
     assert [(str(member), host) for member, host in members] == [(uuid, "") for uuid in launched.instance_uuids]
     before = written()
     with pytest.raises(QuotaExceeded, match="too many server group members: 2 of 2"):
-        instances.create(ana, wish(cloud, scheduler_hints=hints))
+        instances.create(ana, requested(cloud, scheduler_hints=hints))
     assert written() == before
     with pytest.raises(Invalid, match="Instance group"):
-        instances.create(cloud.people.chi.context(), wish(cloud, scheduler_hints=hints))
+        instances.create(cloud.people.chi.context(), requested(cloud, scheduler_hints=hints))
 
 
 def test_security_groups_go_by_id_or_name_and_without_networks_there_are_none(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     now = {"created_at": database_now(), "updated_at": database_now()}
     web = SecurityGroup.objects.create(name="web", project_id=ana.project_id, **now)
-    instances.create(ana, wish(cloud, security_groups=(str(web.uuid), "web", "default")))
+    instances.create(ana, requested(cloud, security_groups=(str(web.uuid), "web", "default")))
     assert BuildRequest.objects.get().instance["security_groups"] == ["web", "default"]
     BuildRequest.objects.all().delete()
-    instances.create(ana, wish(cloud, networks=()))
+    instances.create(ana, requested(cloud, networks=()))
     assert BuildRequest.objects.get().instance["security_groups"] == []
 
 
@@ -287,7 +287,7 @@ def test_security_groups_go_by_id_or_name_and_without_networks_there_are_none(cl
     ],
 )
 def test_hostnames_are_made_of_names(name: str, hostname: str, cloud: Cloud) -> None:
-    instances.create(cloud.people.ana.context(), wish(cloud, name=name))
+    instances.create(cloud.people.ana.context(), requested(cloud, name=name))
     row = BuildRequest.objects.get()
     expected = f"server-{row.instance_uuid}" if hostname == "server-" else hostname
     assert row.instance["hostname"] == expected
@@ -296,6 +296,6 @@ def test_hostnames_are_made_of_names(name: str, hostname: str, cloud: Cloud) -> 
 def test_a_host_that_another_cell_has_is_found_too(cloud: Cloud) -> None:
     make_host("cell2", "sim-2-01", zone="az-2")
     assert HostMapping.objects.get().cell.name == "cell2"
-    asked = replace(wish(cloud), availability_zone="az-2")
+    asked = replace(requested(cloud), availability_zone="az-2")
     instances.create(cloud.people.ana.context(), asked)
     assert BuildRequest.objects.get().instance["pinned_availability_zone"] == "az-2"

@@ -1,4 +1,4 @@
-"""What the launch form asks for beside name, image and size: groups, volumes, tags, user data, prices, once more."""
+"""Fields of the launch form besides name, image and size: groups, volumes, tags, user data, prices, retries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from django.test import Client
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
-from conductor.services import flavors, instance_groups, quotas
+from conductor.services.quotas import quotas
+from conductor.services.servers import flavors, groups
 from conductor.volume.models import Volume
 from tests import factories
 from tests.integration.page_clients import text
@@ -35,15 +36,15 @@ def wares(people: Any) -> dict[str, str]:
 
 
 def test_extras_reach_the_request(ana: Client, people: Any, wares: dict[str, str]) -> None:
-    group = instance_groups.create(people.ana.context(), "apart", "anti-affinity", {})
+    group = groups.create(people.ana.context(), "apart", "anti-affinity", {})
     extras = {"name": "web", "group": group.uuid, "tags": "blue green", "user_data": "#!/bin/sh\necho hi"}
     answer = ana.post("/servers/launch", {**wares, **extras})
     assert answer.status_code == 302, text(answer)
     kept = BuildRequest.objects.get()
-    said = str(vars(kept))
-    assert base64.b64encode(b"#!/bin/sh\necho hi").decode() in said
-    assert "'blue'" in said
-    assert group.uuid in said
+    message = str(vars(kept))
+    assert base64.b64encode(b"#!/bin/sh\necho hi").decode() in message
+    assert "'blue'" in message
+    assert group.uuid in message
 
 
 def test_the_summary_shows_the_call_and_no_secret(ana: Client, wares: dict[str, str]) -> None:
@@ -78,9 +79,9 @@ def test_servers_boot_from_volumes_too(ana: Client, wares: dict[str, str]) -> No
     volume = Volume.objects.get()
     refused = ana.post("/servers/launch", {**wares, "name": "web", "boot_volume": str(volume.uuid)})
     assert refused.status_code == 400
-    assert "free and bootable" in text(refused)
+    assert "available, bootable" in text(refused)
     Volume.objects.update(is_bootable=True)
-    assert "Or from a volume" in text(ana.get("/servers/launch"))
+    assert "Or boot from a volume" in text(ana.get("/servers/launch"))
     answer = ana.post("/servers/launch", {**wares, "name": "web", "boot_volume": str(volume.uuid)})
     assert answer.status_code == 302, text(answer)
     assert InstanceMapping.objects.count() == 1
@@ -103,10 +104,10 @@ def test_a_server_is_launched_once_more(ana: Client, people: Any, wares: dict[st
 
 
 def test_prices_are_shown_where_there_are_any(ana: Client, wares: dict[str, str], settings: Any) -> None:
-    assert "an hour" not in text(ana.post("/servers/launch/summary", wares))
+    assert "per hour" not in text(ana.post("/servers/launch/summary", wares))
     settings.NOVELLA_PRICES = {"currency": "EUR", "vcpu": 0.02, "memory_gb": 0.01, "disk_gb": 0.001}
     page = text(ana.post("/servers/launch/summary", {**wares, "count": "2"}))
-    assert "0.0600 EUR an hour" in page
+    assert "0.0600 EUR per hour" in page
 
 
 def test_of_several_networks_one_is_chosen_and_said_at_its_field(
@@ -118,12 +119,12 @@ def test_of_several_networks_one_is_chosen_and_said_at_its_field(
     assert re.search(r'name="network" value="[0-9a-f-]{36}" checked', page)
     answer = ana.post("/servers/launch", {**wares, "name": "web", "network": "auto"})
     assert answer.status_code == 400
-    assert '<a href="#field-networks">Choose a network, or none.</a>' in text(answer)
+    assert '<a href="#field-networks">Select a network, or select none.</a>' in text(answer)
     assert InstanceMapping.objects.count() == 0
 
 
 def test_sizes_beyond_the_quota_say_why_they_cannot_be_chosen(ana: Client, people: Any, wares: dict[str, str]) -> None:
     quotas.update(people.admin.context(), people.ana.project.id, {"cores": 1})
     page = text(ana.get("/servers/launch"))
-    assert page.count("vCPU: 1 more than the quota allows") == page.count('name="flavor" value="3" disabled') == 1
+    assert page.count("vCPU: 1 over quota") == page.count('name="flavor" value="3" disabled') == 1
     assert 'name="flavor" value="1" checked required' in page

@@ -1,4 +1,4 @@
-"""What a process that serves does not load before somebody needs it."""
+"""Modules that a serving process loads only on demand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LATER = {
@@ -22,19 +24,43 @@ LATER = {
     "segno": "the picture of an authenticator's secret",
     "yaml": "the description of our own API",
 }
+# What processes without APIs and pages do not load, besides all of the above.
+APIS = {"rest_framework.schemas": "an API", "drf_spectacular.settings": "its description", "a2wsgi": "a web server"}
+OF_PROCESS = {
+    "conductor": APIS | {"cryptography.x509": "key pairs with a certificate", "jsonschema": "options of plugins"},
+    "compute": APIS,
+}
 PROGRAM = """
 import json, sys
-import portal.asgi, portal.urls
+{}
 print(json.dumps(sorted(sys.modules)))
 """
 
 
 def test_what_few_need_is_loaded_when_they_need_it(tmp_path: Path) -> None:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "COV_"))}
-    settings = {"NOVELLA_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "portal.settings"}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, env=kept | settings, capture_output=True, timeout=120, check=True
-    )
-    loaded = set(json.loads(ran.stdout))
+    loaded = _loaded("import portal.asgi, portal.urls", tmp_path)
     assert {"portal.pages.urls", "rest_framework.compat", "portal.openid"} <= loaded
     assert {name: why for name, why in LATER.items() if name in loaded} == {}
+
+
+@pytest.mark.parametrize("command", OF_PROCESS)
+def test_processes_without_pages_load_nothing_of_them(command: str, tmp_path: Path) -> None:
+    loaded = _loaded(f"import django; django.setup(); import conductor.management.commands.{command}", tmp_path)
+    assert "conductor.apps" in loaded
+    later = LATER | OF_PROCESS[command]
+    assert {name: why for name, why in later.items() if name in loaded} == {}
+
+
+def _loaded(imports: str, data_dir: Path) -> set[str]:
+    """Return the names of all modules that a process has loaded after these imports."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "COV_"))}
+    settings = {"NOVELLA_DATA": str(data_dir), "DJANGO_SETTINGS_MODULE": "portal.settings"}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(imports)],
+        cwd=ROOT,
+        env=kept | settings,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    return set(json.loads(ran.stdout))

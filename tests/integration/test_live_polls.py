@@ -1,4 +1,4 @@
-"""Polls, for browsers that get no socket: held until something happens, and the log tells what came between two."""
+"""Long polls, for browsers without sockets: held until an event, and the log has the events between two polls."""
 
 from __future__ import annotations
 
@@ -10,59 +10,24 @@ from typing import Any
 
 import pytest
 
-from conductor.services import event_log
+from conductor.services.workflows import event_log
 from portal.live import hub, polls
+from portal.live.connections import SIGN_IN_AGAIN
 from portal.live.polls import LivePolls
-from portal.live.seats import SIGN_IN_AGAIN
 from tests import factories
-from tests.integration.test_live_audiences import PATIENCE
+from tests.fixtures.live_channels import PATIENCE
+from tests.fixtures.live_polls import Poll, elsewhere, requested
 from tests.loops import run_at_most
 
 pytestmark = pytest.mark.usefixtures("databases")
 
 
-async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
-    raise AssertionError("this is no poll")
-
-
 @pytest.fixture
 def door(people: Any, monkeypatch: pytest.MonkeyPatch) -> LivePolls:
-    """With bells of the test's own: a server of an earlier test in this process may have ended with pages open."""
+    """The middleware with notifications of the test's own, as an earlier server may have ended with open pages."""
     monkeypatch.setattr(hub, "_bells", set())
     factories.cells()
     return LivePolls(elsewhere)
-
-
-class Poll:
-    """One request."""
-
-    def __init__(self, session: str = "", *, origin: str = "http://testserver", method: str = "POST") -> None:
-        given = {"host": "testserver", "origin": origin, "cookie": f"novella_session={session}"}
-        headers = [(name.encode(), value.encode()) for name, value in given.items() if value]
-        self.scope = {"type": "http", "method": method, "path": polls.PATH, "headers": headers}
-        self.start: Any = None
-        self.body = b""
-        self.asked = asyncio.Queue[Any]()
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self.start = message
-        self.body += message.get("body", b"")
-
-    async def ask(self, door: LivePolls, body: Any) -> dict[str, Any]:
-        text = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.asked.put_nowait({"type": "http.request", "body": text})
-        async with asyncio.timeout(PATIENCE):
-            await door(self.scope, self.asked.get, self.send)
-        return json.loads(self.body)  # type: ignore[no-any-return]
-
-    def leave(self) -> None:
-        self.asked.put_nowait({"type": "http.disconnect"})
-
-
-def wish(topic: str, view: str, since: Any, *, first: bool = False) -> dict[str, Any]:
-    since = since if isinstance(since, str) else event_log.write_cursor(since)
-    return {"follow": [{"topic": topic, "view": view, "since": since}], "first": first}
 
 
 @asynccontextmanager
@@ -86,16 +51,16 @@ def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePol
     session, topic, here = people.ana.session(), f"wf:{child.uuid}", event_log.here()
 
     async def work() -> None:
-        answer = await Poll(session).ask(door, wish(topic, "timeline", here, first=True))
+        answer = await Poll(session).ask(door, requested(topic, "timeline", here, first=True))
         assert [one["kind"] for one in answer["messages"]] == ["current"]
         place = answer["messages"][0]["seq"]
-        async with held(door, session, wish(topic, "timeline", place)) as rung:
-            await asyncio.to_thread(factories.tell, child, "step.progress")
+        async with held(door, session, requested(topic, "timeline", place)) as rung:
+            await asyncio.to_thread(factories.emit, child, "step.progress")
         first = rung.result()["messages"][-1]
         assert (first["topic"], first["view"], first["kind"]) == (topic, "timeline", "fragments")
         assert first["seq"] != place
-        await asyncio.to_thread(factories.tell, child, "step.progress")  # nobody waits at this moment
-        answer = await Poll(session).ask(door, wish(topic, "timeline", first["seq"]))
+        await asyncio.to_thread(factories.emit, child, "step.progress")  # between two polls
+        answer = await Poll(session).ask(door, requested(topic, "timeline", first["seq"]))
         assert [(one["kind"], one.get("missed")) for one in answer["messages"]] == [("behind", 1), ("fragments", None)]
         assert answer["messages"][1]["seq"] == event_log.write_cursor(await asyncio.to_thread(event_log.here))
 
@@ -109,11 +74,11 @@ def test_a_poll_without_news_ends_in_time(door: LivePolls, people: Any, monkeypa
     _, foreign = factories.build(people.ana.context(), "web-1")
 
     async def work() -> None:
-        answer = await Poll(session).ask(door, wish("hosts", "list", here))
+        answer = await Poll(session).ask(door, requested("hosts", "list", here))
         assert [one["kind"] for one in answer["messages"]] == ["refused"]
-        answer = await Poll(session_of_chi).ask(door, wish(f"wf:{foreign.uuid}", "timeline", here))
+        answer = await Poll(session_of_chi).ask(door, requested(f"wf:{foreign.uuid}", "timeline", here))
         assert [one["kind"] for one in answer["messages"]] == ["refused"]
-        answer = await Poll(session).ask(door, wish("me", "tray", await asyncio.to_thread(event_log.here)))
+        answer = await Poll(session).ask(door, requested("me", "tray", await asyncio.to_thread(event_log.here)))
         assert [one["kind"] for one in answer["messages"]] == ["current"]
 
     session_of_chi = people.chi.session()
@@ -125,12 +90,12 @@ def test_one_that_leaves_is_forgotten(door: LivePolls, people: Any) -> None:
 
     async def work() -> None:
         poll = Poll(session)
-        asked = asyncio.create_task(poll.ask(door, wish("me", "tray", here)))
+        asked = asyncio.create_task(poll.ask(door, requested("me", "tray", here)))
         async with asyncio.timeout(PATIENCE):
             while not hub._bells:
                 await asyncio.sleep(0.01)
         poll.leave()
-        with pytest.raises(json.JSONDecodeError):  # no answer for nobody
+        with pytest.raises(json.JSONDecodeError):  # no response to a client that has left
             await asked
         assert (poll.start, door.shares.count, hub._bells) == (None, 0, set())
 
@@ -140,7 +105,7 @@ def test_one_that_leaves_is_forgotten(door: LivePolls, people: Any) -> None:
 def test_strangers_are_told_to_sign_in(door: LivePolls) -> None:
     async def work() -> None:
         for session in ("", "made-up"):
-            answer = await Poll(session).ask(door, wish("me", "tray", ""))
+            answer = await Poll(session).ask(door, requested("me", "tray", ""))
             assert answer == {"messages": [], "code": SIGN_IN_AGAIN}
 
     in_a_loop(work)

@@ -1,4 +1,4 @@
-"""Who looks at live pages: read in few statements, and never remembered for longer than it is so."""
+"""Viewers of live pages: read in few statements, and cached only while rights are unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from django.contrib.sessions.backends.db import SessionStore
 
 from conductor.identity import projects, users
-from conductor.services import preferences
+from conductor.services.accounts import preferences
 from portal.live import viewers
 from portal.live.viewers import SignedOut, Ticket
 from tests.counting import counted
@@ -35,7 +35,7 @@ def test_many_are_read_in_three_statements_and_few_see_different_things(people: 
     assert again[tickets[0]] == again[tickets[5]] != again[tickets[10]]  # ana and bo see the same, chi another project
 
 
-def test_what_a_person_wishes_counts_with_the_next_reading(ana: Person) -> None:
+def test_what_a_person_requests_counts_with_the_next_reading(ana: Person) -> None:
     mine = ticket(ana)
     assert viewers.read(mine).language == "en"
     preferences.change(ana.user.id, {"language": "de", "time_zone": "Europe/Berlin"})
@@ -76,7 +76,7 @@ def let_time_pass(person: Person, key: str) -> None:
 )
 def test_who_may_look_no_more_is_signed_out_with_the_next_reading(ana: Person, change: Any) -> None:
     mine = ticket(ana)
-    assert viewers.read(mine).asker.project_id == ana.project.id
+    assert viewers.read(mine).caller.project_id == ana.project.id
     change(ana, mine.session_key)
     with pytest.raises(SignedOut):
         viewers.read(mine)

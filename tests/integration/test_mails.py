@@ -1,4 +1,4 @@
-"""Subscriptions by e-mail, to a real mail server: to whom the account says, once per message, nothing slipped in."""
+"""Subscriptions by e-mail, to a real mail server: to the account's address, once per message, without injection."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from conductor.core.errors import Invalid
 from conductor.identity.models import User
 from conductor.journal.models import NotificationPlace
 from conductor.services.notifications import deliveries, subscriptions
-from conductor.services.notifications.subscriptions import Wish
+from conductor.services.notifications.subscriptions import SubscriptionRequest
 from tests.compute_rows import make_cloud, make_instance
+from tests.fixtures.subscribers import log_of, loop, retry_now, work_of
 from tests.integration.interventions import ALIAS
 from tests.integration.page_clients import signed_in
-from tests.integration.test_subscribers import log_of, retry_now, told, work_of
 from tests.services import mail
 from tests.services.mail import PASSWORD, USER, Post
 
 pytestmark = pytest.mark.usefixtures("databases")
-__all__ = ["told"]
+__all__ = ["loop"]
 ANA = "ana@shop.example"
 
 
@@ -48,86 +48,91 @@ def ana(post: Post, people: Any) -> Any:
     return people.ana
 
 
-def subscribe(person: Any, **wish: Any) -> str:
-    wish = {"name": "letters", "channel": "email", "events": ["*.end"], **wish}
-    return subscriptions.subscribe(person.context(), Wish(**wish)).view.uuid
+def subscribe(person: Any, **requested: Any) -> str:
+    requested = {"name": "letters", "channel": "email", "events": ["*.end"], **requested}
+    return subscriptions.subscribe(person.context(), SubscriptionRequest(**requested)).view.uuid
 
 
-def test_a_letter_says_what_happened_and_comes_again_under_its_own_id(told: Any, post: Post, people: Any) -> None:
+def test_a_letter_says_what_happened_and_comes_again_under_its_own_id(loop: Any, post: Post, people: Any) -> None:
     uid = subscribe(people.ana)
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "web-1", host="sim-1", node="sim-1")
     run = work_of(people.ana, server.uuid)
-    told.go_round()
+    loop.go_round()
     [(recipients, letter)] = post.got
     assert (recipients, letter["To"], letter["From"]) == ([ANA], ANA, "cloud@shop.example")
     assert (letter["Subject"], letter["Auto-Submitted"]) == ("Make of web-1 ended", "auto-generated")
     text = letter.get_payload()
-    for said in ("Event: instance.make.end", f"Server: {server.uuid}", f"Workflow: {run.uuid}", "subscription letters"):
-        assert said in text
+    for reported in (
+        "Event: instance.make.end",
+        f"Server: {server.uuid}",
+        f"Workflow: {run.uuid}",
+        "subscription letters",
+    ):
+        assert reported in text
     assert "sim-1" not in letter.as_string()
     [sent] = deliveries.list_of(people.ana.context(), uid).items
     deliveries.send_again(people.ana.context(), uid, sent.id)
     deliveries.test(people.ana.context(), uid)
-    told.go_round()
-    told.go_round()
+    loop.go_round()
+    loop.go_round()
     again, test = (letter for _, letter in sorted(post.got[1:], key=lambda got: got[1]["Subject"], reverse=True))
     assert (again["Message-ID"], again["Subject"]) == (letter["Message-ID"], letter["Subject"])
     assert test["Subject"] == "A test: what you subscribed to arrives here"
     assert {one.detail for one in deliveries.list_of(people.ana.context(), uid).items} == {"accepted"}
 
 
-def test_a_name_slips_in_no_line_and_nobody(told: Any, post: Post, people: Any) -> None:
+def test_a_name_slips_in_no_line_and_nobody(loop: Any, post: Post, people: Any) -> None:
     subscribe(people.ana)
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "web\r\nBcc: bo@shop.example\r\n\r\nHello")
     work_of(people.ana, server.uuid)
-    told.go_round()
+    loop.go_round()
     [(recipients, letter)] = post.got
     assert (recipients, letter["Bcc"]) == ([ANA], None)
     assert letter["Subject"] == "Make of web Bcc: bo@shop.example Hello ended"
 
 
-def test_what_the_server_does_not_take_comes_later(told: Any, post: Post, people: Any) -> None:
+def test_what_the_server_does_not_take_comes_later(loop: Any, post: Post, people: Any) -> None:
     uid = subscribe(people.ana)
     post.answers = [f"451 4.3.0 {ANA} is not to be told"]
     work_of(people.ana)
-    told.go_round()
+    loop.go_round()
     assert NotificationPlace.objects.using(ALIAS).get(sink=f"subscription {uid}").last_error == "answered 451"
     retry_now()
-    told.go_round()
+    loop.go_round()
     assert log_of(uid) == [("instance.make.end", "failed"), ("instance.make.end", "delivered")]
     assert len(post.got) == 1
 
 
-def test_nobody_is_written_to_without_an_address_or_a_server(told: Any, post: Post, people: Any, settings: Any) -> None:
-    with pytest.raises(Invalid, match="Your account has no e-mail address") as refused:
+def test_nobody_is_written_to_without_an_address_or_a_server(loop: Any, post: Post, people: Any, settings: Any) -> None:
+    with pytest.raises(Invalid, match="Your account has no email address") as refused:
         subscribe(people.bo)
     assert refused.value.details["field"] == "channel"
     uid = subscribe(people.ana)
     with pytest.raises(Invalid, match="Only webhooks and chats have a url"):
-        subscriptions.change(people.ana.context(), uid, Wish(url="https://hooks.example.org/"), None)
+        subscriptions.change(people.ana.context(), uid, SubscriptionRequest(url="https://hooks.example.org/"), None)
     User.objects.filter(pk=people.ana.user.pk).update(email="")
     work_of(people.ana)
-    told.go_round()
+    loop.go_round()
     row = Subscription.objects.get()
     assert (post.got, row.is_enabled) == ([], False)
-    assert row.off_reason == "Your account has no e-mail address: an operator can give it one."
+    assert row.off_reason == "Your account has no email address. An operator can add one."
     settings.NOVELLA_SMTP_URL = ""
-    with pytest.raises(Invalid, match="sends no e-mail"):
+    with pytest.raises(Invalid, match="sends no email"):
         subscribe(people.ana, name="more")
     assert Subscription.objects.count() == 1
 
 
-def test_the_page_offers_it_to_whom_it_can_reach(told: Any, post: Post, people: Any) -> None:
+def test_the_page_offers_it_to_whom_it_can_reach(loop: Any, post: Post, people: Any) -> None:
     bo = signed_in("bo").get("/notifications/subscriptions").content.decode()
-    assert "Your account has no e-mail address" in bo
+    assert "Your account has no email address" in bo
     ana = signed_in("ana")
-    assert "no e-mail address" not in ana.get("/notifications/subscriptions").content.decode()
+    assert "no email address" not in ana.get("/notifications/subscriptions").content.decode()
     form = {"name": "letters", "channel": "email", "url": "", "kind": "errors", "events": "", "servers": ""}
     page = ana.post("/notifications/subscriptions", form, follow=True).content.decode()
-    assert "letters writes to you from now on." in page
-    assert "writes to the e-mail address of its owner" in page
+    assert "letters now notifies you by email." in page
+    assert "sends email to your address" in page
 
 
 def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
@@ -158,19 +163,19 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
 @pytest.mark.filterwarnings("ignore:Requiring AUTH:UserWarning")  # the line of smtps is TLS from its first byte
 @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
 def test_the_password_goes_to_the_server_that_is_meant_alone(
-    scheme: str, told: Any, ana: Any, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheme: str, loop: Any, ana: Any, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public, context = certificate(tmp_path)
     uid = subscribe(ana)
     with mail.running(scheme, context) as guarded:
         settings.NOVELLA_SMTP_URL = f"{scheme}://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{guarded.port}"
         work_of(ana)
-        told.go_round()
+        loop.go_round()
         place = NotificationPlace.objects.using(ALIAS).get(sink=f"subscription {uid}")
         assert (place.last_error, guarded.logins) == ("SSLCertVerificationError", [])
         monkeypatch.setenv("SSL_CERT_FILE", str(public))
         retry_now()
-        told.go_round()
+        loop.go_round()
         assert guarded.logins == [PASSWORD.encode()]
     [(recipients, _)] = guarded.got
     assert recipients == [ANA]

@@ -1,4 +1,4 @@
-"""Who dies is missed at once: by a locked file on one machine, by an advisory lock on a PostgreSQL server."""
+"""Dead members are noticed at once: by a locked file on one machine, by an advisory lock on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from django.db.utils import ConnectionHandler
 from conductor.core.context import RequestContext
 from conductor.core.errors import Unavailable
 from conductor.core.membership import Member, OnGone
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.membership import sessions
 from conductor.membership.files import FOLDER, FileWatch
 from conductor.membership.sessions import SessionWatch
 from conductor.rpc import broker, outbox
-from conductor.transactions import database_now, write_tx
-from conductor.workflows import leases, recovery
+from conductor.workflows.engine import leases, recovery
 from portal.databases import databases as described
 from portal.environment import load
 from tests.services import postgresql
@@ -150,7 +150,7 @@ def on_server(server: postgresql.Service, monkeypatch: pytest.MonkeyPatch) -> po
 
 @contextmanager
 def holder(server: postgresql.Service, worker: str) -> Iterator[psycopg.Connection[Any]]:
-    """What another process would hold, on a session that a test can cut."""
+    """The lock of another process, on a session that a test can cut."""
     key = sessions._key(worker.rpartition(":")[2])
     with psycopg.connect(server.url + "_api", autocommit=True, application_name=f"{worker} other") as session:
         session.execute(f"SELECT pg_advisory_lock({sessions.LOCK_CLASS}, %s)", [key])
@@ -218,10 +218,10 @@ def test_only_the_runs_of_the_dead_are_freed_and_their_bells_rung(
     first = owned_run("instance:1")
     monkeypatch.setattr(leases, "WORKER", "rack-1:8:bbbbbbbb")
     second = owned_run("instance:2")
-    monkeypatch.setattr(broker, "ring", lambda queue, body: rung.append(body["run_uuid"]))
+    monkeypatch.setattr(broker, "notify_conductor", lambda queue, body: rung.append(body["run_uuid"]))
     assert recovery.take_over_from("cell1", "cccccccc") == 0
     assert recovery.take_over_from("cell1", "aaaaaaaa") == 1
-    assert recovery.take_over_from("cell1", "aaaaaaaa") == 0  # of two who notice, one does it
+    assert recovery.take_over_from("cell1", "aaaaaaaa") == 0  # of two observers, one takes over
     assert rung == [str(first.uuid)]
     owned = WorkflowRun.objects.using("cell1").filter(lease_expires_at__gt=database_now())
     assert [run.pk for run in owned] == [second.pk]
@@ -235,9 +235,9 @@ def test_a_run_that_was_given_up_for_want_of_its_database_is_freed_once_that_ans
 ) -> None:
     rung: list[str] = []
     run = owned_run("instance:1")
-    monkeypatch.setattr(broker, "ring", lambda queue, body: rung.append(body["run_uuid"]))
+    monkeypatch.setattr(broker, "notify_conductor", lambda queue, body: rung.append(body["run_uuid"]))
     monkeypatch.setattr(leases, "_given_up", set())
-    with leases.AtWork("cell1", run.uuid):
+    with leases.LeaseHeartbeat("cell1", run.uuid):
         leases.give_up("cell1", run.uuid)
         assert recovery.go_on_with_given_up() == 0  # worked on again: not to be given away
     end = leases._end

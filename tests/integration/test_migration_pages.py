@@ -1,53 +1,21 @@
-"""The panel of a live migration: how it gets on, what may be ordered of it, and who ordered what."""
+"""The panel of a live migration: progress, permitted actions, and their actors."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from conductor.cell_db.models import ComputeNode, Migration
 from conductor.journal.models import Event, WorkflowRun
-from conductor.services import live_orders, migration_offers, migration_panels
+from conductor.services.server_migrations import live_interventions, permitted_actions, progress
 from tests import factories
-from tests.compute_rows import make_host
+from tests.fixtures.migrations import moving
+from tests.fixtures.workflow_callers import caller
 from tests.integration.page_clients import signed_in
-from tests.integration.test_workflow_pages import asker
 
-__all__ = ["asker"]
-
-
-@pytest.fixture
-def moving(asker: Any, monkeypatch: pytest.MonkeyPatch) -> WorkflowRun:
-    """A guest that moves, and whose source has reported five times, a second apart and just now."""
-    uuid, begun = uuid4(), factories.ago(6)
-    monkeypatch.setattr(migration_panels, "database_time", lambda alias: begun + timedelta(seconds=5))
-    names = ("LookAtSource", "PickDestination", "PrepareAtDestination", "MoveLive", "FinishAtDestination")
-    plan = [{"name": name, "title": name, "lane": "Cell conductor", "event": ""} for name in names]
-    server = factories.instance(asker, "web-1", task_state="migrating")
-    make_host("cell1", "sim-1")
-    run = factories.run(
-        asker, "cell1", flow="live_migrate_instance", action="live-migration", instance_uuid=server.uuid, plan=plan,
-        instance_name="web-1", inputs={"migration_uuid": str(uuid)}, position=3, owner=None, state="waiting",
-        waits_for={"cause": "host", "detail": "sim-1"}, age=30,
-    )  # fmt: skip
-    for index in range(3):
-        factories.step(run, index, 29 - index, 28 - index)
-    factories.step(run, 3, 26, None, host="sim-1", state="waiting")
-    Migration.objects.using("cell1").create(
-        uuid=uuid, instance_uuid=server.uuid, run_uuid=run.uuid, migration_type="live-migration", status="running",
-        source_host="sim-1", destination_host="sim-2", project_id=asker.project_id, user_id=asker.user_id,
-        created_at=factories.ago(30), updated_at=factories.ago(1),
-    )  # fmt: skip
-    for number in range(5):
-        figures = {"memory_total": 1000, "memory_processed": 100 * number, "memory_remaining": 1000 - 100 * number}
-        factories.tell(run, "step.progress", step="MoveLive", progress={"message": "copying"}, figures=figures)
-    for number, told in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
-        Event.objects.using("cell1").filter(pk=told.pk).update(created_at=begun + timedelta(seconds=number))
-    return run
+__all__ = ["caller", "moving"]
 
 
 def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) -> None:
@@ -59,7 +27,7 @@ def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) ->
     mine = ana.get(f"/workflows/{moving.uuid}").content.decode()
     assert "Converging" in mine
     assert "sim-" not in mine
-    assert "It takes the role manager." in mine
+    assert "The role manager is required." in mine
     refused = ana.post(f"/workflows/{moving.uuid}/migration/abort")
     assert refused.status_code == 200
     assert not WorkflowRun.objects.using("cell1").filter(flow="abort_live_migration").exists()
@@ -71,74 +39,74 @@ def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) ->
 
 
 def test_it_is_said_what_takes_long_and_what_a_switch_by_post_copy_risks(moving: WorkflowRun) -> None:
-    admin, said = signed_in("admin"), Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")
-    assert "The guest pauses until the rest has arrived" in admin.get(f"/workflows/{moving.uuid}").content.decode()
-    for number, told in enumerate(said):
-        told.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1, "is_post_copy_forced": 1}
-        told.data["figures"] |= {"downtime_ms": 4000, "downtime_limit_ms": 500, "throttle_percent": 20 * number}
-        told.save(using="cell1")
+    admin, rows = signed_in("admin"), Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")
+    assert "until the remaining memory has arrived" in admin.get(f"/workflows/{moving.uuid}").content.decode()
+    for number, reported in enumerate(rows):
+        reported.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1, "is_post_copy_forced": 1}
+        reported.data["figures"] |= {"downtime_ms": 4000, "downtime_limit_ms": 500, "throttle_percent": 20 * number}
+        reported.save(using="cell1")
     page = admin.get(f"/workflows/{moving.uuid}").content.decode()
-    assert "Not converging: the guest changes 75 B/s, the link moves 75 B/s." in page
-    for words in ("4000 ms", "500 ms", "80 %", "it cannot be stopped then, and a broken connection loses it"):
+    assert "Not converging: the server changes 75 B/s, the link moves 75 B/s." in page
+    for words in ("4000 ms", "500 ms", "80 %", "stopped then, and the server is lost if the connection breaks"):
         assert words in page
-    assert "The guest pauses until" not in page
+    assert "The server pauses" not in page
 
 
-NOT_YET, SWITCHED = "The guest does not move yet.", "The guest has switched."
+NOT_YET, SWITCHED = "The server is not moving yet.", "The server has switched over."
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "others", "abort"),
+    ("status", "reported", "others", "abort"),
     [
         ("preparing", None, NOT_YET, ""),
         ("running", None, NOT_YET, NOT_YET),
         ("running", {}, "", ""),
-        ("running", {"is_post_copy": 1}, SWITCHED, live_orders.NO_WAY_BACK),
+        ("running", {"is_post_copy": 1}, SWITCHED, live_interventions.NO_WAY_BACK),
         ("post-migrating", {}, SWITCHED, SWITCHED),
     ],
 )
 def test_only_what_would_have_an_effect_is_offered(
-    moving: WorkflowRun, people: Any, status: str, told: dict[str, int] | None, others: str, abort: str
+    moving: WorkflowRun, people: Any, status: str, reported: dict[str, int] | None, others: str, abort: str
 ) -> None:
-    admin, said = people.admin.context(), Event.objects.using("cell1").filter(kind="step.progress")
+    admin, rows = people.admin.context(), Event.objects.using("cell1").filter(kind="step.progress")
     Migration.objects.using("cell1").update(status=status)
-    if told is None:
-        said.delete()
-    for event in said:
-        event.data["figures"] |= told or {}
+    if reported is None:
+        rows.delete()
+    for event in rows:
+        event.data["figures"] |= reported or {}
         event.save(using="cell1")
 
     def why_not() -> dict[str, str]:
-        panel = migration_panels.of_run(admin, str(moving.uuid))
+        panel = progress.of_run(admin, str(moving.uuid))
         assert panel is not None
-        return {offer.id: offer.why_not for offer in panel.offers}
+        return {action.id: action.why_not for action in panel.actions}
 
     names = ("downtime", "throttle", "post-copy", "finish")
     assert why_not() == {**dict.fromkeys(names, others), "abort": abort}
     if not others:
         for name in ("finish", "throttle"):
-            migration_panels.order(admin, str(moving.uuid), name, 40)
+            progress.order(admin, str(moving.uuid), name, 40)
         ComputeNode.objects.using("cell1").update(report={"capabilities": {"actions": ["live_downtime"]}})
         assert why_not() == {
-            "downtime": "", "post-copy": live_orders.CANNOT, "abort": "",
-            **dict.fromkeys(("throttle", "finish"), migration_offers.REQUESTED),
+            "downtime": "", "post-copy": live_interventions.CANNOT, "abort": "",
+            **dict.fromkeys(("throttle", "finish"), permitted_actions.REQUESTED),
         }  # fmt: skip
 
 
 def test_a_move_is_steered_from_its_page_and_shows_who_did_it(moving: WorkflowRun) -> None:
     admin, ana = signed_in("admin"), signed_in("ana")
     asked = f"/workflows/{moving.uuid}/migration"
-    for told in Event.objects.using("cell1").filter(kind="step.progress"):
-        told.data["figures"] |= {"downtime_ms": 1927, "downtime_limit_ms": 500, "throttle_percent": 20}
-        told.save(using="cell1")
+    for reported in Event.objects.using("cell1").filter(kind="step.progress"):
+        reported.data["figures"] |= {"downtime_ms": 1927, "downtime_limit_ms": 500, "throttle_percent": 20}
+        reported.save(using="cell1")
     form = admin.get(f"{asked}/downtime").content.decode()
-    assert "Now it would be 1927 ms, and 500 ms are allowed." in form
+    assert "The estimated pause is 1,927 ms; 500 ms are allowed." in form
     assert re.search(r'name="milliseconds"[^>]* min="1" max="60000" value="2500"', form)
-    assert "Now 20 percent are taken away." in admin.get(f"{asked}/throttle").content.decode()
+    assert "20 percent are withheld now." in admin.get(f"{asked}/throttle").content.decode()
     for amount in ("0", "-1", "1000000000", "forty", "", "1.5", "\u0664\u0660"):
         refused = admin.post(f"{asked}/downtime", {"milliseconds": amount})
         assert refused.status_code == 400, amount
-        assert "It must be a whole number from 1 to 60000." in refused.content.decode()
+        assert "It must be a whole number from 1 to 60,000." in refused.content.decode()
     assert ana.post(f"{asked}/throttle", {"percent": "40"}).status_code == 200
     orders = WorkflowRun.objects.using("cell1").filter(flow="steer_live_migration")
     assert not orders.exists()
@@ -151,11 +119,11 @@ def test_a_move_is_steered_from_its_page_and_shows_who_did_it(moving: WorkflowRu
     orders.filter(action="live_migration_throttle").update(state="done")
     orders.filter(action="live_migration_downtime").update(state="failed (undone)", error={"message": "it is too late"})
     page = " ".join(re.sub("<[^>]*>", " ", ana.get(f"/workflows/{moving.uuid}").content.decode()).split())
-    assert re.search(r"40 % of its processors taken away done by admin, \d\d:\d\d:\d\d ", page)
-    assert re.search(r"Allowed to stand still for 1500 ms failed by admin, [\d:]+ it is too late", page)
+    assert re.search(r"40 % of CPU time withheld done by admin, \d\d:\d\d:\d\d ", page)
+    assert re.search(r"Allowed downtime: 1500 ms failed by admin, [\d:]+ it is too late", page)
     order = ana.get(f"/workflows/{orders.earliest('pk').uuid}").content.decode()
-    assert f'<a href="/workflows/{moving.uuid}">Open the move</a>' in order
-    assert "Open the move" not in ana.get(f"/workflows/{moving.uuid}").content.decode()
+    assert f'<a href="/workflows/{moving.uuid}">Open migration workflow</a>' in order
+    assert "Open migration workflow" not in ana.get(f"/workflows/{moving.uuid}").content.decode()
 
 
 def test_an_abort_that_was_asked_for_is_no_failure(moving: WorkflowRun) -> None:
@@ -173,8 +141,8 @@ def test_an_abort_that_was_asked_for_is_no_failure(moving: WorkflowRun) -> None:
         state="cancelled", error=error, finished_at=factories.ago(0), owner=None
     )
     page = admin.get(f"/workflows/{moving.uuid}").content.decode()
-    assert "It was stopped by admin; the guest goes on at its source." in page
-    assert "It was cancelled: The live migration was aborted before the switch." in page
+    assert "The migration was stopped by admin. The server still runs at its source." in page
+    assert "Cancelled: The live migration was aborted before the switch." in page
     shown = page[page.index('id="workflow-cause"') : page.index('id="workflow-cause"') + 500]
     panel = page[page.index('id="migration"') : page.index("</section>", page.index('id="migration"'))]
     assert 'data-tone="bad"' not in shown + panel
@@ -184,5 +152,6 @@ def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:
     Migration.objects.using("cell1").update(status="completed")
     WorkflowRun.objects.using("cell1").filter(pk=moving.pk).update(state="done", finished_at=factories.ago(0))
     page = signed_in("admin").get(f"/workflows/{moving.uuid}").content.decode()
-    assert "The guest runs at its destination." in page
-    assert "Finish now" not in page
+    assert "The server runs at its destination." in page
+    panel = page[page.index('id="migration"') : page.index("</section>", page.index('id="migration"'))]
+    assert "Force completion" not in panel

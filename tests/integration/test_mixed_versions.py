@@ -1,4 +1,4 @@
-"""Releases side by side: what a host that was not upgraded is told, and runs whose flow is not here."""
+"""Mixed releases: commands for a host that was not upgraded, and runs of unknown flows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import backports, broker, outbox
 from conductor.rpc.messages import StepAnswered
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services import instances, server_actions
-from conductor.services.values import BuildWish
-from conductor.workflows import catalog, engine
-from conductor.workflows.build_in_cell import BUILD_IN_CELL
+from conductor.services.servers import actions, instances
+from conductor.services.servers.types import InstanceCreate
+from conductor.workflows import catalog
+from conductor.workflows.engine import executor
+from conductor.workflows.flows.build import BUILD_IN_CELL
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end, step_on
 
@@ -28,17 +29,17 @@ Sent = list[dict[str, Any]]
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """What leaves for hosts, as it leaves."""
+    """The messages to hosts, as they are sent."""
     bodies: Sent = []
-    monkeypatch.setattr(broker, "tell_compute", lambda queue, body: bodies.append(dict(body)))
+    monkeypatch.setattr(broker, "send_to_compute", lambda queue, body: bodies.append(dict(body)))
     return bodies
 
 
 def build_on_a_mute_host(hosts: Hosts, ana: Any) -> None:
-    """A build that goes as far as to its host, which gets the command and says nothing."""
+    """Build up to a host that gets the command and never answers."""
     hosts.mute = {"sim-1", "sim-2", "sim-3"}
     image = Image.objects.get(name="simulated-linux")
-    instances.create(ana, BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid)))
+    instances.create(ana, InstanceCreate(name="web-1", flavor_ref="1", image_ref=str(image.uuid)))
     for _ in range(20):
         step_on(hosts)
         if OutboxMessage.objects.using(CELL).exists():
@@ -69,7 +70,7 @@ def test_when_all_are_upgraded_they_are_told_all(hosts: Hosts, launch: Any, sent
 def test_a_host_that_was_upgraded_before_others_can_do_what_is_new(hosts: Hosts, launch: Any, ana: Any) -> None:
     uuid = launch()
     upgrade(1, *({"sim-1", "sim-2", "sim-3"} - {instance_of(uuid).host}))
-    server_actions.begin(ana, uuid, "stop")
+    actions.begin(ana, uuid, "stop")
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == "stopped"
 
@@ -77,16 +78,16 @@ def test_a_host_that_was_upgraded_before_others_can_do_what_is_new(hosts: Hosts,
 def test_what_a_host_has_no_words_for_fails_and_says_what_to_do(hosts: Hosts, launch: Any, ana: Any) -> None:
     uuid = launch()
     upgrade(1)
-    run_uuid = server_actions.begin(ana, uuid, "stop")
+    run_uuid = actions.begin(ana, uuid, "stop")
     run_to_the_end(hosts)
     run = WorkflowRun.objects.using(CELL).get(uuid=run_uuid)
     assert run.state.startswith("failed")
     assert run.error["class"] == "HostTooOld"
-    said = f"service version 1 of {SERVICE_VERSION}, which does not know power_off. Upgrade it"
-    assert said in run.error["message"]
+    commands = f"service version 1 of {SERVICE_VERSION}, which does not know power_off. Upgrade it"
+    assert commands in run.error["message"]
     assert (instance_of(uuid).vm_state, instance_of(uuid).task_state) == ("active", None)
     assert not OutboxMessage.objects.using(CELL).exists()
-    assert "power_off" not in [message for message, _ in hosts.said]
+    assert "power_off" not in [message for message, _ in hosts.commands]
 
 
 def test_a_command_that_is_sent_again_is_said_anew(hosts: Hosts, ana: Any, sent: Sent) -> None:
@@ -114,18 +115,18 @@ def begun_elsewhere(hosts: Hosts, ana: Any) -> WorkflowRun:
 def test_a_run_of_a_flow_that_is_not_here_is_left_and_its_answer_kept(hosts: Hosts, ana: Any) -> None:
     run = begun_elsewhere(hosts, ana)
     before = {name: getattr(run, name) for name in ("state", "owner", "fencing_token", "position")}
-    engine.run(CELL, run.uuid)
+    executor.run(CELL, run.uuid)
     record = StepRecord.objects.using(CELL).get(run=run, state="waiting")
     answer = StepAnswered(
         step_key=record.step_key, run_uuid=str(run.uuid), fencing_token=run.fencing_token, host=record.host, ok=True,
         result={},
     )  # fmt: skip
-    engine.answer(CELL, answer)
+    executor.answer(CELL, answer)
     run.refresh_from_db()
     assert {name: getattr(run, name) for name in before} == before
     assert StepRecord.objects.using(CELL).get(pk=record.pk).answer == {"ok": True, "result": {}, "error": None}
     WorkflowRun.objects.using(CELL).update(flow_version=BUILD_IN_CELL.version)  # as if that release were here
-    engine.run(CELL, run.uuid)
+    executor.run(CELL, run.uuid)
     assert instance_of(str(run.instance_uuid)).vm_state == "active"
 
 
@@ -152,12 +153,12 @@ def check() -> tuple[int, dict[str, Any]]:
 def test_the_check_says_who_is_old_and_what_cannot_go_on(hosts: Hosts, ana: Any) -> None:
     assert check()[0] == 0
     upgrade(1, "sim-2")
-    code, said = check()
+    code, commands = check()
     assert code == 0
-    assert said["older"] == [{"cell": CELL, "binary": "nova-compute", "host": "sim-2", "version": 1}]
+    assert commands["older"] == [{"cell": CELL, "binary": "nova-compute", "host": "sim-2", "version": 1}]
     run = begun_elsewhere(hosts, ana)
-    code, said = check()
+    code, commands = check()
     assert code == 1
-    assert [(row["flow"], row["version"], row["is_known"]) for row in said["flows"]] == [
+    assert [(row["flow"], row["version"], row["is_known"]) for row in commands["flows"]] == [
         ("build_in_cell", run.flow_version, False)
     ]

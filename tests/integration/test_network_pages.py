@@ -1,4 +1,4 @@
-"""Pages of networks, images, groups and credentials: made through their forms, drawn, and asked who reaches whom."""
+"""Pages of networks, images, groups and credentials: created by forms, drawn, and checked for reachability."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from conductor.identity.models import ApplicationCredential
 from conductor.image.models import Image
 from conductor.network import port_operations, security_groups
 from conductor.network.models import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
-from conductor.network.port_operations import PortWish
-from conductor.network.security_groups import RuleWish
-from conductor.services import flavors, reachability
+from conductor.network.port_operations import PortCreate
+from conductor.network.security_groups import SecurityGroupRuleCreate
+from conductor.services.networks import reachability
+from conductor.services.servers import flavors
 from tests import factories
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
@@ -36,9 +37,9 @@ def do(client: Client, path: str, **values: Any) -> Any:
     return answer
 
 
-def lan(name: str, asker: Any, start: str = "10.9.0", **values: Any) -> Network:
+def lan(name: str, caller: Any, start: str = "10.9.0", **values: Any) -> Network:
     """A network with one subnet of 256 addresses."""
-    made = factories.network(name, asker, f"{start}.0/24", **values)
+    made = factories.network(name, caller, f"{start}.0/24", **values)
     pools = [{"start": f"{start}.10", "end": f"{start}.250"}]
     made.subnets.update(gateway_ip=f"{start}.1", allocation_pools=pools)
     return made
@@ -48,12 +49,12 @@ def plugged(people: Any, network: Network, name: str, *groups: str) -> tuple[str
     """A server of ana's with a port on the network."""
     context = people.ana.context()
     server = factories.instance(context, name)
-    wish = PortWish(
+    requested = PortCreate(
         network_id=str(network.uuid),
         security_groups=list(groups) or None,
         values={"device_id": str(server.uuid), "device_owner": "compute:nova", "name": f"{name}-port"},
     )
-    return str(server.uuid), port_operations.create_port(context, wish)
+    return str(server.uuid), port_operations.create_port(context, requested)
 
 
 def test_networks_are_made_joined_and_drawn(ana: Client, people: Any) -> None:
@@ -71,9 +72,9 @@ def test_networks_are_made_joined_and_drawn(ana: Client, people: Any) -> None:
     do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(subnet.uuid))
     page = text(ana.get(f"/networks/of/{inner.uuid}"))
     assert "10.9.0.0/24" in page
-    picture = text(ana.get("/networks/picture"))
-    assert picture.count("<line ") == 2
-    assert "door" in picture
+    topology = text(ana.get("/networks/picture"))
+    assert topology.count("<line ") == 2
+    assert "door" in topology
     made = do(ana, "/networks/do/create", name="bare")
     assert made["Location"] in text(ana.get("/networks/picture"))  # also before it has a subnet
     taken = do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid))
@@ -90,7 +91,7 @@ def test_a_router_in_use_is_not_deleted(ana: Client, people: Any) -> None:
     do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(inner.subnets.get().uuid))
     refused = ana.post("/routers/do/delete", {"item": str(router.uuid)})
     assert refused.status_code == 409
-    assert "Nothing was changed" in text(refused)
+    assert "Couldn't save" in text(refused)
     assert Router.objects.count() == 1
 
 
@@ -134,7 +135,7 @@ def test_an_image_is_uploaded_with_its_file(ana: Client) -> None:
     )
     image.refresh_from_db()
     assert (image.name, image.min_disk_gb, image.is_protected) == ("ours", 2, True)
-    assert "It is protected" in text(ana.get(f"/images/of/{image.uuid}"))
+    assert "The image is protected" in text(ana.get(f"/images/of/{image.uuid}"))
     assert ana.post("/images/do/delete", {"item": str(image.uuid)}).status_code == 403
     assert Image.objects.count() == 1
 
@@ -153,7 +154,7 @@ def test_a_credential_tells_its_secret_once(ana: Client) -> None:
     assert "no-store" in answer["Cache-Control"]
     made = ApplicationCredential.objects.get()
     assert [role.name for role in made.roles.all()] == ["reader"]
-    assert "Keep this secret now" in text(answer)
+    assert "Save this secret now" in text(answer)
     page = text(ana.get(f"/credentials/of/{made.id}"))
     assert "2099-01-31 12:00:00 UTC" in page
     assert "the-secret" not in page
@@ -167,7 +168,7 @@ def test_a_credential_tells_its_secret_once(ana: Client) -> None:
 def test_server_groups_are_made_and_deleted(ana: Client) -> None:
     do(ana, "/server-groups/do/create", name="apart", policy="anti-affinity", max_server_per_host="2")
     page = text(ana.get("/server-groups"))
-    assert "Apart: never two on one host" in page
+    assert "Anti-affinity: on different hosts" in page
     wrong = ana.post("/server-groups/do/create", {"name": "both", "policy": "affinity", "max_server_per_host": "2"})
     assert wrong.status_code == 400
 
@@ -191,8 +192,10 @@ def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
     assert [leg.is_open for leg in closed.legs] == [True, True, False, True]
     assert "No rule of web lets tcp to port 443" in closed.legs[2].why
     default = SecurityGroup.objects.get(name="default", project_id=context.project_id)
-    wish = RuleWish("ingress", "IPv4", "tcp", 440, 450, remote_group_id=str(default.uuid), group_id=str(web.uuid))
-    security_groups.create_rule(context, wish)
+    requested = SecurityGroupRuleCreate(
+        "ingress", "IPv4", "tcp", 440, 450, remote_group_id=str(default.uuid), group_id=str(web.uuid)
+    )
+    security_groups.create_rule(context, requested)
     found = reachability.ask(context, a, b, "tcp", "443")
     assert found.is_open
     assert "ports 440 to 450, from servers of default" in found.legs[2].why
@@ -249,7 +252,9 @@ def test_a_floating_ip_is_shown_at_its_server_with_what_it_does_not_carry(ana: C
         assert address in text(ana.get(path)), path
     for path in ("/floating-ips", taken["Location"], "/routers", f"/routers/of/{router.uuid}"):
         assert "Not carried here" in text(ana.get(path)), path
-    open_to_all = RuleWish("ingress", "IPv4", "tcp", 22, 22, group_id=str(port.security_groups.get().uuid))
+    open_to_all = SecurityGroupRuleCreate(
+        "ingress", "IPv4", "tcp", 22, 22, group_id=str(port.security_groups.get().uuid)
+    )
     security_groups.create_rule(context, open_to_all)
     found = reachability.ask(context, "198.51.100.7", server, "tcp", "22")
     assert [leg.is_open for leg in found.legs] == [True, True, False]

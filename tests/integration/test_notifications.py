@@ -14,14 +14,14 @@ from typing import Any
 import pika
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 
 from conductor.actors import periodic
 from conductor.core.server_actions import ACTIONS
+from conductor.db.transactions import database_now
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
 from conductor.services.notifications import dispatcher, event_types, sinks
 from conductor.services.notifications.sinks import Exchange, Webhook
-from conductor.transactions import database_now
+from tests.counting import Captured
 from tests.integration.interventions import ALIAS, DIARY, Noted, go, order, start
 from tests.integration.receivers import PASSWORD, Receiver
 from tests.services import rabbitmq
@@ -35,7 +35,7 @@ def hook(receiver: Receiver, flow: Any, monkeypatch: pytest.MonkeyPatch) -> Webh
     """A webhook that was there before anything happens."""
     monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")  # type: ignore[arg-type]
     made = Webhook(receiver.url, SECRET)
-    dispatcher.tell(ALIAS, made, "teller-1")
+    dispatcher.dispatch(ALIAS, made, "teller-1")
     flow(Noted("one"))
     return made
 
@@ -47,7 +47,7 @@ def retry_now() -> None:
 def test_start_and_end_are_told_in_order_and_signed(hook: Webhook, receiver: Receiver) -> None:
     run = start(secrets={"password": PASSWORD}, inputs={"user_data": PASSWORD})
     go(run)
-    dispatcher.tell_all([ALIAS], hook, "teller-1")
+    dispatcher.dispatch_all([ALIAS], hook, "teller-1")
     assert receiver.types == ["instance.make.start", "instance.make.end"]
     headers, body = receiver.got[-1]
     sent_at, signature = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", headers["Novella-Signature"]).groups()  # type: ignore[union-attr]
@@ -65,10 +65,10 @@ def test_start_and_end_are_told_in_order_and_signed(hook: Webhook, receiver: Rec
 def test_nothing_is_told_twice_and_the_idle_write_nothing(hook: Webhook, receiver: Receiver) -> None:
     go(start())
     for _ in range(3):
-        dispatcher.tell_all([ALIAS], hook, "teller-1")
+        dispatcher.dispatch_all([ALIAS], hook, "teller-1")
     assert len(receiver.got) == 2
-    with CaptureQueriesContext(connections[ALIAS]) as asked:
-        dispatcher.tell(ALIAS, hook, "teller-1")
+    with Captured(connections[ALIAS]) as asked:
+        dispatcher.dispatch(ALIAS, hook, "teller-1")
     assert 0 < len(asked.captured_queries) < 6
     assert [query["sql"] for query in asked.captured_queries if not query["sql"].startswith("SELECT")] == []
 
@@ -79,7 +79,7 @@ def test_a_failure_is_told_as_an_error_and_an_intervention_too(hook: Webhook, re
     go(run)
     order(run, "retry", step="one", reason="mended")
     go(run)
-    dispatcher.tell_all([ALIAS], hook, "teller-1")
+    dispatcher.dispatch_all([ALIAS], hook, "teller-1")
     assert receiver.types == [
         "instance.make.start",
         "instance.make.error",
@@ -95,15 +95,15 @@ def test_a_sink_that_fails_goes_on_where_it_stopped(hook: Webhook, receiver: Rec
     receiver.answers = [200, 500, 302]
     go(start())
     go(start())
-    dispatcher.tell_all([ALIAS], hook, "teller-1")
+    dispatcher.dispatch_all([ALIAS], hook, "teller-1")
     place = NotificationPlace.objects.using(ALIAS).get()
     assert (place.failures, place.last_error, place.owner) == (1, "answered 500", None)
-    dispatcher.tell_all([ALIAS], hook, "teller-1")  # it is left alone for a while
+    dispatcher.dispatch_all([ALIAS], hook, "teller-1")  # it is left alone for a while
     assert len(receiver.got) == 2
     retry_now()
-    dispatcher.tell_all([ALIAS], hook, "teller-1")  # 302: not followed
+    dispatcher.dispatch_all([ALIAS], hook, "teller-1")  # 302: not followed
     retry_now()
-    dispatcher.tell_all([ALIAS], hook, "teller-1")
+    dispatcher.dispatch_all([ALIAS], hook, "teller-1")
     taken = [headers["Novella-Message"] for headers, _ in receiver.got]
     assert taken[1] == taken[2] == taken[3], "the same message under the same id"
     assert [name.rpartition(".")[2] for name in receiver.types] == ["start", "end", "end", "end", "start", "end"]
@@ -118,7 +118,7 @@ def test_the_pause_grows_and_has_an_end(hook: Webhook, receiver: Receiver) -> No
     pauses = []
     for _ in range(11):
         retry_now()
-        dispatcher.tell(ALIAS, hook, "teller-1")
+        dispatcher.dispatch(ALIAS, hook, "teller-1")
         place = NotificationPlace.objects.using(ALIAS).annotate(at=database_now()).get()
         pauses.append(round((place.retry_at - place.at).total_seconds()))
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
@@ -127,11 +127,11 @@ def test_the_pause_grows_and_has_an_end(hook: Webhook, receiver: Receiver) -> No
 def test_a_dead_sink_blocks_no_other(hook: Webhook, receiver: Receiver) -> None:
     gone = Receiver()
     dead = Webhook(gone.url, SECRET)
-    dispatcher.tell(ALIAS, dead, "teller-1")
+    dispatcher.dispatch(ALIAS, dead, "teller-1")
     gone.stop()
     go(start())
     for sink in (dead, hook):
-        dispatcher.tell_all([ALIAS], sink, "teller-1")
+        dispatcher.dispatch_all([ALIAS], sink, "teller-1")
     assert receiver.types == ["instance.make.start", "instance.make.end"]
     failed = NotificationPlace.objects.using(ALIAS).get(sink=dead.name)
     assert (failed.failures, failed.last_error) == (1, "ConnectionRefusedError")
@@ -141,10 +141,10 @@ def test_one_teller_at_a_time_and_a_dead_one_is_followed(hook: Webhook, receiver
     go(start())
     places = NotificationPlace.objects.using(ALIAS)
     places.update(owner="teller-1", lease_expires_at=database_now(30))
-    assert dispatcher.tell(ALIAS, hook, "teller-2") == 0
+    assert dispatcher.dispatch(ALIAS, hook, "teller-2") == 0
     assert receiver.got == []
     places.update(lease_expires_at=database_now(-1))
-    assert dispatcher.tell(ALIAS, hook, "teller-2") == 2
+    assert dispatcher.dispatch(ALIAS, hook, "teller-2") == 2
     assert len(receiver.got) == 2
 
 
@@ -157,7 +157,7 @@ def test_a_teller_that_lost_its_lease_stops(hook: Webhook, receiver: Receiver, m
         whole(alias, place, send, message)
 
     monkeypatch.setattr(dispatcher, "_deliver", slow)
-    dispatcher.tell(ALIAS, hook, "teller-1")
+    dispatcher.dispatch(ALIAS, hook, "teller-1")
     place = NotificationPlace.objects.using(ALIAS).get()
     assert (len(receiver.got), place.owner) == (1, "teller-2")
     assert Event.objects.using(ALIAS).filter(pk__gt=place.reached, kind="run.started").exists(), "it comes again"
@@ -168,17 +168,17 @@ def test_a_new_sink_hears_of_what_comes(receiver: Receiver, flow: Any, monkeypat
     flow(Noted("one"))
     go(start())
     late = Webhook(receiver.url, SECRET)
-    dispatcher.tell_all([ALIAS], late, "teller-1")
+    dispatcher.dispatch_all([ALIAS], late, "teller-1")
     assert receiver.got == []
     go(start())
-    dispatcher.tell_all([ALIAS], late, "teller-1")
+    dispatcher.dispatch_all([ALIAS], late, "teller-1")
     assert len(receiver.got) == 2
 
 
 def test_no_name_or_log_holds_the_address(hook: Webhook, receiver: Receiver, caplog: Any) -> None:
     receiver.answers = [500]
     go(start())
-    dispatcher.tell(ALIAS, hook, "teller-1")
+    dispatcher.dispatch(ALIAS, hook, "teller-1")
     rows = [*NotificationPlace.objects.using(ALIAS).values(), *NotificationDelivery.objects.using(ALIAS).values()]
     for shown in (hook.name, repr(hook), caplog.text, repr(rows)):
         assert PASSWORD not in shown
@@ -212,18 +212,18 @@ def wait_for(condition: Any) -> None:
 
 def test_every_action_has_its_name_and_every_name_is_on_the_page() -> None:
     assert set(ACTIONS) <= set(event_types.BY_ACTION)
-    page = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "notifications.md").read_text()
     documented = set(re.findall(r"`([a-z_]+\.[a-z_]+(?:\.(?:start|end|error))?)`", page.partition("## Event types")[2]))
     assert documented == set(event_types.every_event_type())
 
 
 def test_handing_over_is_told_only_when_it_fails() -> None:
-    told = event_types.event_type_of
-    assert told("build_instances", "create", "run.started", "") is None
-    assert told("build_instances", "create", "run.ended", "done") is None
-    assert told("build_instances", "create", "run.ended", "failed (undone)") == "compute_task.build_instances.error"
-    assert told("build_in_cell", "create", "run.ended", "cancelled") == "instance.create.error"
-    assert told("reap", "reap", "run.ended", "done") is None
+    reported = event_types.event_type_of
+    assert reported("build_instances", "create", "run.started", "") is None
+    assert reported("build_instances", "create", "run.ended", "done") is None
+    assert reported("build_instances", "create", "run.ended", "failed (undone)") == "compute_task.build_instances.error"
+    assert reported("build_in_cell", "create", "run.ended", "cancelled") == "instance.create.error"
+    assert reported("reap", "reap", "run.ended", "done") is None
 
 
 # -- RabbitMQ -------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_rabbitmq_gets_them_by_topic_and_again_after_it_was_away(
     monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")
     flow(Noted("one"))
     sink = Exchange(broker.url)
-    dispatcher.tell(ALIAS, sink, "teller-1")
+    dispatcher.dispatch(ALIAS, sink, "teller-1")
     connection = pika.BlockingConnection(pika.URLParameters(broker.url))
     channel = connection.channel()
     channel.exchange_declare(sinks.EXCHANGE, exchange_type="topic", durable=True)
@@ -250,18 +250,18 @@ def test_rabbitmq_gets_them_by_topic_and_again_after_it_was_away(
     channel.queue_bind("ends", sinks.EXCHANGE, "instance.*.end")
     connection.close()
     first = go(start())
-    dispatcher.tell_all([ALIAS], sink, "teller-1")
+    dispatcher.dispatch_all([ALIAS], sink, "teller-1")
     broker.kill()
     second = go(start())
-    dispatcher.tell_all([ALIAS], sink, "teller-1")
+    dispatcher.dispatch_all([ALIAS], sink, "teller-1")
     assert NotificationPlace.objects.using(ALIAS).get().failures == 1
     broker.restart()
     retry_now()
-    dispatcher.tell_all([ALIAS], sink, "teller-1")
-    assert told_of(broker) == [str(first.uuid), str(second.uuid)]
+    dispatcher.dispatch_all([ALIAS], sink, "teller-1")
+    assert reported_uuids(broker) == [str(first.uuid), str(second.uuid)]
 
 
-def told_of(broker: rabbitmq.Service) -> list[str]:
+def reported_uuids(broker: rabbitmq.Service) -> list[str]:
     connection = pika.BlockingConnection(pika.URLParameters(broker.url))
     channel, found = connection.channel(), []
     while True:

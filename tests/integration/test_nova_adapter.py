@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from conductor.core.messages import unpack
 from tests.services import nova_environment
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,7 @@ PLACE = "tests.integration.nova_adapter.third_party"
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What was found out in one process, and what that process said besides."""
+    """The results of one process, and its other output."""
     options = tmp_path_factory.mktemp("nova") / "nova.conf"
     options.write_text("[racks]\nmost_guests = 3\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO", "NOVELLA"))}
@@ -66,16 +67,16 @@ def test_what_nova_cannot_put_into_words_it_refuses_itself(corpus: dict[str, Any
 def test_a_filter_decides_in_its_turn_and_says_why_as_it_logs_it(decisions: dict[str, Any]) -> None:
     both = decisions["both"]
     assert both["chosen"] == ["host-1"]
-    assert funnel(both) == {"nova.RackFilter": (6, 3), "nova.CrowdFilter": (3, 1)}
-    assert "3 of 6 hosts: the filter RackFilter turns the host away." in both["advice"]
-    said = {host["host"]: (host["rejected_by"], host["need"], host["have"]) for host in both["hosts"]}
-    assert said["host-0"] == ("nova.RackFilter", f"{PLACE}.RackFilter", "host-0 is in ['r0']")
-    assert said["host-5"] == ("nova.CrowdFilter", f"{PLACE}.CrowdFilter", "")  # by its option
+    assert funnel(both) == {"nova.RackFilter": (6, 3), "nova.OccupancyFilter": (3, 1)}
+    assert "3 of 6 hosts: the filter RackFilter turns the host away." in map(unpack, both["advice"])
+    rejections = {host["host"]: (host["rejected_by"], host["need"], host["have"]) for host in both["hosts"]}
+    assert rejections["host-0"] == ("nova.RackFilter", f"{PLACE}.RackFilter", "host-0 is in ['r0']")
+    assert rejections["host-5"] == ("nova.OccupancyFilter", f"{PLACE}.OccupancyFilter", "")  # by its option
 
 
 def test_attributes_of_the_class_say_when_it_is_asked(decisions: dict[str, Any]) -> None:
-    assert decisions["names"] == [["nova.RackFilter", True, False], ["nova.CrowdFilter", False, True]]
-    assert funnel(decisions["rebuild"]) == {"nova.CrowdFilter": (6, 3)}
+    assert decisions["names"] == [["nova.RackFilter", True, False], ["nova.OccupancyFilter", False, True]]
+    assert funnel(decisions["rebuild"]) == {"nova.OccupancyFilter": (6, 3)}
 
 
 def test_a_weigher_weighs_the_candidates_against_each_other(decisions: dict[str, Any]) -> None:
@@ -94,8 +95,8 @@ def test_one_that_raises_is_a_plugin_that_fails_and_its_words_are_not_shown(deci
     assert [(fault["error"], fault["consequence"]) for fault in failing["faults"]] == [("RuntimeError", "turned away")]
     assert "hunter2" not in json.dumps(decisions)
     assert decisions["fails open"]["chosen"] == ["host-0"]
-    assert decisions["in the shadow"]["chosen"] == ["host-0"]
-    shadow = decisions["in the shadow"]["uses"][0]
+    assert decisions["dry run"]["chosen"] == ["host-0"]
+    shadow = decisions["dry run"]["uses"][0]
     assert (shadow["plugin"], shadow["mode"], shadow["faults"]) == ("nova.FailingFilter", "shadow", 6)
 
 

@@ -8,24 +8,26 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
+from conductor import row_limits
 from conductor.api_db.models import Aggregate, Flavor, FlavorAccess, Quota, UserQuota
 from conductor.cell_db.models import Service
 from conductor.core.extra_spec_operators import fault_of
 from conductor.identity.models import Group, Membership, Project, Role, RoleAssignment, User
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord
-from conductor.services import extra_spec_rules, flavors
-from portal.pages.resources.catalog import RESOURCES, RULES
+from conductor.network import quotas as network_quotas
+from conductor.services.servers import extra_specs, flavors
+from portal.pages.images.flavors import SPECS
+from portal.pages.resource_pages.catalog import RESOURCES, RULES
 from portal.pages.resources.fields import pairs_fault, pairs_of, pairs_text
-from portal.pages.resources.flavor_deeds import SPECS
 from tests import factories
+from tests.counting import Captured
 from tests.integration.page_clients import signed_in, text
 
 OPERATORS = tuple(one for one in RESOURCES if one.is_for_operators)
 WHY = "ticket 7: asked by the owner"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_UUID = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -46,14 +48,14 @@ def test_every_kind_has_its_pages_for_administrators_alone(admin: Client, resour
     assert page.status_code == 200
     assert f"<h1>{resource.title}</h1>" in page.content.decode()
     assert not re.search(r"\sstyle=|<style|\son[a-z]+=|javascript:", page.content.decode())
-    for deed in resource.deeds:
-        assert deed.rule in RULES[resource.service]
-        path = f"/{resource.id}/do/{deed.id}"
-        assert admin.get(path).status_code == (200 if deed.is_creation else 302)
+    for action in resource.actions:
+        assert action.rule in RULES[action.service or resource.service]
+        path = f"/{resource.id}/do/{action.id}"
+        assert admin.get(path).status_code == (200 if action.is_creation else 302)
         assert ana.get(path).status_code == 404
-        assert ana.post(path, {"name": "x", "item": NOBODY}).status_code == 404
-    assert admin.get(f"/{resource.id}/of/{NOBODY}").status_code in (400, 404)  # aggregates have numbers
-    for path in (f"/{resource.id}", f"/{resource.id}/of/{NOBODY}"):
+        assert ana.post(path, {"name": "x", "item": UNKNOWN_UUID}).status_code == 404
+    assert admin.get(f"/{resource.id}/of/{UNKNOWN_UUID}").status_code in (400, 404)  # aggregates have numbers
+    for path in (f"/{resource.id}", f"/{resource.id}/of/{UNKNOWN_UUID}"):
         assert ana.get(path).status_code == 404
     assert f'href="/{resource.id}"' in admin.get("/").content.decode()
     assert f'href="/{resource.id}"' not in ana.get("/").content.decode()
@@ -71,12 +73,12 @@ def test_an_aggregate_lives_through_its_forms(admin: Client) -> None:
     assert admin.post("/aggregates/do/metadata", sent).status_code == 302
     page = text(admin.get(f"/aggregates/of/{number}"))
     assert "ssd = true" in page
-    assert "It has hosts: remove them first." in page
+    assert "Remove all hosts first." in page
     assert admin.post("/aggregates/do/delete", {"item": number, "reason": WHY}).status_code == 409
     assert Aggregate.objects.exists()
     refused = admin.post("/aggregates/do/remove-host", {"item": number, "host": "sim-1", "reason": " "})
     assert refused.status_code == 400
-    assert "Reason is needed." in text(refused)
+    assert "Reason is required." in text(refused)
     assert admin.post("/aggregates/do/remove-host", {"item": number, "host": "sim-1", "reason": WHY}).status_code == 302
     sent["metadata"] = "availability_zone = west"
     admin.post("/aggregates/do/metadata", sent)
@@ -93,9 +95,9 @@ def test_lines_that_are_no_pairs_are_refused_at_their_field(admin: Client) -> No
     number = text(admin.get("/aggregates")).partition("/aggregates/of/")[2].partition('"')[0]
     answer = admin.post("/aggregates/do/metadata", {"item": number, "metadata": "ssd true"})
     assert answer.status_code == 400
-    assert "Write “ssd true” as key = value." in text(answer)
+    assert "Enter key = value on each line, not “ssd true”." in text(answer)
     assert Aggregate.objects.get().metadata == {}
-    assert pairs_fault("a = 1\na = 2") == "a is there twice."
+    assert pairs_fault("a = 1\na = 2") == "a is listed twice."
     assert pairs_of(pairs_text({"b": "2", "a": "x = y"})) == {"a": "x = y", "b": "2"}
 
 
@@ -138,7 +140,7 @@ def test_every_known_key_of_flavors_is_one_that_the_api_takes() -> None:
     for line, words in SPECS:
         assert words.endswith(".")
         ((key, value),) = pairs_of(line).items()
-        extra_spec_rules.check({key: value})
+        extra_specs.check({key: value})
         assert not fault_of(value)
 
 
@@ -146,9 +148,9 @@ def test_services_are_closed_with_a_reason_and_forgotten_when_they_are_gone(admi
     factories.host("sim-1")
     factories.host("sim-2", "cell2", seen=900)
     page = text(admin.get("/services"))
-    assert "2 in all, 1 down, 0 closed" in page
+    assert "2 total, 1 down, 0 disabled" in page
     up, down = (Service.objects.using(cell).get() for cell in ("cell1", "cell2"))
-    assert "It is up: stop it first." in text(admin.get(f"/services/of/{up.uuid}"))
+    assert "The service is up. Stop it first." in text(admin.get(f"/services/of/{up.uuid}"))
     assert admin.post("/services/do/disable", {"item": str(up.uuid)}).status_code == 400
     assert admin.post("/services/do/disable", {"item": str(up.uuid), "reason": WHY}).status_code == 302
     up.refresh_from_db()
@@ -160,7 +162,7 @@ def test_services_are_closed_with_a_reason_and_forgotten_when_they_are_gone(admi
     assert admin.post("/services/do/forget", {"item": str(down.uuid), "reason": WHY})["Location"] == "/services"
     assert not Service.objects.using("cell2").exists()
     assert kept("service.delete").reason == WHY
-    assert "No service fits." in text(admin.get("/services", {"q": "nothing"}))
+    assert "No services match this filter." in text(admin.get("/services", {"q": "nothing"}))
 
 
 def test_a_user_lives_through_the_forms(admin: Client, people: Any) -> None:
@@ -185,12 +187,12 @@ def test_a_user_lives_through_the_forms(admin: Client, people: Any) -> None:
     assert admin.post("/users/do/disable", {"item": dan.id, "reason": WHY}).status_code == 302
     dan.refresh_from_db()
     assert not dan.is_active
-    assert "They are disabled already." in text(admin.get(f"/users/of/{dan.id}"))
+    assert "The user is already disabled." in text(admin.get(f"/users/of/{dan.id}"))
     assert admin.post("/users/do/enable", {"item": dan.id}).status_code == 302
     records = AuditRecord.objects.using("default").filter(action__startswith="user.").order_by("created_at")
-    told = str([record.details for record in records])
-    assert "geese" not in told
-    assert "swans" not in told
+    message = str([record.details for record in records])
+    assert "geese" not in message
+    assert "swans" not in message
     assert [record.action for record in records] == ["user.create", "user.update", "user.update", "user.update"]
     assert [record.reason for record in records] == ["", WHY, WHY, ""]
     assert admin.post("/users/do/delete", {"item": dan.id, "reason": WHY})["Location"] == "/users"
@@ -218,10 +220,10 @@ def test_who_takes_a_role_from_themselves_types_their_name(admin: Client, people
     ident = re.search(r'name="item" value="([^"]+)"', page)
     assert ident is not None
     sent = {"item": ident[1], "reason": WHY}
-    assert "may not be able to give it back" in text(admin.get("/role-assignments/do/remove", sent))
-    for typed, said in (("", "Your user name is needed."), ("chi", "Type admin to confirm.")):
+    assert "may not be able to restore it" in text(admin.get("/role-assignments/do/remove", sent))
+    for typed, reported in (("", "Your user name is required."), ("chi", "Type admin to confirm.")):
         answer = admin.post("/role-assignments/do/remove", {**sent, "confirm": typed})
-        assert (answer.status_code, said in text(answer)) == (400, True)
+        assert (answer.status_code, reported in text(answer)) == (400, True)
     assert RoleAssignment.objects.filter(user=people.admin.user).exists()
     before = RoleAssignment.objects.filter(user=people.admin.user).count()
     assert admin.post("/role-assignments/do/remove", {**sent, "confirm": "admin"}).status_code == 302
@@ -237,7 +239,7 @@ def test_who_takes_a_role_from_a_group_of_theirs_types_their_name_too(admin: Cli
     sent = {"item": ident[1], "reason": WHY}
     assert "may not be able" not in text(admin.get("/role-assignments/do/remove", sent)), "it is a group of others"
     Membership.objects.create(group=group, user=people.admin.user)
-    assert "may not be able to give it back" in text(admin.get("/role-assignments/do/remove", sent))
+    assert "may not be able to restore it" in text(admin.get("/role-assignments/do/remove", sent))
     assert admin.post("/role-assignments/do/remove", sent).status_code == 400
     assert admin.post("/role-assignments/do/remove", {**sent, "confirm": "admin"}).status_code == 302
     assert not RoleAssignment.objects.filter(group=group).exists()
@@ -258,7 +260,7 @@ def test_projects_and_roles_live_through_their_forms(admin: Client, people: Any)
     admin.post("/roles/do/create", {"name": "auditor", "description": "reads the books"})
     mine = Role.objects.get(name="auditor")
     built_in = Role.objects.get(name="member")
-    assert "it stays as it is" in text(admin.get(f"/roles/of/{built_in.id}"))
+    assert "Policies use this role. It can't be changed." in text(admin.get(f"/roles/of/{built_in.id}"))
     assert admin.post("/roles/do/delete", {"item": built_in.id, "reason": WHY}).status_code == 409
     assert admin.post("/roles/do/delete", {"item": mine.id, "reason": WHY}).status_code == 302
     assert set(Role.objects.filter(name__in=("auditor", "member")).values_list("name", flat=True)) == {"member"}
@@ -269,7 +271,7 @@ def test_an_image_is_switched_off_for_everybody_and_on_again(admin: Client, peop
     assert admin.post("/images/do/deactivate", {"item": str(row.uuid), "reason": WHY}).status_code == 302
     assert Image.objects.get().status == "deactivated"
     assert kept("image.deactivate").reason == WHY
-    assert "switched off" in text(admin.get(f"/images/of/{row.uuid}"))
+    assert "deactivated" in text(admin.get(f"/images/of/{row.uuid}"))
     assert admin.post("/images/do/reactivate", {"item": str(row.uuid)}).status_code == 302
     assert Image.objects.get().status == "active"
 
@@ -289,10 +291,11 @@ def test_limits_are_set_for_a_project_and_one_of_its_users_and_taken_back(admin:
     assert not Quota.objects.exists()
     assert admin.post("/project-quotas/do/compute", {**low, "force": "yes"}).status_code == 302
     assert dict(Quota.objects.values_list("resource", "limit")) == {"instances": 0}
-    assert "limits of its own" in text(admin.get("/project-quotas"))
+    assert "custom limits" in text(admin.get("/project-quotas"))
     admin.post("/project-quotas/do/compute", {"item": shop, "instances": "50", "cores": "-1", "reason": WHY})
     admin.post("/project-quotas/do/storage", {"item": shop, "volumes": "7", "reason": WHY})
     admin.post("/project-quotas/do/network", {"item": shop, "router": "3", "reason": WHY})
+    admin.post("/project-quotas/do/rows", {"item": shop, "address_scopes": "77", "reason": WHY})
     sent = {"item": shop, "user_id": ana.user.id, "instances": "2", "reason": WHY}
     assert admin.post("/project-quotas/do/user", sent).status_code == 302
     assert UserQuota.objects.get().limit == 2
@@ -300,6 +303,7 @@ def test_limits_are_set_for_a_project_and_one_of_its_users_and_taken_back(admin:
     assert "1 / 50" in page
     assert "0 / 3" in page
     assert "1 / ∞" in page
+    assert "0 / 77" in page
     assert admin.post("/project-quotas/do/reset", {"item": shop, "reason": WHY}).status_code == 302
     assert not UserQuota.objects.exists()
     assert not Quota.objects.filter(project_id=shop).exists()
@@ -310,6 +314,10 @@ def test_limits_are_set_for_a_project_and_one_of_its_users_and_taken_back(admin:
 def test_default_limits_hold_for_who_has_none_of_their_own(admin: Client, people: Any) -> None:
     assert admin.post("/project-quotas/do/defaults", {"instances": "9", "reason": WHY})["Location"] == "/project-quotas"
     assert admin.post("/project-quotas/do/storage-defaults", {"volumes": "8", "reason": WHY}).status_code == 302
+    assert admin.post("/project-quotas/do/network-defaults", {"port": "7", "reason": WHY}).status_code == 302
+    assert admin.post("/project-quotas/do/row-defaults", {"trusts": "5", "reason": WHY}).status_code == 302
+    assert row_limits.defaults()["trusts"] == 5
+    assert network_quotas.limits(people.ana.project.id)["port"] == 7
     page = text(admin.get("/project-quotas"))
     assert "Servers 9," in page
     assert "Servers: 0 / 9" in page
@@ -317,7 +325,7 @@ def test_default_limits_hold_for_who_has_none_of_their_own(admin: Client, people
 
 
 def queries(client: Client, path: str) -> int:
-    with CaptureQueriesContext(connections["default"]) as seen:
+    with Captured(connections["default"]) as seen:
         assert client.get(path).status_code == 200
     return len(seen)
 

@@ -1,4 +1,4 @@
-"""One's own pages without a project, and the own password: who may change it, what ends with it, what is on record."""
+"""A user's own pages without a project, and the own password: permission, ended sessions, and audit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_new_password_ends_what_the_old_one_began(people: Any) -> None:
     assert 'autocomplete="current-password"' in text(here.get(PAGE))
     answer = here.post(PAGE, form())
     assert (answer.status_code, answer["Location"]) == (302, "/profile")
-    assert "You are signed out everywhere else." in text(here.get("/profile"))
+    assert "You are signed out in all other browsers." in text(here.get("/profile"))
     assert elsewhere.get("/profile")["Location"].startswith("/sign-in")
     assert Client(headers={"X-Auth-Token": token}).get("/compute/v2.1/servers").status_code == 401
     assert Client().post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 401
@@ -57,7 +57,7 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_kept(wrong: dict[str, 
     page = text(answer)
     assert f'id="wrong-{field}"' in page
     assert f'<a href="#{field}">' in page
-    assert "Ein Passwort muss 8 bis 4096 Zeichen haben." in page or field != "password"
+    assert "Ein Passwort muss 8 bis 4.096 Zeichen haben." in page or field != "password"
     kept = page + str(list(AuditRecord.objects.values()))
     assert NEW not in kept
     assert "not it" not in kept
@@ -86,7 +86,7 @@ def test_who_has_a_locked_or_no_password_is_told_so(people: Any) -> None:
     user.save()
     ana.cookies["novella_session"] = people.ana.session()
     page = text(ana.get(PAGE))
-    assert "you sign in elsewhere" in page
+    assert "you sign in with another provider" in page
     assert 'name="original"' not in page
 
 
@@ -103,6 +103,6 @@ def test_who_has_no_project_has_the_own_pages(people: Any) -> None:
     assert bo.post("/profile", {"density": "compact"})["Location"] == "/profile"
     assert "authenticator" in text(bo.get("/profile/second-factor"))
     assert bo.post(PAGE, form())["Location"] == "/profile"
-    assert "You are signed out everywhere else." in text(bo.get("/profile"))
+    assert "You are signed out in all other browsers." in text(bo.get("/profile"))
     assert bo.post("/sign-out").status_code == 302
     assert bo.get("/profile")["Location"].startswith("/sign-in")

@@ -1,4 +1,4 @@
-"""The portal's pages, asked for without a browser: who sees what, what is refused, and what forms do."""
+"""The portal's pages, without a browser: visibility, refusals, and effects of forms."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.journal.models import WorkflowRun
-from conductor.services import flavors
+from conductor.services.servers import flavors
 from tests import factories
+from tests.counting import Captured
 from tests.fleet import add_host
 from tests.integration.page_clients import signed_in
 from tests.people import PASSWORD
@@ -29,7 +29,7 @@ def ana(people: Any) -> Client:
 
 @pytest.fixture
 def wares(people: Any) -> dict[str, str]:
-    """What the launch form needs: a flavor, an image and a network."""
+    """The data that the launch form needs: a flavor, an image and a network."""
     admin = people.admin.context()
     flavors.seed()
     image = factories.image("simulated-linux", admin, is_simulated=True)
@@ -38,11 +38,11 @@ def wares(people: Any) -> dict[str, str]:
     return {"image": str(image.uuid), "flavor": "2", "network": str(network.uuid)}
 
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
+NO_UUID = "00000000-0000-4000-8000-000000000000"
 PAGES = ("/", "/servers", "/servers/launch", "/workflows", "/project")
 
 
-@pytest.mark.parametrize("path", [*PAGES[:-1], "/hosts", f"/servers/{NOBODY}", f"/workflows/{NOBODY}/steps"])
+@pytest.mark.parametrize("path", [*PAGES[:-1], "/hosts", f"/servers/{NO_UUID}", f"/workflows/{NO_UUID}/steps"])
 def test_strangers_are_sent_to_sign_in_and_back(databases: None, path: str) -> None:
     answer = Client().get(path)
     assert answer.status_code == 302
@@ -84,7 +84,7 @@ def test_signing_in_leads_to_where_one_wanted_to_go(people: Any) -> None:
 def test_a_form_without_its_token_is_refused(people: Any) -> None:
     answer = Client(enforce_csrf_checks=True).post("/sign-in", {"username": "ana", "password": PASSWORD})
     assert answer.status_code == 403
-    assert "That form has expired" in answer.content.decode()
+    assert "Form expired" in answer.content.decode()
 
 
 def test_somebody_in_several_projects_chooses_one(people: Any) -> None:
@@ -142,11 +142,11 @@ def test_the_fleet_is_for_operators(ana: Client, people: Any) -> None:
     html = signed_in("admin").get("/hosts").content.decode()
     assert "2 hosts in 1 cell; 1 down; 2 simulated." in html
     assert html.count('<span class="tag">simulated</span>') == 2
-    assert "not heard of" in html
+    assert "down" in html
 
 
 def test_a_large_fleet_comes_page_by_page_and_by_name(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portal.pages.hosts.HOSTS_PER_PAGE", 2)
+    monkeypatch.setattr("portal.pages.hosts.hosts.HOSTS_PER_PAGE", 2)
     factories.cells()
     for number in range(5):
         factories.host(f"rack-{number}", ("cell1", "cell2")[number % 2])
@@ -160,7 +160,7 @@ def test_a_large_fleet_comes_page_by_page_and_by_name(people: Any, monkeypatch: 
         url = unescape(found[1]) if found else ""
     assert sorted(seen) == [f"rack-{number}" for number in range(5)]
     assert "On this page: 1 host in 1 cell" in html
-    assert "No host is called so." in admin.get("/hosts?q=nothing").content.decode()
+    assert "No hosts match this filter." in admin.get("/hosts?q=nothing").content.decode()
     assert admin.get("/hosts?marker=nobody").status_code == 404
 
 
@@ -168,7 +168,7 @@ def test_a_large_fleet_comes_page_by_page_and_by_name(people: Any, monkeypatch: 
 def test_what_is_not_there_gets_our_own_page(ana: Client, path: str) -> None:
     answer = ana.get(path)
     assert answer.status_code == 404
-    assert "There is nothing here" in answer.content.decode()
+    assert "Page not found" in answer.content.decode()
     assert answer["x-openstack-request-id"] in answer.content.decode()
 
 
@@ -176,7 +176,7 @@ def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkey
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("secret inner words")
 
-    monkeypatch.setattr("conductor.services.flow_lists.search", fail)
+    monkeypatch.setattr("conductor.services.workflows.lists.search", fail)
     ana.raise_request_exception = False
     answer = ana.get("/workflows?all=1")
     html = answer.content.decode()
@@ -184,7 +184,7 @@ def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkey
     assert "Something went wrong on our side" in html
     assert answer["x-openstack-request-id"] in html
     assert "secret" not in html
-    assert 'href="/workflows?all=1">Try again' in html
+    assert 'href="/workflows?all=1">Retry' in html
 
 
 def test_a_marker_that_is_none_is_an_error_in_words(ana: Client) -> None:
@@ -196,7 +196,7 @@ def test_a_marker_that_is_none_is_an_error_in_words(ana: Client) -> None:
 def queries(client: Client, path: str) -> int:
     """Queries of a page that do not belong to the session. Every database counts."""
     client.get(path)
-    captures = [CaptureQueriesContext(connections[alias]) for alias in connections]
+    captures = [Captured(connections[alias]) for alias in connections]
     for capture in captures:
         capture.__enter__()
     assert client.get(path).status_code == 200
@@ -207,10 +207,10 @@ def queries(client: Client, path: str) -> int:
 
 @pytest.mark.parametrize("path", ["/", "/servers", "/workflows"])
 def test_pages_ask_as_often_for_many_rows_as_for_few(ana: Client, people: Any, path: str) -> None:
-    asker = people.ana.context()
-    factories.builds(asker, ["a-1", "a-2"])
+    caller = people.ana.context()
+    factories.builds(caller, ["a-1", "a-2"])
     few = queries(ana, path)
-    factories.builds(asker, [f"b-{number}" for number in range(20)])
+    factories.builds(caller, [f"b-{number}" for number in range(20)])
     assert queries(ana, path) == few
 
 
@@ -227,7 +227,7 @@ def test_the_filter_is_text_not_a_pattern(ana: Client, people: Any) -> None:
     html = ana.get("/servers", {"name": "web.1"}).content.decode()
     assert "web.1</a>" in html
     assert "webx1" not in html
-    assert "No server matches this filter." in ana.get("/servers", {"name": "(["}).content.decode()
+    assert "No servers match this filter." in ana.get("/servers", {"name": "(["}).content.decode()
 
 
 def test_names_are_shown_as_text(ana: Client, people: Any) -> None:
@@ -278,14 +278,14 @@ def test_a_form_that_is_sent_twice_launches_once(ana: Client, wares: dict[str, s
 @pytest.mark.parametrize(
     ("change", "field", "words"),
     [
-        ({"name": ""}, "name", "Give the server a name."),
-        ({"name": "x" * 256}, "name", "longer than 255"),
-        ({"count": "0"}, "count", "Launch 1 to 100"),
-        ({"count": "101"}, "count", "Launch 1 to 100"),
-        ({"count": "two"}, "count", "Launch 1 to 100"),
-        ({"image": ""}, "image", "Choose an image."),
-        ({"image": str(uuid4())}, "image", "Choose an image."),
-        ({"flavor": "99"}, "flavor", "Choose a flavor."),
+        ({"name": ""}, "name", "Enter a name for the server."),
+        ({"name": "x" * 256}, "name", "at most 255 characters"),
+        ({"count": "0"}, "count", "Enter a count from 1 to 100"),
+        ({"count": "101"}, "count", "Enter a count from 1 to 100"),
+        ({"count": "two"}, "count", "Enter a count from 1 to 100"),
+        ({"image": ""}, "image", "Select an image."),
+        ({"image": str(uuid4())}, "image", "Select an image."),
+        ({"flavor": "99"}, "flavor", "Select a flavor."),
         ({"network": str(uuid4())}, "networks", "could not be found"),
         ({"zone": "moon"}, "zone", "moon"),
         ({"key": "nobodys"}, "key", "nobodys"),
@@ -305,12 +305,12 @@ def test_a_wrong_field_is_named_and_nothing_is_launched(
 
 def test_the_summary_tells_what_a_launch_takes(ana: Client, wares: dict[str, str]) -> None:
     html = ana.get("/servers/launch/summary", {**wares, "name": "we b", "count": "3"}).content.decode()
-    assert "3 servers each with 1 vCPU and 512 MB memory, from simulated-linux." in html
+    assert "3 servers, each with 1 vCPU and 512 MB memory, from simulated-linux." in html
     assert "--min 3 --max 3" in html
     assert "&#x27;we b&#x27;" in html
     assert "Launch 3 servers" in html
     over = ana.get("/servers/launch/summary", {**wares, "flavor": "4", "count": "100"}).content.decode()
-    assert "it will be refused" in over
+    assert "The launch will be refused" in over
 
 
 def test_more_than_the_quota_is_refused_in_words(ana: Client, wares: dict[str, str]) -> None:
@@ -326,8 +326,8 @@ def test_deleting_asks_first_and_by_name(ana: Client, people: Any) -> None:
     assert "Delete 2 servers?" in asked
     assert WorkflowRun.objects.using("cell1").count() == 0
     answer = ana.post("/servers/delete", {"server": [str(one.uuid), str(other.uuid), str(uuid4())]})
-    assert "3 done" in answer.content.decode()
-    assert "It was gone already." in answer.content.decode()
+    assert "3 completed" in answer.content.decode()
+    assert "Already deleted." in answer.content.decode()
     assert WorkflowRun.objects.using("cell1").filter(flow="delete_instance").count() == 2
 
 
@@ -360,7 +360,7 @@ def test_our_api_pages_and_filters(ana: Client, people: Any) -> None:
 
 def test_events_are_read_from_a_cursor(ana: Client, people: Any) -> None:
     run = factories.run(people.ana.context())
-    factories.tell(run, "run.started")
+    factories.emit(run, "run.started")
     first = ana.get(f"/api/workflows/{run.uuid}/events").json()
     assert [event["kind"] for event in first["events"]] == ["run.started"]
     again = ana.get(f"/api/workflows/{run.uuid}/events", {"after": first["cursor"]}).json()

@@ -14,28 +14,30 @@ from conductor.actors import liveness, periodic
 from conductor.api_db.models import Finding
 from conductor.core.context import system_context
 from conductor.core.membership import life_of
-from conductor.journal.models import Duty
+from conductor.db.transactions import database_now, write_tx
+from conductor.journal.models import PeriodicLease
 from conductor.placement.models import Inventory, ResourceProvider
-from conductor.services import audit_seals, budgets, snapshot_rounds
-from conductor.services.audit import Entry, record
-from conductor.services.pruning import pruner
-from conductor.services.reconciliation import duty, facts, reconciler
-from conductor.transactions import database_now, write_tx
-from conductor.workflows import leases
+from conductor.services.audit import seals
+from conductor.services.audit.audit import Entry, record
+from conductor.services.billing import budgets
+from conductor.services.operations.pruning import pruner
+from conductor.services.operations.reconciliation import facts, periodic_reconciliation, reconciler
+from conductor.services.snapshot_schedules import due_snapshots
+from conductor.workflows.engine import leases
 
 ALIAS = "default"
 WORK: dict[str, tuple[Any, str]] = {
     "reconcile": (reconciler, "reconcile"),
     "prune": (pruner, "prune"),
     "budgets": (budgets, "look"),
-    "scheduled snapshots": (snapshot_rounds, "look"),
-    "check audit": (audit_seals, "check"),
+    "scheduled snapshots": (due_snapshots, "look"),
+    "check audit": (seals, "check"),
 }
 
 
 def ticker_of(work: str) -> Any:
     """The ticker of a conductor that looks after the API database, as a conductor makes it."""
-    return ticker("audit-seals" if work == "check audit" else "duties")
+    return ticker("audit-seals" if work == "check audit" else "periodic-work")
 
 
 def ticker(name: str) -> Any:
@@ -46,12 +48,12 @@ def killed_at(work: str) -> str:
     """Let a process of its own take up the work and kill it in the middle; its name in leases."""
     module, name = WORK[work]
     connections.close_all()
-    told, tell = os.pipe()
+    reported, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
 
         def stand_still(*_: Any, **__: Any) -> None:
-            os.write(tell, leases.WORKER.encode())
+            os.write(write_end, leases.WORKER.encode())
             time.sleep(60)
 
         setattr(module, name, stand_still)
@@ -59,11 +61,11 @@ def killed_at(work: str) -> str:
             ticker_of(work)._work()
         finally:
             os._exit(1)
-    os.close(tell)
-    worker = os.read(told, 200).decode()
+    os.close(write_end)
+    worker = os.read(reported, 200).decode()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    os.close(told)
+    os.close(reported)
     assert worker, "it never came to the work"
     return worker
 
@@ -77,23 +79,23 @@ def miscount() -> None:
 def test_the_work_of_a_killed_process_is_taken_up_as_soon_as_its_death_is_noticed(databases: None, work: str) -> None:
     with write_tx(ALIAS):
         record(ALIAS, system_context(), Entry(action="workflow.retry", project_id="p"))
-    audit_seals.seal(ALIAS)
+    seals.seal(ALIAS)
     worker = killed_at(work)
-    held = Duty.objects.get(name=work)
+    held = PeriodicLease.objects.get(name=work)
     assert held.owner
     liveness.take_over(("cell1",), life_of(worker))  # noticed by one that looks after a cell only
     ticker_of(work)._work()
-    now = Duty.objects.get(name=work)
+    now = PeriodicLease.objects.get(name=work)
     assert now.done_at is not None, "nothing is done until a lease of the dead has run out"
     assert now.owner == ""
 
 
 def test_without_a_death_watch_the_work_waits_no_longer_than_a_run_does(databases: None, settings: Any) -> None:
     killed_at("reconcile")
-    held = Duty.objects.get(name="reconcile")
+    held = PeriodicLease.objects.get(name="reconcile")
     assert held.lease_expires_at is not None
     with write_tx(ALIAS):
-        now = Duty.objects.filter(lease_expires_at__lte=database_now(settings.NOVELLA_LEASE_SECONDS))
+        now = PeriodicLease.objects.filter(lease_expires_at__lte=database_now(settings.NOVELLA_LEASE_SECONDS))
         assert now.exists()
 
 
@@ -103,14 +105,14 @@ def test_a_lease_is_renewed_while_the_work_goes_on_and_no_longer(
     seen: list[int] = []
 
     def long_pass(*_: Any, **__: Any) -> None:
-        Duty.objects.update(lease_expires_at=database_now(-1))  # it takes longer than a lease
+        PeriodicLease.objects.update(lease_expires_at=database_now(-1))  # it takes longer than a lease
         ticker("lease-heartbeat")._work()
-        seen.append(Duty.objects.filter(name="budgets", lease_expires_at__gt=database_now()).count())
+        seen.append(PeriodicLease.objects.filter(name="budgets", lease_expires_at__gt=database_now()).count())
 
     monkeypatch.setattr(budgets, "look", long_pass)
     budgets.carry_out("rack-1:1:aaaaaaaa")
     assert seen == [1]
-    assert Duty.objects.get(name="budgets").lease_expires_at is None
+    assert PeriodicLease.objects.get(name="budgets").lease_expires_at is None
 
 
 def test_a_holder_that_lost_its_lease_stops_at_its_next_write(
@@ -124,12 +126,12 @@ def test_a_holder_that_lost_its_lease_stops_at_its_next_write(
         """Read everything, and sleep past the lease: another process does the work meanwhile."""
         read = load(cells)
         monkeypatch.setattr(facts, "load", load)
-        Duty.objects.update(lease_expires_at=database_now(-1))
-        assert duty.carry_out("rack-2:1:bbbbbbbb")
+        PeriodicLease.objects.update(lease_expires_at=database_now(-1))
+        assert periodic_reconciliation.carry_out("rack-2:1:bbbbbbbb")
         Finding.objects.all().delete()
         return read
 
     monkeypatch.setattr(facts, "load", freeze)
-    duty.carry_out("rack-1:1:aaaaaaaa")
+    periodic_reconciliation.carry_out("rack-1:1:aaaaaaaa")
     assert not Finding.objects.exists(), "it wrote down what it had read before the other did the work"
-    assert Duty.objects.get(name="reconcile").owner == ""
+    assert PeriodicLease.objects.get(name="reconcile").owner == ""

@@ -51,7 +51,7 @@ def sums() -> dict[tuple[str, str], int]:
 
 
 def assert_sound() -> None:
-    """What holds after whatever happened."""
+    """Check the invariants that hold at any time."""
     in_use = {key: amount for key, amount in used().items() if amount}
     assert in_use == sums()
     for row in models.Inventory.objects.all():

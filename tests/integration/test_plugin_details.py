@@ -1,4 +1,4 @@
-"""What operators find about one plugin: its errors, its own lines, what it would have decided, and the law."""
+"""Details of a plugin for operators: errors, log lines, shadow decisions, and conformance."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
-from conductor.plugins.notes import AT_MOST, LINE, Note, notes
-from conductor.scheduler import manager, plugin_notes
-from conductor.services import plugin_details, plugin_records, plugins
-from conductor.services.plugins import Change
+from conductor.plugins.log import AT_MOST, LINE, Note, notes
+from conductor.scheduler import manager, plugin_health
+from conductor.services.plugins import conformance_records, details, plugins
+from conductor.services.plugins.plugins import Change
+from tests.fixtures.plugin_quarantine import ask, choose, moody
 from tests.fleet import add_host
 from tests.integration.page_clients import signed_in, text
-from tests.integration.test_plugin_quarantine import ask, choose, moody
 
 __all__ = ["moody"]
 
@@ -74,7 +74,7 @@ def suffer(moody: Any) -> str:
 
 def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, people: Any, api_client: Any) -> None:
     run_uuid = suffer(moody)
-    found = plugin_details.detail(OPERATOR, *KEY)
+    found = details.detail(OPERATOR, *KEY)
     assert [(one.error, one.times) for one in found.faults] == [("RuntimeError; turned away", 2)]
     assert found.faults[0].place.startswith("mood_plugins:")
     assert found.faults[0].place.endswith(" in host_passes")
@@ -97,10 +97,10 @@ def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, 
         assert secret not in page + json.dumps(body)
     german = text(admin.get(MOODY, headers={"Accept-Language": "de"}))
     assert "Letzte Fehler" in german
-    said = io.StringIO()
-    call_command("plugins", "show", "Moody", stdout=said)
-    assert "RuntimeError; turned away at mood_plugins:" in said.getvalue()
-    assert f"(workflow {run_uuid})" in said.getvalue()
+    reported = io.StringIO()
+    call_command("plugins", "show", "Moody", stdout=reported)
+    assert "RuntimeError; turned away at mood_plugins:" in reported.getvalue()
+    assert f"(workflow {run_uuid})" in reported.getvalue()
     assert api_client("ana").get("/api/plugins/filter/Moody").status_code == 403
     assert api_client("admin").get("/api/plugins/filter/Nobody").status_code == 404
 
@@ -116,8 +116,8 @@ def test_a_weigher_in_the_shadow_tells_of_another_choice(databases: None) -> Non
     assert notes.take() == {}  # without it both are alike, and either may be chosen: the small one is no other choice
     add_host("wide", size=(32, 32768, 100))
     assert ask().selections[0][0]["host"] == "wide"
-    told = [one.text for one in notes.take()[WEIGHER, "RAMWeigher"]]
-    assert told == ["would have chosen small instead of wide"]
+    messages = [one.text for one in notes.take()[WEIGHER, "RAMWeigher"]]
+    assert messages == ["would have chosen small instead of wide"]
 
 
 def test_only_the_last_are_kept_and_nothing_is_lost_while_the_database_is_away(
@@ -125,67 +125,67 @@ def test_only_the_last_are_kept_and_nothing_is_lost_while_the_database_is_away(
 ) -> None:
     for number in range(AT_MOST):
         notes.add(KEY, Note(LINE, f"line {number}", BEGAN.timestamp() + number, level="info"))
-    plugin_notes.store()
+    plugin_health.store()
     notes.add(KEY, Note(LINE, "one more", BEGAN.timestamp() + AT_MOST, level="info"))
     with monkeypatch.context() as away:
 
         def fails(*args: Any, **kwargs: Any) -> Any:
             raise DatabaseError("away")
 
-        away.setattr(plugin_notes, "write_tx", fails)
+        away.setattr(plugin_health, "write_tx", fails)
         with pytest.raises(DatabaseError):
-            plugin_notes.store()
+            plugin_health.store()
     assert PluginNote.objects.count() == AT_MOST
-    plugin_notes.store()
+    plugin_health.store()
     kept = list(PluginNote.objects.order_by("id").values_list("text", flat=True))
     assert kept == [*(f"line {number}" for number in range(1, AT_MOST)), "one more"]
 
 
 def test_what_came_of_the_law_is_on_record_with_its_date(people: Any, api_client: Any, tmp_path: Path) -> None:
-    assert plugin_records.record(OPERATOR, report()) == [("driver", "fake")]
+    assert conformance_records.record(OPERATOR, report()) == [("driver", "fake")]
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(of_filter("kept", "broken", "not tried")))
-    said = io.StringIO()
-    call_command("plugins", "record", str(path), stdout=said)
-    assert "[law: broken, shown by version 0.1 on 2026-01-31]" in said.getvalue()
+    path.write_text(json.dumps(of_filter("kept", "broken", "not tested")))
+    reported = io.StringIO()
+    call_command("plugins", "record", str(path), stdout=reported)
+    assert "[law: broken, shown by version 0.1 on 2026-01-31]" in reported.getvalue()
     body = api_client("admin").get("/api/plugins/driver/fake").json()["plugin"]["conformance"]
     assert {key: body[key] for key in ("level", "kept", "broken", "untried", "is_current")} == {
         "level": "core", "kept": 1, "broken": [], "untried": 1, "is_current": True,
     }  # fmt: skip
     assert datetime.fromisoformat(body["shown_at"]) == BEGAN
     admin = signed_in("admin")
-    assert "level core" in text(admin.get("/plugins"))
-    assert "Stufe core" in text(admin.get("/plugins", headers={"Accept-Language": "de"}))
+    assert "conformance: core" in text(admin.get("/plugins"))
+    assert "Konformität: core" in text(admin.get("/plugins", headers={"Accept-Language": "de"}))
     page = text(admin.get("/plugins/filter/of/IoOpsFilter"))
     assert "law_1" in page
-    assert "by version 0.1, which is not the one installed" in page
+    assert "tested version: 0.1 (not the installed one)" in page
     assert AuditRecord.objects.filter(action="plugins.record").count() == 2
 
 
 @pytest.mark.parametrize(
     ("given", "field", "reason"),
     [
-        ([], "report", "no report of a conformance command"),
-        (report(report=2), "report", "no report of a conformance command"),
-        (report(level="great"), "level", "no report of a conformance command"),
-        (report(laws=[]), "laws", "no report of a conformance command"),
+        ([], "report", "not a report of a conformance command"),
+        (report(report=2), "report", "not a report of a conformance command"),
+        (report(level="great"), "level", "not a report of a conformance command"),
+        (report(laws=[]), "laws", "not a report of a conformance command"),
         (report(driver="fakes"), "driver", "No plugin brings a driver fakes. Did you mean fake?"),
-        (report(began_at="yesterday"), "began_at", "no date and time with a zone"),
-        (report(began_at="2026-01-31T12:00:00"), "began_at", "no date and time with a zone"),
-        (report(began_at="2999-01-01T00:00:00+00:00"), "began_at", "cannot have been asked in the future"),
+        (report(began_at="yesterday"), "began_at", "Enter a date and time with a zone"),
+        (report(began_at="2026-01-31T12:00:00"), "began_at", "Enter a date and time with a zone"),
+        (report(began_at="2999-01-01T00:00:00+00:00"), "began_at", "can't begin in the future"),
         (
             report(began_at=(BEGAN - timedelta(days=1)).isoformat()),
             "began_at",
-            "A newer report about fake is on record",
+            "There is a newer report about fake",
         ),
         (of_filter("kept", name="Nobody"), "plugins[0].plugin", "No plugin brings a filter Nobody."),
     ],
 )
 def test_a_report_that_cannot_be_is_refused_and_nothing_is_changed(given: Any, field: str, reason: str) -> None:
-    plugin_records.record(OPERATOR, report())
+    conformance_records.record(OPERATOR, report())
     before = list(PluginConformance.objects.values())
     with pytest.raises(Invalid) as refusal:
-        plugin_records.record(OPERATOR, given)
+        conformance_records.record(OPERATOR, given)
     assert refusal.value.details["field"] == field
     assert reason in refusal.value.message
     assert list(PluginConformance.objects.values()) == before
@@ -204,7 +204,7 @@ def test_the_command_puts_its_own_report_on_record(
 
 def test_what_is_not_there_is_refused(databases: None, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="There is no filter Nobody in the catalogue"):
-        plugin_details.detail(OPERATOR, FILTER, "Nobody")
+        details.detail(OPERATOR, FILTER, "Nobody")
     (tmp_path / "text").write_text("no JSON")
     for path, reason in ((tmp_path / "none", "it cannot be read"), (tmp_path / "text", "it is no JSON")):
         with pytest.raises(CommandError, match=reason):

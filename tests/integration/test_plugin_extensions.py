@@ -1,9 +1,9 @@
-"""What the third-party package adds beside its filter, used by the product at its places; and each way to break it."""
+"""Extensions of the third-party package besides its filter, used by the product; and each way to break them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,74 +17,45 @@ from conductor import events
 from conductor.api_db.models import BuildRequest, PluginMetric, PluginQuarantine, RequestSpecRecord
 from conductor.core.errors import DriverError, Invalid, QuotaExceeded, Unavailable
 from conductor.core.extensions.panel import SERVER, Shown
-from conductor.core.request_spec import FlavorSpec, RequestSpec
-from conductor.plugins import check_plugins, converters, registry
-from conductor.scheduler import extensions, request_bounds
-from conductor.scheduler.extensions import in_use
-from conductor.scheduler.plugin_watch import plugin_watch
-from conductor.services import flavors, flow_observers, launch_forms, panels, quotas
-from conductor.services.values import BuildWish
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
+from conductor.plugins import check_plugins, converters
+from conductor.scheduler import active_plugins, placement_bounds
+from conductor.scheduler.plugin_health import plugin_watch
+from conductor.services.plugins import panels, workflow_observers
+from conductor.services.quotas import quotas
+from conductor.services.servers import launch_questions
+from conductor.services.servers.types import InstanceCreate
 from tests import factories
+from tests.fixtures.page_text import text
+from tests.fixtures.plugin_use import FLAVOR, Use, choices, spec, use
 from tests.integration.page_clients import signed_in
-from tests.integration.test_intervention_pages import text
 
-SOURCE = Path(__file__).parents[1] / "third_party_plugin" / "src"
-FLAVOR = FlavorSpec("1", "small", 1, 512, root_gb=1)
+__all__ = ["choices", "use"]
+
 FORM = "form:WhichRack"
-Use = Callable[..., None]
 pytestmark = pytest.mark.usefixtures("databases")
 
 
-@pytest.fixture
-def use(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
-    """`use("panel", "RackPanel", mode="hangs")`: the operator names it, and the package is installed."""
-    monkeypatch.syspath_prepend(str(SOURCE))
-    settings.NOVELLA_PLUGINS = (*settings.NOVELLA_PLUGINS, "rack_plugins.plugin")
-    registry.cache_clear()
-
-    def named(kind: str, name: str, **options: Any) -> None:
-        settings.NOVELLA_EXTENSIONS = {**settings.NOVELLA_EXTENSIONS, kind: {name: options}}
-
-    yield named
-    registry.cache_clear()
-    extensions._made.clear()
-
-
 def stored(kind: str, name: str) -> PluginMetric:
-    """What was counted."""
+    """Return the stored metrics."""
     plugin_watch.flush()
     return PluginMetric.objects.get(kind=kind, name=name)
 
 
-def spec(**hints: list[str]) -> RequestSpec:
-    return RequestSpec("shop", "ana", FLAVOR, scheduler_hints=hints)
-
-
 def test_a_prefilter_demands_of_placement_and_refuses_in_its_words(use: Use) -> None:
-    assert request_bounds.bounded(spec(rack=["r1"])).bounds.to_json() == {}
+    assert placement_bounds.bounded(spec(rack=["r1"])).bounds.to_json() == {}
     use("prefilter", "RackTrait", trait="CUSTOM_ROW_7")
-    assert request_bounds.bounded(spec(rack=["r1"])).bounds.to_json() == {"root_required": ["CUSTOM_ROW_7"]}
-    assert request_bounds.bounded(spec()).bounds.to_json() == {}
+    assert placement_bounds.bounded(spec(rack=["r1"])).bounds.to_json() == {"root_required": ["CUSTOM_ROW_7"]}
+    assert placement_bounds.bounded(spec()).bounds.to_json() == {}
     with pytest.raises(Invalid, match="There is no rack r13"):
-        request_bounds.bounded(spec(rack=["r13"]))
+        placement_bounds.bounded(spec(rack=["r13"]))
 
 
-def test_a_prefilter_that_fails_is_never_taken_for_one_that_demands_nothing(
-    use: Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use("prefilter", "RackTrait")
-    kind = registry().extensions["prefilter"]["RackTrait"]
-    monkeypatch.setattr(kind, "bounds", lambda self, spec: {"required": ["CUSTOM_X"]})
-    with pytest.raises(Unavailable, match="The pre-filter RackTrait gave no answer: said dict where Bounds belong"):
-        request_bounds.bounded(spec(rack=["r1"]))
-
-    def writes(self: Any, spec: RequestSpec) -> Any:
-        spec.scheduler_hints["rack"] = []  # type: ignore[index]
-
-    monkeypatch.setattr(kind, "bounds", writes)
-    with pytest.raises(Unavailable, match="RackTrait gave no answer: TypeError"):
-        request_bounds.bounded(spec(rack=["r1"]))
+@pytest.mark.parametrize(("mode", "why"), [("lies", "said dict where Bounds belong"), ("writes", "TypeError")])
+def test_a_prefilter_that_fails_is_never_taken_for_one_that_demands_nothing(use: Use, mode: str, why: str) -> None:
+    use("prefilter", "TroubleTrait", mode=mode)
+    with pytest.raises(Unavailable, match=f"The pre-filter TroubleTrait gave no answer: {why}"):
+        placement_bounds.bounded(spec(rack=["r1"]))
 
 
 def test_a_quota_source_tightens_and_never_widens(use: Use) -> None:
@@ -108,14 +79,14 @@ def test_a_quota_source_that_fails_is_counted_and_the_stored_limits_hold(
     assert stored("quota_source", "RackLimits").faults >= 1
 
 
-def wish(**answers: list[str]) -> BuildWish:
+def requested(**answers: list[str]) -> InstanceCreate:
     hints = {f"{FORM}.{name}": words for name, words in answers.items()}
-    return BuildWish("web", "1", scheduler_hints=hints, metadata={"role": "web"})
+    return InstanceCreate("web", "1", scheduler_hints=hints, metadata={"role": "web"})
 
 
 def test_answers_become_hints_and_metadata_and_are_kept(use: Use) -> None:
     use("launch_form", "WhichRack")
-    done = launch_forms.applied(wish(rack=["r1"], payer=["lab"], units=["3"]))
+    done = launch_questions.applied(requested(rack=["r1"], payer=["lab"], units=["3"]))
     assert done.metadata == {"role": "web", "payer": "lab", "units": "3"}
     assert done.scheduler_hints["rack"] == ["r1"]
     assert done.scheduler_hints[f"{FORM}.units"] == ["3"]
@@ -138,7 +109,7 @@ def test_an_answer_that_does_not_fit_is_refused_by_name(
 ) -> None:
     use("launch_form", "WhichRack")
     with pytest.raises(Invalid) as refusal:
-        launch_forms.applied(wish(**answers))
+        launch_questions.applied(requested(**answers))
     assert complaint in refusal.value.message
     assert refusal.value.details["field"].startswith(f"os:scheduler_hints.{FORM}.")
 
@@ -162,15 +133,6 @@ def test_the_launch_page_asks_what_the_plugin_asks_and_keeps_the_answer(
     stored = RequestSpecRecord.objects.get().spec
     assert stored["scheduler_hints"] == {f"{FORM}.rack": ["r2"], f"{FORM}.payer": ["lab"], "rack": ["r2"]}
     assert BuildRequest.objects.get().instance["metadata"] == {"payer": "lab", "units": "1"}
-
-
-@pytest.fixture
-def choices(people: Any) -> dict[str, str]:
-    """An image and a flavor that ana may launch with."""
-    factories.cells()
-    flavors.seed()
-    image = factories.image("simulated-linux", people.admin.context(), is_simulated=True)
-    return {"image": str(image.uuid), "flavor": "2"}
 
 
 SUBJECT = Shown(SERVER, str(uuid4()), "web-1", "shop")
@@ -230,85 +192,77 @@ def test_a_converter_reads_and_writes_its_format_and_what_it_refuses_leaves_noth
 
 
 def test_a_converter_that_fails_too_often_is_counted_and_shut_out_and_leaves_nothing(
-    use: Use, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    use: Use, settings: Settings, tmp_path: Path
 ) -> None:
     settings.NOVELLA_QUARANTINE_AFTER = 2
-    use("image_converter", "RackDisks")
-    (one,) = in_use("image_converter")
-
-    def breaks(source: Path, source_format: str, target: Path, target_format: str) -> None:
-        target.write_bytes(b"half")
-        raise RuntimeError("the key is hunter2")
-
-    monkeypatch.setattr(one.extension, "convert", breaks, raising=True)
-    raw, disk = tmp_path / "a.raw", tmp_path / "a.rack"
+    use("image_converter", "TroubleDisks", mode="raises")
+    raw, disk = tmp_path / "a.raw", tmp_path / "a.trouble"
     raw.write_bytes(b"data")
-    said = []
+    lines = []
     for _ in range(3):
         with pytest.raises(DriverError) as failed:
-            converters.converted(raw, "raw", disk, "rack")
-        said.append(failed.value.message)
+            converters.converted(raw, "raw", disk, "trouble")
+        lines.append(failed.value.message)
         assert not disk.exists()
-    assert said == [
-        *["The image converter RackDisks failed: RuntimeError."] * 2,
-        "The image converter RackDisks failed: in quarantine.",
+    assert lines == [
+        *["The image converter TroubleDisks failed: ValueError."] * 2,
+        "The image converter TroubleDisks failed: in quarantine.",
     ]
     shut = PluginQuarantine.objects.get()
-    assert (shut.kind, shut.name, shut.cause) == ("image_converter", "RackDisks", "faults")
-    metric = stored("image_converter", "RackDisks")
-    assert (metric.calls, metric.faults, metric.overruns) == (2, 2, 0)  # who is shut out is not asked
+    assert (shut.kind, shut.name, shut.cause) == ("image_converter", "TroubleDisks", "faults")
+    metric = stored("image_converter", "TroubleDisks")
+    assert (metric.calls, metric.faults, metric.overruns) == (2, 2, 0)  # a quarantined plugin is not called
 
 
 @pytest.fixture
 def tellings() -> Iterator[None]:
     yield
-    for one in flow_observers._tellings:
+    for one in workflow_observers._tellings:
         one.end()
-    flow_observers._tellings.clear()
-    if flow_observers._hear in events._listeners:
-        events._listeners.remove(flow_observers._hear)
+    workflow_observers._tellings.clear()
+    if workflow_observers._hear in events._listeners:
+        events._listeners.remove(workflow_observers._hear)
 
 
 def test_an_observer_hears_what_was_committed_in_order_and_one_that_hangs_is_passed_by(
-    use: Use, tellings: None
+    use: Use, tellings: None, tmp_path: Path
 ) -> None:
-    use("flow_observer", "RackLog", stops_at="server.stuck")
-    (telling,) = flow_observers.listen()
-    assert flow_observers.listen() == [telling]
+    use("flow_observer", "TroubleLog", path=str(tmp_path / "log"), stops_at="server.stuck", mode="counts")
+    (telling,) = workflow_observers.listen()
+    assert workflow_observers.listen() == [telling]
     uuid = uuid4()
 
-    def tell(*kinds: str) -> None:
+    def emit(*kinds: str) -> None:
         for kind in kinds:
             with write_tx("cell1"):
                 events.append("cell1", events.about_instance(uuid, "shop"), kind)
 
-    tell("server.one", "server.two")
+    emit("server.one", "server.two")
     with write_tx("cell1"):
         events.append("cell1", events.about_instance(uuid, "shop"), "server.never")
         set_rollback(True, using="cell1")
-    tell("server.stuck", "server.late")
-    telling.end()
-    log: Any = telling.one.extension
-    assert [one.kind for one in log.seen][:2] == ["server.one", "server.two"]
-    assert "server.never" not in [one.kind for one in log.seen]
-    assert (log.seen[0].cell, log.seen[0].project_id, log.seen[0].instance_uuid) == ("cell1", "shop", str(uuid))
-    assert stored("flow_observer", "RackLog").overruns >= 1
+    emit("server.stuck", "server.late")
+    telling.end(30.0)
+    heard = [f"{number} {kind} cell1 shop {uuid}" for number, kind in ((1, "server.one"), (2, "server.two"))]
+    assert (tmp_path / "log").read_text().splitlines() == heard
+    assert stored("flow_observer", "TroubleLog").overruns == 1
+    assert PluginQuarantine.objects.get().cause == "losses"  # so the event after it passes it by
 
 
 def test_what_the_settings_name_wrongly_is_told_by_check(use: Use, settings: Settings) -> None:
     use("panel", "RackPannel")
     settings.NOVELLA_EXTENSIONS |= {"pannel": {}, "prefilter": {"RackTrait": {"trait": "ssd"}}, "launch_form": {}}
-    said = [one.msg for one in check_plugins() if one.id == "conductor.W005"]
-    assert said[0].startswith("NOVELLA_EXTENSIONS.panel: No plugin brings a panel RackPannel. Did you mean RackPanel?")
-    assert said[1].startswith("NOVELLA_EXTENSIONS: There is no kind pannel. Did you mean panel?")
-    assert said[2].startswith(
+    lines = [one.msg for one in check_plugins() if one.id == "conductor.W005"]
+    assert lines[0].startswith("NOVELLA_EXTENSIONS.panel: No plugin brings a panel RackPannel. Did you mean RackPanel?")
+    assert lines[1].startswith("NOVELLA_EXTENSIONS: There is no kind pannel. Did you mean panel?")
+    assert lines[2].startswith(
         "NOVELLA_EXTENSIONS.prefilter.RackTrait.trait: The option trait of RackTrait does not fit."
     )
 
 
 def test_nothing_is_asked_where_the_operator_names_nothing(client: Client) -> None:
-    assert extensions.in_use("panel") == []
-    assert launch_forms.applied(BuildWish("web", "1")) == BuildWish("web", "1")
+    assert active_plugins.in_use("panel") == []
+    assert launch_questions.applied(InstanceCreate("web", "1")) == InstanceCreate("web", "1")
 
 
 def test_operators_see_extensions_and_let_one_in_again(use: Use, people: Any, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The pages of plugins, without a browser: what they show, what their forms change, and what a refusal says."""
+"""The pages of plugins, without a browser: contents, effects of forms, and messages of refusals."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pytest_django import Settings
 from conductor.api_db.models import PluginChoice, PluginQuarantine, SchedulingDecision
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
-from conductor.scheduler.plugins_in_force import in_force, pipeline
+from conductor.scheduler.active_plugins import in_force, pipeline
 from tests import factories
+from tests.fixtures.page_text import text
 from tests.integration.page_clients import signed_in
-from tests.integration.test_intervention_pages import text
 
 FILTER = "/plugins/filter/of/IoOpsFilter"
 WEIGHER = "/plugins/weigher/of/RAMWeigher"
@@ -27,7 +27,7 @@ def admin(people: Any) -> Client:
 
 
 def form(client: Client, path: str, **values: Any) -> Any:
-    """Send the page's first form as it stands, with some values changed; None leaves a field out."""
+    """Submit the page's first form with some values changed; None leaves a field out."""
     page = text(client.get(path))
     version = re.search(r'name="version" value="(\d+)"', page)
     assert version is not None
@@ -48,10 +48,10 @@ def test_a_button_puts_one_before_another(admin: Client) -> None:
     before = [one.name for one in in_force().filters]
     orders = re.findall(r'name="order" value="([\w,]+)"', text(admin.get("/plugins")))
     answer = admin.post("/plugins/filter/order", {"order": orders[0], "version": "0"}, follow=True)
-    assert "The order was changed" in text(answer)
+    assert "Order changed" in text(answer)
     assert [one.name for one in in_force().filters] == [before[1], before[0], *before[2:]]
     late = admin.post("/plugins/filter/order", {"order": ",".join(before), "version": "0"}, follow=True)
-    assert "changed meanwhile" in text(late)
+    assert "have changed" in text(late)
     assert PluginChoice.objects.get().version == 1
 
 
@@ -62,7 +62,7 @@ def test_the_form_changes_what_was_changed_in_it_and_nothing_else(admin: Client)
     assert PluginChoice.objects.get().choice["plugins"] == {
         "IoOpsFilter": {"is_enabled": True, "options": {"max_io_ops_per_host": 5}}
     }
-    assert "Back to the default" in text(admin.get(FILTER))
+    assert "Reset to default" in text(admin.get(FILTER))
     form(admin, FILTER, **values, **{"default.max_io_ops_per_host": "yes"})
     assert PluginChoice.objects.get().choice["plugins"] == {"IoOpsFilter": {"is_enabled": True}}
     form(admin, FILTER, reset="yes", disable_reason="back to how it was")
@@ -80,7 +80,7 @@ def test_a_filter_stops_turning_hosts_away_only_with_a_reason(admin: Client, cha
     values = {"mode": "decides", "on_failure": "turn away"} | change
     asked = form(admin, FILTER, **values)
     assert asked.status_code == 409
-    assert "servers can be placed on hosts that it turns away now" in text(asked)
+    assert "servers can be placed on hosts that it rejects now" in text(asked)
     assert 'name="disable_reason"' in text(asked)
     unchanged = PluginChoice.objects.get()
     assert (unchanged.version, unchanged.choice) == (before.version, before.choice)
@@ -94,7 +94,7 @@ def test_a_change_is_previewed_on_recent_requests_and_kept_in_the_form(admin: Cl
     factories.failed_decision(run)
     values = {"mode": "shadow", "on_failure": "turn away", "preview": "yes", "option.max_io_ops_per_host": "8"}
     page = text(form(admin, FILTER, enabled="yes", **values))
-    assert "Nothing is changed yet" in page
+    assert "Nothing has been changed yet" in page
     assert "of 1 request" in page
     assert '<option value="shadow" selected>' in page
     assert not PluginChoice.objects.exists()
@@ -106,7 +106,7 @@ def test_a_page_says_how_often_a_plugin_was_decisive(admin: Client, people: Any)
     ended = {"filter": "IoOpsFilter", "before": 3, "after": 0, "rejected": 3, "milliseconds": 0.1}
     decided = factories.failed_decision(run)
     SchedulingDecision.objects.filter(pk=decided.pk).update(summary={**decided.summary, "funnel": [ended]})
-    assert "in 1 of 1 decisions" in text(admin.get(FILTER))
+    assert "in 1 of 1 recorded decisions" in text(admin.get(FILTER))
     assert admin.get("/api/plugins/filter/IoOpsFilter").json()["effect"] == {"decisions": 1, "decisive": 1}
     assert admin.get("/api/plugins/driver/fake").json()["effect"] is None
     tipped = [
@@ -114,11 +114,11 @@ def test_a_page_says_how_often_a_plugin_was_decisive(admin: Client, people: Any)
         {"host": "b", "total": 0.5, "parts": [{"weigher": "RAMWeigher", "weight": 0.2}]},
     ]
     SchedulingDecision.objects.filter(pk=decided.pk).update(details={"weights": tipped})
-    assert "in 1 of 1 decisions" in text(admin.get(WEIGHER))
+    assert "in 1 of 1 recorded decisions" in text(admin.get(WEIGHER))
     SchedulingDecision.objects.filter(pk=decided.pk).update(details={"weights": tipped[:1]})
     page = text(admin.get(WEIGHER))
-    assert "in 0 of 1 decisions" in page
-    assert "put no plugin into quarantine" in page
+    assert "in 0 of 1 recorded decisions" in page
+    assert "never cause a quarantine" in page
     assert "on by default" in page
     assert "off by default" in text(admin.get(FILTER))
 
@@ -129,9 +129,9 @@ def test_a_page_says_how_often_a_plugin_was_decisive(admin: Client, people: Any)
         ({"option.max_io_ops_per_host": "many"}, 400, "The option max_io_ops_per_host of IoOpsFilter does not fit"),
         ({"option.max_io_ops_per_host": "-1"}, 400, "does not fit"),
         ({"mode": "loud"}, 400, "The mode is one of decides, shadow"),
-        ({"multiplier": "x"}, 400, "x is no number"),
-        ({"version": "7"}, 412, "changed meanwhile"),
-        ({"version": ""}, 400, "open the page again"),
+        ({"multiplier": "x"}, 400, "Enter a number, not x"),
+        ({"version": "7"}, 412, "have changed"),
+        ({"version": ""}, 400, "Open the page again"),
     ],
 )
 def test_a_refusal_says_why_keeps_what_was_typed_and_changes_nothing(
@@ -139,22 +139,22 @@ def test_a_refusal_says_why_keeps_what_was_typed_and_changes_nothing(
 ) -> None:
     answer = form(admin, FILTER, **values)
     page = text(answer)
-    assert (answer.status_code, named in page, "Nothing was changed" in page) == (status, True, True)
+    assert (answer.status_code, named in page, "Couldn't save" in page) == (status, True, True)
     if "option.max_io_ops_per_host" in values:
         assert f'value="{values["option.max_io_ops_per_host"]}"' in page
     assert not PluginChoice.objects.exclude(version=0).exists()
 
 
 def test_a_plugin_is_shut_out_and_let_in_again(admin: Client) -> None:
-    assert "every host is turned away" in text(admin.get(FILTER))
+    assert "all hosts are rejected" in text(admin.get(FILTER))
     refused = admin.post(f"{FILTER}/quarantine", {"reason": " ", "minutes": "5"})
-    assert (refused.status_code, "Say why" in text(refused)) == (400, True)
+    assert (refused.status_code, "Enter a reason" in text(refused)) == (400, True)
     answer = admin.post(f"{FILTER}/quarantine", {"reason": "It <hangs>.", "minutes": "5"}, follow=True)
     assert "It &lt;hangs&gt;." in text(answer)
     row = PluginQuarantine.objects.get()
     assert row.until is not None
     assert 299 < (row.until - row.began_at).total_seconds() < 301
-    assert "let in again" in text(admin.post(f"{FILTER}/release", follow=True))
+    assert "released from quarantine" in text(admin.post(f"{FILTER}/release", follow=True))
     assert admin.post(f"{FILTER}/release").status_code == 409
 
 
@@ -170,7 +170,7 @@ def test_a_class_of_nova_has_its_page_which_says_why_it_will_fail(admin: Client,
         registry.cache_clear()
     assert "nova.RackFilter fails whenever it is asked: there is no module nova: install novella[nova-adapter]" in page
     assert "The filter racks.filters.RackFilter of Nova." in page
-    assert "Since the last full hour: 0 calls; hosts turned away: 0" in page
+    assert "Since the last full hour: 0 calls; hosts rejected: 0" in page
     assert 'id="filter-nova.RackFilter"' in listed
     assert answer.status_code == 302
     assert PluginChoice.objects.get().choice["plugins"] == {"nova.RackFilter": {"mode": "shadow"}}

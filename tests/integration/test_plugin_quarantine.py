@@ -1,140 +1,40 @@
-"""Plugins over many decisions: who makes trouble too often is shut out for everybody, and what they did is kept."""
+"""Plugins over many decisions: repeated failures quarantine one in all processes, and its errors are stored."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError
 from django.test import Client
+from django.utils import timezone
 
-from conductor.api_db.models import PluginChoice, PluginMetric, PluginQuarantine, SchedulingDecision
-from conductor.core.context import system_context
+from conductor.api_db.models import PluginChoice, PluginMetric, PluginQuarantine
 from conductor.core.errors import NoValidHost
+from conductor.core.messages import unpack
 from conductor.core.plugin_choice import FILTER
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
-from conductor.scheduler import manager, plugin_quarantine, plugin_watch
-from conductor.scheduler.plugin_watch import PluginWatch
-from conductor.scheduler.plugins_in_force import in_force
+from conductor.scheduler import manager, plugin_health
+from conductor.scheduler.active_plugins import in_force
 from conductor.scheduler.rebuild_check import require_fit
-from conductor.services import plugin_views, plugins
-from conductor.services.plugin_views import PluginView
-from conductor.services.plugins import Change
-from tests.fleet import add_host, wish
+from conductor.services.plugins import catalog, plugins
+from conductor.services.plugins.catalog import PluginView
+from tests.fixtures.plugin_quarantine import OPERATOR, ask, choose, moody
+from tests.fleet import requested
 from tests.integration.page_clients import signed_in
+
+__all__ = ["moody"]
 
 pytestmark = pytest.mark.usefixtures("databases")
 
 KEY = (FILTER, "Moody")
-OPERATOR = system_context()
-CODE = '''
-import os
-import re
-import time
-from pathlib import Path
-
-from conductor.core.filter import Filter
-from conductor.core.verdict import PASS, reject
-from conductor.hookspecs import hookimpl
-
-class Moody(Filter):
-    """Fails when it is in the mood."""
-
-    name = "Moody"
-    runs_on_rebuild = True
-    options_schema = {
-        "mood": {"type": "string", "enum": ["good", "bad"], "default": "bad", "description": "How it feels."},
-        "token": {"type": "string", "minLength": 8, "default": "", "writeOnly": True},
-        "odd": {"type": "a word that is no type", "default": 1},
-    }
-
-    def host_passes(self, host, spec):
-        mood = Path(__file__).with_name("mood").read_text()
-        if mood == "raises":
-            raise RuntimeError("/secret/path")
-        if mood == "waits":
-            time.sleep(0.06)
-        while mood == "loops":
-            try:
-                time.sleep(0.01)
-            except BaseException:
-                continue
-        if mood == "sleeps":
-            time.sleep(3600)
-        if mood == "matches":
-            re.match("(a+)+$", "a" * 60 + "b")
-        if mood == "counts":
-            sum(range(10**15))
-        if mood == "exits":
-            os._exit(0)
-        if mood == "grumbles":
-            self.log.warning("asked about %s with token=sesame", host.host)
-            return reject("not today")
-        return reject("not today") if mood == "rejects" else PASS
-
-@hookimpl
-def register_filters():
-    return [Moody]
-'''
-
-
-class Mood:
-    """What the plugin does next: in a file, as it runs in a process of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.mood = "raises"
-
-    @property
-    def mood(self) -> str:
-        return self._path.read_text()
-
-    @mood.setter
-    def mood(self, mood: str) -> None:
-        self._path.write_text(mood)
-
-
-@pytest.fixture
-def moody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Any]:
-    """A package by somebody else, found by its entry point; and a scheduler that has seen nothing yet."""
-    (tmp_path / "mood_plugins.py").write_text(CODE)
-    info = tmp_path / "mood_plugins-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mood-plugins\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[novella]\nmoods = mood_plugins\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(manager, "plugin_watch", PluginWatch())
-    settings.NOVELLA_QUARANTINE_AFTER, settings.NOVELLA_QUARANTINE_WINDOW = 3, 5
-    registry.cache_clear()
-    add_host("one")
-    add_host("two")
-    yield Mood(tmp_path / "mood")
-    sys.modules.pop("mood_plugins", None)
-    registry.cache_clear()
-
-
-def ask() -> SchedulingDecision:
-    """One decision, whatever it says."""
-    key = str(uuid4())
-    try:
-        manager.select_destinations(OPERATOR, wish(), [str(uuid4())], step_key=key, run_uuid=str(uuid4()))
-    except NoValidHost:
-        assert not SchedulingDecision.objects.get(step_key=key).is_successful
-    return SchedulingDecision.objects.get(step_key=key)
 
 
 def shown() -> PluginView:
-    return next(one for one in plugin_views.catalogue(OPERATOR, FILTER).plugins if one.name == "Moody")
-
-
-def choose(**values: Any) -> None:
-    plugins.change(OPERATOR, FILTER, plugins={"Moody": Change(**values, keys=frozenset(values))})
+    return next(one for one in catalog.catalogue(OPERATOR, FILTER).plugins if one.name == "Moody")
 
 
 def test_who_fails_too_often_is_shut_out_and_comes_back_by_itself(moody: Any, caplog: Any) -> None:
@@ -152,11 +52,11 @@ def test_who_fails_too_often_is_shut_out_and_comes_back_by_itself(moody: Any, ca
     assert row.until is not None
     assert row.until - row.began_at >= timedelta(seconds=599)
     assert "plugin quarantined: kind=filter name=Moody" in caplog.text
-    moody.mood = "passes"  # nobody will know, as nobody asks
+    moody.mood = "passes"  # not noticed, as it is not called
     after = ask()
     assert not after.is_successful
     assert [(one["error"], one["consequence"]) for one in after.summary["faults"]] == [("in quarantine", "turned away")]
-    assert "Filter Moody was not asked about 2 hosts (in quarantine), turned away." in after.summary["advice"]
+    assert "Filter Moody was not run on 2 hosts (in quarantine), turned away." in map(unpack, after.summary["advice"])
     assert (shown().state, shown().quarantine.cause) == ("in quarantine", "faults")  # type: ignore[union-attr]
     assert Client().get("/readyz").json() == {"status": "ready", "remarks": {"plugins": "1 in quarantine"}}
     PluginQuarantine.objects.update(until=row.began_at)
@@ -167,7 +67,7 @@ def test_who_fails_too_often_is_shut_out_and_comes_back_by_itself(moody: Any, ca
 
 def test_every_scheduler_agrees_and_an_operator_lets_it_in_again(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(on_failure="let pass")
-    plugin_quarantine.begin(KEY, cause="faults", reason="Somebody else has seen it fail.", seconds=60)
+    plugin_health.begin(KEY, cause="faults", reason="Somebody else has seen it fail.", seconds=60)
     decision = ask()
     assert decision.is_successful
     assert [(one["error"], one["consequence"]) for one in decision.summary["faults"]] == [("in quarantine", "let pass")]
@@ -175,7 +75,7 @@ def test_every_scheduler_agrees_and_an_operator_lets_it_in_again(moody: Any, mon
     moody.mood = "passes"
     assert ask().summary["faults"] == []
     assert AuditRecord.objects.filter(action="plugins.release").count() == 1
-    assert not plugin_quarantine.end(KEY)
+    assert not plugin_health.end(KEY)
 
 
 def test_trouble_now_and_then_is_no_reason(moody: Any) -> None:
@@ -196,22 +96,27 @@ def test_who_takes_too_long_is_cut_short_and_shut_out(moody: Any, settings: Any)
     assert PluginQuarantine.objects.get().cause == "overruns"
 
 
-def test_one_that_loops_whatever_it_catches_is_stopped_and_shut_out(moody: Any, people: Any, settings: Any) -> None:
-    settings.NOVELLA_PLUGIN_SECONDS, settings.NOVELLA_QUARANTINE_AFTER = 0.05, 1
+def test_one_that_loops_whatever_it_catches_is_stopped_and_shut_out_at_once(
+    moody: Any, people: Any, settings: Any, caplog: Any
+) -> None:
+    settings.NOVELLA_PLUGIN_SECONDS = 0.05
     moody.mood = "loops"
     decision = ask()
     assert not decision.is_successful
     [fault] = decision.summary["faults"]
     assert (fault["error"], fault["count"], fault["consequence"]) == ("out of time", 2, "turned away")
     assert decision.summary["plugin_uses"][0]["overruns"] == 1
-    assert PluginQuarantine.objects.get().reason == "In its last 1 decisions it failed in 0 and took too long in 1."
+    assert caplog.text.count("plugin was stopped: name=Moody") == 1  # nor is it asked again to explain the decision
+    row = PluginQuarantine.objects.get()
+    assert (row.cause, row.reason) == ("losses", "It did not come back in its time and was stopped.")
     client = signed_in("admin")
-    assert "took too long in 1" in client.get("/plugins/filter/of/Moody").content.decode()
+    assert "was stopped." in client.get("/plugins/filter/of/Moody").content.decode()
+    assert "in quarantine" in client.get("/plugins").content.decode()
 
 
 def test_one_that_never_comes_back_from_a_library_is_stopped(moody: Any, settings: Any) -> None:
     """Each of these ends neither by an exception nor by a thread that gives up; two never let another thread run."""
-    settings.NOVELLA_PLUGIN_SECONDS, settings.NOVELLA_QUARANTINE_AFTER = 0.05, 1
+    settings.NOVELLA_PLUGIN_SECONDS = 0.05
     choose(on_failure="let pass")
     for mood in ("matches", "counts", "sleeps"):
         moody.mood = mood
@@ -219,7 +124,6 @@ def test_one_that_never_comes_back_from_a_library_is_stopped(moody: Any, setting
         assert decision.is_successful
         [fault] = decision.summary["faults"]
         assert (fault["error"], fault["count"], fault["consequence"]) == ("out of time", 2, "let pass")
-        assert PluginQuarantine.objects.get().reason.endswith("took too long in 1.")
         assert [one["error"] for one in ask().summary["faults"]] == ["in quarantine"]
         plugins.release(OPERATOR, FILTER, "Moody")
     moody.mood = "passes"
@@ -230,13 +134,37 @@ def test_one_that_ends_its_process_ends_no_other(moody: Any) -> None:
     moody.mood = "exits"
     [fault] = ask().summary["faults"]
     assert (fault["error"], fault["count"], fault["consequence"]) == ("it ended its process", 2, "turned away")
+    row = PluginQuarantine.objects.get()
+    assert (row.cause, row.reason) == ("losses", "It ended its process.")
+    plugins.release(OPERATOR, FILTER, "Moody")
     moody.mood = "passes"
     assert ask().is_successful
 
 
+def test_one_that_hangs_again_after_its_quarantine_is_shut_out_for_twice_as_long(moody: Any, settings: Any) -> None:
+    settings.NOVELLA_PLUGIN_SECONDS = 0.05
+    settings.NOVELLA_QUARANTINE_FIRST_SECONDS, settings.NOVELLA_QUARANTINE_SECONDS = 30.0, 100.0
+    choose(on_failure="let pass")
+    moody.mood = "exits"
+    for seconds in (30, 60, 100, 100):
+        ask()
+        row = PluginQuarantine.objects.get()
+        assert round((row.until - row.began_at).total_seconds()) == seconds  # type: ignore[operator]
+        ended = timezone.now() - timedelta(seconds=1)
+        PluginQuarantine.objects.update(began_at=ended - timedelta(seconds=seconds), until=ended)
+        PluginChoice.objects.update(touched_at=ended)
+    long_ago = timezone.now() - timedelta(seconds=101)
+    PluginQuarantine.objects.update(began_at=long_ago - timedelta(seconds=100), until=long_ago)
+    PluginChoice.objects.update(touched_at=long_ago)
+    ask()
+    row = PluginQuarantine.objects.get()
+    assert round((row.until - row.began_at).total_seconds()) == 30  # type: ignore[operator]
+
+
 def test_with_zero_nobody_is_shut_out(moody: Any, settings: Any) -> None:
     settings.NOVELLA_QUARANTINE_AFTER = 0
-    for _ in range(6):
+    for mood in ("raises",) * 6 + ("exits",):
+        moody.mood = mood
         ask()
     assert not PluginQuarantine.objects.exists()
 
@@ -249,18 +177,18 @@ def test_in_the_shadow_it_decides_nothing_and_is_recorded(moody: Any) -> None:
     [use] = decision.summary["plugin_uses"]
     assert (use["plugin"], use["mode"], use["rejected"], use["faults"]) == ("Moody", "shadow", 2, 0)
     assert shown().state == "watches"
-    require_fit(wish(), "one")
+    require_fit(requested(), "one")
     choose(mode=None)
     with pytest.raises(NoValidHost, match="not today"):
-        require_fit(wish(), "one")
+        require_fit(requested(), "one")
 
 
 def test_a_server_that_stays_on_its_host_goes_by_the_same_rule(moody: Any) -> None:
     with pytest.raises(NoValidHost, match="Moody failed") as caught:
-        require_fit(wish(), "one")
+        require_fit(requested(), "one")
     assert "secret" not in str(caught.value)
     choose(on_failure="let pass")
-    require_fit(wish(), "one")
+    require_fit(requested(), "one")
 
 
 def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +196,7 @@ def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch:
     assert not PluginMetric.objects.exists()
     manager.plugin_watch.flush()
     moody.mood = "rejects"
-    monkeypatch.setattr(plugin_watch, "FLUSH_SECONDS", -1.0)
+    monkeypatch.setattr(plugin_health, "FLUSH_SECONDS", -1.0)
     ask()
     metrics = shown().metrics
     assert metrics is not None
@@ -294,8 +222,8 @@ def test_a_database_that_refuses_the_account_keeps_no_decision_from_being_made(
         raise DatabaseError
 
     with monkeypatch.context() as broken:
-        broken.setattr(plugin_watch, "_store", refuse)
-        broken.setattr(plugin_watch, "FLUSH_SECONDS", -1.0)
+        broken.setattr(plugin_health, "_store", refuse)
+        broken.setattr(plugin_health, "FLUSH_SECONDS", -1.0)
         assert ask().is_successful
     manager.plugin_watch.flush()
     assert PluginMetric.objects.get(name="Moody").calls == 1  # nothing was lost
@@ -307,11 +235,11 @@ def test_who_finds_another_scheduler_at_the_accounts_keeps_its_own_for_the_next_
     moody.mood = "passes"
 
     def held(*args: Any) -> None:
-        raise plugin_watch._Busy
+        raise plugin_health._Busy
 
     with monkeypatch.context() as locked:
-        locked.setattr(plugin_watch, "_rows", held)
-        locked.setattr(plugin_watch, "FLUSH_SECONDS", -1.0)
+        locked.setattr(plugin_health, "_rows", held)
+        locked.setattr(plugin_health, "FLUSH_SECONDS", -1.0)
         assert ask().is_successful
     assert not PluginMetric.objects.exists()
     assert "plugins cannot be accounted for now" not in caplog.text  # nothing is wrong

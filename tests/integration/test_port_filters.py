@@ -1,4 +1,4 @@
-"""From a rule of a security group to the host that applies it: what is lost on the way, the next report finds."""
+"""Security group rules on their way to hosts: lost updates are found by the next report."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from conductor.core.port_filters import EGRESS, INGRESS, PORT_FILTERS, AddressPa
 from conductor.network import security_groups
 from conductor.network.models import Port
 from conductor.network.port_filtering import filters_of
-from conductor.network.security_groups import RuleWish
+from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.rpc import broker
 from conductor.rpc.messages import HostReported
-from conductor.services import port_filters
-from conductor.services.values import NetworkWish
+from conductor.services.networks import port_filters
+from conductor.services.servers.types import NetworkRequest
 from tests.counting import counted
-from tests.integration.test_ports import make_network, make_port, plug, resolve, unplug
+from tests.fixtures.ports import make_network, make_port, plug, resolve, unplug
 from tests.tiny_driver import TinyDriver
 
 SECONDS = 30.0
@@ -52,15 +52,15 @@ class Filtering(TinyDriver):
 
 @dataclass
 class Host:
-    """An agent with one host, and what it says to the conductor, which a test answers."""
+    """An agent with one host, and its reports to the conductor, which a test answers."""
 
     driver: Filtering
-    said: queue.Queue[HostReported]
+    reports: queue.Queue[HostReported]
 
     def settle(self) -> None:
-        """Answer its reports until one says that it applies what is wanted."""
+        """Answer its reports until one confirms the wanted rules."""
         for _ in range(100):
-            report = self.said.get(timeout=SECONDS)
+            report = self.reports.get(timeout=SECONDS)
             port_filters.settle(report)
             if report.report["capabilities"][PORT_FILTERS] == fingerprint(filters_of("host-1")):
                 return
@@ -70,7 +70,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     drivers: list[Filtering] = []
-    said: queue.Queue[HostReported] = queue.Queue()
+    reports: queue.Queue[HostReported] = queue.Queue()
 
     class Made(Filtering):
         def start(self) -> None:
@@ -78,14 +78,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
     def hear(_: str, message: Any) -> None:
         if isinstance(message, HostReported):
-            said.put(message)
+            reports.put(message)
 
     config = HostConfig(host="host-1", cell="cell1", driver="made", journal_path=tmp_path / "journal.sqlite3")
     agent = ComputeAgent([config], {"made": Made}, lambda _: None, 0.05, send=hear)  # type: ignore[arg-type, return-value]
-    monkeypatch.setattr(broker, "tell_compute", lambda _, body: agent.receive(json.loads(json.dumps(body))))
+    monkeypatch.setattr(broker, "send_to_compute", lambda _, body: agent.receive(json.loads(json.dumps(body))))
     agent.start()
-    said.get(timeout=SECONDS)
-    yield Host(drivers[0], said)
+    reports.get(timeout=SECONDS)
+    yield Host(drivers[0], reports)
     agent.stop()
 
 
@@ -93,7 +93,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 def plugged(people: Any) -> Port:
     """Ana's port at host-1, in her default group."""
     network_id = make_network(people.ana)
-    plug(people.ana, resolve(people.ana, NetworkWish(port_id=make_port(people.ana, network_id))), str(uuid4()))
+    plug(people.ana, resolve(people.ana, NetworkRequest(port_id=make_port(people.ana, network_id))), str(uuid4()))
     return Port.objects.get(is_plugged=True)
 
 
@@ -106,8 +106,10 @@ def test_a_host_has_the_rules_of_its_ports_soon_after_they_are_made_changed_and_
     assert set(host.driver.filters) == {port}
     assert host.driver.filters[port].groups == (group,)
     assert {mates, FilterRule(EGRESS)} <= set(host.driver.filters[port].rules)
-    wish = RuleWish(INGRESS, protocol="tcp", port_range_min=22, port_range_max=22, remote_ip_prefix="192.0.2.0/24")
-    rule = security_groups.create_rule(people.ana.context(), replace(wish, group_id=group))
+    requested = SecurityGroupRuleCreate(
+        INGRESS, protocol="tcp", port_range_min=22, port_range_max=22, remote_ip_prefix="192.0.2.0/24"
+    )
+    rule = security_groups.create_rule(people.ana.context(), replace(requested, group_id=group))
     host.settle()
     ssh = FilterRule(INGRESS, protocol="tcp", low=22, high=22, remote_prefix="192.0.2.0/24")
     assert ssh in host.driver.filters[port].rules
@@ -121,11 +123,11 @@ def test_a_host_has_the_rules_of_its_ports_soon_after_they_are_made_changed_and_
 
 def test_a_host_that_failed_to_apply_them_is_told_again(host: Host, plugged: Port, caplog: Any) -> None:
     host.driver.is_broken = True
-    port_filters.settle(host.said.get(timeout=SECONDS))
+    port_filters.settle(host.reports.get(timeout=SECONDS))
     deadline = time.monotonic() + SECONDS
     while "the kernel refused" not in caplog.text:
         assert time.monotonic() < deadline
-        host.said.get(timeout=SECONDS)
+        host.reports.get(timeout=SECONDS)
     assert host.driver.filters == {}
     host.driver.is_broken = False
     host.settle()
@@ -136,7 +138,7 @@ def test_a_host_that_has_them_and_one_that_applies_none_are_told_nothing(
     plugged: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
-    monkeypatch.setattr(broker, "tell_compute", lambda queue, body: sent.append((queue, body)))
+    monkeypatch.setattr(broker, "send_to_compute", lambda queue, body: sent.append((queue, body)))
     report = HostReported(
         host="host-1", cell="cell1", driver="made", is_simulated=False, service_version=8, report_number=1,
         availability_zone="nova", report={"capabilities": {}}, guests={},
@@ -160,8 +162,8 @@ def test_what_a_port_may_besides_and_the_switch_are_told_too(people: Any, plugge
     with counted(API_ALIAS) as few:
         filters_of("host-1")
     for _ in range(3):
-        wish = NetworkWish(port_id=make_port(people.ana, network_id))
-        plug(people.ana, resolve(people.ana, wish), str(uuid4()))
+        requested = NetworkRequest(port_id=make_port(people.ana, network_id))
+        plug(people.ana, resolve(people.ana, requested), str(uuid4()))
     with counted(API_ALIAS) as many:
         assert len(filters_of("host-1")) == 4
     assert len(many.statements) <= len(few.statements) + 2, "however many ports there are"

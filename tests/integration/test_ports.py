@@ -1,4 +1,4 @@
-"""Ports of guests: what a launch may wish for, plugging twice, and leaving nothing behind."""
+"""Ports of guests: what a launch may request, plugging twice, and no leftovers."""
 
 from __future__ import annotations
 
@@ -9,44 +9,15 @@ import pytest
 
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, Conflict, Invalid
+from conductor.db.transactions import write_tx
 from conductor.network import guest_addresses, operations, port_operations, ports, security_groups, seed, subnets
 from conductor.network.ipv6_modes import address_of
 from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
 from conductor.network.port_filtering import filters_of
-from conductor.network.port_operations import PortWish
-from conductor.network.subnets import SubnetWish
-from conductor.services.values import NetworkWish
-from conductor.transactions import write_tx
-
-
-def make_network(person: Any, cidr: str = "10.0.0.0/24", **values: Any) -> str:
-    network_id = str(operations.create_network(person.context(), {"name": "inner", **values}).uuid)
-    subnets.create_subnet(person.context(), SubnetWish(network_id=network_id, cidr=cidr, dns_nameservers=["9.9.9.9"]))
-    return network_id
-
-
-def make_port(person: Any, network_id: str) -> str:
-    return str(port_operations.create_port(person.context(), PortWish(network_id=network_id)).uuid)
-
-
-def plug(person: Any, networks: list[dict[str, str]], instance: str, host: str = "host-1") -> list[dict[str, Any]]:
-    with write_tx():
-        return ports.plug(
-            instance_uuid=instance,
-            project_id=person.project.id,
-            networks=networks,
-            host=host,
-            device_owner="compute:az-1",
-        )
-
-
-def unplug(instance: str) -> None:
-    with write_tx():
-        ports.unplug(instance)
-
-
-def resolve(person: Any, *wishes: NetworkWish) -> list[dict[str, str]]:
-    return ports.resolve_wishes(person.context(), wishes)
+from conductor.network.port_operations import PortCreate
+from conductor.network.subnets import SubnetCreate
+from conductor.services.servers.types import NetworkRequest
+from tests.fixtures.ports import make_network, make_port, plug, resolve, unplug
 
 
 def everything() -> list[Any]:
@@ -73,34 +44,34 @@ def test_seed_makes_a_shared_and_an_external_network_once(people: Any) -> None:
 
 def test_auto_takes_the_only_network(people: Any) -> None:
     ana, chi = people.ana, people.chi
-    assert ports.resolve_wishes(ana.context(), None) == []
+    assert ports.resolve_requests(ana.context(), None) == []
     seed.seed(people.admin.project.id)
     shared = str(Network.objects.get(name="private").uuid)
-    assert ports.resolve_wishes(ana.context(), None) == [{"network_id": shared, "port_id": "", "fixed_ip": ""}]
+    assert ports.resolve_requests(ana.context(), None) == [{"network_id": shared, "port_id": "", "fixed_ip": ""}]
     operations.create_network(ana.context(), {"name": "without a subnet"})
     make_network(people.admin, "10.7.0.0/24", is_shared=True, is_external=True)
-    assert len(ports.resolve_wishes(ana.context(), None)) == 1
+    assert len(ports.resolve_requests(ana.context(), None)) == 1
     make_network(ana)
     with pytest.raises(Conflict, match=r"^Multiple possible networks found, use a Network ID to be more specific\.$"):
-        ports.resolve_wishes(ana.context(), None)
-    assert len(ports.resolve_wishes(chi.context(), None)) == 1
-    assert ports.resolve_wishes(ana.context(), []) == []
+        ports.resolve_requests(ana.context(), None)
+    assert len(ports.resolve_requests(chi.context(), None)) == 1
+    assert ports.resolve_requests(ana.context(), []) == []
 
 
 def test_auto_makes_a_network_where_there_is_none(people: Any) -> None:
     seed.seed(people.admin.project.id)
     Network.objects.filter(name="private").update(is_shared=False)
-    first, again = (ports.resolve_wishes(people.ana.context(), None) for _ in range(2))
+    first, again = (ports.resolve_requests(people.ana.context(), None) for _ in range(2))
     made = Network.objects.get(project_id=people.ana.project.id)
     assert first == again == [{"network_id": str(made.uuid), "port_id": "", "fixed_ip": ""}]
-    assert ports.resolve_wishes(people.bo.context(), None) == first
-    assert ports.resolve_wishes(people.chi.context(), None) != first
+    assert ports.resolve_requests(people.bo.context(), None) == first
+    assert ports.resolve_requests(people.chi.context(), None) != first
     Network.objects.filter(is_default=True).update(is_default=False)
     Network.objects.filter(name="auto_allocated_network").update(is_admin_up=False)
-    assert ports.resolve_wishes(people.ana.context(), None) == []
+    assert ports.resolve_requests(people.ana.context(), None) == []
 
 
-def test_wishes_are_refused_by_name(people: Any) -> None:
+def test_requests_are_refused_by_name(people: Any) -> None:
     ana, chi = people.ana, people.chi
     network_id, foreign = make_network(ana), make_network(chi, "10.2.0.0/24")
     port_id, foreign_port = make_port(ana, network_id), make_port(chi, foreign)
@@ -108,24 +79,26 @@ def test_wishes_are_refused_by_name(people: Any) -> None:
     unknown = str(uuid4())
     before = everything()
     cases = [
-        (NetworkWish(network_id=unknown), unknown),
-        (NetworkWish(network_id="no-uuid"), "no-uuid"),
-        (NetworkWish(network_id=foreign), foreign),
-        (NetworkWish(network_id=bare), bare),
-        (NetworkWish(port_id=unknown), unknown),
-        (NetworkWish(port_id=foreign_port), foreign_port),
-        (NetworkWish(network_id=network_id, fixed_ip="10.9.0.5"), "10.9.0.5"),
-        (NetworkWish(network_id=network_id, fixed_ip="10.0.0.1"), "10.0.0.1"),
-        (NetworkWish(network_id=network_id, fixed_ip="10.0.0.2"), "10.0.0.2"),
-        (NetworkWish(network_id=network_id, fixed_ip="nine"), "nine"),
+        (NetworkRequest(network_id=unknown), unknown),
+        (NetworkRequest(network_id="no-uuid"), "no-uuid"),
+        (NetworkRequest(network_id=foreign), foreign),
+        (NetworkRequest(network_id=bare), bare),
+        (NetworkRequest(port_id=unknown), unknown),
+        (NetworkRequest(port_id=foreign_port), foreign_port),
+        (NetworkRequest(network_id=network_id, fixed_ip="10.9.0.5"), "10.9.0.5"),
+        (NetworkRequest(network_id=network_id, fixed_ip="10.0.0.1"), "10.0.0.1"),
+        (NetworkRequest(network_id=network_id, fixed_ip="10.0.0.2"), "10.0.0.2"),
+        (NetworkRequest(network_id=network_id, fixed_ip="nine"), "nine"),
     ]
-    for wish, named in cases:
+    for requested, named in cases:
         with pytest.raises(Invalid, match=named):
-            resolve(ana, wish)
+            resolve(ana, requested)
     with pytest.raises(Invalid, match="only once"):
-        resolve(ana, NetworkWish(port_id=port_id), NetworkWish(port_id=port_id))
+        resolve(ana, NetworkRequest(port_id=port_id), NetworkRequest(port_id=port_id))
     assert everything() == before
-    assert resolve(ana, NetworkWish(port_id=port_id), NetworkWish(network_id=network_id, fixed_ip="10.0.0.9")) == [
+    assert resolve(
+        ana, NetworkRequest(port_id=port_id), NetworkRequest(network_id=network_id, fixed_ip="10.0.0.9")
+    ) == [
         {"network_id": network_id, "port_id": port_id, "fixed_ip": "10.0.0.2"},
         {"network_id": network_id, "port_id": "", "fixed_ip": "10.0.0.9"},
     ]
@@ -134,15 +107,15 @@ def test_wishes_are_refused_by_name(people: Any) -> None:
 def test_a_port_in_use_is_a_conflict(people: Any) -> None:
     network_id = make_network(people.ana)
     port_id = make_port(people.ana, network_id)
-    plug(people.ana, resolve(people.ana, NetworkWish(port_id=port_id)), str(uuid4()))
+    plug(people.ana, resolve(people.ana, NetworkRequest(port_id=port_id)), str(uuid4()))
     with pytest.raises(Conflict, match=port_id):
-        resolve(people.ana, NetworkWish(port_id=port_id))
+        resolve(people.ana, NetworkRequest(port_id=port_id))
 
 
 def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
     network_id = make_network(people.ana)
     instance = str(uuid4())
-    (plugged,) = plug(people.ana, resolve(people.ana, NetworkWish(network_id=network_id)), instance)
+    (plugged,) = plug(people.ana, resolve(people.ana, NetworkRequest(network_id=network_id)), instance)
     row = Port.objects.get()
     assert plugged == {
         "port_uuid": str(row.uuid),
@@ -165,13 +138,13 @@ def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
 
 def test_plug_tells_every_address_and_how_a_guest_comes_by_those_of_ipv6(people: Any) -> None:
     ana, network_id = people.ana, make_network(people.ana)
-    wish = SubnetWish(network_id=network_id, cidr="fd00:64::/64", ip_version=6, ipv6_address_mode="slaac")
-    subnets.create_subnet(ana.context(), wish)
+    requested = SubnetCreate(network_id=network_id, cidr="fd00:64::/64", ip_version=6, ipv6_address_mode="slaac")
+    subnets.create_subnet(ana.context(), requested)
     instance = str(uuid4())
-    plug(ana, resolve(ana, NetworkWish(network_id=network_id)), instance)
+    plug(ana, resolve(ana, NetworkRequest(network_id=network_id)), instance)
     further = guest_addresses.add(instance, network_id)
-    (told,) = plug(ana, [], instance)
-    port = NetworkPort.from_json(told)
+    (reported,) = plug(ana, [], instance)
+    port = NetworkPort.from_json(reported)
     row = Port.objects.get()
     made = address_of(Subnet.objects.get(ip_version=6), row.mac_address)
     assert (port.ip_address, port.ipv6_mode) == ("10.0.0.2", "")
@@ -185,14 +158,16 @@ def test_plugging_twice_plugs_once(people: Any) -> None:
     ana = people.ana
     first, second = make_network(ana), make_network(ana, "10.1.0.0/24")
     port_id = make_port(ana, second)
-    wishes = resolve(ana, NetworkWish(network_id=second), NetworkWish(port_id=port_id), NetworkWish(network_id=first))
+    requests = resolve(
+        ana, NetworkRequest(network_id=second), NetworkRequest(port_id=port_id), NetworkRequest(network_id=first)
+    )
     instance = str(uuid4())
-    plugged = plug(ana, wishes, instance)
+    plugged = plug(ana, requests, instance)
     assert [port["ip_address"] for port in plugged] == ["10.1.0.3", "10.1.0.2", "10.0.0.2"]
     before = everything()
-    assert plug(ana, wishes, instance) == plugged
+    assert plug(ana, requests, instance) == plugged
     assert everything() == before
-    assert plug(ana, wishes, instance, host="host-2") == plugged
+    assert plug(ana, requests, instance, host="host-2") == plugged
     assert set(Port.objects.values_list("binding_host", flat=True)) == {"host-2"}
 
 
@@ -201,8 +176,8 @@ def test_unplugging_leaves_what_was_there_before(people: Any) -> None:
     network_id = make_network(ana)
     port_id = make_port(ana, network_id)
     instance, other = str(uuid4()), str(uuid4())
-    plug(ana, resolve(ana, NetworkWish(network_id=network_id), NetworkWish(port_id=port_id)), instance)
-    plug(ana, resolve(ana, NetworkWish(network_id=network_id)), other)
+    plug(ana, resolve(ana, NetworkRequest(network_id=network_id), NetworkRequest(port_id=port_id)), instance)
+    plug(ana, resolve(ana, NetworkRequest(network_id=network_id)), other)
     for _ in range(2):
         unplug(instance)
         remaining = {str(port.uuid): port for port in Port.objects.all()}
@@ -221,7 +196,7 @@ def test_plugging_is_all_or_nothing(people: Any) -> None:
     make_port(ana, narrow)
     before = everything()
     with pytest.raises(BuildAborted, match="No more IP addresses"):
-        plug(ana, resolve(ana, NetworkWish(network_id=roomy), NetworkWish(network_id=narrow)), str(uuid4()))
+        plug(ana, resolve(ana, NetworkRequest(network_id=roomy), NetworkRequest(network_id=narrow)), str(uuid4()))
     assert everything() == before
 
 
@@ -229,8 +204,8 @@ def test_what_went_away_since_aborts_the_build(people: Any) -> None:
     ana = people.ana
     network_id = make_network(ana)
     port_id = make_port(ana, network_id)
-    by_port, by_network = resolve(ana, NetworkWish(port_id=port_id), NetworkWish(network_id=network_id))
-    fixed = resolve(ana, NetworkWish(network_id=network_id, fixed_ip="10.0.0.3"))
+    by_port, by_network = resolve(ana, NetworkRequest(port_id=port_id), NetworkRequest(network_id=network_id))
+    fixed = resolve(ana, NetworkRequest(network_id=network_id, fixed_ip="10.0.0.3"))
     make_port(ana, network_id)  # takes 10.0.0.3
     with pytest.raises(BuildAborted, match="already allocated"):
         plug(ana, fixed, str(uuid4()))
@@ -246,11 +221,11 @@ def test_what_went_away_since_aborts_the_build(people: Any) -> None:
 
 def test_a_port_goes_to_one_of_two_builds(people: Any) -> None:
     ana = people.ana
-    wishes = resolve(ana, NetworkWish(port_id=make_port(ana, make_network(ana))))
+    requests = resolve(ana, NetworkRequest(port_id=make_port(ana, make_network(ana))))
     winner = str(uuid4())
-    plug(ana, wishes, winner)
+    plug(ana, requests, winner)
     with pytest.raises(BuildAborted, match="in use"):
-        plug(ana, wishes, str(uuid4()))
+        plug(ana, requests, str(uuid4()))
     assert Port.objects.get().device_id == winner
 
 
@@ -258,9 +233,9 @@ def test_a_label_on_somebodys_port_is_no_plug(people: Any) -> None:
     """chi names ana's instance on a port of her own: it must neither be shown to ana's guest nor be lost."""
     ana, chi = people.ana, people.chi
     instance = str(uuid4())
-    bait = PortWish(network_id=make_network(chi, "10.2.0.0/24"), values={"device_id": instance})
+    bait = PortCreate(network_id=make_network(chi, "10.2.0.0/24"), values={"device_id": instance})
     port_operations.create_port(chi.context(), bait)
-    (plugged,) = plug(ana, resolve(ana, NetworkWish(network_id=make_network(ana))), instance)
+    (plugged,) = plug(ana, resolve(ana, NetworkRequest(network_id=make_network(ana))), instance)
     assert plugged["ip_address"] == "10.0.0.2"
     unplug(instance)
     left = Port.objects.get()
@@ -274,7 +249,7 @@ def test_groups_by_id_or_name(people: Any) -> None:
         ports.plug(
             instance_uuid=str(uuid4()),
             project_id=ana.project.id,
-            networks=resolve(ana, NetworkWish(network_id=make_network(ana))),
+            networks=resolve(ana, NetworkRequest(network_id=make_network(ana))),
             host="host-1",
             device_owner="compute:az-1",
             groups=[str(web.uuid), "default", "web"],

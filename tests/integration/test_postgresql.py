@@ -12,11 +12,11 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
+from conductor.db import dialect
+from conductor.db.postgresql import spare_connections
+from conductor.db.postgresql.base import PREPARED_AFTER
+from conductor.db.transactions import is_serialization_failure
 from conductor.management import databases
-from conductor.postgresql import spares
-from conductor.postgresql.base import PREPARED_AFTER
-from conductor.sql import dialect
-from conductor.transactions import has_crossed
 from portal.databases import databases as described
 from portal.environment import Environment, load
 from tests.services import postgresql
@@ -44,8 +44,8 @@ def environment(url: str, **more: str) -> Environment:
 @pytest.fixture
 def connection(server: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The API's database on the server, empty but there."""
-    monkeypatch.setattr(spares, "SPARES", spares.Spares())
-    monkeypatch.setattr("conductor.postgresql.base.SPARES", spares.SPARES)
+    monkeypatch.setattr(spare_connections, "SPARES", spare_connections.Spares())
+    monkeypatch.setattr("conductor.db.postgresql.base.SPARES", spare_connections.SPARES)
     found = handler(environment(server.url))["default"]
     databases._create(found)
     yield found
@@ -152,7 +152,7 @@ def test_connections_that_died_are_replaced(connection: Any, server: Service, mo
         other.close()
     server.kill()
     begun = time.monotonic()
-    monkeypatch.setattr(spares, "BELIEVED_SECONDS", 0.0)  # as if a second had passed
+    monkeypatch.setattr(spare_connections, "BELIEVED_SECONDS", 0.0)  # as if a second had passed
     with pytest.raises(OperationalError):
         ask(connection, "SELECT 1")
     assert time.monotonic() - begun < 20.0  # refused as fast as the machine refuses, no time limit waited for
@@ -195,8 +195,8 @@ def test_transactions_that_cross_are_told_from_other_faults(connection: Any, ser
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert [has_crossed(error) for error in errors] == [True]
+    assert [is_serialization_failure(error) for error in errors] == [True]
     with pytest.raises(OperationalError) as late:
         ask(other, "SET statement_timeout = 1; SELECT pg_sleep(1)")
-    assert not has_crossed(late.value)
+    assert not is_serialization_failure(late.value)
     other.close()

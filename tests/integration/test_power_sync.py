@@ -1,4 +1,4 @@
-"""Guests that do what their servers' states do not say: a recorded action of the product makes both one."""
+"""Guests whose power state differs from their servers': a recorded action of the product reconciles both."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from conductor.cell_db.models import Instance
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import PowerState, RunState, TaskState, VmState
+from conductor.db.transactions import write_tx
 from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import StepAnswered
-from conductor.services import host_reports
-from conductor.transactions import write_tx
-from conductor.workflows import engine
-from tests.integration.test_host_reports import CELL, _cells, make_instance, report
+from conductor.services.host_reports import reports
+from conductor.workflows.engine import executor
+from tests.fixtures.host_reports import CELL, _cells, make_instance, report
 
 __all__ = ["_cells"]
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -27,7 +27,7 @@ def runs() -> list[WorkflowRun]:
 
 def seen(instance: Instance, state: PowerState, *numbers: int) -> None:
     for number in numbers:
-        host_reports.record(CELL, report(number, {str(instance.uuid): int(state)}))
+        reports.record(CELL, report(number, {str(instance.uuid): int(state)}))
 
 
 def now(instance: Instance) -> Instance:
@@ -35,11 +35,11 @@ def now(instance: Instance) -> Instance:
 
 
 def answer(run: WorkflowRun, *, ok: bool = True) -> None:
-    engine.run(CELL, run.uuid)
+    executor.run(CELL, run.uuid)
     step = StepRecord.objects.using(CELL).filter(run=run).order_by("-pk").first()
     assert step is not None
     error = None if ok else {"class": "DriverError", "message": "no", "is_reschedulable": False}
-    engine.answer(
+    executor.answer(
         CELL,
         StepAnswered(
             step_key=step.step_key,

@@ -1,4 +1,4 @@
-"""The parts of a process that is apart: what it looks after, what it hands on, and what it must not touch."""
+"""Parts of a separate process: its periodic work, the work that it hands over, and its limits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from django.db import OperationalError
 
 from conductor.actors.periodic import Complaints
 from conductor.cell_db.models import Service
-from conductor.cells.silence import is_silent
+from conductor.cells.host_liveness import is_unresponsive
 from conductor.core.context import RequestContext
+from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.management.compute_process import host_config
 from conductor.management.conductor_process import charge, keep_to_core
 from conductor.rpc import broker, outbox
-from conductor.services import conductors
-from conductor.transactions import write_tx
-from conductor.workflows import leases, recovery
+from conductor.services.cells import health
+from conductor.workflows.engine import leases, recovery
 from tests.acceptance.cloud import PROJECT
 
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
@@ -37,7 +37,7 @@ from django.db import connections
 connections["default"].ensure_connection()  # as if something had been quicker
 forbid_databases()
 from conductor.journal.models import Event
-from conductor.transactions import write_tx
+from conductor.db.transactions import write_tx
 for alias in connections:
     for ask in (Event.objects.using(alias).exists, connections[alias].cursor, write_tx(alias).__enter__):
         try:
@@ -101,13 +101,13 @@ def test_options_are_numbers_where_they_look_like_numbers() -> None:
 
 
 def test_a_fork_does_not_pass_for_its_parent() -> None:
-    told, tell = os.pipe()
+    reported, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.write(tell, leases.WORKER.encode())
+        os.write(write_end, leases.WORKER.encode())
         os._exit(0)
     os.waitpid(pid, 0)
-    name = os.read(told, 200).decode()
+    name = os.read(reported, 200).decode()
     assert name.split(":")[:2] == [leases.WORKER.split(":")[0], str(pid)]
     assert name != leases.WORKER
 
@@ -123,7 +123,7 @@ def test_what_a_process_still_owns_at_its_end_is_free_at_once(databases: None, m
     assert recovery.hand_on("cell1") == 0  # not its own to give
     monkeypatch.undo()
     rung: list[Any] = []
-    monkeypatch.setattr(broker, "ring", lambda queue, body: rung.append((queue, body["run_uuid"])))
+    monkeypatch.setattr(broker, "notify_conductor", lambda queue, body: rung.append((queue, body["run_uuid"])))
     assert recovery.hand_on("cell1") == 1
     assert rung == [("conductor.cell1", str(run.uuid))]
     monkeypatch.setattr(leases, "WORKER", "another")
@@ -135,13 +135,13 @@ def test_what_a_process_still_owns_at_its_end_is_free_at_once(databases: None, m
 
 
 def test_a_conductor_is_a_service_and_never_speaks_for_a_host_of_its_name(databases: None) -> None:
-    conductors.record("cell1", "node-7")
+    health.record("cell1", "node-7")
     first = Service.objects.using("cell1").get(binary="nova-conductor", host="node-7")
-    conductors.record("cell1", "node-7")
+    health.record("cell1", "node-7")
     again = Service.objects.using("cell1").get(binary="nova-conductor", host="node-7")
     assert again.pk == first.pk
     assert again.last_seen_at >= first.last_seen_at
-    assert is_silent("cell1", "node-7")
+    assert is_unresponsive("cell1", "node-7")
 
 
 def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:

@@ -15,10 +15,13 @@ from django.test import Client
 from conductor.core.errors import Invalid
 from conductor.journal.models import AuditRecord
 from conductor.network.models import Network
-from conductor.services import audit, costs, preferences
-from conductor.services.audit import Entry
+from conductor.services.accounts import preferences
+from conductor.services.audit import audit
+from conductor.services.audit.audit import Entry
+from conductor.services.billing import costs
 from conductor.volume.models import Volume
-from portal.pages import activity, project
+from portal.pages.audit import activity
+from portal.pages.projects import project
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
@@ -42,10 +45,12 @@ def test_quotas_of_every_service_are_bars(ana: Client, people: Any) -> None:
     ana.post("/volumes/do/create", {"name": "data", "size": "3"})
     ana.post("/key-pairs/do/generate", {"name": "made", "type": "ssh"})
     page = text(ana.get("/quotas"))
-    assert 'aria-label="Key pairs of yours: 1 of 100"' in page
+    assert 'aria-label="Your key pairs: 1 of 100"' in page
     for words in ("Servers", "Volumes", "Floating IPs", "Security rules"):
         assert words in page
     assert 'aria-label="Volumes: 1 of 100"' in page
+    for words in ("Images: 0 of 100", "Address scopes: 0 of 100", "Your application credentials: 0 of 500"):
+        assert f'aria-label="{words}"' in page
 
 
 def test_the_csv_adds_up_to_the_page(ana: Client, people: Any, settings: Any) -> None:
@@ -89,7 +94,7 @@ def test_usage_by_tag_user_and_day_adds_up(ana: Client, people: Any, settings: A
     assert "project" not in rows(ana, f"?by=project&from={since}")[0]
     assert {row["project"] for row in rows(signed_in("admin"), f"?by=project&from={since}")} >= {"shop", "lab"}
     assert chi.name not in text(ana.get(f"/usage?by=tag&from={since}"))
-    assert "Save these lines as CSV" in text(ana.get(f"/usage?by=tag&from={since}"))
+    assert "Download these rows as CSV" in text(ana.get(f"/usage?by=tag&from={since}"))
 
 
 def test_without_prices_nothing_is_said_of_cost(ana: Client, people: Any) -> None:
@@ -104,7 +109,7 @@ def test_a_page_holds_no_more_lines_than_people_read(ana: Client, people: Any, m
         factories.instance(people.ana.context(), name)
     monkeypatch.setattr(project, "MOST_GROUPS", 2)
     page = " ".join(ana.get("/usage").content.decode().split())
-    assert "2 of 3 lines are shown" in page
+    assert "2 of 3 rows shown" in page
     assert "web-3" not in page
     assert len(rows(ana)) == 3
 
@@ -184,7 +189,7 @@ def test_activity_goes_on_after_what_was_shown(ana: Client, people: Any, monkeyp
         seen += re.findall(r"web-\d+|>(?:one|two)<", page)
         following = re.search(r'href="([^"]+)" rel="next"', page)
         address = following[1] if following else ""
-    assert sorted(seen[:2]) == [">one<", ">two<"]  # of the same moment
+    assert sorted(seen[:2]) == [">one<", ">two<"]  # created at the same time
     assert seen[2:] == ["web-30", "web-40", "web-50"]
 
 
@@ -201,7 +206,7 @@ def test_a_profile_is_kept_with_the_person(ana: Client, people: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("theme", "neon"), ("density", "tiny"), ("time_zone", "Mars/Base"), ("state_changes", "sung")]
 )
-def test_wishes_that_there_are_not_are_refused(ana: Client, people: Any, name: str, value: str) -> None:
+def test_requests_that_there_are_not_are_refused(ana: Client, people: Any, name: str, value: str) -> None:
     before = preferences.of(people.ana.user.pk)
     answer = ana.post("/profile", {"theme": "dark", "density": "compact", "time_zone": "UTC", name: value})
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""Signing in with an OpenID provider that really runs: who comes in, with which roles, and who does not."""
+"""Sign-in with a running OpenID provider: accepted users with their roles, and refusals."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django.test import Client
 from conductor.identity.models import ProviderAccount, RoleAssignment, User
 from conductor.journal.models import AuditRecord
 from tests import factories
+from tests.fixtures.second_factor import code_of
 from tests.integration.page_clients import signed_in, text
-from tests.integration.test_second_factor import code_of
 from tests.people import PASSWORD
 from tests.services.openid_provider import DISCOVERY, TOKEN, Provider, question_of, running
 
@@ -74,8 +74,8 @@ def test_the_first_time_makes_an_account_and_every_time_is_the_same_one(provider
     assert {"openid", "profile", "email"} == set(asked["scope"].split())
     answer = client.get(provider.signs_in(address, "eve-1"))
     assert (answer.status_code, answer["Location"]) == (302, "/project")  # two projects: she chooses
-    told = provider.token_requests[-1]
-    challenge = base64.urlsafe_b64encode(hashlib.sha256(told["code_verifier"].encode()).digest()).rstrip(b"=")
+    observed = provider.token_requests[-1]
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(observed["code_verifier"].encode()).digest()).rstrip(b"=")
     assert (asked["code_challenge_method"], asked["code_challenge"].encode()) == ("S256", challenge)
     eve = User.objects.get(username="eve")
     assert (eve.email, eve.has_usable_password(), eve.domain_id) == ("eve@shop.example", False, "default")
@@ -135,7 +135,7 @@ NOT_FOR_THIS: tuple[dict[str, Any], ...] = (
     {"aud": ["another-cloud"]},
     {"exp": 1_000_000_000},
     {"sub": None},
-    {"sub": "somebody-else", "groups": None},  # not who the provider then tells of
+    {"sub": "somebody-else", "groups": None},  # not the user of the userinfo endpoint
     {"azp": "another-cloud"},
 )
 
@@ -143,61 +143,61 @@ NOT_FOR_THIS: tuple[dict[str, Any], ...] = (
 def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(provider: Provider) -> None:
     for changes in NOT_FOR_THIS:
         provider.forge(changes)
-        refused(enter(Client(), provider), 502, "does not prove who you are")
+        refused(enter(Client(), provider), 502, "be verified")
 
 
 def test_a_signature_must_be_the_providers(provider: Provider) -> None:
-    provider.forge({}, algorithm="RS512")  # it never said that it signs so
-    refused(enter(Client(), provider), 502, "does not prove who you are")
+    provider.forge({}, algorithm="RS512")  # not an announced algorithm
+    refused(enter(Client(), provider), 502, "be verified")
     provider.quiet()
     provider.forge({}, is_known_key=False)
-    refused(enter(Client(), provider), 502, "does not prove who you are")
+    refused(enter(Client(), provider), 502, "be verified")
 
 
 def test_an_answer_without_a_token_proves_nothing(provider: Provider) -> None:
     provider.bends[TOKEN] = lambda answer: {name: answer[name] for name in answer if name != "id_token"}
-    refused(enter(Client(), provider), 502, "does not prove who you are")
+    refused(enter(Client(), provider), 502, "be verified")
 
 
 def test_an_answer_counts_once_and_only_in_the_browser_that_was_sent(provider: Provider) -> None:
     client = Client()
     back = provider.signs_in(way_there(client), "eve-1")
-    refused(Client().get(back), 400, "not begun in this browser")
-    refused(client.get(back.replace("state=", "state=x")), 400, "not begun in this browser")
+    refused(Client().get(back), 400, "started in another browser")
+    refused(client.get(back.replace("state=", "state=x")), 400, "started in another browser")
     assert client.get(back).status_code == 302
     again = client.get(back)
     assert again.status_code == 400
-    assert "not begun in this browser" in text(again)
+    assert "started in another browser" in text(again)
 
 
 def test_whoever_says_no_is_not_signed_in(provider: Provider) -> None:
     client = Client()
     answer = client.get(provider.denies(way_there(client, next="/volumes")))
-    refused(answer, 403, "Harbour did not sign you in")
+    refused(answer, 403, "Sign-in with Harbour failed")
     assert 'name="next" value="/volumes"' in answer.content.decode()
     client = Client()
     back = provider.signs_in(way_there(client), "eve-1")
-    refused(client.get(f"{back}&iss=http://localhost:1"), 502, "does not prove who you are")
+    refused(client.get(f"{back}&iss=http://localhost:1"), 502, "be verified")
 
 
 def test_a_wrong_secret_is_no_proof(provider: Provider, settings: LazySettings) -> None:
     settings.NOVELLA_OIDC_CLIENT_SECRET = "wrong"
-    refused(enter(Client(), provider), 403, "Harbour did not sign you in")
+    refused(enter(Client(), provider), 403, "Sign-in with Harbour failed")
 
 
 def test_a_provider_that_is_gone_or_another_one_is_told(provider: Provider, settings: LazySettings) -> None:
-    provider.bends[DISCOVERY] = lambda told: {**told, "issuer": "http://localhost:1"}
-    refused(Client().get("/sign-in/provider"), 503, "Harbour does not answer")
-    provider.bends[DISCOVERY] = lambda told: {name: told[name] for name in told if name != "jwks_uri"}
-    refused(Client().get("/sign-in/provider"), 503, "Harbour does not answer")
-    settings.NOVELLA_OIDC_ISSUER = "http://localhost:9"  # where nobody listens
-    refused(Client().get("/sign-in/provider"), 503, "Harbour does not answer")
+    provider.bends[DISCOVERY] = lambda observed: {**observed, "issuer": "http://localhost:1"}
+    refused(Client().get("/sign-in/provider"), 503, "Harbour doesn't respond")
+    provider.bends[DISCOVERY] = lambda observed: {name: observed[name] for name in observed if name != "jwks_uri"}
+    refused(Client().get("/sign-in/provider"), 503, "Harbour doesn't respond")
+    settings.NOVELLA_OIDC_ISSUER = "http://localhost:9"  # nothing listens there
+    refused(Client().get("/sign-in/provider"), 503, "Harbour doesn't respond")
     assert Client().post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
 
 
 def test_nobody_becomes_an_account_by_having_its_name(provider: Provider, people: Any) -> None:
     provider.knows("not-ana", preferred_username="ana", groups=["chiefs"])
-    refused(enter(Client(), provider, "not-ana"), 409, "Your name belongs to another account here")
+    refused(enter(Client(), provider, "not-ana"), 409, "Another account already has your name")
     assert RoleAssignment.objects.filter(user=people.ana.user).count() == 1
 
 
@@ -207,7 +207,7 @@ def test_who_is_disabled_stays_out_and_gets_nothing(provider: Provider) -> None:
     provider.knows("eve-1", preferred_username="eve", groups=["chiefs"])
     answer = enter(Client(), provider)
     assert answer.status_code == 403
-    assert "Your account is disabled here" in text(answer)
+    assert "Your account is disabled" in text(answer)
     assert ("admin", "admin") not in rights()
 
 
@@ -238,7 +238,7 @@ def test_signing_out_leads_to_the_providers_own(provider: Provider) -> None:
     )
     assert "Sign out of Harbour too" in text(answer)
     assert client.get("/volumes").status_code == 302
-    assert signed_in("ana").post("/sign-out")["Location"] == "/sign-in"  # who came with a password knows no provider
+    assert signed_in("ana").post("/sign-out")["Location"] == "/sign-in"  # no provider for a sign-in by password
 
 
 def test_neither_pages_nor_logs_tell_what_proves(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
@@ -248,7 +248,7 @@ def test_neither_pages_nor_logs_tell_what_proves(provider: Provider, caplog: pyt
     tokens: list[dict[str, Any]] = []
     provider.bends[TOKEN] = lambda answer: tokens.append(answer) or {**answer, "id_token": answer["id_token"] + "x"}
     answer = client.get(back)
-    refused(answer, 502, "does not prove who you are")
+    refused(answer, 502, "be verified")
     sent = provider.token_requests[-1]
     ours = "\n".join(one.getMessage() for one in caplog.records if one.name.startswith(("portal", "conductor")))
     for secret in (sent["code_verifier"], sent["code"], tokens[0]["access_token"], provider.client_secret):

@@ -16,9 +16,9 @@ from conductor.core.request_spec import MoveSpec, RequestSpec
 from conductor.placement import aggregates, allocations, inventories, providers, traits
 from conductor.placement.allocations import Claim, ProviderFull
 from conductor.placement.models import Inventory
-from conductor.scheduler import allocation_claims, alternates, claim_again, manager, moving
+from conductor.scheduler import claims, manager
 from conductor.scheduler.host_manager import host_manager
-from tests.fleet import ANA, SHOP, add_host, add_instance, provider_of, wish
+from tests.fleet import ANA, SHOP, add_host, add_instance, provider_of, requested
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -69,7 +69,7 @@ def test_a_server_takes_of_its_hosts_providers_what_each_has() -> None:
     cells = add_tree("deep")
     uuid = str(uuid4())
 
-    ((chosen,),) = select(wish(vcpus=3, memory_mb=1024, disk_gb=10), [uuid])
+    ((chosen,),) = select(requested(vcpus=3, memory_mb=1024, disk_gb=10), [uuid])
 
     assert chosen.provider_uuid == provider_of("deep")
     held = allocations.held_by(uuid)
@@ -79,7 +79,7 @@ def test_a_server_takes_of_its_hosts_providers_what_each_has() -> None:
     assert row_of("deep").num_instances == 1
     assert row_of("deep").free_vcpus == 5
 
-    allocation_claims.release(uuid)
+    claims.release(uuid)
 
     assert used(cells[0]) == used(cells[1]) == {"VCPU": 0, "MEMORY_MB": 0}
     assert row_of("deep").free_vcpus == 8
@@ -88,7 +88,7 @@ def test_a_server_takes_of_its_hosts_providers_what_each_has() -> None:
 
 def test_a_batch_fills_all_parts_of_a_host_and_no_part_twice() -> None:
     cells = add_tree("deep")
-    asked = wish(vcpus=4, memory_mb=1024)
+    asked = requested(vcpus=4, memory_mb=1024)
 
     with pytest.raises(NoValidHost):
         select(asked, [str(uuid4()) for _ in range(3)])
@@ -107,7 +107,7 @@ def test_what_others_take_of_a_part_is_seen() -> None:
 
     assert row_of("deep").free_vcpus == 5
     with pytest.raises(NoValidHost):
-        select(wish(vcpus=4), [str(uuid4()), str(uuid4())])
+        select(requested(vcpus=4), [str(uuid4()), str(uuid4())])
 
 
 def test_a_host_whose_parts_are_removed_is_one_provider_again() -> None:
@@ -119,7 +119,7 @@ def test_a_host_whose_parts_are_removed_is_one_provider_again() -> None:
     stock(provider_of("deep"), VCPU=2, MEMORY_MB=2048, DISK_GB=20)
 
     assert (row_of("deep").tree, row_of("deep").vcpus) == ((), 2)
-    ((chosen,),) = select(wish(vcpus=2), [str(uuid4())])
+    ((chosen,),) = select(requested(vcpus=2), [str(uuid4())])
     assert chosen.by_provider == {}
 
 
@@ -130,13 +130,13 @@ def test_shared_disk_is_seen_by_all_who_share_it() -> None:
     pool = add_pool("one", "two")
     uuid = str(uuid4())
 
-    ((chosen, alternate),) = select(wish(vcpus=1, disk_gb=70), [uuid])
+    ((chosen, alternate),) = select(requested(vcpus=1, disk_gb=70), [uuid])
 
     assert {chosen.host, alternate.host} == {"one", "two"}
     assert allocations.held_by(uuid)[pool] == {"DISK_GB": 70}
     assert [row_of(host).free_disk_gb for host in ("one", "two", "apart")] == [30, 30, 10]
     with pytest.raises(NoValidHost):
-        select(wish(vcpus=1, disk_gb=70), [str(uuid4())])
+        select(requested(vcpus=1, disk_gb=70), [str(uuid4())])
 
     aggregates.leave(RACK, [provider_of("two")])
     assert [row_of(host).free_disk_gb for host in ("one", "two")] == [30, 0]
@@ -148,7 +148,7 @@ def test_a_batch_does_not_count_on_shared_disk_twice() -> None:
     pool = add_pool("one", "two")
 
     with pytest.raises(NoValidHost):
-        select(wish(vcpus=4, disk_gb=60), [str(uuid4()), str(uuid4())])
+        select(requested(vcpus=4, disk_gb=60), [str(uuid4()), str(uuid4())])
 
     assert used(pool) == {"DISK_GB": 0}
 
@@ -157,11 +157,11 @@ def test_an_alternate_is_claimed_with_all_its_parts_and_but_once() -> None:
     for host in ("one", "two"):
         add_tree(host)
     uuid = str(uuid4())
-    ((_, alternate),) = select(wish(vcpus=2), [uuid])
-    allocation_claims.release(uuid)
+    ((_, alternate),) = select(requested(vcpus=2), [uuid])
+    claims.release(uuid)
 
     for _ in range(2):
-        got = alternates.claim_alternate(uuid, project_id=SHOP, user_id=ANA, alternates=[alternate])
+        got = claims.claim_alternate(uuid, project_id=SHOP, user_id=ANA, alternates=[alternate])
         assert got == alternate
         assert allocations.held_by(uuid) == alternate.parts
 
@@ -169,7 +169,7 @@ def test_an_alternate_is_claimed_with_all_its_parts_and_but_once() -> None:
 def test_a_resize_within_a_host_counts_on_what_the_server_holds_of_each_part() -> None:
     cells = add_tree("deep", cells=1)
     uuid, migration = str(uuid4()), str(uuid4())
-    ((old,),) = select(wish(vcpus=3, memory_mb=1024, disk_gb=80), [uuid])
+    ((old,),) = select(requested(vcpus=3, memory_mb=1024, disk_gb=80), [uuid])
     move = MoveSpec(
         cell="cell1",
         migration_uuid=migration,
@@ -178,11 +178,11 @@ def test_a_resize_within_a_host_counts_on_what_the_server_holds_of_each_part() -
         gives_back_by_provider=old.parts,
     )
 
-    ((new,),) = select(wish(vcpus=4, memory_mb=2048, disk_gb=90, move=move), [uuid])
+    ((new,),) = select(requested(vcpus=4, memory_mb=2048, disk_gb=90, move=move), [uuid])
 
     assert used(cells[0]) == {"VCPU": 4, "MEMORY_MB": 2048}
     assert used(provider_of("deep")) == {"DISK_GB": 90}
-    moving.step_back(uuid, migration, held=old.parts, owner=(SHOP, ANA))
+    claims.step_back(uuid, migration, held=old.parts, owner=(SHOP, ANA))
     assert allocations.held_by(uuid) == old.parts
     assert used(cells[0]) == {"VCPU": 3, "MEMORY_MB": 1024}
     assert new.host == "deep"
@@ -196,13 +196,13 @@ def test_a_server_that_lost_its_claim_gets_it_of_all_parts_again() -> None:
     Instance.objects.using("cell1").filter(uuid=uuid).update(flavor=flavor)
     instance = Instance.objects.using("cell1").get(uuid=uuid)
 
-    claim_again.claim_at(instance, provider_of("deep"))
+    claims.claim_at(instance, provider_of("deep"))
 
     assert allocations.held_by(uuid)[provider_of("deep")] == {"DISK_GB": 1}
     assert sum(used(cell)["VCPU"] for cell in cells) == 2
-    allocation_claims.release(uuid)
+    claims.release(uuid)
     for cell in cells:
         allocations.claim(Claim(str(uuid4()), cell, {"VCPU": 4}, SHOP, ANA))
     with pytest.raises(ProviderFull):
-        claim_again.claim_at(instance, provider_of("deep"))
+        claims.claim_at(instance, provider_of("deep"))
     assert allocations.held_by(uuid) == {}

@@ -1,4 +1,4 @@
-"""What goes when it is old enough, and what stays however old it is."""
+"""Pruning: rows that are deleted when old enough, and rows that stay for ever."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from conductor.core.states import RunState
 from conductor.journal import periodic_leases
 from conductor.journal.models import (
     AuditRecord,
-    Duty,
     Event,
     ForeignFence,
     LeaseGrant,
     NotificationDelivery,
     NotificationPlace,
     OutboxMessage,
+    PeriodicLease,
     StepRecord,
     WorkflowRun,
 )
-from conductor.services import audit_seals
-from conductor.services.pruning import kinds, needed, pruner
+from conductor.services.audit import seals
+from conductor.services.operations.pruning import kinds, needed, pruner
 from tests import factories
+from tests.counting import counted
 from tests.factories import ago
 
 CELL = "cell1"
@@ -54,8 +55,8 @@ def ana(people: Any) -> Any:
 
 def ended(ana: Any, alias: str = CELL, *, days: float = 11, **values: Any) -> WorkflowRun:
     """A run that ended so many days ago, with a step, a lease and an event."""
-    usual = {"state": RunState.DONE, "owner": None, "finished_at": ago(days * DAY)}
-    run = factories.run(ana, alias, **{**usual, **values})
+    defaults = {"state": RunState.DONE, "owner": None, "finished_at": ago(days * DAY)}
+    run = factories.run(ana, alias, **{**defaults, **values})
     factories.step(run, 0, days * DAY, days * DAY)
     LeaseGrant.objects.using(alias).create(run=run, owner="worker-1", reason="claim", granted_at=ago(days * DAY))
     return run
@@ -101,7 +102,7 @@ def audit(ana: Any, days: float) -> Any:
     row = AuditRecord.objects.using(CELL).create(
         action="server.reboot", result="done", user_id="u", created_at=ago(days * DAY)
     )
-    audit_seals.seal(CELL)
+    seals.seal(CELL)
     return row
 
 
@@ -133,7 +134,7 @@ def metrics(ana: Any, days: float) -> Any:
     return GuestCount.objects.using(CELL).create(host="h", counted_at=days, created_at=ago(days * DAY))
 
 
-def told_event(ana: Any, days: float) -> Any:
+def emitted_event(ana: Any, days: float) -> Any:
     row = event(days=days)
     event(days=0)  # the last one stays in any case
     return row
@@ -141,7 +142,7 @@ def told_event(ana: Any, days: float) -> Any:
 
 ROWS: dict[str, Callable[[Any, float], Any]] = {
     "workflows": workflow, "commands": command, "decisions": decision, "consoles": console, "audit": audit,
-    "deliveries": delivery, "findings": finding, "events": told_event, "snapshots": snapshot,
+    "deliveries": delivery, "findings": finding, "events": emitted_event, "snapshots": snapshot,
     "notices": notice, "metrics": metrics,
 }  # fmt: skip
 SETTING = {kind.name: kind.setting for kind in kinds.KINDS}
@@ -197,12 +198,12 @@ def test_work_without_an_end_stays_with_what_it_came_from(ana: Any) -> None:
 
 
 def test_what_holds_a_lock_or_is_named_stays(ana: Any) -> None:
-    holder, drained, owed = ended(ana), ended(ana), ended(ana)
+    holder, drained, deferred = ended(ana), ended(ana), ended(ana)
     factories.lock(holder, "instance:1")
     now = ago(0)
     Drain.objects.using(CELL).create(run_uuid=drained.uuid, host="sim-1", created_at=now, updated_at=now)
     OutboxMessage.objects.using(CELL).create(
-        step_key="k", run_uuid=owed.uuid, queue="q", host="h", body={}, is_owed=True, send_again_at=now,
+        step_key="k", run_uuid=deferred.uuid, queue="q", host="h", body={}, is_deferred=True, send_again_at=now,
         created_at=ago(11 * DAY),
     )  # fmt: skip
     assert pruned()[CELL] == {}
@@ -228,20 +229,55 @@ def test_a_fence_outlives_its_workflow(ana: Any) -> None:
     assert [row.run_uuid for row in ForeignFence.objects.using("default")] == [run.uuid]
 
 
+def test_fences_are_deleted_with_their_workflows(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, none is left to be found by samples."""
+    monkeypatch.setattr(needed, "MOST_FENCES", 0)
+    old, young = [ended(ana).uuid for _ in range(5)], ended(ana, days=9).uuid
+    for alias in ("default", "cell2"):
+        fences = [ForeignFence(run_uuid=uuid, fencing_token=7) for uuid in (*old, young)]
+        ForeignFence.objects.using(alias).bulk_create(fences)
+    assert pruned()[CELL] == {"workflows": 5}
+    for alias in ("default", "cell2"):
+        assert [row.run_uuid for row in ForeignFence.objects.using(alias)] == [young]
+
+
+def test_samples_of_fences_reach_each_of_them(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needed, "MOST_FENCES", 2)
+    ForeignFence.objects.bulk_create([ForeignFence(run_uuid=uuid4(), fencing_token=7) for _ in range(7)])
+    assert [pruned()["default"]["fences"] for _ in range(3)] == [2, 2, 2]
+    assert pruned()["default"] == {"fences": 1}
+
+
+@pytest.mark.parametrize("count_of_old", [0, 1, 7, 40])
+def test_young_events_are_not_read(count_of_old: int, ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apart from those that are met while the first of them is looked for."""
+    for _ in range(count_of_old):
+        event()
+    rows = Event.objects.using(CELL)
+    rows.bulk_create(Event(topic="t", kind="run.ended", created_at=ago(DAY)) for _ in range(40 - count_of_old))
+    event(days=0)
+    end = kinds.first_young(rows, 10 * DAY)
+    assert rows.filter(pk__lt=end).count() == count_of_old
+    with counted(CELL) as seen:
+        assert kinds.first_young(rows, 10 * DAY) == end
+    assert len(seen.statements) <= 8
+    assert pruned()[CELL] == ({"events": count_of_old} if count_of_old else {})
+
+
 def test_while_a_database_is_silent_nothing_goes_that_it_might_need(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = ended(ana, "default")
     ended(ana, CELL)
     audit(ana, 11)
     ask = needed._in
 
-    def silent(alias: str) -> Any:
+    def down(alias: str) -> Any:
         if alias == "cell2":
             raise OperationalError("away")
         return ask(alias)
 
-    monkeypatch.setattr(needed, "_in", silent)
+    monkeypatch.setattr(needed, "_in", down)
     done = pruner.prune()
-    assert done.silent == ["cell2"]
+    assert done.down == ["cell2"]
     assert done.counts == {"default": {}, "cell0": {}, CELL: {"audit": 1}}
     assert WorkflowRun.objects.using("default").filter(pk=parent.pk).exists()
     with pytest.raises(SystemExit) as refused:
@@ -283,30 +319,31 @@ def test_it_goes_in_batches_and_stops_when_another_takes_over(ana: Any, monkeypa
     assert pruned()[CELL] == {"audit": 3}
 
 
-def test_one_process_prunes_a_database(ana: Any) -> None:
+def test_one_process_prunes_a_database(ana: Any, settings: Any) -> None:
+    settings.NOVELLA_LEASE_SECONDS = 600  # the other process sends no heartbeat here
     audit(ana, 11)
     with periodic_leases.hold(CELL, pruner.NAME, "other", every_seconds=60) as lease:
         assert lease is not None
-        periodic.do_duties(["default", CELL], "mine")
+        periodic.run_periodic_work(["default", CELL], "mine")
         assert AuditRecord.objects.using(CELL).exists()
-        assert Duty.objects.using("default").get(name=pruner.NAME).done_at is not None
+        assert PeriodicLease.objects.using("default").get(name=pruner.NAME).done_at is not None
         lease.is_done = False
-    periodic.do_duties(["default", CELL], "mine")
+    periodic.run_periodic_work(["default", CELL], "mine")
     assert not AuditRecord.objects.using(CELL).exists()
     audit(ana, 11)
-    periodic.do_duties(["default", CELL], "mine")
+    periodic.run_periodic_work(["default", CELL], "mine")
     assert AuditRecord.objects.using(CELL).exists(), "not more often than once an hour"
 
 
 def test_the_command_counts_first(ana: Any) -> None:
-    def said(*words: str) -> str:
+    def run_prune(*words: str) -> str:
         out = StringIO()
         call_command("prune", *words, stdout=out)
         return out.getvalue()
 
-    assert said() == "Nothing is old enough.\n"
+    assert run_prune() == "Nothing is old enough.\n"
     console(ana, 11)
-    assert said("--dry-run") == "cell1: 1 consoles\n"
+    assert run_prune("--dry-run") == "cell1: 1 consoles\n"
     assert ConsoleLog.objects.using(CELL).exists()
-    assert json.loads(said("--json"))["rows"][CELL] == {"consoles": 1}
+    assert json.loads(run_prune("--json"))["rows"][CELL] == {"consoles": 1}
     assert not ConsoleLog.objects.using(CELL).exists()

@@ -7,50 +7,53 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from conductor import row_limits
 from conductor.api_db.models import Quota, QuotaRequest
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.journal.models import AuditRecord
 from conductor.network import quotas as network_quotas
 from conductor.network.models import NetworkQuota
-from conductor.services import quota_requests, quotas, triage, volume_quotas
 from conductor.services.notifications import notices
-from conductor.services.triage.values import WAITED_FOR
+from conductor.services.operations import triage
+from conductor.services.operations.triage.values import WAITED_FOR
+from conductor.services.quotas import quotas, requests, volume_quotas
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
 pytestmark = pytest.mark.django_db(databases="__all__")
-MORE = {"cores": 300, "gigabytes": 20_000, "router": 12}
+MORE = {"cores": 300, "gigabytes": 20_000, "router": 12, "address_scopes": 150}
 
 
 @pytest.fixture
 def asked(people: Any) -> Any:
-    return quota_requests.ask(people.ana.context(), MORE, "  the autumn\n sale ")
+    return requests.ask(people.ana.context(), MORE, "  the autumn\n sale ")
 
 
 def limits_of(people: Any) -> dict[str, int]:
     project = people.ana.project.id
     found = {**quotas.limits(project), **volume_quotas.limits(project), **network_quotas.limits(project)}
+    found |= row_limits.limits(project)
     return {name: found[name] for name in MORE}
 
 
 def test_what_is_asked_for_changes_nothing_until_it_is_approved(people: Any, asked: Any) -> None:
-    before = {"cores": 200, "gigabytes": 10_000, "router": 10}
+    before = {"cores": 200, "gigabytes": 10_000, "router": 10, "address_scopes": 100}
     assert limits_of(people) == before
     assert (asked.had, asked.reason, asked.state, asked.user_name) == (before, "the autumn sale", "open", "ana")
-    done = quota_requests.approve(people.admin.context(), asked.uuid, "for this year")
+    done = requests.approve(people.admin.context(), asked.uuid, "for this year")
     assert limits_of(people) == MORE
     assert (done.state, done.answer, done.decided_by) == ("approved", "for this year", "admin")
 
 
 def test_each_is_decided_once(people: Any, asked: Any) -> None:
-    quota_requests.refuse(people.admin.context(), asked.uuid, "there is no room")
-    for decide in (quota_requests.approve, quota_requests.refuse):
-        with pytest.raises(Conflict, match="It is refused already"):
+    requests.refuse(people.admin.context(), asked.uuid, "there is no room")
+    for decide in (requests.approve, requests.refuse):
+        with pytest.raises(Conflict, match="already refused"):
             decide(people.admin.context(), asked.uuid, "after all")
     with pytest.raises(Conflict):
-        quota_requests.withdraw(people.ana.context(), asked.uuid)
+        requests.withdraw(people.ana.context(), asked.uuid)
     assert limits_of(people)["cores"] == 200
-    assert quota_requests.get(people.ana.context(), asked.uuid).answer == "there is no room"
+    assert requests.get(people.ana.context(), asked.uuid).answer == "there is no room"
 
 
 def test_who_asked_is_told_in_the_bell_and_operators_in_the_triage(people: Any, asked: Any) -> None:
@@ -63,29 +66,29 @@ def test_who_asked_is_told_in_the_bell_and_operators_in_the_triage(people: Any, 
         WAITED_FOR,
         f"quota_request:{asked.uuid}",
     )
-    assert line.why == "ana asks for more: the autumn sale"
+    assert line.why == "ana requests more: the autumn sale"
     page = signed_in("admin").get("/triage").content.decode()
     assert f'href="/quota-requests#request-{asked.uuid}"' in page
     assert notices.of(ana) == ([], 0)
-    quota_requests.refuse(operator, asked.uuid, "there is no room")
+    requests.refuse(operator, asked.uuid, "there is no room")
     assert triage.count(operator) == 0
-    (told,), count = notices.of(ana)
-    assert (told.title, told.is_bad, told.subscription_uuid, count) == (
-        "Your request for more quota was refused: there is no room", True, "", 1,
+    (lines,), count = notices.of(ana)
+    assert (lines.title, lines.is_bad, lines.subscription_uuid, count) == (
+        "Your quota request was declined: there is no room", True, "", 1,
     )  # fmt: skip
     assert notices.of(people.bo.context()) == notices.of(operator) == ([], 0)
     client = signed_in("ana")
-    assert "Your request for more quota was refused: there is no room" in text(client.get("/notifications"))
+    assert "Your quota request was declined: there is no room" in text(client.get("/notifications"))
     german = text(client.get("/notifications", headers={"accept-language": "de"}))
-    assert "Ihr Antrag auf mehr Kontingent wurde abgelehnt: there is no room" in german
-    client.post("/notifications/clear", {"notice": told.uuid})
+    assert "Ihr Kontingentantrag wurde abgelehnt: there is no room" in german
+    client.post("/notifications/clear", {"notice": lines.uuid})
     assert notices.of(ana) == ([], 0)
 
 
 def test_who_decides_an_own_request_needs_no_telling(people: Any) -> None:
     operator = people.admin.context()
-    mine = quota_requests.ask(operator, MORE, "for myself")
-    quota_requests.approve(operator, mine.uuid)
+    mine = requests.ask(operator, MORE, "for myself")
+    requests.approve(operator, mine.uuid)
     assert notices.of(operator) == ([], 0)
 
 
@@ -93,8 +96,8 @@ def test_approving_never_lowers_what_was_raised_meanwhile(people: Any, asked: An
     project = people.ana.project.id
     quotas.update(people.admin.context(), project, {"cores": 999})
     volume_quotas.update(project, {"gigabytes": -1})
-    quota_requests.approve(people.admin.context(), asked.uuid)
-    assert limits_of(people) == {"cores": 999, "gigabytes": -1, "router": 12}
+    requests.approve(people.admin.context(), asked.uuid)
+    assert limits_of(people) == {**MORE, "cores": 999, "gigabytes": -1}
 
 
 def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +106,9 @@ def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pyt
 
     monkeypatch.setattr(network_quotas, "set_limits", breaks)
     with pytest.raises(RuntimeError):
-        quota_requests.approve(people.admin.context(), asked.uuid)
+        requests.approve(people.admin.context(), asked.uuid)
     assert limits_of(people)["cores"] == 200
-    assert quota_requests.get(people.ana.context(), asked.uuid).state == "open"
+    assert requests.get(people.ana.context(), asked.uuid).state == "open"
     assert not Quota.objects.exists()
 
 
@@ -113,16 +116,16 @@ def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pyt
     ("wanted", "field", "words"),
     [
         ({}, "wanted", "at least one"),
-        ({"core": 300}, "wanted.core", "no limit called core"),
-        ({"cores": 200}, "wanted.cores", "more than the 200"),
+        ({"core": 300}, "wanted.core", "There is no limit core"),
+        ({"cores": 200}, "wanted.cores", "more than the current limit, 200"),
         ({"cores": 2**31}, "wanted.cores", "at most"),
-        ({"port": 10}, "wanted.port", "has no limit"),
+        ({"port": 10}, "wanted.port", "is unlimited"),
     ],
 )
 def test_what_cannot_be_asked_for_is_named(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
     NetworkQuota.objects.create(project_id=people.ana.project.id, resource="port", limit=-1)
     with pytest.raises(Invalid, match=words) as refused:
-        quota_requests.ask(people.ana.context(), wanted, "because")
+        requests.ask(people.ana.context(), wanted, "because")
     assert refused.value.details["field"] == field
     assert not QuotaRequest.objects.exists()
 
@@ -130,48 +133,48 @@ def test_what_cannot_be_asked_for_is_named(people: Any, wanted: dict[str, int], 
 @pytest.mark.parametrize("reason", ["", " \n", "x" * 256, "a\0b"])
 def test_a_reason_is_needed_and_short(people: Any, reason: str) -> None:
     with pytest.raises(Invalid) as refused:
-        quota_requests.ask(people.ana.context(), MORE, reason)
+        requests.ask(people.ana.context(), MORE, reason)
     assert refused.value.details["field"] == "reason"
     assert not QuotaRequest.objects.exists()
 
 
 def test_the_same_is_not_asked_twice_and_not_too_much_at_once(people: Any, asked: Any) -> None:
-    with pytest.raises(Conflict, match="ana has asked for more cores, router already"):
-        quota_requests.ask(people.bo.context(), {"cores": 400, "router": 20, "ram": 10**6}, "me too")
+    with pytest.raises(Conflict, match="ana already requested more cores, router"):
+        requests.ask(people.bo.context(), {"cores": 400, "router": 20, "ram": 10**6}, "me too")
     assert QuotaRequest.objects.count() == 1
-    quota_requests.withdraw(people.ana.context(), asked.uuid)
-    quota_requests.ask(people.bo.context(), {"cores": 400}, "now")
+    requests.withdraw(people.ana.context(), asked.uuid)
+    requests.ask(people.bo.context(), {"cores": 400}, "now")
     QuotaRequest.objects.bulk_create(
         QuotaRequest(project_id=people.bo.project.id, user_id="x", wanted={}, created_at=asked.created_at)
-        for _ in range(quota_requests.MOST_OPEN - 1)
+        for _ in range(requests.MOST_OPEN - 1)
     )
     with pytest.raises(Conflict, match="10 requests"):
-        quota_requests.ask(people.bo.context(), {"ram": 10**6}, "one too many")
+        requests.ask(people.bo.context(), {"ram": 10**6}, "one too many")
 
 
 def test_projects_are_walls_and_roles_count(people: Any, asked: Any) -> None:
-    for look in (quota_requests.get, quota_requests.withdraw):
+    for look in (requests.get, requests.withdraw):
         with pytest.raises(NotFound):
             look(people.chi.context(), asked.uuid)
-    assert quota_requests.list_of(people.chi.context()).items == []
+    assert requests.list_of(people.chi.context()).items == []
     with pytest.raises(Forbidden):
-        quota_requests.list_of(people.ana.context(), of_everybody=True)
-    with pytest.raises(Forbidden, match="only reads"):
-        quota_requests.ask(people.rea.context(), MORE, "because")
-    with pytest.raises(Forbidden, match="who has asked"):
-        quota_requests.withdraw(people.bo.context(), asked.uuid)
-    for decide in (quota_requests.approve, quota_requests.refuse):
+        requests.list_of(people.ana.context(), of_everybody=True)
+    with pytest.raises(Forbidden, match="read-only"):
+        requests.ask(people.rea.context(), MORE, "because")
+    with pytest.raises(Forbidden, match="Only the requester"):
+        requests.withdraw(people.bo.context(), asked.uuid)
+    for decide in (requests.approve, requests.refuse):
         with pytest.raises(Forbidden):
             decide(people.ana.context(), asked.uuid, "for myself")
-    assert [one.state for one in quota_requests.list_of(people.admin.context(), of_everybody=True).items] == ["open"]
+    assert [one.state for one in requests.list_of(people.admin.context(), of_everybody=True).items] == ["open"]
     assert limits_of(people)["cores"] == 200
 
 
 def test_every_step_is_on_record(people: Any, asked: Any) -> None:
-    quota_requests.approve(people.admin.context(), asked.uuid, "for this year")
+    requests.approve(people.admin.context(), asked.uuid, "for this year")
     rows = AuditRecord.objects.filter(action__startswith="quota_request.").order_by("pk")
-    told = [(row.action, row.user_name, row.on_behalf_of, row.reason, row.details["wanted"]) for row in rows]
-    assert told == [
+    lines = [(row.action, row.user_name, row.on_behalf_of, row.reason, row.details["wanted"]) for row in rows]
+    assert lines == [
         ("quota_request.create", "ana", "", "the autumn sale", MORE),
         ("quota_request.approve", "admin", "ana", "for this year", MORE),
     ]
@@ -183,21 +186,21 @@ def test_a_project_asks_and_an_operator_answers_in_the_portal(people: Any) -> No
     assert ana.post("/quotas/more", sent)["Location"] == "/quotas"
     row = QuotaRequest.objects.get()
     page = text(ana.get("/quotas"))
-    assert "waits for an answer" in page
+    assert "pending" in page
     assert "vCPU: 200 → <strong>250</strong>" in page
-    assert "request for more quota waits" in text(admin.get("/"))
-    assert "request for more quota" not in text(ana.get("/"))
+    assert "open quota request" in text(admin.get("/"))
+    assert "open quota request" not in text(ana.get("/"))
     listed = admin.get("/quota-requests").content.decode()
     assert "a &lt;b&gt;sale&lt;/b&gt;" in listed
     refused = admin.post(f"/quota-requests/{row.uuid}/refuse", {"answer": " "})
     assert refused.status_code == 400
-    assert "Say why not" in text(refused)
+    assert "Enter why the request is declined" in text(refused)
     row.refresh_from_db()
     assert row.state == "open"
     approved = admin.post(f"/quota-requests/{row.uuid}/approve", {"answer": ""}, follow=True)
     assert approved.redirect_chain == [("/quota-requests", 302)]
-    assert "shop has the limits now that it asked for." in text(approved)
-    assert "Nobody waits for an answer." in text(approved)
+    assert "Request approved. shop has the new limits." in text(approved)
+    assert "No pending requests." in text(approved)
     assert quotas.limits(people.ana.project.id)["cores"] == 250
     assert admin.post(f"/quota-requests/{row.uuid}/approve").status_code == 409
     assert "shop</a>" in text(admin.get("/quota-requests?state=approved"))
@@ -219,7 +222,7 @@ def test_what_was_typed_stays_when_it_is_refused(people: Any) -> None:
 
 def test_readers_see_why_they_cannot_ask_and_tenants_no_list(people: Any) -> None:
     rea = signed_in("rea")
-    assert "Who only reads here cannot ask for more." in text(rea.get("/quotas"))
+    assert "Read-only roles can't request more quota." in text(rea.get("/quotas"))
     assert rea.post("/quotas/more", {"cores": "250", "reason": "x"}).status_code == 403
     assert not QuotaRequest.objects.exists()
     assert signed_in("ana").get("/quota-requests").status_code == 404

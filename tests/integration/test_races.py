@@ -1,4 +1,4 @@
-"""Many at once on one row: exactly one wins, nobody waits for ever, no reader misses anything. On every database."""
+"""Concurrent changes of one row: exactly one wins, none waits for ever, no reader misses any. On every database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -18,45 +17,22 @@ from conductor.api_db.models import InstanceGroup, InstanceMapping, KeyPair, Quo
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, QuotaExceeded, ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.db.transactions import one_at_a_time, retried, write_tx
 from conductor.image import snapshots
 from conductor.image.models import Image
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import event_log, instance_groups, instances, keypairs
-from conductor.services.values import BuildWish
-from conductor.transactions import one_at_a_time, retried, write_tx
-from conductor.workflows import leases
+from conductor.services.servers import groups as server_groups
+from conductor.services.servers import instances, keypairs
+from conductor.services.servers.types import InstanceCreate
+from conductor.services.workflows import event_log
+from conductor.workflows.engine import leases
 from tests import factories
 from tests.compute_rows import make_cloud
+from tests.fixtures.races import PATIENCE_SECONDS, at_once
 from tests.people import People
 
 CELL = "cell1"
-PATIENCE_SECONDS = 60.0
-
-
-def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """What `work(0)`, `work(1)`, … gave in threads that begin together; an error that it raised is its result."""
-    results: list[Any] = [None] * count
-    gate = threading.Barrier(count)
-
-    def begin(number: int) -> None:
-        try:
-            for alias in connections:
-                connections[alias].ensure_connection()  # so that they meet, and do not trickle in
-            gate.wait(PATIENCE_SECONDS)
-            results[number] = work(number)
-        except Exception as error:
-            results[number] = error
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_SECONDS)
-    assert not any(thread.is_alive() for thread in threads), "somebody waits for ever"
-    return results
 
 
 @contextmanager
@@ -85,7 +61,7 @@ def open_run(context: RequestContext, *resources: str, may_wait: bool = False) -
 
 @retried
 def end(run: WorkflowRun) -> None:
-    """What the engine does last: the run's row first, then its locks."""
+    """End a run like the engine: the run's row first, then its locks."""
     with write_tx(CELL):
         outbox.hold(CELL, pk=run.pk)
         WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(state=RunState.DONE)
@@ -156,8 +132,8 @@ def test_sixteen_launches_never_exceed_a_quota(people: People) -> None:
     cloud = make_cloud(people)
     ana = people.ana.context()
     Quota.objects.create(project_id=ana.project_id, resource="instances", limit=11)
-    wish = BuildWish(name="web", flavor_ref="1", image_ref=str(cloud.image.uuid), min_count=2, max_count=2)
-    results = at_once(16, lambda number: instances.create(ana, wish))
+    requested = InstanceCreate(name="web", flavor_ref="1", image_ref=str(cloud.image.uuid), min_count=2, max_count=2)
+    results = at_once(16, lambda number: instances.create(ana, requested))
     refused = [result for result in results if isinstance(result, Exception)]
     assert {type(error) for error in refused} == {QuotaExceeded}, refused
     assert len(refused) == 11
@@ -169,7 +145,7 @@ def test_counted_things_never_exceed_their_limit(people: People) -> None:
     ana = people.ana.context()
     for resource in ("server_groups", "key_pairs"):
         Quota.objects.create(project_id=ana.project_id, resource=resource, limit=3)
-    groups = at_once(8, lambda number: instance_groups.create(ana, f"group-{number}", "affinity", {}))
+    groups = at_once(8, lambda number: server_groups.create(ana, f"group-{number}", "affinity", {}))
     pairs = at_once(8, lambda number: keypairs.generate(ana, ana.user_id, f"key-{number}"))
     for results in (groups, pairs):
         refused = [result for result in results if isinstance(result, Exception)]
@@ -186,7 +162,7 @@ def test_a_name_is_given_once(people: People) -> None:
 
 
 @pytest.mark.parametrize("round_number", range(4))
-def test_the_image_of_a_server_is_made_once_by_asker_and_workflow(people: People, round_number: int) -> None:
+def test_the_image_of_a_server_is_made_once_by_caller_and_workflow(people: People, round_number: int) -> None:
     image_id, project_id = uuid4(), people.ana.context().project_id
     assert at_once(4, lambda _: snapshots.reserve(image_id, project_id, {"name": "copy"})) == [None] * 4
     assert Image.objects.get(uuid=image_id).name == "copy"
@@ -195,8 +171,8 @@ def test_the_image_of_a_server_is_made_once_by_asker_and_workflow(people: People
 def test_the_same_launch_from_many_is_one_launch(people: People) -> None:
     cloud = make_cloud(people)
     ana = people.ana.context()
-    wish = BuildWish(name="web", flavor_ref="1", image_ref=str(cloud.image.uuid), run_uuid=str(uuid4()))
-    results = at_once(8, lambda number: instances.create(ana, wish))
+    requested = InstanceCreate(name="web", flavor_ref="1", image_ref=str(cloud.image.uuid), run_uuid=str(uuid4()))
+    results = at_once(8, lambda number: instances.create(ana, requested))
     assert len({result.run_uuid for result in results}) == 1, results
     assert InstanceMapping.objects.count() == 1
 
@@ -218,9 +194,9 @@ def test_a_run_of_the_dead_is_taken_at_the_first_ring_however_many_notice(people
 
     def notice(number: int) -> bool:
         with write_tx(CELL):
-            freed = leases.bury(CELL, "dddddddd")
+            freed = leases.expire_leases_of(CELL, "dddddddd")
             if not freed:
-                time.sleep(0.05)  # its transaction is still there when the ring comes
+                time.sleep(0.05)  # its transaction is still open when the notification arrives
         return bool(freed) and leases.claim(CELL, run.uuid) is not None
 
     assert sorted(at_once(6, notice)) == [False] * 5 + [True]
@@ -249,11 +225,11 @@ def test_readers_of_the_log_miss_nothing_and_see_each_resource_in_order(people: 
         for turn in range(rounds):
             topic = dice.choice(topics)
             with write_tx(CELL):
-                events.append(CELL, events.Subject(f"host:{number}"), f"alone.{turn}")  # its transaction has begun
+                events.append(CELL, events.EventSubject(f"host:{number}"), f"alone.{turn}")  # its transaction has begun
                 time.sleep(dice.uniform(0, 0.003))
-                one_at_a_time(CELL, topic)  # as who changes a resource holds it
+                one_at_a_time(CELL, topic)  # changes of a resource hold it
                 counts[topic] += 1
-                events.append(CELL, events.Subject(topic), f"{counts[topic]}")
+                events.append(CELL, events.EventSubject(topic), f"{counts[topic]}")
                 time.sleep(dice.uniform(0, 0.003))
 
     with meanwhile(read):

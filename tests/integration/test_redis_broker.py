@@ -1,4 +1,4 @@
-"""Redis is asked seldom, and nothing stays there that was done: as few round trips as there are turns, not messages."""
+"""The Redis broker: few round trips, one per batch, and no leftovers of finished messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dramatiq.worker import Worker
 
 from conductor.rpc import broker
 from conductor.rpc.redis_broker import LeanRedisBroker
-from tests.integration.test_brokers import WAIT_SECONDS, wait_until
+from tests.fixtures.brokers import WAIT_SECONDS, wait_until
 
 QUEUE = "conductor.cell1"
 
@@ -32,7 +32,7 @@ def carrier(redis_service: Any) -> Iterator[LeanRedisBroker]:
 
 @pytest.fixture
 def heard(carrier: LeanRedisBroker) -> list[str]:
-    """What was done, in order."""
+    """Return the executed messages, in order."""
     done: list[str] = []
     dramatiq.actor(done.append, actor_name="hear", queue_name=QUEUE, broker=carrier)
     return done
@@ -65,7 +65,7 @@ def test_what_was_done_is_gone_from_redis_while_the_worker_idles(carrier: LeanRe
 def test_a_worker_that_stops_leaves_nothing_that_was_done(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LeanRedisBroker, "do_fetch", _fetch_only)  # so that nobody says it on the way
+    monkeypatch.setattr(LeanRedisBroker, "do_fetch", _fetch_only)  # so that no other code acknowledges it
     send(carrier, "one", "two")
     worker = start(carrier)
     wait_until(lambda: len(heard) == 2, "both were done")

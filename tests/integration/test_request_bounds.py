@@ -1,4 +1,4 @@
-"""What the operator's pre-filters make of a request, with the aggregates that there are."""
+"""Requests after the operator's pre-filters, with the existing aggregates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from conductor.api_db.models import Aggregate
 from conductor.core.errors import Invalid
 from conductor.core.placement.query import UNBOUND
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.links import Placement
+from conductor.core.scheduling.builtin_filters import Placement
 from conductor.core.scheduling.needs import needs_of
-from conductor.scheduler.hardware_wishes import refuse
+from conductor.scheduler.hardware_requests import refuse
+from conductor.scheduler.placement_bounds import bounded
 from conductor.scheduler.prefilter_check import check_prefilters
-from conductor.scheduler.request_bounds import bounded
 from tests.unit.scheduling.fleets import host, spec
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -46,7 +46,7 @@ def test_a_project_without_aggregate_goes_anywhere_unless_it_must_have_one(setti
     settings.NOVELLA_PREFILTERS = (TENANTS, MUST)
     request = bounded(spec())
     assert not passes(request)
-    assert "aggregates" in Placement(needs_of(request)).host_passes(host(), request).reason
+    assert "an aggregate that the request may use" in Placement(needs_of(request)).host_passes(host(), request).reason
 
 
 def test_an_isolated_aggregate_takes_only_who_asks_for_its_trait(settings: Any) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import KeyPair
 from conductor.volume.models import Volume
-from portal.pages.resources.catalog import BY_ID, RESOURCES, RULES, may_do
+from portal.pages.resource_pages.catalog import BY_ID, RESOURCES, RULES, may_do
 from tests import factories
+from tests.counting import Captured
 from tests.integration.page_clients import signed_in, text
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAkO8wRy7D4Jy2Fz2yl5d0RtmVv5Ijq2kCsmmRRcnq7Y ana@laptop"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_UUID = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -40,19 +40,19 @@ def test_every_kind_has_its_pages(ana: Client, people: Any, resource: Any) -> No
     body = page.content.decode()
     assert f"<h1>{resource.title}</h1>" in body
     assert not re.search(r"\sstyle=|<style|\son[a-z]+=|javascript:", body)
-    for deed in resource.deeds:
-        assert deed.rule in RULES[deed.service or resource.service]
-        if not may_do(people.ana.context(), resource, deed):
-            assert ana.get(f"/{resource.id}/do/{deed.id}").status_code == 403
-        elif deed.is_creation:
-            form = ana.get(f"/{resource.id}/do/{deed.id}")
+    for action in resource.actions:
+        assert action.rule in RULES[action.service or resource.service]
+        if not may_do(people.ana.context(), resource, action):
+            assert ana.get(f"/{resource.id}/do/{action.id}").status_code == 403
+        elif action.is_creation:
+            form = ana.get(f"/{resource.id}/do/{action.id}")
             assert form.status_code == 200
             assert 'name="csrfmiddlewaretoken"' in form.content.decode()
-            tool = "curl " if resource.service == "own" else "openstack "
+            tool = "curl " if resource.service == "novella" else "openstack "
             assert tool in form.content.decode()
         else:
-            assert ana.get(f"/{resource.id}/do/{deed.id}").status_code == 302
-    assert ana.get(f"/{resource.id}/of/{NOBODY}").status_code == 404
+            assert ana.get(f"/{resource.id}/do/{action.id}").status_code == 302
+    assert ana.get(f"/{resource.id}/of/{UNKNOWN_UUID}").status_code == 404
     assert ana.get(f"/{resource.id}/do/nothing").status_code == 404
 
 
@@ -60,8 +60,8 @@ def test_every_kind_has_its_pages(ana: Client, people: Any, resource: Any) -> No
 def test_strangers_sign_in_first(databases: None, resource: Any) -> None:
     for path in (
         f"/{resource.id}",
-        f"/{resource.id}/of/{NOBODY}",
-        f"/{resource.id}/do/{resource.deeds[0].id}" if resource.deeds else f"/{resource.id}",
+        f"/{resource.id}/of/{UNKNOWN_UUID}",
+        f"/{resource.id}/do/{resource.actions[0].id}" if resource.actions else f"/{resource.id}",
     ):
         assert Client().get(path)["Location"].startswith("/sign-in?next=")
 
@@ -70,7 +70,7 @@ def test_a_key_is_uploaded_shown_and_deleted(ana: Client) -> None:
     answer = ana.post("/key-pairs/do/create", {"name": "laptop key", "type": "ssh", "public_key": PUBLIC})
     assert answer["Location"] == "/key-pairs/of/laptop%20key"
     page = text(ana.get(answer["Location"]))
-    assert "Upload key: laptop key." in page
+    assert "Upload key pair completed: laptop key." in page
     assert KeyPair.objects.get().fingerprint in page
     assert "laptop key" in text(ana.get("/key-pairs"))
     assert "laptop key" not in text(signed_in("bo").get("/key-pairs"))
@@ -146,7 +146,7 @@ def test_several_are_deleted_with_a_result_for_each(ana: Client) -> None:
     ids = [str(first.uuid), str(second.uuid)]
     assert "2 volumes" in text(ana.get("/volumes/do/delete", {"item": ids}))
     page = text(ana.post("/volumes/do/delete", {"item": ids}))
-    assert "1 done, 1 refused" in page
+    assert "1 completed, 1 refused" in page
     assert not Volume.objects.filter(uuid=first.uuid).exists()
     assert Volume.objects.get(uuid=second.uuid).status == "in-use"
 
@@ -157,19 +157,19 @@ def test_who_only_reads_is_offered_nothing_and_can_do_nothing(ana: Client) -> No
     page = text(rea.get(f"/volumes/of/{volume.uuid}"))
     assert "/volumes/do/delete" not in page
     assert "Create volume" not in text(rea.get("/volumes"))
-    for deed, values in (("delete", {"item": str(volume.uuid)}), ("create", {"name": "x", "size": "1"})):
-        assert rea.post(f"/volumes/do/{deed}", values).status_code == 403
+    for action, values in (("delete", {"item": str(volume.uuid)}), ("create", {"name": "x", "size": "1"})):
+        assert rea.post(f"/volumes/do/{action}", values).status_code == 403
     assert Volume.objects.count() == 1
 
 
 def test_forms_by_their_address_are_for_whom_they_are_offered(people: Any) -> None:
-    """One rule decides what is offered, and what somebody gets who types the address of a form."""
+    """One rule decides about offering an action and about opening its form by address."""
     factories.cells()
-    rea, asker = signed_in("rea"), people.rea.context()
+    rea, caller = signed_in("rea"), people.rea.context()
     refused = set()
     for resource in (one for one in BY_ID.values() if not one.is_for_operators):
-        for deed in (one for one in resource.deeds if not may_do(asker, resource, one)):
-            address = f"/{resource.id}/do/{deed.id}"
+        for action in (one for one in resource.actions if not may_do(caller, resource, one)):
+            address = f"/{resource.id}/do/{action.id}"
             refused.add(address)
             answer = rea.get(address, {"item": "any"})
             assert (answer.status_code, "Your role in this project" in text(answer)) == (403, True), address
@@ -191,7 +191,7 @@ def test_what_others_share_can_be_used_and_not_changed(ana: Client, people: Any)
     network = factories.network("private", people.admin.context())
     for address in (f"/images/of/{image.uuid}", f"/networks/of/{network.uuid}"):
         page = text(ana.get(address))
-        assert "It belongs to another project." in page
+        assert "The resource belongs to another project." in page
         assert "?item=" not in page
         assert "/subnets/do/create" not in page
         assert "/projects/of/" not in page
@@ -202,7 +202,7 @@ def test_what_others_share_can_be_used_and_not_changed(ana: Client, people: Any)
 
 def test_the_group_that_every_project_has_stays(ana: Client) -> None:
     (default,) = re.findall(r'href="(/security-groups/of/[^"]+)"', text(ana.get("/security-groups")))
-    assert "Every project keeps this one." in text(ana.get(default))
+    assert "Every project keeps its default group." in text(ana.get(default))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_what_was_typed_is_no_way_to_another_place(ana: Client, people: Any) -> 
     server = factories.instance(people.ana.context(), "web-1")
     for port in ("ж", "../../../../volume/v3/volumes"):
         refused = ana.post("/server/do/detach-port", {"item": str(server.uuid), "port": port})
-        assert (refused.status_code, "Nothing was changed" in text(refused)) == (404, True)
+        assert (refused.status_code, "Couldn't save" in text(refused)) == (404, True)
 
 
 def test_projects_are_walls(ana: Client) -> None:
@@ -256,7 +256,7 @@ def test_filters_orders_and_pages_are_the_services(ana: Client) -> None:
     down = text(ana.get("/volumes", {"sort": "size:desc"}))
     assert re.findall(r"data-drawer>(data-\d)<", down) == ["data-2", "data-1", "data-0"]
     assert "No volume matches" in text(ana.get("/volumes", {"status": "error"}))
-    assert ana.get("/volumes", {"marker": NOBODY}).status_code in (400, 404)
+    assert ana.get("/volumes", {"marker": UNKNOWN_UUID}).status_code in (400, 404)
 
 
 def test_a_long_list_can_be_one_page(ana: Client, people: Any) -> None:
@@ -265,14 +265,14 @@ def test_a_long_list_can_be_one_page(ana: Client, people: Any) -> None:
     KeyPair.objects.bulk_create(KeyPair(user_id=user_id, name=name, fingerprint=name, created_at=now) for name in names)
     page = text(ana.get("/key-pairs"))
     assert (page.count("data-drawer>key-"), "Next page" in page) == (50, True)
-    longer = re.search(r'href="([^"]+)">500 on a page<', page)
+    longer = re.search(r'href="([^"]+)">500 per page<', page)
     assert longer is not None
     page = text(ana.get(longer[1]))
-    assert (page.count("data-drawer>key-"), "Next page" in page, ">50 on a page<" in page) == (60, False, True)
+    assert (page.count("data-drawer>key-"), "Next page" in page, ">50 per page<" in page) == (60, False, True)
 
 
 def queries(client: Client, path: str) -> int:
-    with CaptureQueriesContext(connections["default"]) as seen:
+    with Captured(connections["default"]) as seen:
         assert client.get(path).status_code == 200
     return len(seen)
 
@@ -300,28 +300,28 @@ def test_a_field_says_what_is_wrong_without_its_name_in_the_api(ana: Client) -> 
 
 
 @pytest.mark.parametrize(
-    ("form", "typed", "language", "said"),
+    ("form", "typed", "language", "shown"),
     [
         ("volumes", {"size": "-7"}, "de", "Es muss eine ganze Zahl von 1 bis 999.999 sein."),
-        ("volumes", {"size": "1.5"}, "en", "It must be a whole number from 1 to 999999."),
-        ("networks", {"mtu": "-7"}, "en", "It must be a whole number from 68 to 9216."),
+        ("volumes", {"size": "1.5"}, "en", "It must be a whole number from 1 to 999,999."),
+        ("networks", {"mtu": "-7"}, "en", "It must be a whole number from 68 to 9,216."),
         ("images", {"min_disk": "-1"}, "en", "It must be a whole number of at least 0."),
-        ("images", {"min_ram": "9" * 12}, "en", "It must be a whole number from 0 to 2147483647."),
+        ("images", {"min_ram": "9" * 12}, "en", "It must be a whole number from 0 to 2,147,483,647."),
         ("server-groups", {"max_server_per_host": "many"}, "en", "It must be a whole number of at least 1."),
     ],
 )
 def test_a_number_that_cannot_be_is_answered_with_those_that_can(
-    ana: Client, form: str, typed: dict[str, str], language: str, said: str
+    ana: Client, form: str, typed: dict[str, str], language: str, shown: str
 ) -> None:
     sent = {"name": "data", "policy": "anti-affinity", **typed}
     answer = ana.post(f"/{form}/do/create", sent, headers={"Accept-Language": language})
     assert answer.status_code == 400
-    assert text(answer).count(said) == 2  # at the top, and at its field
+    assert text(answer).count(shown) == 2  # at the top, and at its field
     assert f'value="{next(iter(typed.values()))}"' in text(answer)
 
 
 def test_every_number_of_every_form_knows_what_is_the_least() -> None:
-    fields = [field for resource in RESOURCES for deed in resource.deeds for field in deed.fields]
+    fields = [field for resource in RESOURCES for action in resource.actions for field in action.fields]
     numbers = [field for field in fields if field.kind == "number"]
     assert len(numbers) > 20
     assert [field.name for field in numbers if field.least is None] == []

@@ -1,4 +1,4 @@
-"""Rows by hand hold what the ORM holds, both ways, on each kind of database."""
+"""Hand-written rows equal the ORM's, both ways, on each kind of database."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from django.db.models import Model
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.states import PowerState, TaskState, VmState
+from conductor.db.dialect import Later
+from conductor.db.rows import Rows
+from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.network import security_groups
 from conductor.network.models import Port, SecurityGroup
-from conductor.sql.dialect import Later
-from conductor.sql.rows import Rows
-from conductor.transactions import database_now, database_time, write_tx
 from tests import factories
-from tests.integration.test_addresses import make_network, make_port
+from tests.fixtures.addresses import make_network, make_port
 
 ALIAS = "cell1"
 ROWS = Rows(Instance, "uuid")
@@ -145,7 +145,7 @@ def test_a_row_is_found_by_two_columns() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
 def test_those_are_found_whose_key_is_among_values(count: int, instance: Instance) -> None:
-    """However many there are: each once, and nobody for a value that is nobody's."""
+    """For any number of values: each row once, none for an unknown value."""
     wanted = [instance, *(make() for _ in range(4))][:count]
     found = ROWS.among(connections[ALIAS], [*(row.uuid for row in wanted), uuid4()])
     assert sorted(row.pk for row in found) == sorted(row.pk for row in wanted)
@@ -156,7 +156,7 @@ def test_those_are_found_whose_key_is_among_values(count: int, instance: Instanc
 def test_many_rows_go_in_as_the_orm_puts_them_in() -> None:
     factories.cells()
     now = database_time(ALIAS)
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "project_id": ANA.project_id,
         "user_id": ANA.user_id,
         "flavor": {"vcpus": 1, "extra_specs": {}},
@@ -166,7 +166,9 @@ def test_many_rows_go_in_as_the_orm_puts_them_in() -> None:
         "created_at": now,
         "updated_at": now,
     }
-    by_hand = [{"uuid": uuid4(), "name": f"Zoë's {number} %", "metadata": {"n": number}, **usual} for number in (1, 2)]
+    by_hand = [
+        {"uuid": uuid4(), "name": f"Zoë's {number} %", "metadata": {"n": number}, **defaults} for number in (1, 2)
+    ]
     twins = [{**values, "uuid": uuid4()} for values in by_hand]
     ROWS.insert_all(connections[ALIAS], [])
     ROWS.insert_all(connections[ALIAS], by_hand)

@@ -9,7 +9,8 @@ import pytest
 from django.test import Client
 
 from conductor.identity.models import User
-from conductor.services import instance_queries, own_flows
+from conductor.services.servers import queries
+from conductor.services.workflows import lists
 from portal.pages import search
 from tests import factories
 from tests.integration import page_clients
@@ -58,10 +59,10 @@ def test_nothing_of_another_project_is_found(ana: Client, people: Any) -> None:
     theirs = factories.instance(people.chi.context(), "secret-7")
     run = factories.run(people.chi.context(), "cell1", instance_name="secret-7")
     for words in ("secret", str(theirs.uuid), str(run.uuid)):
-        assert f"Nothing here is called “{words}”" in find(ana, words)
+        assert f"No results for “{words}”" in find(ana, words)
 
 
-def test_places_and_deeds_are_offered_by_right(ana: Client, people: Any) -> None:
+def test_places_and_actions_are_offered_by_right(ana: Client, people: Any) -> None:
     everything = find(ana, "")
     assert 'href="/servers/launch"' in everything
     assert 'href="/volumes/do/create"' in everything
@@ -87,14 +88,14 @@ def test_kinds_that_there_is_no_time_for_are_named(ana: Client, monkeypatch: pyt
 
 
 def test_a_cell_that_does_not_answer_is_named(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = instance_queries.list_page
+    asked = queries.list_page
 
     def list_page(*args: Any, **more: Any) -> Any:
         return replace(asked(*args, **more), missing_cells={"cell2": "no route"})
 
-    monkeypatch.setattr(instance_queries, "list_page", list_page)
+    monkeypatch.setattr(queries, "list_page", list_page)
     page = ana.get("/search", {"q": "web"}).content.decode()
-    assert "Part of this list is missing" in page
+    assert "This list is incomplete" in page
     assert "cell2" in page
 
 
@@ -108,22 +109,22 @@ def test_the_tray_shows_what_is_mine_and_runs(ana: Client, people: Any) -> None:
     mine = factories.run(people.ana.context(), "cell1", state="running", instance_name="web-1")
     factories.run(people.bo.context(), "cell1", state="running", instance_name="web-2")
     page = text(ana.get("/notifications", headers=SCRIPT))
-    assert 'aria-label="1 workflow of yours running"' in page
+    assert 'aria-label="1 of your workflows is running"' in page
     assert f'href="/workflows/{mine.uuid}"' in page
     assert "web-2" not in page
 
 
 def test_the_bell_counts_what_has_ended_until_it_is_cleared(ana: Client, people: Any) -> None:
-    asker = people.ana.context()
-    done = factories.run(asker, "cell1", state="done", instance_name="web-1", finished_at=factories.ago(60))
+    caller = people.ana.context()
+    done = factories.run(caller, "cell1", state="done", instance_name="web-1", finished_at=factories.ago(60))
     bad = factories.run(
-        asker,
+        caller,
         state="failed (undone)",
         instance_name="web-2",
         finished_at=factories.ago(30),
         error={"message": "No room"},
     )
-    factories.run(asker, "cell1", state="done", instance_name="ancient-9", finished_at=factories.ago(8 * 86400))
+    factories.run(caller, "cell1", state="done", instance_name="ancient-9", finished_at=factories.ago(8 * 86400))
     page = text(ana.get("/notifications"))
     assert "web-1" in page
     assert "No room" in page
@@ -137,31 +138,31 @@ def test_the_bell_counts_what_has_ended_until_it_is_cleared(ana: Client, people:
     assert str(bad.uuid) in page
     assert ana.post("/notifications/clear", {"next": "/notifications"}).headers["Location"] == "/notifications"
     assert 'aria-label="0 notifications"' in text(ana.get("/notifications", headers=SCRIPT))
-    assert ana.get(f"/workflows/{bad.uuid}").status_code == 200  # cleared from the bell, not from the cloud
+    assert ana.get(f"/workflows/{bad.uuid}").status_code == 200  # cleared from the menu, not from the cloud
 
 
 def test_clearing_nonsense_changes_nothing(ana: Client, people: Any) -> None:
     factories.run(people.ana.context(), "cell1", state="done", finished_at=factories.ago(60))
     assert ana.post("/notifications/clear", {"run": "no-such"}, headers=SCRIPT).status_code == 204
-    assert own_flows.of(people.ana.context()).ended_count == 1
+    assert lists.of(people.ana.context()).ended_count == 1
     assert ana.get("/notifications/clear").status_code == 405
     assert Client().post("/notifications/clear").status_code == 302
 
 
-def test_clearing_keeps_the_other_wishes(ana: Client, people: Any) -> None:
+def test_clearing_keeps_the_other_requests(ana: Client, people: Any) -> None:
     User.objects.filter(pk=people.ana.user.pk).update(preferences={"density": "compact"})
-    own_flows.clear(people.ana.context())
+    lists.clear(people.ana.context())
     assert User.objects.get(pk=people.ana.user.pk).preferences["density"] == "compact"
 
 
 def test_what_this_browser_began_is_marked(ana: Client, people: Any) -> None:
-    """Another browser of the same person is not told by a toast: it has begun nothing."""
-    asker = people.ana.context()
+    """Another browser of the same user shows no toast: it has started nothing."""
+    caller = people.ana.context()
     answer = ana.post("/theme", {"theme": "dark"}, headers=SCRIPT)
     assert answer.status_code == 204
     ana.post("/servers/columns", {"column": "age", "query": ""})
     begun = ana.session["started"][-1]
-    factories.run(replace(asker, request_id=begun), "cell1", state="done", finished_at=factories.ago(1))
+    factories.run(replace(caller, request_id=begun), "cell1", state="done", finished_at=factories.ago(1))
     assert "data-started-here" in text(ana.get("/notifications", headers=SCRIPT))
     assert "data-started-here" not in text(signed_in("ana").get("/notifications", headers=SCRIPT))
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.hashes import SHA1
-from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.test import Client
 
 from conductor.core.errors import NotAuthenticated
@@ -17,6 +14,7 @@ from conductor.identity import second_factors
 from conductor.identity.models import RecoveryCode, SecondFactor
 from conductor.journal.models import AuditRecord
 from tests import factories
+from tests.fixtures.second_factor import code_of
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
@@ -25,10 +23,6 @@ PAGE = "/profile/second-factor"
 
 def password(client: Client) -> Any:
     return client.post("/sign-in?next=/servers", {"username": "ana", "password": PASSWORD})
-
-
-def code_of(key: str, steps: int = 0) -> str:
-    return TOTP(base64.b32decode(key), 6, SHA1(), 30).generate(int(time.time()) + 30 * steps).decode()
 
 
 def forget_steps() -> None:
@@ -53,7 +47,7 @@ def key(ana: Client) -> str:
 
 @pytest.fixture
 def codes(ana: Client, key: str) -> list[str]:
-    """Set up, with the recovery codes that were told."""
+    """Set up an authenticator; returns the recovery codes."""
     answer = ana.post(PAGE, {"do": "confirm", "code": code_of(key)})
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
@@ -72,7 +66,7 @@ def test_until_it_is_confirmed_nothing_is_asked(ana: Client, key: str) -> None:
     assert "<svg" in ana.get(PAGE).content.decode()
     answer = ana.post(PAGE, {"do": "confirm", "code": "000000" if code_of(key) != "000000" else "111111"})
     assert answer.status_code == 400
-    assert "Nothing was changed" in text(answer)
+    assert "Couldn't save" in text(answer)
     assert SecondFactor.objects.get().confirmed_at is None
     assert password(Client()).headers["Location"] == "/servers"
 
@@ -135,17 +129,17 @@ def test_half_a_session_ends(codes: list[str], key: str, people: Any) -> None:
     assert Client().get("/sign-in/code").headers["Location"] == "/sign-in"
 
 
-def over_a_page(client: Client, path: str, asker: str, **given: str) -> Any:
-    return client.post(path, {"asker": asker, **given}, headers={"HX-Request": "true"})
+def over_a_page(client: Client, path: str, caller: str, **given: str) -> Any:
+    return client.post(path, {"caller": caller, **given}, headers={"HX-Request": "true"})
 
 
 def test_over_a_page_the_code_is_asked_for_too(codes: list[str], key: str, people: Any) -> None:
-    client, asker = Client(), f"{people.ana.user.id}:{people.ana.project.id}"
-    answer = over_a_page(client, "/sign-in", asker, username="ana", password=PASSWORD)
+    client, caller = Client(), f"{people.ana.user.id}:{people.ana.project.id}"
+    answer = over_a_page(client, "/sign-in", caller, username="ana", password=PASSWORD)
     assert answer.json()["code"] == "/sign-in/code"
     assert client.get("/servers").status_code == 302
-    assert over_a_page(client, "/sign-in/code", asker, code="nonsense").status_code == 401
-    answer = over_a_page(client, "/sign-in/code", asker, code=code_of(key))
+    assert over_a_page(client, "/sign-in/code", caller, code="nonsense").status_code == 401
+    answer = over_a_page(client, "/sign-in/code", caller, code=code_of(key))
     assert set(answer.json()) == {"csrf"}
     assert client.get("/servers").status_code == 200
 
@@ -162,8 +156,8 @@ def test_over_a_page_of_somebody_else_nobody_goes_on(people: Any) -> None:
 
 
 def test_turning_off_and_new_codes_need_a_code(ana: Client, codes: list[str], key: str) -> None:
-    for deed in ("renew", "turn-off"):
-        assert ana.post(PAGE, {"do": deed, "code": "nonsense"}).status_code == 400
+    for action in ("renew", "turn-off"):
+        assert ana.post(PAGE, {"do": action, "code": "nonsense"}).status_code == 400
     assert second_factors.codes_left(SecondFactor.objects.get().user_id) == 10
     fresh = ana.post(PAGE, {"do": "renew", "code": code_of(key)})
     assert fresh.status_code == 200
@@ -188,8 +182,8 @@ def test_a_key_in_use_is_neither_shown_nor_replaced(ana: Client, codes: list[str
 
 def test_an_administrator_gives_up_a_lost_one_with_a_reason(codes: list[str], people: Any, api_client: Any) -> None:
     path, why = f"/api/users/{people.ana.user.pk}/second-factor", {"Novella-Reason": "her phone is lost"}
-    for asker in ("ana", "chi"):
-        assert api_client(asker).delete(path, headers=why).status_code == 403
+    for caller in ("ana", "chi"):
+        assert api_client(caller).delete(path, headers=why).status_code == 403
     asked = api_client("admin")
     assert asked.get(path).json() == {"second_factor": {"is_on": True, "recovery_codes": len(codes)}}
     assert half_in()

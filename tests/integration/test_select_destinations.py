@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -13,16 +13,19 @@ import pytest
 from django.db import connections
 
 from conductor.api_db.models import InstanceGroup, InstanceGroupMember, SchedulingDecision
-from conductor.core.context import system_context
 from conductor.core.errors import NoValidHost, StaleToken
+from conductor.core.messages import unpack
 from conductor.core.request_spec import MoveSpec, RequestSpec
+from conductor.core.scheduling.decision import unpacked
 from conductor.core.selection import Selection
+from conductor.db.transactions import write_tx
 from conductor.placement.allocations import Claim, claim, held_by
 from conductor.placement.models import Allocation, Consumer, Inventory
-from conductor.scheduler import crowd, manager
-from conductor.scheduler.crowd import Crowd
-from conductor.transactions import write_tx
-from conductor.workflows import leases
+from conductor.scheduler import contention, manager
+from conductor.scheduler.contention import ContentionTracker
+from conductor.scheduler.host_manager import host_manager
+from conductor.workflows.engine import leases
+from tests.fixtures.destinations import select, used
 from tests.fleet import (
     ANA,
     REAL,
@@ -32,26 +35,11 @@ from tests.fleet import (
     inventory_of,
     provider_of,
     put_into_zone,
+    requested,
     silence,
-    wish,
 )
 
 pytestmark = pytest.mark.usefixtures("databases")
-
-
-def select(
-    spec: RequestSpec,
-    count: int = 1,
-    *,
-    step_key: str = "",
-    uuids: list[str] | None = None,
-    transaction: Callable[[str], AbstractContextManager[None]] = write_tx,
-) -> Any:
-    uuids = uuids or [str(uuid4()) for _ in range(count)]
-    step_key, run_uuid = step_key or str(uuid4()), str(uuid4())
-    return manager.select_destinations(
-        system_context(), spec, uuids, step_key=step_key, run_uuid=run_uuid, transaction=transaction
-    )
 
 
 def refused(spec: RequestSpec, count: int = 1) -> SchedulingDecision:
@@ -62,11 +50,6 @@ def refused(spec: RequestSpec, count: int = 1) -> SchedulingDecision:
     return SchedulingDecision.objects.get(uuid=caught.value.details["decision_uuid"])
 
 
-def used(host: str) -> dict[str, int]:
-    rows = Inventory.objects.filter(provider__uuid=provider_of(host))
-    return dict(rows.values_list("resource_class", "used"))
-
-
 def test_one_host_is_claimed_and_the_next_best_of_its_cell_are_alternates() -> None:
     add_host("big", size=(8, 32768, 100))
     add_host("middle", size=(8, 16384, 100))
@@ -74,7 +57,7 @@ def test_one_host_is_claimed_and_the_next_best_of_its_cell_are_alternates() -> N
     add_host("tiny", size=(8, 4096, 100))
     add_host("elsewhere", "cell2", size=(8, 30000, 100))
     uuid = str(uuid4())
-    [[chosen, *alternates]] = select(wish(vcpus=2, memory_mb=1024, disk_gb=5), uuids=[uuid])
+    [[chosen, *alternates]] = select(requested(vcpus=2, memory_mb=1024, disk_gb=5), uuids=[uuid])
     assert chosen == Selection(
         host="big",
         node="big",
@@ -96,7 +79,7 @@ def test_equals_are_drawn_unless_the_operator_wants_the_first(settings: Any) -> 
     firsts = []
     for _ in range(3):
         uuid = str(uuid4())
-        ((chosen, *others),) = select(wish(), uuids=[uuid])
+        ((chosen, *others),) = select(requested(), uuids=[uuid])
         firsts.append([chosen.host, *(one.host for one in others)])
         manager.release(uuid)
 
@@ -107,8 +90,8 @@ def test_the_same_step_gets_the_same_answer_and_claims_once() -> None:
     add_host("one")
     add_host("two")
     uuids = [str(uuid4()), str(uuid4())]
-    first = select(wish(), step_key="step", uuids=uuids)
-    again = select(wish(), step_key="step", uuids=uuids)
+    first = select(requested(), step_key="step", uuids=uuids)
+    again = select(requested(), step_key="step", uuids=uuids)
     assert again == first
     assert Consumer.objects.count() == 2
     assert SchedulingDecision.objects.count() == 1
@@ -118,7 +101,7 @@ def test_the_same_step_gets_the_same_refusal() -> None:
     add_host("one", size=(1, 256, 1))
     for _ in range(2):
         with pytest.raises(NoValidHost, match="not enough memory"):
-            select(wish(), step_key="step", uuids=[str(uuid4())])
+            select(requested(), step_key="step", uuids=[str(uuid4())])
         add_host("late" + str(uuid4()))
     assert SchedulingDecision.objects.count() == 1
     assert not Allocation.objects.exists()
@@ -127,22 +110,24 @@ def test_the_same_step_gets_the_same_refusal() -> None:
 def test_a_batch_spreads_and_is_all_or_nothing() -> None:
     for index in range(4):
         add_host(f"host-{index}", size=(2, 4096, 100))
-    chosen = select(wish(), 4)
+    chosen = select(requested(), 4)
     assert sorted(picked[0].host for picked in chosen) == ["host-0", "host-1", "host-2", "host-3"]
-    decision = refused(wish(), 5)  # four places are left
+    decision = refused(requested(), 5)  # four places are left
     assert decision.is_successful is False
     assert decision.selections == []
-    assert "Only 4 of 5 instances found room: none was placed." in decision.summary["advice"]
-    assert len(select(wish(), 4)) == 4
+    assert "Only 4 of 5 instances found a host: none was placed." in [
+        unpack(text) for text in decision.summary["advice"]
+    ]
+    assert len(select(requested(), 4)) == 4
 
 
 def test_a_refusal_says_what_is_missing() -> None:
     for index in range(16):
         add_host(f"sim-{index}", "cell1" if index % 2 else "cell2")
     add_host("real", offers=REAL, size=(1, 256, 10))
-    decision = refused(wish(image={"img_hv_type": "qemu"}))
+    decision = refused(requested(image={"img_hv_type": "qemu"}))
     assert decision.summary["num_hosts"] == 17
-    assert decision.summary["advice"][:2] == [
+    assert [unpack(text) for text in decision.summary["advice"]][:2] == [
         "16 of 17 hosts: image needs hypervisor qemu, host runs fake.",
         "1 of 17 hosts: not enough memory (512 MB needed).",
     ]
@@ -150,7 +135,7 @@ def test_a_refusal_says_what_is_missing() -> None:
     assert funnel["placement"] == (17, 16)
     assert funnel["ImagePropertiesFilter"] == (16, 0)
     assert [host["host"] for host in decision.details["hosts"] if host["rejected_by"] == "placement"] == ["real"]
-    assert decision.details["nearest"][0] == {
+    assert unpacked(decision.details["nearest"][0]) == {
         "host": "real",
         "cell": "cell1",
         "rejected_by": "placement",
@@ -164,12 +149,12 @@ def test_a_refusal_says_what_is_missing() -> None:
 def test_zones_follow_aggregates() -> None:
     add_host("left", zone="az-1")
     add_host("right", "cell2")
-    assert select(wish(availability_zone="az-1"))[0][0].host == "left"
-    assert select(wish(availability_zone="nova"))[0][0].host == "right"
-    assert select(wish(availability_zone="az-1"))[0][0].availability_zone == "az-1"
-    refused(wish(availability_zone="az-2"))
+    assert select(requested(availability_zone="az-1"))[0][0].host == "left"
+    assert select(requested(availability_zone="nova"))[0][0].host == "right"
+    assert select(requested(availability_zone="az-1"))[0][0].availability_zone == "az-1"
+    refused(requested(availability_zone="az-2"))
     put_into_zone("az-2", ["right"])
-    assert select(wish(availability_zone="az-2"))[0][0].host == "right"
+    assert select(requested(availability_zone="az-2"))[0][0].host == "right"
 
 
 def test_hosts_that_fall_silent_close_or_return_are_seen_at_once() -> None:
@@ -177,26 +162,26 @@ def test_hosts_that_fall_silent_close_or_return_are_seen_at_once() -> None:
 
     add_host("one")
     add_host("two")
-    assert len(select(wish(), 2)) == 2
+    assert len(select(requested(), 2)) == 2
     silence("one")
     Service.objects.using("cell1").filter(host="two").update(is_disabled=True, disabled_reason="new disks")
-    decision = refused(wish())
-    reasons = {host["host"]: (host["reason"], host["have"]) for host in decision.details["hosts"]}
+    decision = refused(requested())
+    reasons = {host["host"]: (host["reason"], host["have"]) for host in map(unpacked, decision.details["hosts"])}
     assert reasons == {"one": ("the host is down", "down"), "two": ("the host is closed to new instances", "new disks")}
     Service.objects.using("cell1").filter(host="two").update(is_disabled=False)
-    assert select(wish())[0][0].host == "two"
+    assert select(requested())[0][0].host == "two"
 
 
 def test_hosts_grow_shrink_and_come_and_go() -> None:
     from conductor.placement import inventories
 
     add_host("one", size=(1, 1024, 10))
-    refused(wish(memory_mb=2048))
+    refused(requested(memory_mb=2048))
     inventories.report(provider_of("one"), "one", inventory_of((1, 4096, 10)))
-    assert select(wish(memory_mb=2048))[0][0].host == "one"
-    refused(wish())
+    assert select(requested(memory_mb=2048))[0][0].host == "one"
+    refused(requested())
     add_host("two")
-    assert select(wish())[0][0].host == "two"
+    assert select(requested())[0][0].host == "two"
 
 
 def test_hints_find_the_hosts_of_other_instances() -> None:
@@ -205,9 +190,9 @@ def test_hints_find_the_hosts_of_other_instances() -> None:
     near, far = str(uuid4()), str(uuid4())
     add_instance(near, "two")
     add_instance(far, "three", "cell2")
-    assert select(wish(scheduler_hints={"same_host": [near]}))[0][0].host == "two"
-    assert select(wish(scheduler_hints={"different_host": [near, far]}))[0][0].host == "one"
-    refused(wish(scheduler_hints={"same_host": [near], "different_host": [near]}))
+    assert select(requested(scheduler_hints={"same_host": [near]}))[0][0].host == "two"
+    assert select(requested(scheduler_hints={"different_host": [near, far]}))[0][0].host == "one"
+    refused(requested(scheduler_hints={"same_host": [near], "different_host": [near]}))
 
 
 def group_of(policy: str, members: list[str], **rules: int) -> str:
@@ -221,11 +206,11 @@ def test_an_anti_affinity_group_keeps_its_members_apart_within_and_across_reques
     for index in range(3):
         add_host(f"host-{index}")
     members = [str(uuid4()) for _ in range(4)]
-    spec = wish(scheduler_hints={"group": [group_of("anti-affinity", members)]})
+    spec = requested(scheduler_hints={"group": [group_of("anti-affinity", members)]})
     first = select(spec, uuids=members[:2])
     second = select(spec, uuids=members[2:3])
     assert len({picked[0].host for picked in first + second}) == 3
-    with pytest.raises(NoValidHost, match="keeps its members apart"):
+    with pytest.raises(NoValidHost, match="must be on different hosts"):
         select(spec, uuids=members[3:])
     manager.release(members[0])
     assert select(spec, uuids=members[3:])[0][0].host == first[0][0].host
@@ -235,7 +220,7 @@ def test_an_affinity_group_stays_together() -> None:
     for index in range(5):
         add_host(f"host-{index}")
     members = [str(uuid4()) for _ in range(6)]
-    spec = wish(scheduler_hints={"group": [group_of("affinity", members)]})
+    spec = requested(scheduler_hints={"group": [group_of("affinity", members)]})
     hosts = {picked[0].host for picked in select(spec, uuids=members[:3])}
     hosts |= {picked[0].host for uuid in members[3:] for picked in select(spec, uuids=[uuid])}
     assert len(hosts) == 1
@@ -245,7 +230,7 @@ def test_racing_members_of_an_anti_affinity_group_never_meet() -> None:
     for index in range(6):
         add_host(f"host-{index}")
     members = [str(uuid4()) for _ in range(6)]
-    spec = wish(scheduler_hints={"group": [group_of("anti-affinity", members)]})
+    spec = requested(scheduler_hints={"group": [group_of("anti-affinity", members)]})
     hosts = in_threads(lambda uuid: select(spec, uuids=[uuid])[0][0].host, members)
     assert sorted(hosts) == [f"host-{index}" for index in range(6)]
 
@@ -256,7 +241,7 @@ def test_racing_requests_never_overfill_and_fill_to_the_last_place() -> None:
 
     def one(_: str) -> str:
         try:
-            return str(select(wish())[0][0].host)
+            return str(select(requested())[0][0].host)
         except NoValidHost:
             return ""
 
@@ -266,7 +251,7 @@ def test_racing_requests_never_overfill_and_fill_to_the_last_place() -> None:
 
 
 def overtaken(act: Callable[[], object]) -> Callable[[str], AbstractContextManager[None]]:
-    """A write transaction before whose first beginning somebody else is faster."""
+    """Run `act` as a faster competitor, before a write transaction begins for the first time."""
     acts = [act]
 
     @contextmanager
@@ -283,7 +268,7 @@ def test_a_member_that_was_placed_meanwhile_is_kept_apart_from() -> None:
     add_host("best", size=(8, 32768, 100))
     add_host("other")
     mine, faster = str(uuid4()), str(uuid4())
-    spec = wish(scheduler_hints={"group": [group_of("anti-affinity", [mine, faster])]})
+    spec = requested(scheduler_hints={"group": [group_of("anti-affinity", [mine, faster])]})
     transaction = overtaken(lambda: select(spec, uuids=[faster]))
     [[chosen, *_]] = select(spec, uuids=[mine], step_key="step", transaction=transaction)
     assert chosen.host == "other"
@@ -300,8 +285,8 @@ def test_two_owners_of_a_step_that_moves_get_one_answer() -> None:
     add_host("home")
     add_host("other")
     uuid = str(uuid4())
-    [[old, *_]] = select(wish(), uuids=[uuid])
-    spec = wish(move=MoveSpec("cell1", str(uuid4()), gives_back_by_provider=old.parts))
+    [[old, *_]] = select(requested(), uuids=[uuid])
+    spec = requested(move=MoveSpec("cell1", str(uuid4()), gives_back_by_provider=old.parts))
     transaction = overtaken(lambda: select(spec, uuids=[uuid], step_key="step"))
     [[chosen, *_]] = select(spec, uuids=[uuid], step_key="step", transaction=transaction)
     assert held_by(uuid) == chosen.parts
@@ -311,8 +296,8 @@ def test_two_owners_of_a_step_that_moves_get_one_answer() -> None:
 def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:
     add_host("best", size=(1, 32768, 100))
     add_host("other", size=(1, 16384, 100))
-    transaction = overtaken(lambda: select(wish()))
-    [[chosen, *_]] = select(wish(), step_key="step", transaction=transaction)
+    transaction = overtaken(lambda: select(requested()))
+    [[chosen, *_]] = select(requested(), step_key="step", transaction=transaction)
     assert chosen.host == "other"
     races = SchedulingDecision.objects.get(step_key="step").details["lost_races"]
     assert [race["host"] for race in races] == ["best"]
@@ -326,7 +311,7 @@ def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: p
     look = manager.host_manager.snapshot
     monkeypatch.setattr(manager.host_manager, "snapshot", lambda **how: looks.append(1) or look(**how))
     faster = Claim(str(uuid4()), provider_of("best"), {"VCPU": 1}, SHOP, ANA)
-    [[chosen, *alternates]] = select(wish(), step_key="step", transaction=overtaken(lambda: claim(faster)))
+    [[chosen, *alternates]] = select(requested(), step_key="step", transaction=overtaken(lambda: claim(faster)))
     assert (chosen.host, [alternate.host for alternate in alternates]) == ("second", ["third"])
     assert len(looks) == 1
     decision = SchedulingDecision.objects.get(step_key="step")
@@ -342,13 +327,13 @@ def test_after_a_lost_claim_the_next_decisions_draw_among_several(
     settings.NOVELLA_CROWD_SUBSET_SIZE = 6
     for number in range(8):
         add_host(f"host-{number}", size=(40, 32768 + number * 8192, 1000))
-    monkeypatch.setattr(crowd, "crowd", Crowd())
-    monkeypatch.setattr(manager, "crowd", crowd.crowd)
-    assert {select(wish())[0][0].host for _ in range(2)} == {"host-7"}
+    monkeypatch.setattr(contention, "tracker", ContentionTracker())
+    monkeypatch.setattr(manager, "tracker", contention.tracker)
+    assert {select(requested())[0][0].host for _ in range(2)} == {"host-7"}
     faster = Claim(str(uuid4()), provider_of("host-7"), {"VCPU": 38}, SHOP, ANA)
-    [[chosen, *_]] = select(wish(), transaction=overtaken(lambda: claim(faster)))
+    [[chosen, *_]] = select(requested(), transaction=overtaken(lambda: claim(faster)))
     assert chosen.host == "host-6"
-    drawn = {select(wish(), step_key=f"step-{number}")[0][0].host for number in range(12)}
+    drawn = {select(requested(), step_key=f"step-{number}")[0][0].host for number in range(12)}
     assert len(drawn) > 1
     assert SchedulingDecision.objects.get(step_key="step-0").summary["drawn_among"] > 1
     assert sum(used(f"host-{number}")["VCPU"] for number in range(8)) == 2 + 38 + 1 + 12
@@ -368,8 +353,8 @@ def test_whoever_loses_every_race_is_told_so_and_holds_nothing() -> None:
             add_host(f"late-{uuid4()}", size=(1, 16384, 100))
 
     uuid = str(uuid4())
-    with pytest.raises(NoValidHost, match="Others took the room") as caught:
-        select(wish(), uuids=[uuid], transaction=always_late)
+    with pytest.raises(NoValidHost, match="taken by other requests") as caught:
+        select(requested(), uuids=[uuid], transaction=always_late)
     decision = SchedulingDecision.objects.get(uuid=caught.value.details["decision_uuid"])
     assert (decision.is_successful, decision.selections, decision.summary["lost_races"]) == (False, [], 10)
     assert held_by(uuid) == {}
@@ -395,6 +380,89 @@ def test_a_transaction_that_is_refused_claims_nothing() -> None:
         yield
 
     with pytest.raises(StaleToken):
-        select(wish(), transaction=stale)
+        select(requested(), transaction=stale)
     assert not SchedulingDecision.objects.exists()
     assert not Allocation.objects.exists()
+
+
+def asked(spec: RequestSpec, *, transaction: Any = write_tx) -> manager.Question:
+    return manager.Question(spec, [str(uuid4())], str(uuid4()), str(uuid4()), transaction)
+
+
+def hosts_of(answers: Sequence[list[list[Selection]] | Exception]) -> list[str]:
+    return [str(answer) if isinstance(answer, Exception) else answer[0][0].host for answer in answers]
+
+
+def test_requests_of_a_set_count_with_those_before_them() -> None:
+    for index in range(3):
+        add_host(f"host-{index}", size=(1, 4096, 100))
+    questions = [asked(requested()) for _ in range(4)]
+    *chosen, last = manager.select_for_many(questions)
+    assert sorted(hosts_of(chosen)) == ["host-0", "host-1", "host-2"]
+    assert isinstance(last, NoValidHost)
+    decisions = SchedulingDecision.objects.order_by("pk")
+    assert [(row.step_key, row.is_successful) for row in decisions] == [
+        (question.step_key, index < 3) for index, question in enumerate(questions)
+    ]
+    assert [row.details["lost_races"] for row in decisions] == [[]] * 4
+    assert manager.select_for_many(questions)[:3] == chosen
+    assert decisions.count() == 4
+
+
+def test_a_set_fills_the_hosts_and_overfills_none() -> None:
+    for index in range(6):
+        add_host(f"host-{index}", size=(4, 8192, 100))
+    answers = manager.select_for_many([asked(requested(vcpus=2)) for _ in range(16)])
+    assert Counter(hosts_of(answers[:12])) == {f"host-{index}": 2 for index in range(6)}
+    assert [type(answer) for answer in answers[12:]] == [NoValidHost] * 4
+    assert [used(f"host-{index}")["VCPU"] for index in range(6)] == [4] * 6
+
+
+def test_members_of_a_group_in_one_set_stay_apart() -> None:
+    for index in range(3):
+        add_host(f"host-{index}")
+    group = InstanceGroup.objects.create(name="apart", policy="anti-affinity", project_id=SHOP, user_id=ANA)
+    questions = [asked(requested(scheduler_hints={"group": [str(group.uuid)]})) for _ in range(3)]
+    for question in questions:
+        InstanceGroupMember.objects.create(group=group, instance_uuid=question.instance_uuids[0])
+    assert sorted(hosts_of(manager.select_for_many(questions))) == ["host-0", "host-1", "host-2"]
+
+
+def test_what_ends_one_request_of_a_set_spoils_no_other() -> None:
+    add_host("one", size=(8, 32768, 100))
+
+    @contextmanager
+    def stale(alias: str) -> Iterator[None]:
+        with write_tx(alias):
+            raise StaleToken("another worker owns it", token=1)
+            yield
+
+    questions = [
+        asked(requested()),
+        asked(requested(), transaction=stale),
+        asked(requested(vcpus=64)),
+        asked(requested(extra_specs={"hw:numa_nodes": "none"})),
+        asked(requested()),
+    ]
+    answers = manager.select_for_many(questions)
+    assert [type(answer).__name__ for answer in answers] == ["list", "StaleToken", "NoValidHost", "Invalid", "list"]
+    assert used("one")["VCPU"] == 2
+    assert SchedulingDecision.objects.count() == 3
+
+
+def test_a_claim_that_is_lost_in_a_set_is_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_host("big", size=(16, 65536, 100))
+    add_host("little", size=(8, 8192, 50))
+    snapshot = host_manager.snapshot()  # as it was before the other claim
+    claim(Claim(str(uuid4()), provider_of("big"), {"VCPU": 1, "MEMORY_MB": 64768, "DISK_GB": 1}, SHOP, ANA))
+    monkeypatch.setattr(manager.host_manager, "snapshot", _once(snapshot, manager.host_manager.snapshot))
+    questions = [asked(requested()), asked(requested(memory_mb=2048))]
+    answers = manager.select_for_many(questions)
+    assert hosts_of(answers) == ["big", "little"]
+    lost = SchedulingDecision.objects.get(step_key=questions[1].step_key).details["lost_races"]
+    assert [race["host"] for race in lost] == ["big"]
+
+
+def _once(first: Any, then: Callable[..., Any]) -> Callable[..., Any]:
+    given = iter([first])
+    return lambda **options: next(given, None) or then(**options)

@@ -105,7 +105,7 @@ def test_a_button_leads_to_a_question_and_the_answer_to_a_workflow(cloud: Any) -
     row, ana = server(cloud), signed_in("ana")
     asked = page(ana, f"/servers/do/stop?server={row.uuid}")
     assert "Stop?" in asked
-    assert "The guest is asked to shut down" in asked
+    assert "Shuts down gracefully" in asked
     assert now(row).task_state is None
     answer = ana.post("/servers/do/stop", {"server": str(row.uuid)})
     assert (answer.status_code, answer["Location"]) == (302, f"/servers/{row.uuid}")
@@ -121,9 +121,9 @@ def test_several_at_once_and_those_that_refuse_are_named(cloud: Any) -> None:
     answer = ana.post("/servers/do/stop", {"server": [str(one.uuid), str(other.uuid)]})
     assert answer.status_code == 200
     assert (now(one).task_state, now(other).task_state) == ("powering-off", None)
-    told = html.unescape(answer.content.decode())
-    assert "1 done, 1 refused" in told
-    assert f"Cannot 'stop' instance {other.uuid} while it is in vm_state stopped" in told
+    reported = html.unescape(answer.content.decode())
+    assert "1 completed, 1 refused" in reported
+    assert f"Cannot 'stop' instance {other.uuid} while it is in vm_state stopped" in reported
 
 
 def test_a_refusal_is_said_on_the_form_and_kept_on_record(cloud: Any) -> None:
@@ -131,7 +131,7 @@ def test_a_refusal_is_said_on_the_form_and_kept_on_record(cloud: Any) -> None:
     before = everything()
     answer = signed_in("ana").post("/servers/do/stop", {"server": str(row.uuid)})
     assert answer.status_code == 409
-    assert "Nothing was changed" in answer.content.decode()
+    assert "Action failed" in answer.content.decode()
     assert "while it is in vm_state stopped" in answer.content.decode()
     assert everything() == before
     assert AuditRecord.objects.using("default").get(result="refused", user_name="ana").action == "server.stop"
@@ -225,23 +225,31 @@ def test_a_resize_is_ended_from_the_banner_of_its_server(cloud: Any, action: str
     assert "Confirmation required" not in page(ana, f"/servers/{row.uuid}")
 
 
-def test_resizes_are_ended_from_the_list_too_all_at_once(cloud: Any) -> None:
+@pytest.mark.parametrize(
+    ("action", "title", "task_state"),
+    [
+        ("confirm-resize", "Confirm resize", "resize_confirming"),
+        ("revert-resize", "Revert resize", "resize_reverting"),
+    ],
+)
+def test_resizes_are_ended_from_the_list_too_all_at_once(cloud: Any, action: str, title: str, task_state: str) -> None:
     rows, ana = [resized(cloud, "web-1"), resized(cloud, "web-2")], signed_in("ana")
     shown = page(ana, "/servers")
-    assert "2 resized servers wait for you to confirm or revert them." in shown
-    assert 'formaction="/servers/do/confirm-resize"' in shown
+    assert "2 resized servers need your confirmation." in shown
+    assert f'formaction="/servers/do/{action}"' in shown
     uuids = [str(row.uuid) for row in rows]
-    assert "Confirm resize: 2 servers?" in page(ana, f"/servers/do/confirm-resize?server={uuids[0]}&server={uuids[1]}")
-    assert ana.post("/servers/do/confirm-resize", {"server": uuids}).status_code == 200
-    assert [now(row).task_state for row in rows] == ["resize_confirming"] * 2
+    assert f"{title}: 2 servers?" in page(ana, f"/servers/do/{action}?server={uuids[0]}&server={uuids[1]}")
+    assert ana.post(f"/servers/do/{action}", {"server": uuids}).status_code == 200
+    assert [now(row).task_state for row in rows] == [task_state] * 2
 
 
 def test_the_palette_finds_an_action_by_verb_and_name(cloud: Any) -> None:
     row, ana = resized(cloud, "web-9"), signed_in("ana")
     other = server(cloud)
-    found = page(ana, "/search?q=confirm resize")
-    assert f'href="/servers/do/confirm-resize?server={row.uuid}"' in found
-    assert f"confirm-resize?server={other.uuid}" not in found
+    for verb in ("confirm", "revert"):
+        found = page(ana, f"/search?q={verb} resize")
+        assert f'href="/servers/do/{verb}-resize?server={row.uuid}"' in found
+        assert f"{verb}-resize?server={other.uuid}" not in found
     assert f'href="/servers/do/stop?server={other.uuid}"' in page(ana, "/search?q=stop web")
     assert f"stop?server={row.uuid}" not in page(ana, "/search?q=stop web-9")
     assert "/servers/do/" not in page(signed_in("rea"), "/search?q=stop web")

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import Instance
 from conductor.journal.models import WorkflowRun
-from conductor.services import flavors, instance_locks, preferences
-from portal.pages.servers import TABS
+from conductor.services.accounts import preferences
+from conductor.services.servers import flavors, locking
+from portal.pages.servers.servers import TABS
 from tests import factories
+from tests.counting import Captured
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
@@ -76,7 +77,7 @@ def test_views_are_kept_and_forgotten(ana: Client, people: Any) -> None:
     assert preferences.of(people.ana.user.pk).views == {"mine": "name=web&sort=zone%3Aasc"}
     assert 'href="/servers?name=web&sort=zone%3Aasc" aria-current="true">mine<' in text(ana.get(answer["Location"]))
     ana.post("/servers/views", {"view": "  ", "query": ""})
-    assert "Give the view a name" in text(ana.get("/servers"))
+    assert "Enter a view name" in text(ana.get("/servers"))
     ana.post("/servers/views", {"forget": "mine", "query": ""})
     assert preferences.of(people.ana.user.pk).views == {}
 
@@ -95,13 +96,13 @@ def test_a_fresh_server_says_how_its_host_was_chosen(ana: Client, people: Any) -
     asked, child = factories.build(people.ana.context(), "web-0")
     at = f"/servers/{child.instance_uuid}/placement"
     factories.decision(asked, is_successful=False, **factories.some_decision())
-    assert "No host fits" in text(ana.get(at))
+    assert "No host is eligible" in text(ana.get(at))
     chosen = factories.decision(asked, **factories.some_decision())
     factories.decision(asked, is_successful=False, **factories.some_decision())
     page = text(ana.get(at))
     assert f"/decisions/{chosen.uuid}" in page
     assert f"/workflows/{asked.uuid}" in page
-    assert "1 host chosen" in page
+    assert "1 host selected" in page
 
 
 def test_a_volume_is_attached_from_the_servers_page(ana: Client, people: Any) -> None:
@@ -137,7 +138,7 @@ def test_who_only_reads_gets_no_forms(ana: Client, people: Any) -> None:
     rea = Client()
     rea.post("/sign-in", {"username": "rea", "password": PASSWORD})
     assert "/server/do/" not in text(rea.get(f"/servers/{server.uuid}/volumes"))
-    assert "change nothing" in text(rea.get(f"/servers/{server.uuid}/danger"))
+    assert "read-only" in text(rea.get(f"/servers/{server.uuid}/danger"))
     assert ["data-pick" in text(who.get("/servers")) for who in (ana, rea)] == [True, False]
     assert rea.post("/server/do/rename", {"item": str(server.uuid), "name": "x", "description": ""}).status_code == 403
     assert Instance.objects.using("cell1").get(uuid=server.uuid).name == "web-0"
@@ -173,7 +174,7 @@ def test_a_long_list_costs_as_much_as_a_short_one(ana: Client, people: Any) -> N
     factories.instance(people.ana.context(), "web-0")
     counts = []
     for _ in range(2):
-        with CaptureQueriesContext(connections["default"]) as api, CaptureQueriesContext(connections["cell1"]) as cell:
+        with Captured(connections["default"]) as api, Captured(connections["cell1"]) as cell:
             assert ana.get("/servers").status_code == 200
         counts.append((len(api), len(cell)))
         for number in range(8):
@@ -192,14 +193,14 @@ def test_all_that_match_are_picked_at_once_and_refusals_tried_again(
     assert "Lock: 3 servers?" in asked
     monkeypatch.setattr("portal.pages.server_queries.MOST_BY_QUERY", 2)
     part = text(ana.get("/servers/do/lock", {"everything": "1", "query": "name=web&sort=name:asc"}))
-    assert (part.count('name="server"'), "these are the first 2." in part) == (2, True)
-    assert "Pick the servers first." in text(ana.get("/servers/do/lock?everything=1&query=name=nothing", follow=True))
+    assert (part.count('name="server"'), "This page shows the first 2." in part) == (2, True)
+    assert "Select servers first." in text(ana.get("/servers/do/lock?everything=1&query=name=nothing", follow=True))
     uuids = re.findall(r'name="server" value="([^"]+)"', asked)
     too_many = ana.post("/servers/do/lock", {"server": uuids}, follow=True)
-    assert "At most 2 at once." in text(too_many)
+    assert "Select at most 2 servers at a time." in text(too_many)
     assert not Instance.objects.using("cell1").exclude(locked_by="").exists()
     monkeypatch.setattr("portal.pages.server_queries.MOST_BY_QUERY", 500)
-    instance_locks.lock(people.admin.context(), uuids[1], None)
+    locking.lock(people.admin.context(), uuids[1], None)
     done = text(ana.post("/servers/do/unlock", {"server": uuids}))
     assert "1 refused" in done
     assert re.findall(r'<input type="hidden" name="server" value="([^"]+)">', done) == [uuids[1]]
@@ -222,8 +223,8 @@ def test_the_resize_form_begins_without_a_size_and_refuses_the_servers_own(ana: 
     server = factories.instance(people.ana.context(), "web-0")
     item, own = str(server.uuid), server.flavor["flavor_id"]
     form = text(ana.get(f"/server/do/resize?item={item}"))
-    assert '<option value="">Choose another size</option>' in form
+    assert '<option value="">Select a different flavor</option>' in form
     assert "selected" not in form[form.index("ask-flavor") : form.index("</select>", form.index("ask-flavor"))]
-    for given, said in (("", "Size is needed."), (own, "must change flavor")):
+    for given, reported in (("", "Size is required."), (own, "must change flavor")):
         answer = ana.post("/server/do/resize", {"item": item, "flavor": given})
-        assert (answer.status_code, said in text(answer).partition('id="wrong-flavor">')[2][:80]) == (400, True)
+        assert (answer.status_code, reported in text(answer).partition('id="wrong-flavor">')[2][:80]) == (400, True)

@@ -1,4 +1,4 @@
-"""How long a browser stays signed in: renewed by use, not by what its pages ask for, and over for all doors at once."""
+"""Lifetime of browser sessions: renewed by use, not by a page's own requests, and over for all entry points at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many workers and one SQLite file: who comes together shares a commit. PostgreSQL groups commits by itself."""
+"""Group commit of many workers on one SQLite file. PostgreSQL groups commits by itself."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from django.db import connections
 
 from conductor.core.states import RunState, StepState
-from conductor.journal import passages
+from conductor.db.transactions import write_tx
 from conductor.journal.models import LockWait, ResourceLock, StepRecord, WorkflowRun
-from conductor.transactions import write_tx
-from conductor.workflows import engine
-from conductor.workflows.flow import Result, Work
-from tests.integration.test_engine_costs import ALIAS, Quiet, flow, overtake, start, states
+from conductor.workflows.engine import executor
+from conductor.workflows.engine.unit_of_work import BATCHES
+from conductor.workflows.flow import Result, StepContext
+from tests.fixtures.engine_costs import ALIAS, Quiet, flow, overtake, start, states
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 assert flow, "the fixture of that name"
@@ -26,19 +26,19 @@ assert flow, "the fixture of that name"
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of the groups that were written, in order."""
     sizes: list[int] = []
-    write = passages._write
+    write = BATCHES._write
 
     def noted(connection: Any, batch: Any) -> None:
         sizes.append(len(batch))
         write(connection, batch)
 
-    monkeypatch.setattr(passages, "_write", noted)
+    monkeypatch.setattr(BATCHES, "_write", noted)
     return sizes
 
 
 def in_threads(runs: list[WorkflowRun]) -> list[threading.Thread]:
     def work(run: WorkflowRun) -> None:
-        engine.run(ALIAS, run.uuid)
+        executor.run(ALIAS, run.uuid)
         connections.close_all()
 
     threads = [threading.Thread(target=work, args=(run,)) for run in runs]
@@ -52,20 +52,20 @@ class Gathering(Quiet):
 
     everyone: threading.Barrier
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         self.everyone.wait(timeout=30)
         return super().execute(work)
 
 
 def _gather(workers: int, meanwhile: Callable[[list[WorkflowRun]], object] = lambda runs: None) -> list[WorkflowRun]:
-    """Take as many runs to the end of their first step while nobody can write; then let them all write."""
+    """Run as many runs to the end of their first step while writes are blocked; then unblock all."""
     runs = [start(f"thing:{number}") for number in range(workers)]
     Gathering.everyone = threading.Barrier(workers + 1)
     threads = in_threads(runs)
     _until(lambda: Gathering.everyone.n_waiting == workers)
     with write_tx(ALIAS):
         Gathering.everyone.wait(timeout=30)
-        _until(lambda: len(passages._group_of(ALIAS)._waiting) == workers)  # and one of them leads, and waits for us
+        _until(lambda: len(BATCHES.queue_of(ALIAS)) == workers)  # and one of them leads, and waits for us
         meanwhile(runs)
     for thread in threads:
         thread.join(timeout=30)
@@ -82,7 +82,7 @@ def _until(is_so: Any) -> None:
 def test_workers_that_come_together_share_one_commit(flow: Any, batches: list[int]) -> None:
     flow(Gathering(), Quiet())
     _gather(6)
-    assert batches[0] == 6  # who leads waits for his turn to write, and takes along who has come meanwhile
+    assert batches[0] == 6  # the leader waits for its turn to write, and includes writers that came meanwhile
     assert states() == [RunState.DONE] * 6
 
 

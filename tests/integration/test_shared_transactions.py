@@ -1,4 +1,4 @@
-"""What a run's transactions hold together: steps that do nothing outside, commands, and what fails among them."""
+"""Units of work: steps without external effects, commands, and failures among them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from django.db import transaction
 
 from conductor.cell_db.models import Instance
 from conductor.core.states import RunState, StepState, TaskState
+from conductor.db.transactions import savepoint, write_tx
 from conductor.journal.models import Event, OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import DestroyInstance
-from conductor.sql.savepoints import savepoint
-from conductor.transactions import write_tx
-from conductor.workflows import catalog, engine
-from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
+from conductor.workflows import catalog
+from conductor.workflows.engine import executor
+from conductor.workflows.flow import Flow, RemoteStep, Result, Step, StepContext
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.on_host import addressed
 from tests import factories
 from tests.counting import counted
-from tests.integration.test_engine import ALIAS, ANA, DIARY, Final, Noted, NotedLocal, NotedRemote, answer, fresh
+from tests.fixtures.engine import ALIAS, ANA, DIARY, Final, Noted, NotedLocal, NotedRemote, answer, fresh
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -28,27 +28,27 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 class NothingOutside(Noted):
     """Asks for its result inside the transaction, the first time round."""
 
-    def is_local_in(self, work: Work) -> bool:
+    def is_local_in(self, work: StepContext) -> bool:
         return work.attempt == 1
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         DIARY.write(f"apply {self.name}")
 
 
 class Networking(Step):
-    def apply_start(self, work: Work) -> None:
+    def on_start(self, work: StepContext) -> None:
         instance_rows.update(work, task_state=TaskState.NETWORKING)
 
-    def apply(self, work: Work, result: Result) -> None:
+    def commit(self, work: StepContext, result: Result) -> None:
         instance_rows.update(work, host="h1")
         DIARY.write("apply Networking")
 
 
 class OnItsHost(RemoteStep):
-    def apply_start(self, work: Work) -> None:
+    def on_start(self, work: StepContext) -> None:
         instance_rows.update(work, task_state=TaskState.SPAWNING)
 
-    def command(self, work: Work) -> Any:
+    def command(self, work: StepContext) -> Any:
         DIARY.write("command")
         return DestroyInstance(**addressed(work, instance_rows.read(work).host or ""))
 
@@ -86,7 +86,7 @@ def records(run: WorkflowRun) -> list[tuple[str, str]]:
 def test_what_does_nothing_outside_and_a_command_leave_with_the_claim(run_of: Any) -> None:
     run = run_of(NothingOutside("first"), NotedLocal(), NotedRemote())
     with counted(ALIAS) as seen:
-        engine.run(ALIAS, run.uuid)
+        executor.run(ALIAS, run.uuid)
     assert seen.transactions == 1
     assert DIARY.lines == ["do first", "apply first", "do local"]
     assert records(run) == [("first", "done"), ("NotedLocal", "done"), ("NotedRemote", "waiting")]
@@ -108,7 +108,7 @@ def test_what_does_nothing_outside_and_a_command_leave_with_the_claim(run_of: An
 def test_what_fails_in_the_shared_transaction_leaves_what_was_before_it(run_of: Any, line: str) -> None:
     run = run_of(NothingOutside("first"), NothingOutside("second"), NotedRemote())
     DIARY.failures[line] = 1
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.FAILED_UNDONE
     assert fresh(run).error["step"] == "second"
     assert records(run)[:2] == [("first", "done"), ("second", "failed")]
@@ -117,13 +117,13 @@ def test_what_fails_in_the_shared_transaction_leaves_what_was_before_it(run_of: 
 
 
 def test_a_later_attempt_asks_outside_of_the_transaction(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
+    monkeypatch.setattr("conductor.workflows.engine.executor.is_unresponsive", lambda alias, host: False)
     inside: list[bool] = []
     monkeypatch.setattr(
         NothingOutside, "execute", lambda self, work: inside.append(transaction.get_connection(ALIAS).in_atomic_block)
     )
     run = run_of(NothingOutside("first"), NotedRemote(), max_attempts=2)
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     answer(run, ok=False)
     answer(run)  # the undo's command
     assert fresh(run).attempt == 2
@@ -133,7 +133,7 @@ def test_a_later_attempt_asks_outside_of_the_transaction(run_of: Any, monkeypatc
 def test_a_command_that_cannot_be_made_fails_its_step_alone(run_of: Any, instance: Instance) -> None:
     run = run_of(Networking(), OnItsHost(), instance=instance)
     DIARY.failures["command"] = 2  # with the step before it, and in its own transaction
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert DIARY.lines == ["apply Networking", "command", "command", "final"]
     assert fresh(run).state == RunState.FAILED_UNDONE
     assert fresh(run).error["step"] == "OnItsHost"
@@ -143,7 +143,7 @@ def test_a_command_that_cannot_be_made_fails_its_step_alone(run_of: Any, instanc
 def test_a_command_that_could_not_be_made_at_first_is_sent_after_all(run_of: Any, instance: Instance) -> None:
     run = run_of(Networking(), OnItsHost(), instance=instance)
     DIARY.failures["command"] = 1
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.WAITING
     assert OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid).host == "h1"
 
@@ -151,19 +151,19 @@ def test_a_command_that_could_not_be_made_at_first_is_sent_after_all(run_of: Any
 def test_an_instance_is_written_once_and_a_command_sees_what_was_said_of_it(run_of: Any, instance: Instance) -> None:
     run = run_of(Networking(), OnItsHost(), instance=instance)
     with counted(ALIAS) as seen:
-        engine.run(ALIAS, run.uuid)
+        executor.run(ALIAS, run.uuid)
     assert [text.split()[1] for text in seen.statements if text.startswith("UPDATE cell_db")] == ["cell_db_instance"]
     assert OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid).host == "h1"
     stored = Instance.objects.using(ALIAS).get(pk=instance.pk)
     assert (stored.host, stored.task_state) == ("h1", TaskState.SPAWNING)
-    told = Event.objects.using(ALIAS).filter(run_uuid=run.uuid, kind="instance.updated")
-    assert told.count() == 1
+    reported = Event.objects.using(ALIAS).filter(run_uuid=run.uuid, kind="instance.updated")
+    assert reported.count() == 1
 
 
 def test_what_a_failed_step_said_of_an_instance_is_forgotten(run_of: Any, instance: Instance) -> None:
     run = run_of(Networking(), NotedRemote(), instance=instance)
     DIARY.failures["apply Networking"] = 1
-    engine.run(ALIAS, run.uuid)
+    executor.run(ALIAS, run.uuid)
     assert fresh(run).state == RunState.FAILED_UNDONE
     stored = Instance.objects.using(ALIAS).get(pk=instance.pk)
     assert (stored.host, stored.task_state) == (instance.host, TaskState.NETWORKING)
@@ -181,7 +181,7 @@ def test_a_savepoint_takes_its_rows_and_hooks_along(instance: Instance) -> None:
         with savepoint(ALIAS):
             with savepoint(ALIAS):  # ends well, and goes with the one around it
                 change("description")
-            with transaction.atomic(using=ALIAS):
+            with savepoint(ALIAS):
                 change("hostname")
             raise RuntimeError
 

@@ -1,10 +1,11 @@
-"""What has no signature that counts changes nothing: for each kind of message, from each attacker.
+"""Messages without a valid signature change nothing: for each kind of message, from each attacker.
 
-One attacker has the broker's URL and no key, the other has the key of host-a. What each says is about host-b.
+One attacker has the broker's URL and no key, the other has the key of host-a. Each message is about host-b.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from conductor.api_db.models import CellMapping
 from conductor.cell_db.models import ConsoleDoor, ConsoleLog, Instance
 from conductor.core.context import system_context
 from conductor.core.states import PowerState
+from conductor.db.transactions import database_now
 from conductor.journal.models import AuditRecord, OutboxMessage
 from conductor.rpc import broker, envelope, trust
 from conductor.rpc import messages as m
@@ -30,8 +32,8 @@ from conductor.rpc.identities import HostIdentity
 from conductor.rpc.key_store import STORE
 from conductor.rpc.refusals import MOST_ROWS
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services import host_keys, refused_messages
-from conductor.transactions import database_now
+from conductor.services.hosts import keys as host_keys
+from conductor.services.operations import refused_messages
 from tests import factories, keys
 from tests.tiny_driver import TinyDriver
 
@@ -53,12 +55,12 @@ class Scene:
         for host in ("host-a", "host-b"):
             factories.host(host, CELL)
         self.a, self.b = (keys.enroll(folder, host, CELL) for host in ("host-a", "host-b"))
-        asker = people.ana.context()
-        self.guest = factories.instance(asker, "web-1", host="host-b", power_state=PowerState.RUNNING)
+        caller = people.ana.context()
+        self.guest = factories.instance(caller, "web-1", host="host-b", power_state=PowerState.RUNNING)
         factories.console(self.guest, "login: ")
-        offer = {"address": "192.0.2.2", "tcp_port": 7000, "fingerprint": "f" * 64, "key": "b" * 43}
-        ConsoleDoor.objects.using(CELL).create(host="host-b", updated_at=database_now(), **offer)
-        self.run = factories.run(asker, CELL, state="waiting", instance_uuid=self.guest.uuid)
+        announcement = {"address": "192.0.2.2", "tcp_port": 7000, "fingerprint": "f" * 64, "key": "b" * 43}
+        ConsoleDoor.objects.using(CELL).create(host="host-b", updated_at=database_now(), **announcement)
+        self.run = factories.run(caller, CELL, state="waiting", instance_uuid=self.guest.uuid)
         self.step_key = f"{self.run.uuid}:do:0:1:1"
         factories.step(self.run, 0, 5, state="waiting", host="host-b", step_key=self.step_key)
         OutboxMessage.objects.using(CELL).create(
@@ -89,11 +91,11 @@ class Scene:
 
 
 def reported(host: str, guests: dict[str, int], **values: Any) -> m.HostReported:
-    said: dict[str, Any] = {"driver": "tiny", "is_simulated": True, "service_version": SERVICE_VERSION}
+    wire: dict[str, Any] = {"driver": "tiny", "is_simulated": True, "service_version": SERVICE_VERSION}
     report = TinyDriver(host).report().to_json()
     report["capabilities"] = {**report.get("capabilities", {}), **values}
     return m.HostReported(
-        host=host, cell=CELL, report_number=10**15, availability_zone="az-1", report=report, guests=guests, **said
+        host=host, cell=CELL, report_number=10**15, availability_zone="az-1", report=report, guests=guests, **wire
     )
 
 
@@ -121,7 +123,7 @@ def everything() -> Rows:
 
 
 def refused(cause: str) -> list[dict[str, Any]]:
-    """What the audit log has of refusals, which are all for this cause; it is empty afterwards."""
+    """Return the audited refusals, which all have this cause, and empty the log."""
     refused_messages.flush(is_urgent=True)
     records = list(AuditRecord.objects.filter(action="message.refuse"))
     assert [record.result for record in records] == ["refused"], records
@@ -152,29 +154,29 @@ def test_every_kind_of_message_has_its_rule() -> None:
 # -- what reaches a conductor
 
 ATTACKS: dict[str, tuple[str, Callable[[Scene, Any], Any]]] = {
-    "no envelope": ("unsigned", lambda at, said: {"cell": CELL, **encode(said)}),
-    "a key of one's own": ("key", lambda at, said: keys.sealed(forged("host:host-b"), CELL, said)),
-    "a made-up signature": ("signature", lambda at, said: keys.sealed(at.b.signer, CELL, said, signature="AAAA")),
-    "host-a's key as host-b": ("key", lambda at, said: keys.sealed(claiming("host:host-b", at.a), CELL, said)),
-    "host-a's key as itself": ("host", lambda at, said: keys.sealed(at.a.signer, CELL, said)),
-    "host-a's key as a conductor": ("sender", lambda at, said: keys.sealed(claiming(CONDUCTOR, at.a), CELL, said)),
-    "another body": ("signature", lambda at, said: other_body(at, said)),
-    "an old one": ("signature", lambda at, said: keys.sealed(at.b.signer, CELL, said, issued_at=time.time() - 301)),
+    "no envelope": ("unsigned", lambda at, wire: {"cell": CELL, **encode(wire)}),
+    "a key of one's own": ("key", lambda at, wire: keys.sealed(forged("host:host-b"), CELL, wire)),
+    "a made-up signature": ("signature", lambda at, wire: keys.sealed(at.b.signer, CELL, wire, signature="AAAA")),
+    "host-a's key as host-b": ("key", lambda at, wire: keys.sealed(claiming("host:host-b", at.a), CELL, wire)),
+    "host-a's key as itself": ("host", lambda at, wire: keys.sealed(at.a.signer, CELL, wire)),
+    "host-a's key as a conductor": ("sender", lambda at, wire: keys.sealed(claiming(CONDUCTOR, at.a), CELL, wire)),
+    "another body": ("signature", lambda at, wire: other_body(at, wire)),
+    "an old one": ("signature", lambda at, wire: keys.sealed(at.b.signer, CELL, wire, issued_at=time.time() - 301)),
 }
 
 
-def other_body(at: Scene, said: Any) -> dict[str, Any]:
-    """An envelope that host-b sent, around what the attacker says."""
+def other_body(at: Scene, wire: Any) -> dict[str, Any]:
+    """Return an envelope of host-b around the attacker's message."""
     caught = keys.sealed(at.b.signer, CELL, reported("host-b", {}))
-    return {**caught, "kind": said.MESSAGE_NAME, "body": json.dumps({"cell": CELL, **encode(said)})}
+    return {**caught, "kind": wire.MESSAGE_NAME, "body": json.dumps({"cell": CELL, **encode(wire)})}
 
 
 @pytest.mark.parametrize("kind", OF_HOSTS)
 def test_a_conductor_takes_nothing_about_a_host_that_the_host_did_not_sign(scene: Scene, kind: str) -> None:
-    said = scene.about("host-b")[kind]
+    wire = scene.about("host-b")[kind]
     before = everything()
     for cause, attack in ATTACKS.values():
-        conductor_actors.conductor_message(attack(scene, said))
+        conductor_actors.conductor_message(attack(scene, wire))
         assert everything() == before
         rows = refused(cause)
         assert [row["times"] for row in rows] == [1]
@@ -202,11 +204,11 @@ def test_the_key_of_one_host_says_nothing_of_the_guests_and_steps_of_another(
 
 def test_an_answer_counts_for_the_run_of_its_step_only(scene: Scene, people: Any) -> None:
     other = factories.run(people.ana.context(), CELL, state="waiting")
-    said = m.StepAnswered(
+    wire = m.StepAnswered(
         step_key=scene.step_key, run_uuid=str(other.uuid), fencing_token=1, host="host-b", ok=True, result={}
     )
     before = everything()
-    conductor_actors.conductor_message(keys.sealed(scene.b.signer, CELL, said))
+    conductor_actors.conductor_message(keys.sealed(scene.b.signer, CELL, wire))
     assert everything() == before
     refused("step")
 
@@ -214,39 +216,52 @@ def test_an_answer_counts_for_the_run_of_its_step_only(scene: Scene, people: Any
 def test_of_several_guests_only_those_of_others_are_left_out(scene: Scene, people: Any) -> None:
     own = factories.instance(people.ana.context(), "web-2", host="host-a")
     pieces = [{"instance_uuid": str(one.uuid), "offset": 0, "text": "new"} for one in (own, scene.guest)]
-    said = m.ConsolesWritten(host="host-a", pieces=pieces)
-    conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, said))
+    wire = m.ConsolesWritten(host="host-a", pieces=pieces)
+    conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, wire))
     logs = dict(ConsoleLog.objects.using(CELL).values_list("instance_uuid", "text"))
     assert logs == {own.uuid: "new", scene.guest.uuid: "login: "}
     refused("guest")
 
 
 def test_a_report_that_claims_the_guest_of_another_host_touches_only_its_own(scene: Scene) -> None:
-    """host-a may destroy what it has; what host-b has stays, and host-b hears nothing of it."""
+    """host-a may destroy its own guests; host-b's stay, and host-b gets no command."""
     for number in range(3):
-        said = reported("host-a", {str(scene.guest.uuid): int(PowerState.SHUTDOWN)})
-        said = m.HostReported(**{**encode(said)["body"], "report_number": 10**15 + number})
-        conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, said))
+        wire = reported("host-a", {str(scene.guest.uuid): int(PowerState.SHUTDOWN)})
+        wire = m.HostReported(**{**encode(wire)["body"], "report_number": 10**15 + number})
+        conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, wire))
     guest = Instance.objects.using(CELL).get(uuid=scene.guest.uuid)
     assert (guest.host, guest.power_state, guest.task_state) == ("host-b", PowerState.RUNNING, None)
     sent = OutboxMessage.objects.using(CELL).exclude(step_key=scene.step_key)
     assert {message.host for message in sent} <= {"host-a"}
 
 
+@pytest.mark.parametrize("name", ["host-b", "host-c"])
+def test_a_host_reports_no_node_with_the_name_of_another_host(scene: Scene, tmp_path: Path, name: str) -> None:
+    """host-c is enrolled and has not reported yet: it finds its name free."""
+    keys.enroll(tmp_path, "host-c", CELL)
+    before = everything()
+    wire = reported("host-a", {})
+    wire = dataclasses.replace(wire, report={**wire.report, "node": name})
+    conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, wire))
+    assert everything() == before
+    (row,) = refused("host")
+    assert (row["sender"], row["kind"]) == ("host:host-a", "host_reported")
+
+
 def test_a_host_speaks_in_its_own_cell_only(scene: Scene) -> None:
     before = everything()
-    said = reported("host-a", {})
-    conductor_actors.conductor_message(keys.sealed(scene.a.signer, "cell2", said))
+    wire = reported("host-a", {})
+    conductor_actors.conductor_message(keys.sealed(scene.a.signer, "cell2", wire))
     refused("cell")
-    sealed = scene.a.signer.seal("host_reported", "conductor.cell2", {"cell": CELL, **encode(said)})
+    sealed = scene.a.signer.seal("host_reported", "conductor.cell2", {"cell": CELL, **encode(wire)})
     conductor_actors.conductor_message(sealed)
     refused("recipient")
     assert everything() == before
 
 
 def test_what_the_host_itself_says_is_taken_once(scene: Scene) -> None:
-    said = scene.about("host-b")["step_progressed"]
-    sealed = keys.sealed(scene.b.signer, CELL, said)
+    wire = scene.about("host-b")["step_progressed"]
+    sealed = keys.sealed(scene.b.signer, CELL, wire)
     before = everything()
     conductor_actors.conductor_message(sealed)
     after = everything()
@@ -254,6 +269,39 @@ def test_what_the_host_itself_says_is_taken_once(scene: Scene) -> None:
     conductor_actors.conductor_message(sealed)
     assert everything() == after
     refused("replay")
+
+
+@pytest.mark.parametrize("kind", OF_HOSTS)
+def test_another_conductor_takes_no_message_again(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that one conductor process has accepted is replayed to another, without its memory."""
+    first, second = scene.about("host-b")[kind], _later(scene.about("host-b")[kind])
+    sealed = keys.sealed(scene.b.signer, CELL, first)
+    conductor_actors.conductor_message(sealed)
+    conductor_actors.conductor_message(keys.sealed(scene.b.signer, CELL, second))
+    refused_messages.flush(is_urgent=True)
+    AuditRecord.objects.all().delete()
+    before = everything()
+    monkeypatch.setattr(trust, "_nonces", trust.Nonces())
+    conductor_actors.conductor_message(sealed)
+    refused_messages.flush(is_urgent=True)
+    assert everything() == before
+    lines = [row for record in AuditRecord.objects.all() for row in record.details["refusals"]]
+    assert [row["cause"] for row in lines] in ([], ["replay"]), "what an old message says is on no record"
+
+
+def _later(message: Any) -> Any:
+    """Return a newer message of the same kind with other contents."""
+    changes: dict[str, Any] = {
+        "step_progressed": {"message": "later", "share": 0.7},
+        "host_reported": {"report_number": 10**15 + 1},
+        "console_written": {"offset": 6, "text": " later"},
+        "consoles_written": {
+            "pieces": [{**piece, "offset": 6, "text": " later"} for piece in getattr(message, "pieces", ())]
+        },
+        "consoles_offered": {"address": "198.51.100.2", "tcp_port": 2},
+        "guests_counted": {"counted_at": 2000.0},
+    }
+    return dataclasses.replace(message, **changes.get(encode(message)["message"], {}))
 
 
 def test_an_old_message_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,33 +364,33 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
 
 def command(kind: str, host: str = "host-b") -> dict[str, Any]:
     (major, minor) = registered()[kind][1]
-    said: dict[str, Any] = json.loads((CORPUS / f"{kind}-{major}.{minor}.json").read_text())
-    return {**said, "body": {**said["body"], "host": host}}
+    wire: dict[str, Any] = json.loads((CORPUS / f"{kind}-{major}.{minor}.json").read_text())
+    return {**wire, "body": {**wire["body"], "host": host}}
 
 
 @pytest.mark.parametrize("kind", OF_CONDUCTORS)
 def test_a_host_obeys_conductors_only(scene: Scene, agent: Agent, kind: str) -> None:
-    said, conductor = command(kind), STORE.signer()
-    late = {**conductor.seal(kind, "host:host-b", said), "issued_at": time.time() - 301}
+    wire, conductor = command(kind), STORE.signer()
+    late = {**conductor.seal(kind, "host:host-b", wire), "issued_at": time.time() - 301}
     before = everything()
     for cause, sealed in (
-        ("unsigned", said),
-        ("key", forged(CONDUCTOR).seal(kind, "host:host-b", said)),
-        ("key", claiming(CONDUCTOR, scene.a).seal(kind, "host:host-b", said)),
-        ("sender", scene.a.signer.seal(kind, "host:host-b", said)),
-        ("sender", scene.b.signer.seal(kind, "host:host-b", said)),
+        ("unsigned", wire),
+        ("key", forged(CONDUCTOR).seal(kind, "host:host-b", wire)),
+        ("key", claiming(CONDUCTOR, scene.a).seal(kind, "host:host-b", wire)),
+        ("sender", scene.a.signer.seal(kind, "host:host-b", wire)),
+        ("sender", scene.b.signer.seal(kind, "host:host-b", wire)),
         ("signature", late),
-        ("recipient", conductor.seal(kind, "host:host-a", said)),
-        ("recipient", conductor.seal(kind, QUEUE, said)),
-        ("signature", conductor.seal("power_off" if kind != "power_off" else "power_on", "host:host-b", said)),
+        ("recipient", conductor.seal(kind, "host:host-a", wire)),
+        ("recipient", conductor.seal(kind, QUEUE, wire)),
+        ("signature", conductor.seal("power_off" if kind != "power_off" else "power_on", "host:host-b", wire)),
     ):
         compute_actors.compute_message(sealed)
         assert agent.taken == []
         refused(cause)
-    sealed = conductor.seal(kind, "host:host-b", said)
+    sealed = conductor.seal(kind, "host:host-b", wire)
     for _ in range(2):
         compute_actors.compute_message(sealed)
-    assert agent.taken == [said]
+    assert agent.taken == [wire]
     refused("replay")
     assert everything() == before
 
@@ -377,9 +425,9 @@ class Linked:
 
     def report(self) -> None:
         self.number += 1
-        said = reported("host-b", {}, keys=self.identity.summary)
-        said = m.HostReported(**{**encode(said)["body"], "report_number": self.number})
-        conductor_actors.conductor_message(keys.sealed(self.identity.signer, CELL, said))
+        wire = reported("host-b", {}, keys=self.identity.summary)
+        wire = m.HostReported(**{**encode(wire)["body"], "report_number": self.number})
+        conductor_actors.conductor_message(keys.sealed(self.identity.signer, CELL, wire))
 
     def _take(self, actor: str, queue: str, sealed: dict[str, Any]) -> None:
         body = trust.opened(actor, json.loads(json.dumps(sealed))).body["body"]

@@ -39,12 +39,12 @@ print(json.dumps({
 
 
 def python(*words: str | Path, paths: tuple[Path, ...] = (), cwd: Path | None = None) -> str:
-    """What a fresh interpreter without Django's settings prints."""
+    """Return the output of a new interpreter without Django's settings."""
     environment = {
         name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "PYTEST_ADDOPTS")
     }
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, *paths))), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # who starts a package has pytest, and not all that we have
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugin authors have pytest, but not all of our plugins
     done = subprocess.run(
         [sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -79,9 +79,9 @@ def test_their_tests_pass_as_they_were_written(packages: dict[str, Path], site: 
     folders = [folder / "tests" for folder in packages.values()]
     alone = python(*quiet, cwd=packages["sink"])  # which has the fewest
     together = python(*quiet, "-c", os.devnull, "--rootdir", site, *folders, paths=(site,))
-    for said, least in ((alone, 4), (together, 80)):
-        passed = re.search(r"^(\d+) passed in", said, re.MULTILINE)
-        assert passed, said
+    for reported, least in ((alone, 4), (together, 80)):
+        passed = re.search(r"^(\d+) passed in", reported, re.MULTILINE)
+        assert passed, reported
         assert int(passed[1]) >= least
 
 

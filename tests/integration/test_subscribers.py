@@ -1,4 +1,4 @@
-"""Subscribers are told by the dispatcher of all sinks: what they may see, in order, again when asked, not for ever."""
+"""Subscribers get messages from the dispatcher of all sinks: visible ones, in order, with retries, and an end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 
 from conductor.api_db.models import Notice, Subscription
-from conductor.cells.lookup import journal_aliases
 from conductor.core.errors import Conflict, NotFound
 from conductor.core.notification_sink import Notification, SinkFailed
 from conductor.identity.models import RoleAssignment
-from conductor.journal.models import Event, NotificationDelivery, NotificationPlace, WorkflowRun
-from conductor.rpc import outbox
+from conductor.journal.models import Event, NotificationPlace
 from conductor.services.notifications import (
     deliveries,
     event_types,
@@ -29,59 +27,33 @@ from conductor.services.notifications import (
     subscriptions,
 )
 from conductor.services.notifications.sinks import Webhook
-from conductor.services.notifications.subscribers import Subscribers
-from conductor.services.notifications.subscriptions import Wish
-from conductor.transactions import database_now, write_tx
+from conductor.services.notifications.subscriptions import SubscriptionRequest
 from tests.compute_rows import make_cloud, make_instance
-from tests.integration.interventions import ALIAS, DIARY, Noted, go
+from tests.fixtures.subscribers import log_of, loop, retry_now, work_of
+from tests.integration.interventions import ALIAS, DIARY
 from tests.integration.receivers import Receiver
+
+__all__ = ["loop"]
 
 pytestmark = pytest.mark.usefixtures("databases")
 
 
-@pytest.fixture
-def told(people: Any, flow: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Subscribers:
-    """Passes over all journals, in this thread; the flow "made" makes notifications, and loopback is a target."""
-    monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")  # type: ignore[arg-type]
-    settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
-    flow(Noted("one"))
-    return Subscribers(journal_aliases(), "teller-1")
-
-
-def subscribe(person: Any, receiver: Receiver, **wish: Any) -> tuple[str, str]:
+def subscribe(person: Any, receiver: Receiver, **requested: Any) -> tuple[str, str]:
     """Its uuid and its key."""
-    made = subscriptions.subscribe(person.context(), Wish(**{"name": "hook", "url": receiver.url, **wish}))
+    made = subscriptions.subscribe(
+        person.context(), SubscriptionRequest(**{"name": "hook", "url": receiver.url, **requested})
+    )
     return made.view.uuid, made.secret
 
 
-def work_of(person: Any, instance_uuid: Any = None) -> WorkflowRun:
-    """A workflow of a person's, from its start to its end."""
-    about = instance_uuid or uuid.uuid4()
-    wanted = outbox.NewRun(
-        flow="made", action="make", context=person.context(), resources=(f"instance:{about}",), instance_uuid=about
-    )
-    with write_tx(ALIAS):
-        run = outbox.open_run(ALIAS, wanted)
-    return go(run)
-
-
-def log_of(subscription_uuid: str) -> list[tuple[str, str]]:
-    rows = NotificationDelivery.objects.using(ALIAS).filter(sink=f"subscription {subscription_uuid}").order_by("pk")
-    return list(rows.values_list("event_type", "outcome"))
-
-
-def retry_now() -> None:
-    NotificationPlace.objects.using(ALIAS).update(retry_at=database_now())
-
-
-def test_a_project_hears_of_its_own_signed_and_without_hosts(told: Any, receiver: Receiver, people: Any) -> None:
+def test_a_project_hears_of_its_own_signed_and_without_hosts(loop: Any, receiver: Receiver, people: Any) -> None:
     _, secret = subscribe(people.ana, receiver)
     make_cloud(people)
     server = make_instance(people.bo.context(), ALIAS, "web-1", host="sim-1", node="sim-1")
     work_of(people.bo, server.uuid)
     work_of(people.chi)
-    told.go_round()
-    told.go_round()
+    loop.go_round()
+    loop.go_round()
     assert receiver.types == ["instance.make.start", "instance.make.end"]
     headers, body = receiver.got[-1]
     sent_at, signature = re.fullmatch(r"t=(\d+),v1=(\w+)", headers["Novella-Signature"]).groups()  # type: ignore[union-attr]
@@ -92,18 +64,18 @@ def test_a_project_hears_of_its_own_signed_and_without_hosts(told: Any, receiver
     assert b"sim-1" not in b"".join(sent for _, sent in receiver.got)
 
 
-def test_a_chat_gets_a_line_that_calls_nobody_and_gets_it_again(told: Any, receiver: Receiver, people: Any) -> None:
+def test_a_chat_gets_a_line_that_calls_nobody_and_gets_it_again(loop: Any, receiver: Receiver, people: Any) -> None:
     uid, secret = subscribe(people.ana, receiver, channel="chat", events=["*.end"])
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "<!here> @all [x](http://x.example)")
     work_of(people.ana, server.uuid)
-    told.go_round()
+    loop.go_round()
     deliveries.test(people.ana.context(), uid)
     [sent] = deliveries.list_of(people.ana.context(), uid, limit=2).items[1:]
     deliveries.send_again(people.ana.context(), uid, sent.id)
     receiver.answers = [200, 404]
-    told.go_round()
-    told.go_round()
+    loop.go_round()
+    loop.go_round()
     made = "Make of &lt;!here&gt; @\u200ball [x]\u200b(http://x.example) ended (instance.make.end)"
     test = "A test: what you subscribed to arrives here (subscription.test)"
     assert sorted(json.loads(body)["text"] for _, body in receiver.got) == [test, made, made]
@@ -114,7 +86,7 @@ def test_a_chat_gets_a_line_that_calls_nobody_and_gets_it_again(told: Any, recei
         subscriptions.renew_secret(people.ana.context(), uid, None)
 
 
-def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(told: Any, receiver: Receiver, people: Any) -> None:
+def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(loop: Any, receiver: Receiver, people: Any) -> None:
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "web-1")
     failed, _ = subscribe(people.ana, receiver, events=["*.error"])
@@ -124,7 +96,7 @@ def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(told: Any, rece
     work_of(people.ana)
     work_of(people.chi)
     work_of(people.ana, server.uuid)
-    told.go_round()
+    loop.go_round()
     assert log_of(failed) == [("instance.make.error", "delivered")]
     assert log_of(one) == [("instance.make.start", "delivered"), ("instance.make.end", "delivered")]
     assert log_of(wide) == [("instance.make.end", "delivered")] * 2
@@ -134,14 +106,14 @@ def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(told: Any, rece
 
 
 def test_who_never_takes_anything_is_turned_off_with_a_notice(
-    told: Any, receiver: Receiver, people: Any, monkeypatch: Any
+    loop: Any, receiver: Receiver, people: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(subscribers, "OFF_AFTER_FAILURES", 3)
     uid, _ = subscribe(people.ana, receiver)
     receiver.answers = [500] * 3
     work_of(people.ana)
     for _ in range(5):
-        told.go_round()
+        loop.go_round()
         retry_now()
     assert log_of(uid) == [("instance.make.start", "failed")] * 3
     view = subscriptions.get(people.ana.context(), uid)
@@ -151,33 +123,35 @@ def test_who_never_takes_anything_is_turned_off_with_a_notice(
     assert (notice.is_bad, count, "was turned off" in notice.title) == (True, 1, True)
     assert notices.of(people.bo.context())[1] == 0
     assert not NotificationPlace.objects.using(ALIAS).filter(sink__startswith="subscription ").exists()
-    subscriptions.change(people.ana.context(), uid, Wish(is_enabled=True), view.revision)
+    subscriptions.change(people.ana.context(), uid, SubscriptionRequest(is_enabled=True), view.revision)
     work_of(people.ana)
-    told.go_round()
+    loop.go_round()
     assert log_of(uid)[3:] == [("instance.make.start", "delivered"), ("instance.make.end", "delivered")]
     assert subscriptions.get(people.ana.context(), uid).off_reason == ""
 
 
-def test_whose_right_is_gone_is_told_nothing(told: Any, receiver: Receiver, people: Any) -> None:
+def test_whose_right_is_gone_is_told_nothing(loop: Any, receiver: Receiver, people: Any) -> None:
     uid, _ = subscribe(people.ana, receiver)
     wide, _ = subscribe(people.chi, receiver)
     Subscription.objects.filter(uuid=wide).update(is_cloud_wide=True)  # as if chi had been an operator once
     RoleAssignment.objects.filter(user=people.ana.user).delete()
     work_of(people.bo)
-    told.go_round()
+    loop.go_round()
     assert receiver.got == []
     assert set(Subscription.objects.values_list("is_enabled", "off_reason")) == {(False, subscribers.RIGHTS_GONE)}
     assert log_of(uid) == log_of(wide) == []
 
 
-def test_the_bell_is_rung_once_for_each_message(told: Any, people: Any) -> None:
+def test_the_bell_is_rung_once_for_each_message(loop: Any, people: Any) -> None:
     context = people.ana.context()
-    uid = subscriptions.subscribe(context, Wish(name="bell", channel="bell", events=["*.error"])).view.uuid
+    uid = subscriptions.subscribe(
+        context, SubscriptionRequest(name="bell", channel="bell", events=["*.error"])
+    ).view.uuid
     DIARY.failures["do one"] = 1
     run = work_of(people.bo)
-    told.go_round()
+    loop.go_round()
     NotificationPlace.objects.using(ALIAS).update(reached=0)  # as after a crash in between
-    told.go_round()
+    loop.go_round()
     [notice], _ = notices.of(context)
     assert (notice.run_uuid, notice.is_bad, notice.title) == (str(run.uuid), True, "Make failed: RuntimeError")
     notices.clear(people.bo.context(), notice.uuid)
@@ -188,16 +162,16 @@ def test_the_bell_is_rung_once_for_each_message(told: Any, people: Any) -> None:
     assert not Notice.objects.exists()
 
 
-def test_a_delivery_is_sent_again_under_its_own_id_and_a_test_too(told: Any, receiver: Receiver, people: Any) -> None:
+def test_a_delivery_is_sent_again_under_its_own_id_and_a_test_too(loop: Any, receiver: Receiver, people: Any) -> None:
     context = people.ana.context()
     uid, _ = subscribe(people.ana, receiver)
     work_of(people.ana)
-    told.go_round()
+    loop.go_round()
     newest = deliveries.list_of(context, uid).items[0]
     receiver.answers = [200, 503]
     deliveries.test(context, uid)
     deliveries.send_again(context, uid, newest.id)
-    told.go_round()
+    loop.go_round()
     assert receiver.types[2:] == ["subscription.test", "instance.make.end"]
     assert receiver.got[3][0]["Novella-Message"] == receiver.got[1][0]["Novella-Message"] == newest.message_id
     outcomes = {(one.event_type, one.outcome, one.detail) for one in deliveries.list_of(context, uid).items}
@@ -208,22 +182,22 @@ def test_a_delivery_is_sent_again_under_its_own_id_and_a_test_too(told: Any, rec
         deliveries.send_again(people.bo.context(), uid, newest.id)
 
 
-def test_a_hung_target_holds_up_its_own_project_alone(told: Any, receiver: Receiver, people: Any) -> None:
+def test_a_hung_target_holds_up_its_own_project_alone(loop: Any, receiver: Receiver, people: Any) -> None:
     subscribe(people.chi, receiver)
     subscribe(people.ana, receiver)
     waiting: list[Any] = []
-    told.submit = waiting.append
+    loop.submit = waiting.append
     work_of(people.ana)
     work_of(people.chi)
-    told.go_round()
-    told.go_round()  # both are busy: nobody is asked twice
+    loop.go_round()
+    loop.go_round()  # both are busy: none is sent twice
     assert len(waiting) == 2
     first = waiting.pop(0)
     worker = threading.Thread(target=waiting.pop())
     worker.start()
     worker.join(20)
     assert len(receiver.got) == 2
-    told.go_round()
+    loop.go_round()
     assert waiting == []
     other = threading.Thread(target=first)
     other.start()

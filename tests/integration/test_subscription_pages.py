@@ -1,4 +1,4 @@
-"""The pages of subscriptions and the bell, without a browser: forms, refusals, and what is never shown."""
+"""The pages of subscriptions and the bell, without a browser: forms, refusals, and hidden values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conductor.core.notification_sink import Notification
 from conductor.journal.models import NotificationDelivery
 from conductor.services.notifications import notices, subscriptions
 from conductor.services.notifications.sealing import unseal
-from conductor.services.notifications.subscriptions import Wish
+from conductor.services.notifications.subscriptions import SubscriptionRequest
 from tests.integration.page_clients import signed_in, text
 
 LIST = "/notifications/subscriptions"
@@ -34,7 +34,7 @@ def revision_of(client: Client, path: str) -> str:
 
 
 def test_the_key_is_shown_once_and_the_address_never(ana: Client) -> None:
-    assert "You have no subscription in this project." in text(ana.get(LIST))
+    assert "No subscriptions in this project yet." in text(ana.get(LIST))
     answer = ana.post(LIST, FORM)
     row = Subscription.objects.get()
     secret = unseal(row.sealed).secret
@@ -53,7 +53,7 @@ def test_a_chat_has_an_address_and_no_key(ana: Client) -> None:
     page = text(ana.post(LIST, {**FORM, "channel": "chat"}, follow=True))
     row = Subscription.objects.get()
     assert (row.channel, row.secret_hint, unseal(row.sealed).url) == ("chat", "", URL)
-    assert ("tells your chat" in page, "https://hooks.example.org/…" in page, "Make a new key" in page) == (
+    assert ("now notifies your chat" in page, "https://hooks.example.org/…" in page, "Generate new key" in page) == (
         True,
         True,
         False,
@@ -68,11 +68,11 @@ def test_a_chat_has_an_address_and_no_key(ana: Client) -> None:
 def test_what_is_wrong_is_said_and_what_was_typed_stays(ana: Client) -> None:
     for values, status, named in (
         ({"url": "http://localhost/"}, 400, "private network"),
-        ({"url": ""}, 400, "A webhook needs a url"),
-        ({"channel": "chat", "url": ""}, 400, "A chat needs a url"),
-        ({"name": "  "}, 400, "name takes 1 to 60 characters"),
+        ({"url": ""}, 400, "Enter the URL to which messages for channel webhook"),
+        ({"channel": "chat", "url": ""}, 400, "Enter the URL to which messages for channel chat"),
+        ({"name": "  "}, 400, "Enter a name of 1 to 60 characters"),
         ({"kind": "chosen", "events": "instance.explode"}, 400, "instance.explode"),
-        ({"kind": "chosen", "events": " "}, 400, "events takes 1 to 50 names"),
+        ({"kind": "chosen", "events": " "}, 400, "Enter 1 to 50 event types"),
         ({"servers": "web-1"}, 400, "Server web-1 could not be found"),
         ({"channel": "pigeon"}, 400, "channel is one of"),
     ):
@@ -91,7 +91,7 @@ def test_a_change_of_somebody_who_has_not_seen_the_last_one_is_refused(ana: Clie
     first = {**FORM, "name": "releases", "url": "", "kind": "all", "enabled": "yes", "revision": "1"}
     assert ana.post(path, first).status_code == 302
     late = ana.post(path, {**first, "name": "other"})
-    assert (late.status_code, "changed meanwhile" in text(late)) == (412, True)
+    assert (late.status_code, "The subscription has changed" in text(late)) == (412, True)
     assert ana.post(path, {**first, "revision": ""}).status_code == 400
     row.refresh_from_db()
     assert (row.name, row.events, row.revision, unseal(row.sealed).url) == ("releases", ["*"], 2, URL)
@@ -108,11 +108,11 @@ def test_the_log_is_there_with_tests_and_sending_again(ana: Client) -> None:
     ana.post(LIST, FORM)
     row = Subscription.objects.get()
     path = f"{LIST}/{row.uuid}"
-    assert "Nothing was sent yet" in text(ana.get(path))
+    assert "No deliveries yet" in text(ana.get(path))
     assert "sent within a few seconds" in text(ana.post(f"{path}/test", follow=True))
-    assert "about to be sent" in text(ana.get(path))
+    assert "queued" in text(ana.get(path))
     twice = ana.post(f"{path}/test")
-    assert (twice.status_code, "about to be sent already" in text(twice)) == (409, True)
+    assert (twice.status_code, "already being sent" in text(twice)) == (409, True)
     delivery = NotificationDelivery.objects.get()
     assert ana.post(f"{path}/again", {"delivery": f"default:{delivery.pk}"}).status_code == 409
     assert ana.post(f"{path}/again", {"delivery": "nonsense"}).status_code == 404
@@ -120,7 +120,7 @@ def test_the_log_is_there_with_tests_and_sending_again(ana: Client) -> None:
 
 def test_the_bell_shows_notices_until_they_are_cleared(ana: Client, people: Any) -> None:
     context = people.ana.context()
-    made = subscriptions.subscribe(context, Wish(name="bell", channel="bell")).view
+    made = subscriptions.subscribe(context, SubscriptionRequest(name="bell", channel="bell")).view
     row = Subscription.objects.get()
     data = {"workflow": {"uuid": str(uuid.uuid4())}, "instance": {"display_name": "web-1"}, "fault": None}
     with notices.Bell(row, "bell").open() as send:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import Client, override_settings
-from django.test.utils import CaptureQueriesContext
 
-from conductor.services import cell_health, system_health
+from conductor.services.cells import health
+from conductor.services.operations import system_health
 from portal import environment, setting_facts
 from tests import factories
 from tests import fleet as made
+from tests.counting import Captured
 from tests.integration.page_clients import signed_in, text
 from tests.services.process import free_port
 
@@ -25,8 +26,8 @@ def admin(people: Any) -> Client:
     return signed_in("admin")
 
 
-def part(asker: Any, ident: str) -> system_health.Component:
-    return next(one for one in system_health.survey(asker).parts if one.id == ident)
+def part(caller: Any, ident: str) -> system_health.Component:
+    return next(one for one in system_health.survey(caller).parts if one.id == ident)
 
 
 def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
@@ -42,10 +43,10 @@ def test_every_part_says_how_it_is_and_what_users_notice(admin: Client, people: 
     page = text(admin.get("/system"))
     for title in ("Database of the API", "Database cell1", "Message broker", "Disk of the data directory"):
         assert title in page
-    assert "1 of 2 are not heard." in page
-    assert "No conductor of cell1 is heard." in page
+    assert "1 of 2 is down." in page
+    assert "cell1 has no running conductor." in page
     assert "servers stay in BUILD" in page
-    assert "the memory of this process" in page
+    assert "in-process memory" in page
     assert page.index("Conductors") < page.index("Database of the API")  # the worst first
 
 
@@ -54,45 +55,45 @@ def test_work_that_waits_is_told(admin: Client, people: Any) -> None:
     factories.run(people.ana.context(), "cell2", state="needs operator")
     found = part(people.admin.context(), "queue")
     assert found.state == system_health.LOOK
-    assert [one.rpartition(" for ")[0] for one in found.troubles if "begun" in one] == ["In cell1 work has waited"]
-    assert "In cell2 1 workflow needs an operator." in found.troubles
+    assert [one.rpartition(" for ")[0] for one in found.troubles if "queued" in one] == ["cell1: work has been queued"]
+    assert "cell2: 1 workflow needs an operator." in found.troubles
 
 
 def test_a_cell_whose_database_is_silent_is_down(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    survey = cell_health.survey
+    survey = health.survey
 
-    def without_one(context: Any) -> cell_health.Health:
+    def without_one(context: Any) -> health.Health:
         found = survey(context)
-        silent = cell_health.CellHealth("cell2", False, False, 3, 5, failure="OperationalError: gone")
-        return replace(found, cells=[silent if one.name == "cell2" else one for one in found.cells])
+        down = health.CellHealth("cell2", False, False, 3, 5, failure="OperationalError: gone")
+        return replace(found, cells=[down if one.name == "cell2" else one for one in found.cells])
 
-    monkeypatch.setattr(cell_health, "survey", without_one)
+    monkeypatch.setattr(health, "survey", without_one)
     found = part(people.admin.context(), "database-cell2")
-    assert (found.state, found.troubles) == (system_health.DOWN, ("It does not answer: OperationalError: gone.",))
+    assert (found.state, found.troubles) == (system_health.DOWN, ("No response: OperationalError: gone.",))
     assert "OperationalError: gone" in text(admin.get("/system"))
 
 
 def test_services_at_addresses_are_knocked_at_and_their_passwords_stay(people: Any) -> None:
     factories.cells()
-    asker = people.admin.context()
+    caller = people.admin.context()
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = server.getsockname()[1]
         with override_settings(NOVELLA_BROKER_URL=f"amqp://novella:hunter-two@127.0.0.1:{here}/"):
-            found = part(asker, "broker")
+            found = part(caller, "broker")
     assert found.state == system_health.UP
     nowhere = free_port()
     with override_settings(NOVELLA_BROKER_URL=f"amqp://novella:hunter-two@127.0.0.1:{nowhere}/"):
-        gone = part(asker, "broker")
+        gone = part(caller, "broker")
     assert gone.state == system_health.DOWN
-    assert f"127.0.0.1:{nowhere} does not answer" in gone.troubles[0]
+    assert f"127.0.0.1:{nowhere} doesn't respond" in gone.troubles[0]
     assert "hunter" not in str((found, gone))
     with override_settings(NOVELLA_MEMBERSHIP_URL=f"zookeeper://127.0.0.1:{nowhere},[::1]:{nowhere}/novella"):
-        assert len(part(asker, "membership").troubles) == 2
+        assert len(part(caller, "membership").troubles) == 2
 
 
 def test_more_hosts_and_work_cost_no_more_queries(admin: Client, people: Any) -> None:
     def count() -> int:
-        with CaptureQueriesContext(connections["default"]) as api, CaptureQueriesContext(connections["cell1"]) as cell:
+        with Captured(connections["default"]) as api, Captured(connections["cell1"]) as cell:
             assert admin.get("/system").status_code == 200
         return len(api) + len(cell)
 
@@ -120,7 +121,7 @@ def test_every_setting_is_told_with_where_it_came_from(monkeypatch: pytest.Monke
     assert (found["NOVELLA_PORT"].value, found["NOVELLA_PORT"].source) == ("8123", "environment")
     assert (found["NOVELLA_HOST"].value, found["NOVELLA_HOST"].source) == ("127.0.0.1", "default")
     assert found["NOVELLA_HOST"].default == "127.0.0.1"
-    assert "address or name to listen on" in found["NOVELLA_HOST"].meaning
+    assert "Address or name to listen on" in found["NOVELLA_HOST"].meaning
     assert found["NOVELLA_DEBUG"].value == "on"
     assert found["NOVELLA_CORS_ORIGINS"].value == "https://a.example, https://b.example"
     assert found["NOVELLA_ALLOWED_HOSTS"].source == "derived"
@@ -151,12 +152,12 @@ def test_settings_are_narrowed(admin: Client) -> None:
     page = text(admin.get("/settings", {"q": "lease"}))
     assert "NOVELLA_LEASE_SECONDS" in page
     assert "NOVELLA_HOST_DOWN_SECONDS" not in page
-    assert "No setting fits." in text(admin.get("/settings", {"q": "nothing of the kind"}))
-    assert "docs/configuration.md#workflows" in text(admin.get("/settings"))
+    assert "No settings match this filter." in text(admin.get("/settings", {"q": "nothing of the kind"}))
+    assert "docs/reference/configuration.md#workflows" in text(admin.get("/settings"))
 
 
 def test_settings_are_explained_in_the_language_of_the_page(admin: Client) -> None:
     page = text(admin.get("/settings", headers={"Accept-Language": "de"}))
-    assert "Port für Seiten, APIs und Websockets zugleich" in page
-    assert "beim ersten Start gemacht" in page
+    assert "Port für Seiten, APIs und WebSockets" in page
+    assert "beim ersten Start erzeugt" in page
     assert "the same for" not in page

@@ -1,4 +1,4 @@
-"""A package by somebody else, built and unpacked as an installer does it, is found by its entry points alone."""
+"""A third-party package, built and installed like any other, is found by its entry points."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(code: str, *paths: Path, settings: str = "") -> Any:
-    """What a fresh interpreter prints; without `settings` there is no Django in it."""
+    """Return the output of a new interpreter; without `settings` there is no Django in it."""
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, *paths)))
     if settings:
@@ -129,7 +129,7 @@ def test_it_is_found_once_it_is_installed(site: Path, settings: str) -> None:
 def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
     assert run(USE, site) == {
         "host": "host-1",
-        "advice": ["1 of 3 hosts fits.", "2 of 3 hosts: host is in another rack."],
+        "advice": ["1 of 3 hosts is eligible.", "2 of 3 hosts: host is in another rack."],
         "rack": "r1",
         "guests": ["new"],
         "console": "login:\n",
@@ -138,13 +138,15 @@ def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
 
 
 def test_what_is_deprecated_is_told_once_and_a_newer_contract_is_refused_whole(site: Path) -> None:
-    told = run(CONTRACTS, site)
+    reported = run(CONTRACTS, site)
     line = "RackFilter defines host_passes, which is deprecated: define judge"
-    assert told["warned"] == [f"plugin uses what is deprecated: name=rack-plugins:racks {line}"]
-    assert told["warnings"] == [line]
-    assert (told["works"], told["drivers"]) == ([True, False], [True, False])
-    newer = told["newest"] + 1
-    assert told["refused"] == [f"it was made for contract {newer}, and here is {newer - 1}: it needs a newer Novella"]
+    assert reported["warned"] == [f"plugin uses what is deprecated: name=rack-plugins:racks {line}"]
+    assert reported["warnings"] == [line]
+    assert (reported["works"], reported["drivers"]) == ([True, False], [True, False])
+    newer = reported["newest"] + 1
+    assert reported["refused"] == [
+        f"it was made for contract {newer}, and here is {newer - 1}: it needs a newer Novella"
+    ]
 
 
 def test_its_driver_passes_the_conformance_suite(site: Path, tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from conductor.core.errors import NotAuthenticated, NotFound
 from conductor.identity import assignments, logins, passwords, projects, rights, tokens, users
-from conductor.identity.assignments import Place
+from conductor.identity.assignments import AssignmentScope
 from conductor.identity.logins import Login, Reference
 from conductor.identity.models import Token
+from tests.counting import Captured
 from tests.people import PASSWORD
 
 
@@ -60,7 +60,7 @@ def test_a_token_never_prolongs_itself(people: Any) -> None:
 
 
 def test_each_way_to_end_a_session(people: Any) -> None:
-    place = Place(user_id=people.ana.user.id, project_id=people.ana.project.id)
+    place = AssignmentScope(user_id=people.ana.user.id, project_id=people.ana.project.id)
     endings = {
         "revoked": lambda text: tokens.revoke(text),
         "new password": lambda text: users.change(people.ana.user.id, {"password": "other-ducks-swim"}),
@@ -110,12 +110,12 @@ def test_a_token_and_a_password_of_two_people_open_nothing(people: Any) -> None:
 
 def test_validation_costs_nothing_until_rights_change(people: Any) -> None:
     text = people.admin.token()
-    with CaptureQueriesContext(connection) as queries:
+    with Captured(connection) as queries:
         tokens.validate(text)
         tokens.validate(text)
     assert len(queries) == 0
-    assignments.grant(Place(user_id=people.bo.user.id, domain_id="default"), people.bo.role.id)
-    with CaptureQueriesContext(connection) as queries:
+    assignments.grant(AssignmentScope(user_id=people.bo.user.id, domain_id="default"), people.bo.role.id)
+    with Captured(connection) as queries:
         tokens.validate(text)
         tokens.validate(text)
     # The version of rights, the token, the assignments, the roles and what they imply.

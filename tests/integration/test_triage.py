@@ -1,4 +1,4 @@
-"""What needs an operator: how it is ranked, what is advised, how it is put off, and its page and API."""
+"""Triage: ranking, advice, snoozing, and its page and API."""
 
 from __future__ import annotations
 
@@ -15,54 +15,35 @@ from conductor.journal.models import AuditRecord, LockWait, OutboxMessage, Workf
 from conductor.placement import allocations
 from conductor.placement.claim import Claim
 from conductor.placement.models import Allocation
-from conductor.services import triage, usual_times
-from conductor.services.triage.values import HELD_UP, LEFT_BEHIND, UNTIDY, WAITED_FOR
-from conductor.services.usual_times import Usual
+from conductor.services.operations import triage
+from conductor.services.operations.triage.values import HELD_UP, LEFT_BEHIND, UNTIDY, WAITED_FOR
+from conductor.services.workflows import duration_statistics
+from conductor.services.workflows.duration_statistics import DurationStatistics
 from tests import factories
 from tests import fleet as made
+from tests.fixtures.triage import CELL, finding, not_clean
 from tests.integration.page_clients import signed_in, text
-
-CELL = "cell1"
 
 
 @pytest.fixture
-def asker(people: Any) -> Any:
+def caller(people: Any) -> Any:
     factories.cells()
     return people.admin.context()
 
 
 @pytest.fixture
-def admin(asker: Any) -> Client:
+def admin(caller: Any) -> Client:
     return signed_in("admin")
 
 
-def not_clean(people: Any, name: str = "web-1", **values: Any) -> WorkflowRun:
-    """A run whose undo failed in its third step, with two things left."""
-    usual = {
-        "state": "failed (not clean)", "owner": None, "finished_at": factories.ago(30), "position": 2,
-        "direction": "undo", "leftovers": ["port 7f", "guest web-1"], "instance_name": name, "resources": ["thing:1"],
-        "error": {"class": "DriverError", "message": "no disk", "step": "SpawnOnHost"},
-        "plan": [{**one, "has_undo": True} for one in factories.CELL_PLAN], "variables": {"ClaimDestination": {}},
-    }  # fmt: skip
-    return factories.run(people.ana.context(), CELL, **{**usual, **values})
-
-
-def silent_owner(people: Any, **values: Any) -> WorkflowRun:
+def unresponsive_owner(people: Any, **values: Any) -> WorkflowRun:
     """A run whose owner's lease ran out ten minutes ago."""
-    usual = {"lease_expires_at": factories.ago(600), "instance_name": "web-2", "age": 900}
-    return factories.run(people.bo.context(), CELL, **{**usual, **values})
+    defaults = {"lease_expires_at": factories.ago(600), "instance_name": "web-2", "age": 900}
+    return factories.run(people.bo.context(), CELL, **{**defaults, **values})
 
 
-def finding(**values: Any) -> Finding:
-    usual: dict[str, Any] = {
-        "kind": "allocation_of_nobody", "subject": "allocation:1", "severity": "warning", "detail": "2 VCPU are held.",
-        "first_seen_at": factories.ago(900), "last_seen_at": factories.ago(5),
-    }  # fmt: skip
-    return Finding.objects.create(**{**usual, **values})
-
-
-def kinds(asker: Any, **query: Any) -> list[tuple[str, int]]:
-    return [(one.kind, one.level) for one in triage.survey(asker, **query).items]
+def kinds(caller: Any, **query: Any) -> list[tuple[str, int]]:
+    return [(one.kind, one.level) for one in triage.survey(caller, **query).items]
 
 
 def command(host: str, run: WorkflowRun, age: float) -> None:
@@ -72,17 +53,17 @@ def command(host: str, run: WorkflowRun, age: float) -> None:
     )  # fmt: skip
 
 
-def test_a_cloud_in_order_needs_nobody(asker: Any, people: Any) -> None:
+def test_a_cloud_in_order_needs_nobody(caller: Any, people: Any) -> None:
     made.add_host("sim-1")
     factories.build(people.ana.context(), "web-1")
     factories.run(people.ana.context(), CELL, state="done", finished_at=factories.ago(1), owner=None)
-    found = triage.survey(asker)
-    assert (found.items, found.total, found.snoozed, triage.count(asker)) == ([], 0, 0, 0)
+    found = triage.survey(caller)
+    assert (found.items, found.total, found.snoozed, triage.count(caller)) == ([], 0, 0, 0)
     with pytest.raises(Forbidden):
         triage.survey(people.ana.context())
 
 
-def test_the_most_harmful_comes_first(asker: Any, people: Any) -> None:
+def test_the_most_harmful_comes_first(caller: Any, people: Any) -> None:
     made.add_host("sim-1")
     made.add_host("sim-2")
     made.silence("sim-1")
@@ -90,13 +71,13 @@ def test_the_most_harmful_comes_first(asker: Any, people: Any) -> None:
     factories.instance(people.ana.context(), "web-9", host="sim-1")
     finding()
     finding(kind="guest_of_nobody", subject="guest:1", severity="critical")
-    holder = silent_owner(people)
+    holder = unresponsive_owner(people)
     factories.lock(holder, "instance:1")
     waiter = factories.run(people.ana.context(), CELL, state="queued", owner=None, waits_for={"cause": "lock"})
     LockWait.objects.using(CELL).create(resource="instance:1", run=waiter)
     not_clean(people)
     late = factories.run(people.ana.context(), CELL, state="waiting", owner=None, wake_at=factories.ago(300))
-    found = triage.survey(asker)
+    found = triage.survey(caller)
     assert [(one.kind, one.level, one.hurt) for one in found.items] == [
         ("not_clean", LEFT_BEHIND, 1),
         ("guest_of_nobody", LEFT_BEHIND, 0),
@@ -104,71 +85,71 @@ def test_the_most_harmful_comes_first(asker: Any, people: Any) -> None:
         ("host_silent", HELD_UP, 1),
         ("not_taken_up", WAITED_FOR, 1),
         ("host_silent", UNTIDY, 0),
-        ("allocation_of_nobody", UNTIDY, 0),
+        ("unowned_allocation", UNTIDY, 0),
     ]
     by_kind = {one.kind: one for one in found.items}
-    assert "Left behind: port 7f, guest web-1. First cause, in step SpawnOnHost: no disk" in by_kind["not_clean"].why
-    assert by_kind["owner_silent"].hurts == "bo in shop, and 1 workflow behind its locks"
+    assert "Not cleaned up: port 7f, guest web-1. Root cause, in step SpawnOnHost: no disk" in by_kind["not_clean"].why
+    assert by_kind["owner_silent"].hurts == "bo in shop, and 1 workflow waiting for its locks"
     assert by_kind["not_taken_up"].run_uuid == str(late.uuid)
     assert "no conductor of the queue conductor.cell1" in by_kind["not_taken_up"].why
-    assert (found.total, found.counts[LEFT_BEHIND], triage.count(asker)) == (7, 2, 7)
-    first = triage.survey(asker, limit=3)
-    rest = triage.survey(asker, limit=30, marker=first.items[-1].key)
+    assert (found.total, found.counts[LEFT_BEHIND], triage.count(caller)) == (7, 2, 7)
+    first = triage.survey(caller, limit=3)
+    rest = triage.survey(caller, limit=30, marker=first.items[-1].key)
     assert (first.has_more, [*first.items, *rest.items]) == (True, found.items)
     with pytest.raises(Invalid, match="could not be found"):
-        triage.survey(asker, marker="wf:none")
+        triage.survey(caller, marker="wf:none")
 
 
-def test_who_waits_for_a_second_person_is_shown_to_others(asker: Any, people: Any) -> None:
+def test_who_waits_for_a_second_person_is_shown_to_others(caller: Any, people: Any) -> None:
     stopped = factories.run(people.ana.context(), CELL, state="needs operator", owner=None)
     waits = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
     late = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
-    wish = {"reason": "it is gone", "step": "", "confirm": "", "mark": "", "result": {}}
-    for run, by, until in ((stopped, "x", "2099"), (waits, asker.user_id, "2099"), (late, "x", "2020")):
-        kept = {"intervention": "force", "by": "bo", "by_id": by, "wish": wish}
+    requested = {"reason": "it is gone", "step": "", "confirm": "", "mark": "", "result": {}}
+    for run, by, until in ((stopped, "x", "2099"), (waits, caller.user_id, "2099"), (late, "x", "2020")):
+        kept = {"intervention": "force", "by": "bo", "by_id": by, "wish": requested}
         kept |= {"at": "2020-01-31T12:00:00+00:00", "until": f"{until}-01-31T12:00:00+00:00"}
-        WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(agreement=kept)
-    found = {one.run_uuid: one for one in triage.survey(asker).items}
+        WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(approval=kept)
+    found = {one.run_uuid: one for one in triage.survey(caller).items}
     assert {one.kind for one in found.values()} == {"agreement"}
     assert set(found) == {str(stopped.uuid), str(waits.uuid)}, "what came too late waits for nobody"
     line, own = found[str(stopped.uuid)], found[str(waits.uuid)]
-    assert line.why == "bo asks for agreement: Force complete. it is gone"
+    assert line.why == "bo requests approval: Force completion. it is gone"
     assert (line.level, own.level) == (LEFT_BEHIND, WAITED_FOR)
     assert line.advice is not None
     assert (line.advice.action, line.advice.is_at_once) == ("agree", True)
-    assert (own.advice, own.no_advice) == (None, "Another operator than who asked has to agree.")
-    triage.apply(asker, line.key, "agree", reason="so it is", revision=line.advice.revision)
+    assert (own.advice, own.no_advice) == (None, "An operator other than the requester must approve.")
+    triage.apply(caller, line.key, "agree", reason="so it is", revision=line.advice.revision)
     assert WorkflowRun.objects.using(CELL).get(pk=stopped.pk).state == "failed (undone)", "nothing was begun"
 
 
-def test_what_is_advised_is_what_the_workflow_allows(asker: Any, people: Any) -> None:
-    mended, silent = not_clean(people), silent_owner(people)
+def test_what_is_advised_is_what_the_workflow_allows(caller: Any, people: Any) -> None:
+    mended, unresponsive = not_clean(people), unresponsive_owner(people)
     hopeless = not_clean(people, "web-3", variables={})
     stopped = factories.run(people.ana.context(), CELL, state="needs operator", owner=None)
-    found = {one.run_uuid: one for one in triage.survey(asker).items}
-    advice = found[str(silent.uuid)].advice
+    found = {one.run_uuid: one for one in triage.survey(caller).items}
+    advice = found[str(unresponsive.uuid)].advice
     assert advice is not None
     assert (advice.action, advice.confidence, advice.is_at_once) == ("take-over", "sure", True)
     resume = found[str(stopped.uuid)].advice
     assert resume is not None
     assert resume.action == "resume"
     assert found[str(hopeless.uuid)].advice is None
-    assert "give that back by hand" in found[str(hopeless.uuid)].no_advice
+    assert "release them manually" in found[str(hopeless.uuid)].no_advice
     undo = found[str(mended.uuid)].advice
     assert undo is not None
     assert (undo.action, undo.is_at_once) == ("undo", True)
 
 
-def test_slow_ones_are_held_against_usual_times(asker: Any, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usual_times, "of_flows", lambda: {"build_in_cell": Usual(2.0, 20.0, 50)})
+def test_slow_ones_are_held_against_usual_times(caller: Any, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duration_statistics, "of_flows", lambda: {"build_in_cell": DurationStatistics(2.0, 20.0, 50)})
     factories.run(people.ana.context(), CELL, age=5)
     slow = factories.run(people.ana.context(), CELL, age=90, position=2, instance_name="web-7")
-    (item,) = triage.survey(asker).items
+    (item,) = triage.survey(caller).items
     assert (item.kind, item.level, item.run_uuid) == ("slow", WAITED_FOR, str(slow.uuid))
-    assert item.why == "In step “Spawn on host” after 2 minutes; 19 of 20 take at most 20 seconds."
+    assert item.why == "In step “Spawn on host” for 2 minutes; p95: 20 seconds."
 
 
-def test_hosts_that_do_not_answer(asker: Any, people: Any) -> None:
+def test_hosts_that_do_not_answer(caller: Any, people: Any) -> None:
     for name in ("sim-1", "sim-2", "sim-3"):
         made.add_host(name)
     run = factories.run(people.ana.context(), CELL)
@@ -179,18 +160,18 @@ def test_hosts_that_do_not_answer(asker: Any, people: Any) -> None:
     factories.instance(people.ana.context(), "web-1", host="sim-2")
     made.silence("sim-3")
     Service.objects.using(CELL).filter(host="sim-3").update(is_disabled=True)  # taken out, and empty
-    off, late = triage.survey(asker).items
+    off, late = triage.survey(caller).items
     assert (off.kind, off.host, off.level, off.hurts) == ("host_off", "sim-2", HELD_UP, "1 server on it")
     assert off.advice is not None
     assert (off.advice.action, off.advice.is_at_once) == ("evacuate", False)
     assert (late.kind, late.host, late.level) == ("host_unanswered", "sim-1", WAITED_FOR)
-    assert late.why == "Its agent is heard, but 1 command to it has no answer after 60 seconds."
+    assert late.why == "The host's agent is up, but 1 unanswered command after 60 seconds."
     with pytest.raises(Invalid, match="its own form"):
-        triage.apply(asker, "host:sim-2", "evacuate", reason="dead")
+        triage.apply(caller, "host:sim-2", "evacuate", reason="dead")
 
 
-def test_putting_off_ends_when_it_gets_worse(asker: Any, people: Any) -> None:
-    run = silent_owner(people)
+def test_putting_off_ends_when_it_gets_worse(caller: Any, people: Any) -> None:
+    run = unresponsive_owner(people)
     factories.lock(run, "instance:1")
     key, tomorrow = f"wf:{run.uuid}", datetime.now(UTC) + timedelta(days=1)
     for reason, until, field in (
@@ -200,87 +181,87 @@ def test_putting_off_ends_when_it_gets_worse(asker: Any, people: Any) -> None:
         ("later", tomorrow + timedelta(days=90), "until"),
     ):
         with pytest.raises(Invalid) as caught:
-            triage.snooze(asker, key, reason=reason, until=until)
+            triage.snooze(caller, key, reason=reason, until=until)
         assert caught.value.details["field"] == field
     with pytest.raises(NotFound):
-        triage.snooze(asker, "wf:none", reason="later", until=tomorrow)
+        triage.snooze(caller, "wf:none", reason="later", until=tomorrow)
     assert not TriageSnooze.objects.exists()
-    triage.snooze(asker, key, reason="the rack is being moved", until=tomorrow)
-    assert kinds(asker) == []
-    assert kinds(asker, is_snoozed=True) == [("owner_silent", HELD_UP)]
-    assert triage.count(asker) == 0
+    triage.snooze(caller, key, reason="the rack is being moved", until=tomorrow)
+    assert kinds(caller) == []
+    assert kinds(caller, is_snoozed=True) == [("owner_silent", HELD_UP)]
+    assert triage.count(caller) == 0
     waiter = factories.run(people.ana.context(), CELL, state="queued", owner=None, waits_for={"cause": "lock"})
     LockWait.objects.using(CELL).create(resource="instance:1", run=waiter)
-    (item,) = triage.survey(asker).items
+    (item,) = triage.survey(caller).items
     assert item.snooze is not None
-    assert (item.snooze.ended, item.is_snoozed) == ("It hurts more than when it was put off.", False)
+    assert (item.snooze.ended, item.is_snoozed) == ("Affects more users than when it was snoozed.", False)
 
 
-def test_what_was_put_off_comes_back_when_it_happens_again(asker: Any, people: Any) -> None:
-    run = silent_owner(people)
+def test_what_was_put_off_comes_back_when_it_happens_again(caller: Any, people: Any) -> None:
+    run = unresponsive_owner(people)
     key, tomorrow = f"wf:{run.uuid}", datetime.now(UTC) + timedelta(days=1)
-    triage.snooze(asker, key, reason="the rack is being moved", until=tomorrow)
+    triage.snooze(caller, key, reason="the rack is being moved", until=tomorrow)
     WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(state="needs operator", finished_at=factories.ago(99))
-    assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
-    triage.snooze(asker, key, reason="still", until=tomorrow)
+    assert kinds(caller) == [("needs_operator", LEFT_BEHIND)]
+    triage.snooze(caller, key, reason="still", until=tomorrow)
     WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(finished_at=factories.ago(-1))
-    (item,) = triage.survey(asker).items
+    (item,) = triage.survey(caller).items
     assert item.snooze is not None
-    assert "happened again" in item.snooze.ended
+    assert "Happened again" in item.snooze.ended
     TriageSnooze.objects.update(created_at=factories.ago(-5))
-    assert kinds(asker) == []
-    triage.wake(asker, key)
-    assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
+    assert kinds(caller) == []
+    triage.wake(caller, key)
+    assert kinds(caller) == [("needs_operator", LEFT_BEHIND)]
     with pytest.raises(NotFound):
-        triage.wake(asker, key)
-    triage.snooze(asker, key, reason="once more", until=tomorrow)
+        triage.wake(caller, key)
+    triage.snooze(caller, key, reason="once more", until=tomorrow)
     TriageSnooze.objects.update(until=factories.ago(1))
-    assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
+    assert kinds(caller) == [("needs_operator", LEFT_BEHIND)]
     kept = AuditRecord.objects.order_by("pk").values_list("action", "reason")
     assert next(row for row in kept if row[0] == "triage.snooze") == ("triage.snooze", "the rack is being moved")
     assert [row[0] for row in kept].count("triage.wake") == 1
 
 
-def test_a_finding_is_repaired_from_the_list(asker: Any, people: Any) -> None:
+def test_a_finding_is_repaired_from_the_list(caller: Any, people: Any) -> None:
     provider = made.add_host("sim-1")
     uuid = "00000000-0000-4000-8000-00000000000a"
     allocations.claim(Claim(uuid, provider, {"VCPU": 2}, people.ana.project.id, people.ana.user.pk))
     row = finding(subject=f"allocation:{uuid}")
-    (item,) = triage.survey(asker).items
+    (item,) = triage.survey(caller).items
     assert item.advice is not None
     assert (item.key, item.advice.action) == (f"finding:{row.uuid}", "repair")
     with pytest.raises(Invalid):
-        triage.apply(asker, item.key, "repair", reason="")
+        triage.apply(caller, item.key, "repair", reason="")
     assert Allocation.objects.exists()
-    assert triage.apply(asker, item.key, "repair", reason="nobody has it")
+    assert triage.apply(caller, item.key, "repair", reason="nobody has it")
     assert not Allocation.objects.exists()
     assert Finding.objects.get().repaired_at is not None
     results = AuditRecord.objects.filter(action="finding.repair").order_by("pk").values_list("result", "reason")
     assert list(results) == [("refused", ""), ("done", "nobody has it")]
     young = finding(subject="allocation:gone", first_seen_at=factories.ago(1))
-    with pytest.raises(Conflict, match="not there any more"):
-        triage.apply(asker, f"finding:{young.uuid}", "repair", reason="x")
+    with pytest.raises(Conflict, match="no longer exists"):
+        triage.apply(caller, f"finding:{young.uuid}", "repair", reason="x")
 
 
 def test_the_page_does_what_it_advises_with_a_reason(admin: Client, people: Any) -> None:
-    run = silent_owner(people)
+    run = unresponsive_owner(people)
     key, page = f"wf:{run.uuid}", text(admin.get("/triage"))
     assert "Create web-2" in page
-    assert "The lease of worker-1 ran out 10 minutes ago" in page
+    assert "The lease of worker-1 expired 10 minutes ago" in page
     assert "Take over…" in page
     assert "bo in shop" in page
     assert admin.get("/triage/count").json()["count"] == 1
-    for form, status, said in (
-        ({"key": key, "action": "take-over", "reason": " "}, 400, "Give a reason"),
-        ({"key": key, "action": "force", "reason": "x"}, 409, "“Take over” is advised now"),
-        ({"key": "wf:none", "action": "take-over", "reason": "x"}, 404, "needs nobody now"),
-        ({"key": key, "action": "take-over", "reason": "x", "revision": "0" * 16}, 409, "has moved"),
+    for form, status, reported in (
+        ({"key": key, "action": "take-over", "reason": " "}, 400, "Enter a reason"),
+        ({"key": key, "action": "force", "reason": "x"}, 409, "The recommended action is now “Take over”"),
+        ({"key": "wf:none", "action": "take-over", "reason": "x"}, 404, "needs no attention now"),
+        ({"key": key, "action": "take-over", "reason": "x", "revision": "0" * 16}, 409, "The workflow has changed"),
     ):
         answer = admin.post("/triage/do/apply", form)
-        assert (answer.status_code, said in text(answer)) == (status, True), form
+        assert (answer.status_code, reported in text(answer)) == (status, True), form
     assert WorkflowRun.objects.using(CELL).get(pk=run.pk).owner == "worker-1"
     form = {"key": key, "action": "take-over", "reason": "its machine is dead"}
-    assert "Take over: requested" in text(admin.post("/triage/do/apply", form, follow=True))
+    assert "Take over requested: Create web-" in text(admin.post("/triage/do/apply", form, follow=True))
     assert WorkflowRun.objects.using(CELL).get(pk=run.pk).owner is None
     kept = AuditRecord.objects.using(CELL).get(action="workflow.take-over", result="done")
     assert kept.reason == "its machine is dead"
@@ -289,27 +270,27 @@ def test_the_page_does_what_it_advises_with_a_reason(admin: Client, people: Any)
 def test_the_page_puts_off_and_takes_back(admin: Client, people: Any) -> None:
     key = f"wf:{not_clean(people).uuid}"
     refused = admin.post("/triage/do/snooze", {"key": key, "hours": "5", "reason": "x"})
-    assert (refused.status_code, "Put it off for one of" in text(refused)) == (400, True)
+    assert (refused.status_code, "Select a snooze time" in text(refused)) == (400, True)
     admin.post("/triage/do/snooze", {"key": key, "hours": "24", "reason": "<b>parts</b> come on Monday"})
-    assert "Nothing needs you" in text(admin.get("/triage"))
+    assert "All clear" in text(admin.get("/triage"))
     off = admin.get("/triage?snoozed=1").content.decode()
     assert "&lt;b&gt;parts&lt;/b&gt; come on Monday" in off
-    assert "Have it back" in off
+    assert "Restore" in off
     admin.post("/triage/do/wake", {"key": key})
     assert "Create web-1" in text(admin.get("/triage"))
     assert admin.post("/triage/do/dance", {"key": key}).status_code == 404
     assert admin.get("/triage?marker=moon").status_code == 400
 
 
-def test_others_are_told_that_there_is_no_such_page(asker: Any) -> None:
+def test_others_are_told_that_there_is_no_such_page(caller: Any) -> None:
     ana = signed_in("ana")
     assert [ana.get(path).status_code for path in ("/triage", "/triage/count")] == [404, 404]
     assert ana.post("/triage/do/apply", {"key": "wf:1"}).status_code == 404
     assert "/triage" not in text(ana.get("/"))
 
 
-def test_the_api_says_and_does_the_same(api_client: Any, asker: Any, people: Any) -> None:
-    run = silent_owner(people)
+def test_the_api_says_and_does_the_same(api_client: Any, caller: Any, people: Any) -> None:
+    run = unresponsive_owner(people)
     admin, key = api_client("admin"), f"wf:{run.uuid}"
     body = admin.get("/api/triage").json()
     assert (body["total"], body["snoozed"], body["triage"][0]["key"]) == (1, 0, key)
@@ -325,5 +306,5 @@ def test_the_api_says_and_does_the_same(api_client: Any, asker: Any, people: Any
     wrong = {"key": key, "action": "undo", "reason": "x"}
     assert admin.post("/api/triage/apply", wrong).status_code == 409
     done = admin.post("/api/triage/apply", {**wrong, "action": "take-over"})
-    assert (done.status_code, done.json()["done"]) == (202, "Take over: requested for Create web-2.")
+    assert (done.status_code, done.json()["done"]) == (202, "Take over requested: Create web-2.")
     assert api_client("ana").get("/api/triage").status_code == 403

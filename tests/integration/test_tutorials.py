@@ -18,7 +18,8 @@ from pytest_django import Settings
 from conductor.plugins import check_plugins, registry
 
 ROOT = Path(__file__).parents[2]
-PAGES = {path.stem: path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem != "README"}
+OTHERS = ("index", "first-server")  # pages that build no package
+PAGES = {path.stem: path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem not in OTHERS}
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PLACE = re.compile(r"# ((?:src|tests)/\S+?\.py|settings)(?:: (at the end|instead of ([\w.]+)))?\n")
 PYTEST, INSTALL, PLUGINS = "python -m pytest", "python -m pip install .", "manage.py plugins "
@@ -79,7 +80,7 @@ class Follower:
 
 
 def judged(*folders: Path) -> subprocess.CompletedProcess[str]:
-    """What pytest says of packages, with nothing else of ours loaded into it."""
+    """Return pytest's result for packages, without any other code of ours."""
     paths = [ROOT, *(folder / "src" for folder in folders)]
     words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", folders[0].parent]
     environment = {
@@ -114,7 +115,7 @@ def installed(follower: Follower, settings: Settings, monkeypatch: pytest.Monkey
 
 def test_there_is_one_for_each_kind_and_the_index_names_them() -> None:
     assert sorted(PAGES) == ["driver", "filter", "sink", "weigher"]
-    index = (ROOT / "docs" / "tutorials" / "README.md").read_text()
+    index = (ROOT / "docs" / "tutorials" / "index.md").read_text()
     assert [name for name in PAGES if f"]({name}.md)" not in index] == []
 
 
@@ -131,11 +132,11 @@ def test_what_was_written_passes_its_tests(follower: Follower) -> None:
 def test_what_was_installed_is_found_and_can_be_chosen(follower: Follower, settings: Settings) -> None:
     assert len(follower.afterwards) >= 7
     for words in follower.afterwards:
-        said = StringIO()
-        call_command(*words, stdout=said)
+        reported = StringIO()
+        call_command(*words, stdout=reported)
         if words[-1] == "list":
             names = ("NearRacksFilter", "QuietHostsWeigher", "folder_cloud", "told_file")
-            assert [name for name in names if name not in said.getvalue()] == []
+            assert [name for name in names if name not in reported.getvalue()] == []
     for text in follower.settings:
         named: dict[str, object] = {}
         exec(text, named)

@@ -1,4 +1,4 @@
-"""What is answered to what is no request, or is meant for no socket: before any of our own code is asked."""
+"""Responses to malformed requests, and to sockets without a route, before any of our own code runs."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from conductor.core.context import RequestContext
-from conductor.services import usage
-from conductor.services.usage import UsageQuery
+from conductor.services.billing import usage
+from conductor.services.billing.usage import UsageQuery
 from tests.api_client import ApiClient
 from tests.compute_rows import make_cloud, make_instance
 from tests.people import People

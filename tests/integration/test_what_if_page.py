@@ -1,4 +1,4 @@
-"""The page that asks what would be: it answers from its address alone, compares, and changes nothing."""
+"""The what-if page: it answers from its address alone, compares, and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,51 +9,39 @@ from urllib.parse import urlencode
 import pytest
 
 from conductor.api_db.models import PluginChoice, PluginProposal, SchedulingDecision
-from conductor.cell_db.models import Service
 from conductor.core.errors import Forbidden, Invalid, NotFound
 from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord
-from conductor.scheduler.plugins_in_force import in_force
-from conductor.services import flavors, plugin_proposals, plugins, what_if_batches, what_if_comparisons
-from conductor.services.plugins import Change
-from conductor.services.values import BuildWish
-from conductor.services.what_if_comparisons import Question, Supposition
+from conductor.scheduler.active_plugins import in_force
+from conductor.services.plugins import plugins, proposals
+from conductor.services.plugins.plugins import Change
+from conductor.services.scheduling import what_if_batches, what_if_comparisons
+from conductor.services.scheduling.what_if_comparisons import Question, WhatIfChanges
+from conductor.services.servers.types import InstanceCreate
 from tests import factories
-from tests import fleet as made
-from tests.api.own.test_what_if import everything
+from tests.fixtures.what_if import everything
+from tests.fixtures.what_if_callers import caller
 from tests.integration.page_clients import signed_in, text
 
-
-@pytest.fixture
-def asker(people: Any) -> Any:
-    """Four hosts of which one is larger, and one small image."""
-    factories.cells()
-    for name in ("rack1-01", "rack1-02", "rack2-01"):
-        made.add_host(name, zone="az-1" if name == "rack1-01" else "")
-    made.put_into_zone("az-1", ["rack1-02", "rack2-01"])
-    made.add_host("big-01", "cell2", zone="az-2", size=(64, 262144, 1000))
-    Service.objects.using("cell2").update(availability_zone="az-2")
-    factories.image("small-linux", people.admin.context())
-    flavors.seed()
-    return people.admin.context()
+__all__ = ["caller"]
 
 
 def question(count: int = 1, flavor: str = "1", **more: Any) -> Question:
     image = str(Image.objects.get(name="small-linux").uuid)
-    return Question(BuildWish("what-if", flavor, image, count, count, **more))
+    return Question(InstanceCreate("what-if", flavor, image, count, count, **more))
 
 
-def ask(asker: Any, *, of: Question | None = None, **supposed: Any) -> Any:
-    return what_if_comparisons.compare(asker, of or question(), Supposition(**supposed))
+def ask(caller: Any, *, of: Question | None = None, **supposed: Any) -> Any:
+    return what_if_comparisons.compare(caller, of or question(), WhatIfChanges(**supposed))
 
 
 def address(**asked: str) -> dict[str, str]:
     return {"flavor": "1", "image": str(Image.objects.get(name="small-linux").uuid), **asked}
 
 
-def test_without_a_supposition_it_says_how_it_is(asker: Any, people: Any) -> None:
-    found = ask(asker, of=question(3))
+def test_without_a_supposition_it_says_how_it_is(caller: Any, people: Any) -> None:
+    found = ask(caller, of=question(3))
     assert (found.now.fits, found.now.placed, found.now.num_hosts, found.then) == (True, 3, 4, None)
     assert all(stage.by == 0 for stage in found.stages)
     assert sum(host.servers_now for host in found.hosts) == 3
@@ -61,30 +49,30 @@ def test_without_a_supposition_it_says_how_it_is(asker: Any, people: Any) -> Non
         ask(people.ana.context())
 
 
-def test_racks_go_and_hosts_come(asker: Any) -> None:
-    gone = ask(asker, without=("rack*",))
+def test_racks_go_and_hosts_come(caller: Any) -> None:
+    gone = ask(caller, without=("rack*",))
     assert (gone.then.num_hosts, gone.taken_away) == (1, ["rack1-01", "rack1-02", "rack2-01"])
     assert set(gone.then.hosts) == {"big-01"}
     fates = {host.host: host.fate for host in gone.hosts}
     assert fates["rack1-01"] == "gone"
-    closed = ask(asker, closed=("big-01", "rack*"))
+    closed = ask(caller, closed=("big-01", "rack*"))
     assert (closed.then.fits, closed.then.num_hosts, closed.then.num_fitting) == (False, 4, 0)
     assert sum(stage.by for stage in closed.stages) == 4
-    more = ask(asker, of=question(availability_zone="az-2"), add=(what_if_comparisons.NewHosts(2, "big-01"),))
+    more = ask(caller, of=question(availability_zone="az-2"), add=(what_if_comparisons.NewHosts(2, "big-01"),))
     assert (more.then.num_hosts, more.now.num_fitting, more.then.num_fitting) == (6, 1, 3)
     assert {host.host for host in more.hosts if host.fate == "new"} == {"new-1", "new-2"}
 
 
-def test_other_filters_and_weights_decide_otherwise(asker: Any) -> None:
+def test_other_filters_and_weights_decide_otherwise(caller: Any) -> None:
     before, choices = everything(), in_force()
     zoned = question(availability_zone="az-2")
     off = {"filter": {"ComputeFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
-    assert ask(asker, of=zoned).now.num_fitting == 1
-    found = ask(asker, of=zoned, plugins=off)
+    assert ask(caller, of=zoned).now.num_fitting == 1
+    found = ask(caller, of=zoned, plugins=off)
     asked = {stage.filter: stage for stage in found.stages}
     assert (asked["ComputeFilter"].now, asked["ComputeFilter"].then) == (0, None)
     heavy = {"weigher": {"RAMWeigher": Change(multiplier=-5.0, keys=frozenset({"multiplier"}))}}
-    light = ask(asker, plugins=heavy)
+    light = ask(caller, plugins=heavy)
     assert set(light.now.hosts) == {"big-01"}
     assert "big-01" not in light.then.hosts
     assert (everything(), in_force()) == (before, choices)
@@ -100,23 +88,23 @@ def test_other_filters_and_weights_decide_otherwise(asker: Any) -> None:
         ({"plugins": {"filter": {"Moon": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}}, "plugins.Moon"),
     ],
 )
-def test_what_cannot_be_supposed_is_named(asker: Any, supposed: dict[str, Any], field: str) -> None:
+def test_what_cannot_be_supposed_is_named(caller: Any, supposed: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as caught:
-        ask(asker, **supposed)
+        ask(caller, **supposed)
     assert caught.value.details["field"] == field
 
 
-def test_the_page_is_its_address(asker: Any, people: Any) -> None:
+def test_the_page_is_its_address(caller: Any, people: Any) -> None:
     admin = signed_in("admin")
     empty = text(admin.get("/what-if"))
-    assert "Choose a flavor" in empty
+    assert "Select a flavor, or paste a decision ID" in empty
     assert "rack1-01" not in empty
     before = everything()
     asked = address(count="2", without="rack1-*", subset="", off="filter:ComputeFilter")
     page = text(admin.get("/what-if", {**asked, "w.RAMWeigher": "2.5"}))
     assert "2 of 2 servers would find a host; 4 of 4 hosts remain." in page
     assert "2 of 2 servers would find a host; 2 of 2 hosts remain." in page
-    assert "falls out" in page
+    assert "no longer eligible" in page
     assert "2 changed" in page
     assert 'value="rack1-*"' in page
     shared = text(admin.get("/what-if", {**asked, "w.RAMWeigher": "2.5", "other": "x"}))
@@ -129,7 +117,7 @@ def test_the_page_is_its_address(asker: Any, people: Any) -> None:
     assert signed_in("ana").get("/what-if").status_code == 404
 
 
-def test_a_stored_decision_is_asked_again(asker: Any, people: Any) -> None:
+def test_a_stored_decision_is_asked_again(caller: Any, people: Any) -> None:
     run = factories.run(people.ana.context())
     stored = factories.failed_decision(run)
     admin = signed_in("admin")
@@ -142,7 +130,7 @@ def test_a_stored_decision_is_asked_again(asker: Any, people: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "sentence"),
     [
         ({"flavor": "moon"}, "moon"),
         ({"count": "many"}, "count must be a whole number from 0"),
@@ -150,48 +138,48 @@ def test_a_stored_decision_is_asked_again(asker: Any, people: Any) -> None:
         ({"properties": "hw"}, "name=value"),
         ({"zone": "moon"}, "zone"),
         ({"off": "colour:red"}, "filter:compute_status"),
-        ({"w.RAMWeigher": "much"}, "A weight is a number"),
+        ({"w.RAMWeigher": "much"}, "Enter the weight as a number"),
         ({"o.RAMWeigher": "1"}, "o.filter.NAME.OPTION"),
-        ({"without": "moon"}, "No host fits moon"),
+        ({"without": "moon"}, "No host matches moon"),
     ],
 )
-def test_a_wrong_address_says_what_is_wrong(asker: Any, asked: dict[str, str], said: str) -> None:
+def test_a_wrong_address_says_what_is_wrong(caller: Any, asked: dict[str, str], sentence: str) -> None:
     answer = signed_in("admin").get("/what-if", address(**asked))
-    assert (answer.status_code, said in text(answer)) == (400, True)
+    assert (answer.status_code, sentence in text(answer)) == (400, True)
 
 
-def test_supposed_choices_are_checked_and_not_stored(asker: Any, people: Any) -> None:
+def test_supposed_choices_are_checked_and_not_stored(caller: Any, people: Any) -> None:
     change = {"filter": {"ComputeFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
-    assert plugins.supposed(asker, change)["filter"].of("ComputeFilter").is_enabled is False
-    assert plugins.supposed(asker, {})["filter"].of("ComputeFilter").is_enabled is None
+    assert plugins.hypothetical(caller, change)["filter"].of("ComputeFilter").is_enabled is False
+    assert plugins.hypothetical(caller, {})["filter"].of("ComputeFilter").is_enabled is None
     with pytest.raises(Forbidden):
-        plugins.supposed(people.ana.context(), change)
+        plugins.hypothetical(people.ana.context(), change)
 
 
-def test_the_newest_requests_are_asked_again(asker: Any, people: Any) -> None:
+def test_the_newest_requests_are_asked_again(caller: Any, people: Any) -> None:
     """Two of a size that only the large host takes, and one that any takes: without the large host two are lost."""
-    run, _ = factories.build(asker, "web-1")
+    run, _ = factories.build(caller, "web-1")
     for flavor, memory in (("huge", 200_000), ("huge", 200_000), ("small", 512)):
-        spec = RequestSpec(asker.project_id, asker.user_id, FlavorSpec(flavor, flavor, 1, memory, root_gb=1))
+        spec = RequestSpec(caller.project_id, caller.user_id, FlavorSpec(flavor, flavor, 1, memory, root_gb=1))
         factories.decision(run, **factories.some_decision(), request=spec.to_json())
     before = SchedulingDecision.objects.count()
-    found = what_if_batches.replay(asker, 10, Supposition(without=("big-*",)))
+    found = what_if_batches.replay(caller, 10, WhatIfChanges(without=("big-*",)))
     assert (found.asked, found.fit_now, found.fit_then, found.num_lost, found.num_won) == (3, 3, 1, 2, 0)
     assert [one.flavor for one in found.lost] == ["huge", "huge"]
     page = text(signed_in("admin").get("/what-if", {"replay": "10", "without": "big-*"}))
-    assert "of 3 requests fit as it is" in page
-    assert "Would fit no more" in page
-    assert "Nothing that is turned away would fit." in page
-    alone = what_if_batches.replay(asker, 10, Supposition())
-    assert (alone.is_supposed, alone.fit_then, alone.elsewhere) == (False, 3, 0)
+    assert "of 3 requests eligible now" in page
+    assert "No longer eligible" in page
+    assert "No ineligible request would become eligible." in page
+    alone = what_if_batches.replay(caller, 10, WhatIfChanges())
+    assert (alone.is_hypothetical, alone.fit_then, alone.elsewhere) == (False, 3, 0)
     with pytest.raises(Forbidden):
-        what_if_batches.replay(people.ana.context(), 10, Supposition())
-    with pytest.raises(Invalid, match="Replay 10, 100, 1000 requests"):
-        what_if_batches.replay(asker, 7, Supposition())
+        what_if_batches.replay(people.ana.context(), 10, WhatIfChanges())
+    with pytest.raises(Invalid, match="Select a number of requests to replay: 10, 100, 1000"):
+        what_if_batches.replay(caller, 7, WhatIfChanges())
     assert SchedulingDecision.objects.count() == before
 
 
-def test_what_was_asked_is_proposed_reviewed_and_applied(asker: Any, settings: Any) -> None:
+def test_what_was_asked_is_proposed_reviewed_and_applied(caller: Any, settings: Any) -> None:
     admin = signed_in("admin")
     asked = address(off="filter:IoOpsFilter", **{"w.RAMWeigher": "3"})
     page = text(admin.get("/what-if", asked))
@@ -211,17 +199,17 @@ def test_what_was_asked_is_proposed_reviewed_and_applied(asker: Any, settings: A
     seen = {"version.filter": "0", "version.weigher": "0", "reason": "better by far"}
     settings.NOVELLA_SECOND_PERSON = True
     own = admin.post(f"{review}/apply", seen)
-    assert (own.status_code, "You proposed it yourself" in text(own)) == (409, True)
+    assert (own.status_code, "You proposed this." in text(own)) == (409, True)
     settings.NOVELLA_SECOND_PERSON = False
     stale = admin.post(f"{review}/apply", {**seen, "version.filter": "7"})
-    assert (stale.status_code, "were changed meanwhile" in text(stale)) == (409, True)
+    assert (stale.status_code, "have changed: their version is" in text(stale)) == (409, True)
     assert in_force().digest == before, "of all kinds or of none"
-    assert "It is applied." in text(admin.post(f"{review}/apply", seen, follow=True))
+    assert "The proposal was applied." in text(admin.post(f"{review}/apply", seen, follow=True))
     chosen = {row.kind: row.choice["plugins"] for row in PluginChoice.objects.all()}
     assert chosen == {"filter": {"IoOpsFilter": {"is_enabled": False}}, "weigher": {"RAMWeigher": {"multiplier": 3.0}}}
     assert in_force().digest != before
     again = admin.post(f"{review}/decline", {"reason": "late"})
-    assert (again.status_code, "It was applied by admin." in text(again)) == (409, True)
+    assert (again.status_code, "The proposal was applied by admin." in text(again)) == (409, True)
     kept = AuditRecord.objects.filter(action__startswith="plugins.").order_by("pk").values_list("action", "result")
     assert [one for one in kept if "change" not in one[0]] == [
         ("plugins.propose", "done"),
@@ -233,12 +221,12 @@ def test_what_was_asked_is_proposed_reviewed_and_applied(asker: Any, settings: A
     assert signed_in("ana").get(review).status_code == 404
 
 
-def test_what_is_declined_changes_nothing(asker: Any) -> None:
+def test_what_is_declined_changes_nothing(caller: Any) -> None:
     changes = {"filter": {"IoOpsFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
-    uuid = plugin_proposals.propose(asker, changes, question="/what-if?flavor=1", reason="try it")
+    uuid = proposals.propose(caller, changes, question="/what-if?flavor=1", reason="try it")
     before = in_force().digest
     assert signed_in("admin").post(f"/what-if/proposals/{uuid}/decline", {"reason": "no"}).status_code == 302
-    found = plugin_proposals.get(asker, uuid)
+    found = proposals.get(caller, uuid)
     assert (found.state, found.answer, in_force().digest) == ("declined", "no", before)
     with pytest.raises(NotFound):
-        plugin_proposals.get(asker, "moon")
+        proposals.get(caller, "moon")

@@ -1,4 +1,4 @@
-"""What happened to a workflow, as its pages tell it: log, events, and the past as it was."""
+"""History of a workflow on its pages: log, events, and earlier states."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 from django.db import connections
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from conductor.journal.models import Event, WorkflowRun
-from conductor.services import step_logs
+from conductor.services.workflows import step_logs
 from tests import factories
+from tests.counting import Captured
+from tests.fixtures.workflow_callers import caller
 from tests.integration.page_clients import signed_in
-from tests.integration.test_workflow_pages import asker
 
-__all__ = ["asker"]
+__all__ = ["caller"]
 
 HREF = re.compile(r'href="([^"]+)" rel="prev"')
 
 
-def test_logs_are_narrowed_and_downloaded(asker: Any) -> None:
-    _, child = factories.build(asker, "web-1")
+def test_logs_are_narrowed_and_downloaded(caller: Any) -> None:
+    _, child = factories.build(caller, "web-1")
     error = {"class": "DriverError", "message": "the disk is full"}
-    factories.tell(child, "step.started", step="SpawnOnHost", attempt=1)
-    factories.tell(child, "step.failed", step="SpawnOnHost", attempt=1, error=error)
+    factories.emit(child, "step.started", step="SpawnOnHost", attempt=1)
+    factories.emit(child, "step.failed", step="SpawnOnHost", attempt=1, error=error)
     ana = signed_in("ana")
     page = ana.get(f"/workflows/{child.uuid}/logs?level=error").content.decode()
     assert "the disk is full" in page
@@ -38,12 +38,12 @@ def test_logs_are_narrowed_and_downloaded(asker: Any) -> None:
     assert ana.get(f"/workflows/{child.uuid}/logs?line=first").status_code == 400
 
 
-def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(asker: Any) -> None:
-    _, child = factories.build(asker, "web-1")
+def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(caller: Any) -> None:
+    _, child = factories.build(caller, "web-1")
     count = step_logs.MOST_LINES + 60
     of = {"run_uuid": child.uuid, "project_id": child.project_id, "topic": f"wf:{child.uuid}", "kind": "step.progress"}
-    told = [{"step": "SpawnOnHost", "progress": {"message": f"said {number}"}} for number in range(1, count + 1)]
-    Event.objects.using("cell1").bulk_create([Event(**of, data=data, created_at=factories.ago(5)) for data in told])
+    lines = [{"step": "SpawnOnHost", "progress": {"message": f"said {number}"}} for number in range(1, count + 1)]
+    Event.objects.using("cell1").bulk_create([Event(**of, data=data, created_at=factories.ago(5)) for data in lines])
     ana, path = signed_in("ana"), f"/workflows/{child.uuid}/logs"
     newest, older = (ana.get(f"{path}{query}").content.decode() for query in ("", "?line=30"))
     assert ('id="line-1060"' in newest, 'id="line-60"' in newest, "60 older lines" in newest) == (True, False, True)
@@ -52,10 +52,10 @@ def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(asker: A
     assert len(ana.get(f"/workflows/{child.uuid}/log").content.splitlines()) == count
 
 
-def test_the_past_is_shown_as_it_was(asker: Any) -> None:
-    _, child = factories.build(asker, "web-1", age=12)
+def test_the_past_is_shown_as_it_was(caller: Any) -> None:
+    _, child = factories.build(caller, "web-1", age=12)
     for kind in ("run.started", "step.started", "step.done"):
-        factories.tell(child, kind, step="ClaimDestination")
+        factories.emit(child, kind, step="ClaimDestination")
     Event.objects.using("cell1").filter(kind="run.started").update(created_at=factories.ago(11.05))
     Event.objects.using("cell1").filter(kind="step.started").update(created_at=factories.ago(10.95))
     ana = signed_in("ana")
@@ -68,27 +68,27 @@ def test_the_past_is_shown_as_it_was(asker: Any) -> None:
     assert ana.get(f"/workflows/{child.uuid}?as_of=soon").status_code == 400
 
 
-def test_the_title_of_a_failure_says_what_failed(asker: Any) -> None:
+def test_the_title_of_a_failure_says_what_failed(caller: Any) -> None:
     error = {"class": "DriverError", "message": "the disk is full", "step": "SpawnOnHost"}
     ends = {"state": "failed (undone)", "finished_at": factories.ago(1), "owner": None, "error": error}
-    run = factories.run(asker, "cell1", instance_name="web-1", **ends)
+    run = factories.run(caller, "cell1", instance_name="web-1", **ends)
     page = signed_in("ana").get(f"/workflows/{run.uuid}").content.decode()
-    title = "Create web-1 failed (undone) at “Spawn on host”: the disk is full · Novella"
+    title = "Create web-1 failed (undone) in step “Spawn on host”: the disk is full · Novella"
     assert f"<title>{title}</title>" in page
     assert f'<meta property="og:title" content="{title}">' in page
     assert '<meta property="og:description" content="failed (undone) · by ana · ' in page
 
 
-def test_who_cancelled_is_no_failure(asker: Any) -> None:
+def test_who_cancelled_is_no_failure(caller: Any) -> None:
     error = {"class": "Cancelled", "message": "not needed any more"}
     ends = {"state": "cancelled", "finished_at": factories.ago(1), "owner": None, "error": error}
-    run = factories.run(asker, "cell1", instance_name="web-1", **ends)
+    run = factories.run(caller, "cell1", instance_name="web-1", **ends)
     page = signed_in("ana").get(f"/workflows/{run.uuid}").content.decode()
-    assert '<div class="note" data-tone="none"><strong>It was cancelled: not needed any more</strong>' in page
+    assert '<div class="note" data-tone="none"><strong>Cancelled: not needed any more</strong>' in page
 
 
-def test_a_shared_link_tells_strangers_the_products_name_alone(asker: Any) -> None:
-    run = factories.run(asker, "cell1", instance_name='a "quoted" <name>')
+def test_a_shared_link_tells_strangers_the_products_name_alone(caller: Any) -> None:
+    run = factories.run(caller, "cell1", instance_name='a "quoted" <name>')
     path = f"/workflows/{run.uuid}"
     title = "Create a &quot;quoted&quot; &lt;name&gt; · Novella"
     assert f'<meta property="og:title" content="{title}">' in signed_in("ana").get(path).content.decode()
@@ -102,18 +102,18 @@ def test_a_shared_link_tells_strangers_the_products_name_alone(asker: Any) -> No
 
 
 def say(run: WorkflowRun, numbers: Iterable[int], *, every: float) -> None:
-    """As much progress of a run, told at even times."""
+    """Report progress of a run at regular intervals."""
     of = {"run_uuid": run.uuid, "project_id": run.project_id, "topic": f"wf:{run.uuid}", "kind": "step.progress"}
-    told = []
+    lines = []
     for number in numbers:
         data = {"step": "SpawnOnHost", "progress": {"message": f"{run.flow} {number}"}}
-        told.append(Event(**of, data=data, created_at=run.created_at + timedelta(seconds=every * number)))
-    Event.objects.using(str(run._state.db)).bulk_create(told)
+        lines.append(Event(**of, data=data, created_at=run.created_at + timedelta(seconds=every * number)))
+    Event.objects.using(str(run._state.db)).bulk_create(lines)
 
 
 def asked(client: Any, address: str) -> tuple[str, int]:
     """A page, and how many questions it cost."""
-    with CaptureQueriesContext(connections["cell1"]) as cell, CaptureQueriesContext(connections["default"]) as api:
+    with Captured(connections["cell1"]) as cell, Captured(connections["default"]) as api:
         page = client.get(address).content.decode()
     return page, len(cell) + len(api)
 
@@ -122,14 +122,14 @@ def places(page: str) -> list[int]:
     return [int(place) for place in re.findall(r'as_of=(\d+)" data-open', page)]
 
 
-def test_each_event_of_a_long_story_is_reached_and_costs_no_more_questions(asker: Any) -> None:
-    parent, child = factories.build(asker, "web-1")
+def test_each_event_of_a_long_story_is_reached_and_costs_no_more_questions(caller: Any) -> None:
+    parent, child = factories.build(caller, "web-1")
     WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(created_at=parent.created_at)
     child.refresh_from_db()
     ana, path = signed_in("ana"), f"/workflows/{child.uuid}/events"
     say(child, range(10), every=0.001)
     say(parent, range(2), every=0.005)
-    asked(ana, path)  # what is usual is read and kept
+    asked(ana, path)  # typical durations are read and cached
     few = [asked(ana, f"{path}{query}")[1] for query in ("", "?as_of=3")]
     say(child, range(10, 5000), every=0.001)
     say(parent, range(2, 1000), every=0.005)

@@ -1,4 +1,4 @@
-"""Pages of workflows that wait: for a lock, for a conductor, for each other; and writes that came too late."""
+"""Pages of waiting workflows: for a lock, for a conductor, for each other; and fenced writes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 
 from conductor.core.errors import StaleToken
 from conductor.journal.models import Event, LockWait, ResourceLock
-from conductor.services import lock_views
-from conductor.workflows import engine
+from conductor.services.workflows import lock_waits
+from conductor.workflows.engine import executor
 from tests import factories
 from tests.integration.page_clients import signed_in
 
 
 @pytest.fixture
-def asker(people: Any) -> Any:
+def caller(people: Any) -> Any:
     factories.cells()
     return people.ana.context()
 
 
-def test_who_waits_sees_the_holder_and_its_own_place(asker: Any, people: Any) -> None:
-    _, child = factories.build(asker, "web-1")
+def test_who_waits_sees_the_holder_and_its_own_place(caller: Any, people: Any) -> None:
+    _, child = factories.build(caller, "web-1")
     waiting = [
-        factories.run(asker, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], owner=None,
+        factories.run(caller, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], owner=None,
                       started_at=None, instance_name="web-1", waits_for={"cause": "lock", "detail": "instance"})
         for _ in range(2)
     ]  # fmt: skip
@@ -38,32 +38,32 @@ def test_who_waits_sees_the_holder_and_its_own_place(asker: Any, people: Any) ->
         ResourceLock.objects.create(
             resource=resource, holder_uuid=holder.uuid, holder_alias="cell1", granted_at=factories.ago(1)
         )
-    backup = factories.run(asker, flow="backup_volume", action="backup", state="queued", plan=[], owner=None)
+    backup = factories.run(caller, flow="backup_volume", action="backup", state="queued", plan=[], owner=None)
     LockWait.objects.create(resource=volume, run=backup)
     ana = signed_in("ana")
     page = ana.get(f"/workflows/{waiting[1].uuid}/why").content.decode()
-    assert "Create web-1 holds it; this one is number 2 in the queue" in page
+    assert "Create web-1 holds the lock; this workflow is number 2 in the queue" in page
     assert "worker-1" not in page
     held = ana.get(f"/workflows/{child.uuid}/locks").content.decode()
-    assert 'data-name="Waiting behind">2<' in held
+    assert 'data-name="Waiters">2<' in held
     admin = signed_in("admin").get(f"/workflows/{waiting[0].uuid}/locks").content.decode()
-    assert "Who waits for whom" in admin
-    assert "They wait for each other" not in admin
-    assert "nobody any more" not in admin
+    assert "Wait graph" in admin
+    assert "Deadlock" not in admin
+    assert "The lock was just released" not in admin
     assert f"Stop web-1 ({str(waiting[0].uuid)[:4]})" in admin
     assert "Create web-1</a>" in signed_in("admin").get(f"/workflows/{backup.uuid}/locks").content.decode()
 
 
-def test_who_stands_in_the_queue_for_a_conductor_sees_how_many_come_before(asker: Any, people: Any) -> None:
+def test_who_stands_in_the_queue_for_a_conductor_sees_how_many_come_before(caller: Any, people: Any) -> None:
     queued = {"state": "queued", "plan": [], "owner": None, "started_at": None}
     factories.run(people.chi.context(), age=9, **queued)
-    runs = [factories.run(asker, age=8 - number, **queued) for number in range(3)]
-    factories.run(asker, age=9, **queued | {"waits_for": {"cause": "lock", "detail": "instance"}})
+    runs = [factories.run(caller, age=8 - number, **queued) for number in range(3)]
+    factories.run(caller, age=9, **queued | {"waits_for": {"cause": "lock", "detail": "instance"}})
     ana = signed_in("ana")
-    for run, count in zip(runs, ("1 is", "2 are", "3 are"), strict=True):
+    for run, count in zip(runs, ("1 workflow is", "2 workflows are", "3 workflows are"), strict=True):
         for path in ("", "/why"):
             assert (
-                f"waits for a conductor: {count} ahead of it."
+                f"waiting for a conductor. {count} ahead in the queue."
                 in ana.get(f"/workflows/{run.uuid}{path}").content.decode()
             )
 
@@ -78,16 +78,16 @@ def test_who_stands_in_the_queue_for_a_conductor_sees_how_many_come_before(asker
     ],
 )
 def test_rings_are_found(pairs: list[tuple[str, str]], ring: set[str]) -> None:
-    assert lock_views.rings_in(pairs) == ring
+    assert lock_waits.rings_in(pairs) == ring
 
 
-def test_a_late_owners_write_leaves_a_trace(asker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = factories.run(asker, "cell1", owner=None, fencing_token=9)
+def test_a_late_owners_write_leaves_a_trace(caller: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = factories.run(caller, "cell1", owner=None, fencing_token=9)
 
     def too_late(*given: Any) -> None:
         raise StaleToken("too late", token=4)
 
-    monkeypatch.setattr(engine, "_take_up", too_late)
-    engine._work_on("cell1", run.uuid)
-    told = Event.objects.using("cell1").get(kind="run.write_refused")
-    assert (told.run_uuid, told.data["token"], told.data["newest"]) == (run.uuid, 4, 9)
+    monkeypatch.setattr(executor, "_take_up", too_late)
+    executor._work_on("cell1", run.uuid)
+    rows = Event.objects.using("cell1").get(kind="run.write_refused")
+    assert (rows.run_uuid, rows.data["token"], rows.data["newest"]) == (run.uuid, 4, 9)

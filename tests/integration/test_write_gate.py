@@ -1,40 +1,43 @@
-"""Writers of one SQLite file that come together share a commit, and nobody suffers for another."""
+"""Group commit of writers on one SQLite file: they share a commit, and one's failure does not affect the others."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 from django.db import OperationalError, transaction
 
-from conductor import write_gate
 from conductor.core.errors import Conflict
+from conductor.core.request_priority import for_request
+from conductor.db import group_commit
+from conductor.db.group_commit import Gate, gate_of
+from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import StepRecord
-from conductor.transactions import bare_tx, database_now, has_crossed, write_tx
-from conductor.write_gate import Gate, gate_of
-from tests.counting import counted
-from tests.gathering import ALIAS, assert_gate_is_free, closing, tell, telling, together, told
+from tests.acceptance.cloud import wait_until
+from tests.gathering import ALIAS, assert_gate_is_free, closing, emit, emitted, telling, together
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 
 @pytest.fixture(autouse=True)
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What others see of the log before each commit at the gate; a slow machine commits no earlier."""
+    """Returns other connections' view of the log before each group commit; a slow machine commits no earlier."""
     seen: list[list[str]] = []
     commit = Gate.commit
 
     def noted(gate: Gate) -> None:
         if gate.open is not None:
             with ThreadPoolExecutor(1) as pool:
-                seen.append(pool.submit(closing(told)).result(30))
+                seen.append(pool.submit(closing(emitted)).result(30))
         commit(gate)
 
     monkeypatch.setattr(Gate, "commit", noted)
-    monkeypatch.setattr(write_gate, "LONGEST_OPEN_SECONDS", 60.0)
-    monkeypatch.setattr(write_gate, "ALONE_SECONDS", 60.0)
-    monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)  # and as it was, for whoever comes after
+    monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "ALONE_SECONDS", 60.0)
+    monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)  # restored for later tests
     return seen
 
 
@@ -46,14 +49,14 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def failing() -> None:
     with write_tx(ALIAS):
-        tell("undone")
-        transaction.on_commit(lambda: tell("never"), using=ALIAS)
+        emit("undone")
+        transaction.on_commit(lambda: emit("never"), using=ALIAS)
         raise Conflict("as asked")
 
 
 def giving_up() -> None:
     with write_tx(ALIAS):
-        tell("given up")
+        emit("given up")
         transaction.set_rollback(True, using=ALIAS)
 
 
@@ -74,7 +77,7 @@ def breaking_a_constraint() -> None:
 
 def by_hand() -> None:
     with bare_tx(ALIAS):
-        tell("by hand")
+        emit("by hand")
 
 
 def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
@@ -83,7 +86,7 @@ def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
     for future in together(pool, *(telling(f"{number}") for number in range(5)), by_hand):
         future.result(30)
     assert commits == [[]]  # one commit, and nothing was seen before
-    assert told() == ["first", "0", "1", "2", "3", "4", "by hand"]
+    assert emitted() == ["first", "0", "1", "2", "3", "4", "by hand"]
     assert_gate_is_free()
 
 
@@ -94,19 +97,19 @@ def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commi
             future.result(30)
     for future in (one, gives_up, two):
         future.result(30)
-    assert (commits, told()) == ([[]], ["first", "one", "two"])
+    assert (commits, emitted()) == ([[]], ["first", "one", "two"])
     assert_gate_is_free()
 
 
 def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolExecutor) -> None:
     with pytest.raises(OperationalError) as mine:
         together(pool, telling("one"), breaking_a_constraint)
-    assert has_crossed(mine.value)
-    assert told() == []
+    assert is_serialization_failure(mine.value)
+    assert emitted() == []
     assert_gate_is_free()
     futures = [pool.submit(closing(write)) for write in (telling("again"), breaking_a_constraint, telling("too"))]
     assert [type(future.exception(30)).__name__ for future in futures] == ["NoneType", "IntegrityError", "NoneType"]
-    assert sorted(told()) == ["again", "too"]  # everybody alone, for a while
+    assert sorted(emitted()) == ["again", "too"]  # each writer by itself for a while
 
 
 def test_who_is_in_another_transaction_waits_for_nobodys_commit(
@@ -114,40 +117,67 @@ def test_who_is_in_another_transaction_waits_for_nobodys_commit(
 ) -> None:
     with transaction.atomic(using="default"):
         (future,) = together(pool, telling("one"))
-        assert told()[0] == "first"
+        assert emitted()[0] == "first"
     future.result(30)
-    assert len(commits) == 2
+    assert len(commits) == 3  # two of this file, and the one of the other transaction
 
 
 def test_an_old_transaction_is_left_open_to_nobody(
     pool: ThreadPoolExecutor, commits: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_gate, "LONGEST_OPEN_SECONDS", 0.0)
+    monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 0.0)
     for future in together(pool, telling("one"), telling("two")):
         future.result(30)
     assert commits == [[], ["first"], ["first", "one"]]
 
 
 def test_who_waits_too_long_at_the_gate_is_told(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_gate, "LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(group_commit, "LONGEST_WAIT_SECONDS", 0.05)
     with write_tx(ALIAS):
         with pytest.raises(OperationalError, match="not to be written to"):
             pool.submit(closing(telling("late"))).result(30)
-        tell("first")
-    assert told() == ["first"]
+        emit("first")
+    assert emitted() == ["first"]
     assert_gate_is_free()
 
 
-def test_whose_statements_are_counted_has_a_commit_of_his_own(
-    pool: ThreadPoolExecutor, commits: list[list[str]]
-) -> None:
+def test_requests_go_before_the_background_which_gets_every_fourth_turn() -> None:
+    gate, served, lock = Gate(), [], threading.Lock()
+
+    def write(name: str) -> None:
+        with for_request() if name == "request" else nullcontext():
+            gate.enter()
+        with lock:
+            served.append(name)
+        gate.leave()
+
+    gate.enter()
+    threads = []
+    for name in ["background"] * 3 + ["request"] * 8:
+        threads.append(threading.Thread(target=write, args=(name,)))
+        threads[-1].start()
+        wait_until("it waits", lambda: len(gate._queue) == len(threads), pause=0.001)
+    gate.leave()
+    for thread in threads:
+        thread.join(30)
+    assert served == ["request"] * 3 + ["background"] + ["request"] * 3 + ["background"] + ["request"] * 2 + [
+        "background"
+    ]
+
+
+def test_a_request_that_gives_up_waiting_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "LONGEST_WAIT_SECONDS", 0.05)
+    gate = Gate()
+    gate.enter()
+
     def write() -> None:
-        with counted(ALIAS) as seen:
-            telling("counted")()
-        assert seen.transactions == 1
+        with for_request(), pytest.raises(OperationalError):
+            gate.enter()
 
-    for future in together(pool, telling("one"), write, telling("two")):
-        future.result(30)
-    assert commits == [[], ["first", "one", "counted"]]
-    assert told() == ["first", "one", "counted", "two"]
-    assert_gate_is_free()
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join(30)
+    assert len(gate._queue) == 0
+    gate.leave()
+    gate.enter()  # it is free again
+    gate.leave()

@@ -1,4 +1,4 @@
-"""A commit that writers share, and everything that may go wrong in the middle of it: nobody is told what is not so."""
+"""Failures in the middle of a group commit: no writer gets a wrong result."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, OperationalError, connections, transaction
 
-from conductor import write_gate
 from conductor.core.errors import Conflict
-from conductor.journal import passages
+from conductor.db import batches, group_commit
+from conductor.db.batches import BatchWriter
+from conductor.db.dialect import run
+from conductor.db.group_commit import gate_of
+from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import Event
-from conductor.sql.dialect import run
-from conductor.transactions import bare_tx, database_now, has_crossed, write_tx
-from conductor.write_gate import gate_of
-from tests.gathering import ALIAS, Write, assert_gate_is_free, closing, coming, tell, telling, together, told
+from tests.gathering import ALIAS, Write, assert_gate_is_free, closing, coming, emit, emitted, telling, together
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -28,8 +27,8 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine commits no earlier, and is alone no shorter."""
-    monkeypatch.setattr(write_gate, "LONGEST_OPEN_SECONDS", 60.0)
-    monkeypatch.setattr(write_gate, "ALONE_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "ALONE_SECONDS", 60.0)
     monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)
 
 
@@ -51,11 +50,11 @@ def filling_it_unmoved() -> None:
 
 
 def write_now(kind: str) -> None:
-    """As `tell`, which writes at the end of the transaction."""
+    """Like `emit`, which writes at the end of the transaction."""
     Event.objects.using(ALIAS).create(topic="host:a", kind=kind, data={}, created_at=database_now())
 
 
-_TELL = "INSERT INTO journal_event (topic, kind, project_id, data, created_at) VALUES ('', %s, '', '{}', {now})"
+_INSERT_EVENT = "INSERT INTO journal_event (topic, kind, project_id, data, created_at) VALUES ('', %s, '', '{}', {now})"
 
 
 def _fill() -> None:
@@ -65,26 +64,26 @@ def _fill() -> None:
     )
     driver.execute(f"PRAGMA max_page_count = {pages + 1}")
     try:
-        run(connections[ALIAS], _TELL, ("x" * size * (free + 10),))
+        run(connections[ALIAS], _INSERT_EVENT, ("x" * size * (free + 10),))
     finally:
         driver.execute("PRAGMA max_page_count = 1000000")
 
 
 def closing_the_connection() -> None:
     with write_tx(ALIAS):
-        tell("cut off")
+        emit("cut off")
         connections[ALIAS].close()
 
 
-def crossed(future: Future[Any]) -> bool:
+def was_refused(future: Future[Any]) -> bool:
     error = future.exception(30)
-    return error is not None and has_crossed(error)
+    return error is not None and is_serialization_failure(error)
 
 
 def first(
     pool: ThreadPoolExecutor, begin: Write, *writes: Callable[[], Any]
 ) -> tuple[DatabaseError, list[Future[Any]]]:
-    """What the first one, who begins so, is told, and the others' futures."""
+    """Return the error of the first writer, which begins this way, and the others' futures."""
     futures: list[Future[Any]] = []
 
     def write() -> None:
@@ -93,22 +92,31 @@ def first(
             begin()
             futures.extend(coming(pool, *writes))
 
-    with pytest.raises(DatabaseError) as told_so:
+    with pytest.raises(DatabaseError) as raised:
         write()
-    return told_so.value, futures
+    return raised.value, futures
 
 
-@pytest.mark.parametrize("spoil", [filling_the_disk, filling_it_unmoved, closing_the_connection])
+@pytest.mark.parametrize("spoil", [filling_the_disk, filling_it_unmoved])
 def test_who_breaks_the_transaction_of_all_has_nobody_believe_in_it(pool: ThreadPoolExecutor, spoil: Write) -> None:
     mine, futures = first(pool, lambda: None, telling("one"), spoil, telling("two"), telling("three"))
     one, broken, two, three = futures
-    assert has_crossed(mine)
-    assert crossed(one)
-    assert spoil is closing_the_connection or isinstance(broken.exception(30), OperationalError)
+    assert is_serialization_failure(mine)
+    assert was_refused(one)
+    assert isinstance(broken.exception(30), OperationalError)
     assert (two.result(30), three.result(30)) == (None, None)
-    assert told() == ["two", "three"]  # what came to nothing is told to have done so, and nothing else
+    assert emitted() == ["two", "three"]  # a failed write reports its failure, and nothing else
     telling("again")()
-    assert told()[-1] == "again"
+    assert emitted()[-1] == "again"
+    assert_gate_is_free()
+
+
+def test_a_writer_that_closes_its_connection_loses_only_its_own_rows(pool: ThreadPoolExecutor) -> None:
+    with write_tx(ALIAS):
+        write_now("first")
+        one, _closed, two = coming(pool, telling("one"), closing_the_connection, telling("two"))
+    assert (one.result(30), two.result(30)) == (None, None)
+    assert emitted() == ["first", "one", "two"]
     assert_gate_is_free()
 
 
@@ -120,7 +128,7 @@ def test_a_transaction_that_was_lost_unseen_is_left_to_nobody(pool: ThreadPoolEx
     mine, (one,) = first(pool, begin, telling("one"))
     assert "undone under way" in str(mine)
     one.result(30)
-    assert told() == ["one"]
+    assert emitted() == ["one"]
     assert_gate_is_free()
 
 
@@ -146,23 +154,23 @@ def test_a_commit_without_room_is_told_to_all_and_leaves_nothing(pool: ThreadPoo
         begun.driver = Full(begun.driver)
 
     mine, futures = first(pool, begin, telling("one"), refused, telling("two"))
-    assert has_crossed(mine)
-    assert [crossed(future) for future in futures] == [True] * 3  # who was refused for what is not there is told so
-    assert told() == []
+    assert is_serialization_failure(mine)
+    assert [was_refused(future) for future in futures] == [True] * 3  # each writer gets the error of its own refusal
+    assert emitted() == []
     for future in [pool.submit(closing(telling(kind))) for kind in ("one", "two")]:
         future.result(30)
-    assert sorted(told()) == ["one", "two"]
+    assert sorted(emitted()) == ["one", "two"]
     assert_gate_is_free()
 
 
 def refused() -> list[list[str]]:
-    """What he saw that he is refused for, and what everybody sees once he is told."""
+    """Return the first writer's view when it is refused, and the view of all others afterwards."""
     seen: list[list[str]] = []
     with suppress(Conflict), write_tx(ALIAS):
         write_now("mine")
-        seen.append(told())
+        seen.append(emitted())
         raise Conflict("as asked")
-    return [*seen, told()]
+    return [*seen, emitted()]
 
 
 def test_nobody_is_refused_for_what_is_not_committed_yet(pool: ThreadPoolExecutor) -> None:
@@ -187,8 +195,8 @@ def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadP
     def hooked(kind: str, hook: Write) -> Write:
         def write() -> None:
             with write_tx(ALIAS):
-                tell(kind)
-                transaction.on_commit(lambda: seen.append(told()), using=ALIAS)
+                emit(kind)
+                transaction.on_commit(lambda: seen.append(emitted()), using=ALIAS)
                 transaction.on_commit(hook, using=ALIAS)
 
         return write
@@ -202,7 +210,7 @@ def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadP
     assert isinstance(two.exception(30), Conflict)
     assert (one.result(30), three.result(30)) == (None, None)
     assert [kinds[:4] for kinds in seen] == [["first", "one", "two", "three"]] * 3
-    assert sorted(told()[4:]) == ["of one", "of three"]
+    assert sorted(emitted()[4:]) == ["of one", "of three"]
     assert_gate_is_free()
 
 
@@ -214,12 +222,12 @@ def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoo
                 write_now("inner")
                 raise Conflict("as asked")
             with pytest.raises(RuntimeError, match="durable"), transaction.atomic(using=ALIAS, durable=True):
-                tell("never")
-            assert told() == ["first", "one", "outer"]  # his own, and what commits with it
+                emit("never")
+            assert emitted() == ["first", "one", "outer"]  # its own, and what commits with it
 
     for future in together(pool, telling("one"), nested, telling("two")):
         future.result(30)
-    assert told() == ["first", "one", "outer", "two"]
+    assert emitted() == ["first", "one", "outer", "two"]
     assert_gate_is_free()
 
 
@@ -229,7 +237,7 @@ def test_who_is_inside_by_hand_is_told_that_he_would_wait_for_himself() -> None:
     assert_gate_is_free()
 
 
-def test_who_stopped_waiting_for_a_passage_leads_nobody(
+def test_a_thread_that_stopped_waiting_for_a_batch_leads_no_other(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes, go_on = threading.Event(), threading.Event()
@@ -238,13 +246,12 @@ def test_who_stopped_waiting_for_a_passage_leads_nobody(
         writes.set()
         assert go_on.wait(30)
 
-    monkeypatch.setattr(passages, "LONGEST_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(passages, "_write", write)
-    group, passage = passages._Group(), cast(passages.Passage, SimpleNamespace(is_written=True))
-    leader = pool.submit(closing(lambda: group.write(connections[ALIAS], passage)))
+    monkeypatch.setattr(batches, "LONGEST_WAIT_SECONDS", 0.05)
+    writer: BatchWriter[str] = BatchWriter(write)
+    leader = pool.submit(closing(lambda: writer.write(connections[ALIAS], "first")))
     assert writes.wait(30)
     with pytest.raises(OperationalError, match="did not end"):
-        pool.submit(closing(lambda: group.write(connections[ALIAS], passage))).result(30)
+        pool.submit(closing(lambda: writer.write(connections[ALIAS], "late"))).result(30)
     go_on.set()
-    assert leader.result(30)
-    assert group.write(connections[ALIAS], passage)  # the next one leads himself
+    leader.result(30)
+    writer.write(connections[ALIAS], "next")  # this thread leads

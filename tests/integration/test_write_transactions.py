@@ -1,4 +1,4 @@
-"""A write transaction is Django's, whoever begins and ends it: what it commits, undoes, and does afterwards."""
+"""Write transactions are Django's, however they begin and end: commits, rollbacks, and on-commit hooks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.db.transaction import TransactionManagementError
 
 from conductor import events
 from conductor.core.errors import Conflict
+from conductor.db.transactions import database_now, savepoint, write_tx
 from conductor.journal.models import Event, StepRecord
-from conductor.transactions import database_now, write_tx
 from tests.counting import counted
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 ALIAS = "cell1"
 
 
-def tell(kind: str) -> None:
-    events.append(ALIAS, events.Subject("host:a"), kind)
+def emit(kind: str) -> None:
+    events.append(ALIAS, events.EventSubject("host:a"), kind)
 
 
-def told() -> list[str]:
+def emitted() -> list[str]:
     return list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", flat=True))
 
 
@@ -33,10 +33,10 @@ def assert_is_as_before() -> None:
     connection = connections[ALIAS]
     assert (connection.in_atomic_block, connection.get_autocommit(), connection.atomic_blocks) == (False, True, [])
     assert (connection.needs_rollback, connection.run_on_commit, connection.savepoint_ids) == (False, [], [])
-    before = told()
+    before = emitted()
     with write_tx(ALIAS):
-        tell("next")
-    assert told() == [*before, "next"]
+        emit("next")
+    assert emitted() == [*before, "next"]
 
 
 def test_what_follows_the_commit_finds_it_done_and_may_write() -> None:
@@ -44,16 +44,16 @@ def test_what_follows_the_commit_finds_it_done_and_may_write() -> None:
 
     def follow() -> None:
         assert not connections[ALIAS].in_atomic_block
-        seen.append(told())
+        seen.append(emitted())
         with write_tx(ALIAS):
-            tell("second")
+            emit("second")
 
     with write_tx(ALIAS):
-        tell("first")
+        emit("first")
         transaction.on_commit(follow, using=ALIAS)
         assert seen == []
     assert seen == [["first"]]
-    assert told() == ["first", "second"]
+    assert emitted() == ["first", "second"]
     assert_is_as_before()
 
 
@@ -74,51 +74,51 @@ def test_what_fails_inside_or_at_the_commit_leaves_nothing(last: Callable[[], No
 
     def write() -> None:
         with write_tx(ALIAS):
-            tell("undone")
+            emit("undone")
             transaction.on_commit(lambda: followed.append("undone"), using=ALIAS)
             last()
 
     with pytest.raises(error):
         write()
-    assert (told(), followed) == ([], [])
+    assert (emitted(), followed) == ([], [])
     assert_is_as_before()
 
 
-def tell_and_fail() -> None:
-    with transaction.atomic(using=ALIAS):
-        tell("undone")
+def emit_and_fail() -> None:
+    with savepoint(ALIAS):
+        emit("undone")
         fail()
 
 
 def test_a_savepoint_goes_alone() -> None:
     with write_tx(ALIAS):
-        tell("kept")
+        emit("kept")
         with pytest.raises(Conflict):
-            tell_and_fail()
+            emit_and_fail()
         with write_tx(ALIAS):
-            tell("inside")
-    assert told() == ["kept", "inside"]
+            emit("inside")
+    assert emitted() == ["kept", "inside"]
     assert_is_as_before()
 
 
 def test_a_transaction_that_was_given_up_ends_without_an_error_and_without_a_trace() -> None:
     with write_tx(ALIAS):
-        tell("undone")
+        emit("undone")
         transaction.set_rollback(True, using=ALIAS)
         with pytest.raises(TransactionManagementError):
-            told()
-    assert told() == []
+            emitted()
+    assert emitted() == []
     assert_is_as_before()
 
 
 def test_what_begins_while_nobody_counts_may_end_while_somebody_does() -> None:
     with write_tx(ALIAS):
-        tell("first")
+        emit("first")
         tail = ExitStack()
         seen = tail.enter_context(counted(ALIAS))
     tail.close()
-    assert (told(), seen.transactions) == (["first"], 1)
+    assert (emitted(), seen.transactions) == (["first"], 1)
     assert_is_as_before()
     with counted(ALIAS), write_tx(ALIAS):
-        tell("counted from within")
+        emit("counted from within")
     assert_is_as_before()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conductor.rpc import messages  # registers every message
-from conductor.rpc.backports import lowered
+from conductor.rpc.backports import downgraded
 from conductor.rpc.codec import decode, registered
 from conductor.rpc.messages.downgrades import DOWNGRADES, Inexpressible
 from conductor.rpc.versions import BROUGHT, SERVICE_VERSION, SERVICE_VERSION_HISTORY, known_to
@@ -43,13 +43,13 @@ def test_what_is_said_is_what_the_earlier_version_had(name: str, version: str) -
     """Its fields are those of the body that was frozen when that version was released."""
     before = DOWNGRADES[name, version][0]
     knowing = max(number for number in range(1, SERVICE_VERSION) if known_to(number).get(name) == before)
-    said = lowered(body(f"{name}-{version}") | _usual(name, version), knowing)
-    assert said["version"] == before
-    assert set(said["body"]) <= FIELDS[f"{name}-{before}"] | {"error"}
-    assert name == decode(said).MESSAGE_NAME
+    reported = downgraded(body(f"{name}-{version}") | _defaults(name, version), knowing)
+    assert reported["version"] == before
+    assert set(reported["body"]) <= FIELDS[f"{name}-{before}"] | {"error"}
+    assert name == decode(reported).MESSAGE_NAME
 
 
-def _usual(name: str, version: str) -> dict[str, Any]:
+def _defaults(name: str, version: str) -> dict[str, Any]:
     """The frozen body, with the meaning that the earlier version had for what it does not name."""
     values = body(f"{name}-{version}")["body"]
     if "guest" not in values:
@@ -61,20 +61,20 @@ def _usual(name: str, version: str) -> dict[str, Any]:
 
 
 def test_a_guest_is_told_as_the_earlier_version_knew_it() -> None:
-    said = lowered(body("spawn_instance-1.2") | _usual("spawn_instance", "1.2"), 1)
-    assert set(said["body"]["guest"]) == set(body("spawn_instance-1.0")["body"]["guest"])
+    reported = downgraded(body("spawn_instance-1.2") | _defaults("spawn_instance", "1.2"), 1)
+    assert set(reported["body"]["guest"]) == set(body("spawn_instance-1.0")["body"]["guest"])
 
 
 def test_what_cannot_be_said_is_not_guessed() -> None:
-    spawn = body("spawn_instance-1.2") | _usual("spawn_instance", "1.2")
+    spawn = body("spawn_instance-1.2") | _defaults("spawn_instance", "1.2")
     off = {**spawn, "body": {**spawn["body"], "is_running": False}}
     with pytest.raises(Inexpressible, match=r"spawn_instance with is_running$"):
-        lowered(off, 1)
-    assert lowered(off, 2)["body"]["is_running"] is False
+        downgraded(off, 1)
+    assert downgraded(off, 2)["body"]["is_running"] is False
     with pytest.raises(Inexpressible, match="power_on"):
-        lowered(body("power_on-1.0"), 1)
+        downgraded(body("power_on-1.0"), 1)
     with pytest.raises(Inexpressible, match=r"destroy_instance 2\.0"):
-        lowered({**body("destroy_instance-1.0"), "version": "2.0"}, 1)
+        downgraded({**body("destroy_instance-1.0"), "version": "2.0"}, 1)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_what_cannot_be_said_is_not_guessed() -> None:
     ],
 )
 def test_what_a_guest_would_lose_is_named_and_not_shown(name: str, value: Any) -> None:
-    spawn = body("spawn_instance-1.2") | _usual("spawn_instance", "1.2")
+    spawn = body("spawn_instance-1.2") | _defaults("spawn_instance", "1.2")
     spawn["body"]["guest"][name] = value
     with pytest.raises(Inexpressible) as refused:
-        lowered(spawn, 1)
+        downgraded(spawn, 1)
     assert str(refused.value) == f"spawn_instance with {name}"
 
 
 def test_nothing_is_changed_for_who_knows_it() -> None:
     for path in CORPUS.glob("*.json"):
         frozen = json.loads(path.read_text())
-        assert lowered(frozen, SERVICE_VERSION) == frozen
+        assert downgraded(frozen, SERVICE_VERSION) == frozen
 
 
 @pytest.mark.parametrize("name", ["attach_volume", "swap_volume"])
@@ -104,7 +104,7 @@ def test_a_volume_of_several_guests_is_not_for_hosts_that_lock_each(name: str) -
     shared = body(f"{name}-1.1")
     shared["body"]["volume"]["is_shared"] = True
     with pytest.raises(Inexpressible, match="a volume of several guests"):
-        lowered(shared, BEFORE_FILES)
+        downgraded(shared, BEFORE_FILES)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_what_only_new_hosts_can_do_for_a_guest_is_refused(name: str, value: Any
     spawn = body("spawn_instance-1.5")
     spawn["body"]["guest"] |= {"files": [], name: value}
     with pytest.raises(Inexpressible, match=words):
-        lowered(spawn, BEFORE_FILES)
+        downgraded(spawn, BEFORE_FILES)

@@ -1,1 +1,1 @@
-"""Real services for tests: private servers on free ports, ended by whoever started them."""
+"""Real services for tests: private servers on free ports, which end with their test run."""

@@ -30,7 +30,7 @@ class Service(process.Server):
 
     @property
     def url(self) -> str:
-        """What NOVELLA_MEMBERSHIP_URL takes."""
+        """The value for NOVELLA_MEMBERSHIP_URL."""
         return f"etcd://127.0.0.1:{self.port}/novella"
 
     def restart(self) -> None:

@@ -18,7 +18,7 @@ USER, PASSWORD = "novella", "seven ducks/swim"
 
 
 class Post:
-    """`got` are the letters with whom they are for; `answers` says what the server answers next to an address."""
+    """Received mails in `got`, with their recipients; `answers` are the server's next replies by address."""
 
     def __init__(self) -> None:
         self.got: list[tuple[list[str], Message]] = []
@@ -45,7 +45,7 @@ class Post:
 
 @contextmanager
 def running(scheme: str = "smtp", tls: ssl.SSLContext | None = None) -> Iterator[Post]:
-    """The server as it is spoken to by `scheme`; with `tls` it wants a login."""
+    """Run the server for `scheme`; with `tls` it requires a login."""
     post = Post()
     wants: dict[str, Any] = {}
     if tls is not None:

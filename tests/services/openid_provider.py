@@ -1,4 +1,4 @@
-"""A real OpenID provider on loopback, and a wire before it that tests bend: what it says, and who signs it."""
+"""A real OpenID provider on loopback, with a proxy that lets tests change its answers and signatures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Bend = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Provider:
-    """What runs, and what came over the wire. `bends` change the JSON of an answer, by its path."""
+    """The running provider and its recorded traffic. `bends` change the JSON of an answer, by its path."""
 
     def __init__(self, wire: Wire, port: int) -> None:
         self.issuer = f"http://localhost:{port}"
@@ -48,17 +48,17 @@ class Provider:
         self.token_requests.clear()
 
     def register(self, back_to: str) -> None:
-        """Who this cloud is to the provider."""
+        """Register this cloud as a client of the provider."""
         body = {"redirect_uris": [back_to], "token_endpoint_auth_method": "client_secret_basic"}
-        told = requests.post(f"{self.issuer}/oauth2/clients", json=body, timeout=WAIT_SECONDS).json()
-        self.client_id, self.client_secret = told["client_id"], told["client_secret"]
+        payload = requests.post(f"{self.issuer}/oauth2/clients", json=body, timeout=WAIT_SECONDS).json()
+        self.client_id, self.client_secret = payload["client_id"], payload["client_secret"]
 
     def knows(self, subject: str, **claims: Any) -> None:
         """A person there."""
         requests.put(f"{self.issuer}/users/{subject}", json=claims, timeout=WAIT_SECONDS).raise_for_status()
 
     def signs_in(self, address: str, subject: str) -> str:
-        """Somebody at the provider's page says who they are; where the browser is sent then."""
+        """Sign in at the provider's page; returns the redirect address."""
         answer = requests.post(address, data={"sub": subject}, allow_redirects=False, timeout=WAIT_SECONDS)
         assert answer.status_code == 302, answer.text
         return answer.headers["Location"]
@@ -98,10 +98,10 @@ class Wire:
         bend = self.bends.get(path)
         if bend is None:
             return self._behind(environ, start_response)  # type: ignore[no-any-return]
-        told: list[Any] = []
-        body = b"".join(self._behind(environ, lambda status, headers, error=None: told.extend((status, headers))))
-        changed = json.dumps(bend(json.loads(body))).encode() if told[0].startswith("200") else body
-        start_response(told[0], [("Content-Type", "application/json"), ("Content-Length", str(len(changed)))])
+        payload: list[Any] = []
+        body = b"".join(self._behind(environ, lambda status, headers, error=None: payload.extend((status, headers))))
+        changed = json.dumps(bend(json.loads(body))).encode() if payload[0].startswith("200") else body
+        start_response(payload[0], [("Content-Type", "application/json"), ("Content-Length", str(len(changed)))])
         return [changed]
 
     def _remember(self, environ: dict[str, Any]) -> None:
@@ -138,12 +138,12 @@ def _forgers_key() -> RSAKey:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """What a token says, whoever signed it."""
+    """Return the claims of a token, without checking its signature."""
     part = token.split(".")[1]
     found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return found
 
 
 def question_of(address: str) -> dict[str, str]:
-    """What the browser carries to the provider."""
+    """Return the parameters of the browser's request to the provider."""
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}

@@ -54,7 +54,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        """What NOVELLA_DATABASE_URL takes; databases are `novella_api`, `novella_cell0`, …"""
+        """The value for NOVELLA_DATABASE_URL; databases are `novella_api`, `novella_cell0`, …"""
         return f"postgresql://{ROLE}@127.0.0.1:{self.port}/novella"
 
     @property
@@ -62,7 +62,7 @@ class Service:
         return self.folder / "postgresql.log"
 
     def psql(self, statement: str, database: str = "postgres") -> str:
-        """What a statement answers, a line per row, columns separated by |."""
+        """Return the result of a statement, a line per row, columns separated by |."""
         command = [
             "-h",
             "127.0.0.1",
@@ -137,7 +137,7 @@ def start_copy(data: Path, folder: Path, *, is_durable: bool = True) -> Service:
 
 
 def start_there(folder: Path, *, is_durable: bool = True) -> Service:
-    """A server on the data directory of a stopped one, which lies in `folder` as `data`."""
+    """Start a server on the data directory of a stopped one, which is in `folder` as `data`."""
     service = Service(folder, process.free_port())
     _own(folder)
     with (folder / "data" / "postgresql.conf").open("a") as file:  # of two lines the later counts
@@ -169,7 +169,7 @@ def _launch(service: Service) -> None:
 
 
 def _as_account(command: Sequence[object]) -> list[str]:
-    """The command as who may run it. setpriv becomes the program, so the pid is the server's."""
+    """Return the command for an account that may run it. setpriv becomes the program, so the pid is the server's."""
     words = [str(word) for word in command]
     if os.geteuid() != 0:
         return words

@@ -1,4 +1,4 @@
-"""What services share: a free port, a process that is ours to end, and waiting until it answers."""
+"""Helpers of services: a free port, a process to end, and waiting until it answers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def _drawn() -> IO[bytes]:
 
 
 def free_port() -> int:
-    """A port below those that the system gives to clients, and no one else's who asks here while this process lives.
+    """Return a port outside of the range for outgoing connections, unique among the callers of this process's lifetime.
 
-    A client that knocks at a dead service of the loopback is given a port of its own each time. Were the service's
-    among them, a client would sooner or later be given just that one, and the service could not come back. And what
-    was drawn is listened at seconds later, or not for a while when it was killed: nobody else may draw it meanwhile.
+    A client that connects to a dead service on loopback gets an outgoing port each time. If the service's port were in
+    that range, a client would sooner or later get it, and the service could not start again. A drawn port is bound
+    seconds later, or not for a while after a kill: meanwhile no other process may draw it.
     """
     lowest_of_clients = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(10_000, max(lowest_of_clients, 11_000))
@@ -68,7 +68,7 @@ def _can_listen(port: int) -> bool:
 
 
 def launch(command: Sequence[object], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own; what it says goes to `log`."""
+    """Start a program in a session of its own; its output goes to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         return subprocess.Popen(
@@ -83,7 +83,7 @@ def launch(command: Sequence[object], log: Path, environment: Mapping[str, str])
 
 
 def await_answer(process: subprocess.Popen[bytes], ask: Callable[[], bool], log: Path, seconds: float) -> None:
-    """Wait until `ask` says yes; fails with the end of the log when the process dies first or takes too long."""
+    """Wait until `ask` is true; fails with the end of the log when the process dies first or takes too long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         if ask():
@@ -111,7 +111,7 @@ def listens(port: int) -> bool:
 
 @dataclass
 class Server:
-    """A server that is one process; `folder` holds its data and its log. Subclasses say how it is started."""
+    """A server that is one process; `folder` holds its data and its log. Subclasses define its start."""
 
     folder: Path
     port: int
@@ -143,7 +143,7 @@ class Server:
     def run(
         self, command: Sequence[object], ask: Callable[[], bool], seconds: float, environment: Mapping[str, str]
     ) -> None:
-        """End what runs, start `command`, and wait until `ask` says that it answers."""
+        """End the running process, start `command`, and wait until `ask` is true."""
         self.stop()
         self._process = launch(command, self.log_path, environment)
         await_answer(self._process, ask, self.log_path, seconds)

@@ -51,7 +51,7 @@ class Service:
 
     @property
     def url(self) -> str:
-        """What NOVELLA_BROKER_URL takes."""
+        """The value for NOVELLA_BROKER_URL."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/"
 
     @property
@@ -89,7 +89,7 @@ class Service:
         self.pid = int((self.folder / "pid").read_text())
 
     def administer(self, words: Sequence[str]) -> None:
-        """What `rabbitmqctl` does with these words."""
+        """Run `rabbitmqctl` with these arguments."""
         command = [str(CONTROL), "--node", f"novella-{self.port}@localhost", *words]
         subprocess.run(command, env=self._environment(), check=True, capture_output=True, timeout=START_SECONDS)
 
@@ -119,8 +119,10 @@ class Service:
             "RABBITMQ_MNESIA_BASE": str(folder / "data"),
             "RABBITMQ_LOG_BASE": str(folder / "logs"),
             "RABBITMQ_PID_FILE": str(folder / "pid"),
-            # One scheduler that does not spin: the processors are for the processes under test.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:1 +sbwt none",
+            # One scheduler, and none that spins: the processors are for the processes under test.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-kernel inet_dist_use_interface {127,0,0,1} +S 2:1 +sbwt none +sbwtdcpu none +sbwtdio none"
+            ),
         }
 
 

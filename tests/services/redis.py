@@ -1,4 +1,4 @@
-"""A Redis server of a test's own, on a free port of the loopback. It keeps nothing: what is killed has forgotten all.
+"""A Redis server of a test's own, on a free port of the loopback. It stores nothing: a kill loses everything.
 
 service = redis.start(folder)
 service.url                      # redis://127.0.0.1:40123/0
@@ -27,7 +27,7 @@ class Service(process.Server):
 
     @property
     def url(self) -> str:
-        """What NOVELLA_BROKER_URL and NOVELLA_CHANNEL_URL take."""
+        """The value for NOVELLA_BROKER_URL and NOVELLA_CHANNEL_URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def restart(self) -> None:
@@ -35,7 +35,7 @@ class Service(process.Server):
         self.run([*command, "--appendonly", "no"], self._answers, START_SECONDS, os.environ)
 
     def administer(self, words: Sequence[str]) -> None:
-        """What `redis-cli` does with these words."""
+        """Run `redis-cli` with these arguments."""
         redis.Redis(port=self.port, socket_timeout=10).execute_command(*words)
 
     def _answers(self) -> bool:

@@ -1,4 +1,4 @@
-"""Which requests an access rule lets through."""
+"""Requests that an access rule allows."""
 
 from __future__ import annotations
 

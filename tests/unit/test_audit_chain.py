@@ -1,4 +1,4 @@
-"""The audit log's chain: whatever is done to sealed records by somebody without the key is found."""
+"""The audit log's chain: every change of sealed records without the key is detected."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.core.audit_chain import CONTENT, Chain, Place, Sealed, key_of, plain
+from conductor.core.audit_chain import CONTENT, Chain, ChainPosition, Sealed, key_of, plain
 
 CHAIN = Chain(key_of("a secret of thirty-two characters"), "cell1")
 THIEF = Chain(key_of("another one"), "cell1")
-BEGIN = Place()
+BEGIN = ChainPosition()
 OTHER = Chain(CHAIN.key, "cell2")
 
 
@@ -27,51 +27,51 @@ def records(chain: Chain, count: int) -> list[Sealed]:
     return rows
 
 
-def fault(rows: list[Sealed], end: Place, begin: Place = BEGIN) -> str:
+def fault(rows: list[Sealed], end: ChainPosition, begin: ChainPosition = BEGIN) -> str:
     return CHAIN.fault(begin, end, sorted(rows, key=lambda row: row.place.number))
 
 
-def resealed(chain: Chain, before: Place, row: Sealed) -> Sealed:
+def resealed(chain: Chain, before: ChainPosition, row: Sealed) -> Sealed:
     signature = chain.sign(row.content)
     return Sealed(chain.follow(before, signature), signature, row.content)
 
 
 @st.composite
 def attacks(draw: st.DrawFn) -> tuple[str, list[Sealed], list[Sealed]]:
-    """What was done, the records before it and after it."""
+    """Draw an attack: its name, the records before it and after it."""
     was = records(CHAIN, draw(st.integers(2, 8)))
     rows, at = list(was), draw(st.integers(0, len(was) - 1))
     row, before = was[at], was[at - 1].place if at else BEGIN
     name = draw(st.sampled_from(CONTENT))
     changed = replace(row, content={**row.content, name: "forged"})
-    deed = draw(st.sampled_from(["change", "sign", "delete", "insert", "swap", "renumber", "move"]))
-    if deed == "change":
+    action = draw(st.sampled_from(["change", "sign", "delete", "insert", "swap", "renumber", "move"]))
+    if action == "change":
         rows[at] = changed
-    elif deed == "sign":  # by a key of his own, all that follows too
+    elif action == "sign":  # by a key of his own, all that follows too
         for place in range(at, len(was)):
             follows = rows[place - 1].place if place else BEGIN
             rows[place] = resealed(THIEF, follows, changed if place == at else was[place])
-    elif deed == "delete":
+    elif action == "delete":
         del rows[at]
-    elif deed == "insert":
+    elif action == "insert":
         rows.insert(at, replace(changed, place=row.place))
-    elif deed == "swap":
+    elif action == "swap":
         other = draw(st.integers(0, len(was) - 1).filter(lambda number: number != at))
         rows[at], rows[other] = replace(was[at], place=was[other].place), replace(was[other], place=row.place)
-    elif deed == "renumber":
+    elif action == "renumber":
         rows[at] = replace(
             row, place=replace(row.place, number=draw(st.integers(-1, 99).filter(lambda n: n != at + 1)))
         )
     else:  # from another cell, sealed there under the same number
         rows[at] = resealed(OTHER, before, row)
-    return deed, was, rows
+    return action, was, rows
 
 
 @given(attacks())
 def test_whatever_is_done_is_found(attack: tuple[str, list[Sealed], list[Sealed]]) -> None:
-    deed, was, rows = attack
+    action, was, rows = attack
     assert fault(was, was[-1].place) == ""
-    assert fault(rows, was[-1].place), deed
+    assert fault(rows, was[-1].place), action
 
 
 @given(st.integers(1, 8), st.data())
@@ -81,7 +81,7 @@ def test_what_is_left_of_a_chain_that_was_cut_in_front_is_whole(count: int, data
     begin = rows[cut - 1].place if cut else BEGIN
     assert fault(rows[cut:], rows[-1].place, begin) == ""
     if cut:
-        assert "was put in" in fault(rows[cut - 1 :], rows[-1].place, begin)
+        assert "was inserted" in fault(rows[cut - 1 :], rows[-1].place, begin)
 
 
 def test_each_fault_has_its_name() -> None:
@@ -91,7 +91,7 @@ def test_each_fault_has_its_name() -> None:
     assert fault([rows[0], changed, rows[2]], end).startswith(f"record 2 ({UUID(int=1)}, host.close) was changed")
     assert fault([rows[0], rows[2]], end) == "record 2 is missing: the next one is number 3"
     assert fault(rows[:2], end) == "record 3 is missing: 3 were sealed"
-    assert "was put in" in fault([*rows, replace(rows[2], place=Place(4))], end)
+    assert "was inserted" in fault([*rows, replace(rows[2], place=ChainPosition(4))], end)
 
 
 def test_a_value_has_one_form_before_it_is_stored_and_after() -> None:

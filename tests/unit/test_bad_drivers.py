@@ -1,4 +1,4 @@
-"""Drivers that lie, talk nonsense or leave: each is one clear fault, and their agent is none the worse for it."""
+"""Drivers that return wrong data or exit: each is one clear fault, and their agent keeps working."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from conductor.compute import driver_words
-from conductor.compute.attempts import Attempts
+from conductor.compute import driver_validation
 from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_agent import HostAgent
-from conductor.compute.host_journal import HostJournal
+from conductor.compute.host_journal import CommandAttempts, HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
-from conductor.compute.manager import Shared
+from conductor.compute.keyed_executor import KeyedExecutor
+from conductor.compute.manager import AgentResources
 from conductor.core.compute_driver import HAS_LEFT, GuestInfo, Inventory, NodeReport
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import DriverError
@@ -42,7 +41,7 @@ REPORT = TinyDriver().report()
 
 
 class Bad(TinyDriver):
-    """What it does wrong is put into it."""
+    """A driver whose faults are set by the test."""
 
     capabilities = frozenset({"migrate", "pause"})
     reporting: Callable[[], Any] = staticmethod(lambda: REPORT)
@@ -67,9 +66,9 @@ class Host:
         self.sent: list[Any] = []
         self.count = 0
         self.config = HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=folder / "1.sqlite3")
-        self.lanes = (Lanes("commands", 1), Lanes("urgent", 1))
+        self.executors = (KeyedExecutor("commands", 1), KeyedExecutor("urgent", 1))
         self.answers: queue.Queue[StepAnswered] = queue.Queue()
-        shared = Shared(*self.lanes, send=self._send)
+        shared = AgentResources(*self.executors, send=self._send)
         self.agent = HostAgent(self.config, lambda: self.driver, shared)
 
     def _send(self, cell: str, message: Any) -> None:
@@ -91,10 +90,10 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)
-    made.agent.turn()
+    made.agent.run()
     yield made
     made.agent.stop()
-    assert all(lanes.stop(20) for lanes in made.lanes)
+    assert all(executors.stop(20) for executors in made.executors)
 
 
 def leave(*_: Any) -> None:
@@ -135,11 +134,11 @@ def test_an_answer_that_is_no_json_is_a_failure_that_is_kept(host: Host, answers
 def test_what_ends_the_process_again_and_again_is_given_up(host: Host, tmp_path: Path) -> None:
     folder = tmp_path / "1.underway"
     for _ in range(3):
-        Attempts(folder).begin("k1")  # and there the process ended
+        CommandAttempts(folder).begin("k1")  # and there the process ended
     answer = host.does(SpawnInstance, guest=guest_json(ANA))
     assert answer.error is not None
     assert "The agent's process ended 3 times while the driver was at this" in answer.error["message"]
-    Attempts(folder).begin("k2")  # it may have been another's fault
+    CommandAttempts(folder).begin("k2")  # it may have been another's fault
     assert host.does(SpawnInstance, guest=guest_json(ANA)).ok
     assert list(folder.iterdir()) == []
 
@@ -161,9 +160,9 @@ def test_one_that_cannot_do_what_it_says_is_told_from_one_that_failed(host: Host
 JUNK: list[tuple[Any, str]] = [
     (None, "is a NoneType and no NodeReport"),
     ({"node": "n"}, "is a dict and no NodeReport"),
-    (replace(REPORT, traits=None), "cannot be told: 'NoneType' object is not iterable"),  # type: ignore[arg-type]
-    (replace(REPORT, cpu_info={"load": {1}}), "cannot be told: Object of type set"),
-    (replace(REPORT, metrics={"cpu.percent": float("inf")}), "cannot be told: Out of range"),
+    (replace(REPORT, traits=None), "cannot be sent: 'NoneType' object is not iterable"),  # type: ignore[arg-type]
+    (replace(REPORT, cpu_info={"load": {1}}), "cannot be sent: Object of type set"),
+    (replace(REPORT, metrics={"cpu.percent": float("inf")}), "cannot be sent: Out of range"),
     (replace(REPORT, node=""), "node: "),
     (replace(REPORT, node="n" * 300), "node: "),
     (replace(REPORT, hypervisor_version="seven"), "hypervisor_version: 'seven' is not of type 'integer'"),  # type: ignore[arg-type]
@@ -173,7 +172,7 @@ JUNK: list[tuple[Any, str]] = [
     (replace(REPORT, inventory={"vcpu!": Inventory(4)}), "inventory: 'vcpu!' does not match"),
     (replace(REPORT, traits=frozenset({"not a trait"})), "traits.0: 'not a trait' does not match"),
     (replace(REPORT, supported_instances=(("x86_64",),)), "supported_instances.0: "),  # type: ignore[arg-type]
-    (replace(REPORT, numa_cells=("cell",)), "cannot be told: dictionary update sequence"),  # type: ignore[arg-type]
+    (replace(REPORT, numa_cells=("cell",)), "cannot be sent: dictionary update sequence"),  # type: ignore[arg-type]
     (replace(REPORT, disk_available_least_gb="much"), "disk_available_least_gb: 'much'"),  # type: ignore[arg-type]
 ]
 
@@ -184,13 +183,13 @@ def test_a_report_that_cannot_be_used_is_not_sent_and_named_once(
 ) -> None:
     host.sent.clear()
     host.driver.reporting = lambda: report
-    host.agent.turn()
-    host.agent.turn()
+    host.agent.run()
+    host.agent.run()
     assert [one for one in host.sent if isinstance(one, HostReported)] == []
-    (said,) = [one.getMessage() for one in caplog.records if "host cannot report" in one.getMessage()]
-    assert complaint in said
+    (log,) = [one.getMessage() for one in caplog.records if "host cannot report" in one.getMessage()]
+    assert complaint in log
     host.driver.reporting = lambda: REPORT
-    host.agent.turn()
+    host.agent.run()
     (report,) = [one for one in host.sent if isinstance(one, HostReported)]
     assert (report.report["node"], report.doings["faults"]) == (REPORT.node, 1)
     assert complaint[:40] in report.doings["notes"][0]["text"]
@@ -209,14 +208,14 @@ def test_a_report_that_cannot_be_used_is_not_sent_and_named_once(
 def test_guests_that_are_none_are_not_told_of(host: Host, guests: Any, complaint: str) -> None:
     host.driver.listing = lambda: guests
     with pytest.raises(DriverError, match=complaint):
-        driver_words.usable_guests(host.driver.guests())
+        driver_validation.validate_guests(host.driver.guests())
     host.sent.clear()
-    host.agent.turn()
+    host.agent.run()
     assert host.sent == []
 
 
 def test_one_that_leaves_once_its_guest_has_moved_is_not_told_as_one_that_failed(host: Host) -> None:
-    """Else the other host would be told to end the guest, which is nowhere else."""
+    """Otherwise the other host would be commanded to destroy the only copy of the guest."""
     host.driver.capabilities = frozenset({"live_migrate"})
     host.driver.live_migrate = leave  # type: ignore[method-assign]
     assert host.does(LiveMigrate, guest=guest_json(ANA), target={}, is_block_migration=None).result == {HAS_LEFT: True}
@@ -234,31 +233,31 @@ def test_one_that_leaves_at_a_question_has_failed(host: Host) -> None:
     with pytest.raises(DriverError, match=r"unexpectedly \(SystemExit\)"):
         host.agent.open_console(ANA, ConsoleKind.SERIAL)
     host.driver.diagnostics = lambda _: {"cpus": {1}}  # type: ignore[method-assign, return-value]
-    with pytest.raises(DriverError, match="cannot be told: Object of type set"):
+    with pytest.raises(DriverError, match="cannot be sent: Object of type set"):
         host.agent.ask_guest(ANA, GuestQuestion.DIAGNOSTICS)
 
 
 def test_one_that_leaves_while_it_is_asked_is_silent_until_it_answers(host: Host) -> None:
     host.sent.clear()
     host.driver.reporting = leave
-    host.agent.turn()
+    host.agent.run()
     assert host.sent == []
     host.driver.reporting = lambda: REPORT
-    host.agent.turn()
+    host.agent.run()
     assert [type(one) for one in host.sent] == [HostReported]
 
 
-@pytest.mark.parametrize("said", ["text", None, 7, leave])
-def test_a_console_that_is_none_keeps_no_other_from_being_followed(host: Host, said: Any) -> None:
+@pytest.mark.parametrize("log", ["text", None, 7, leave])
+def test_a_console_that_is_none_keeps_no_other_from_being_followed(host: Host, log: Any) -> None:
     sent: list[Any] = []
     follower = ConsoleFollower(host.config, host.driver, lambda _, message: sent.append(message))
     host.driver.consoles[BO] = b"hello\n"
-    honest = host.driver.console_log
+    original = host.driver.console_log
 
     def speak(instance_uuid: str, offset: int) -> bytes:
         if instance_uuid == BO:
-            return honest(instance_uuid, offset)
-        return said() if callable(said) else said  # type: ignore[no-any-return]
+            return original(instance_uuid, offset)
+        return log() if callable(log) else log  # type: ignore[no-any-return]
 
     host.driver.console_log = speak  # type: ignore[method-assign]
     follower.follow([ANA, BO])
@@ -269,9 +268,11 @@ def test_what_was_looked_at_is_looked_at_again_only_when_it_is_another(
     host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     looks: list[Any] = []
-    honest = driver_words._REPORT.iter_errors
+    original = driver_validation._REPORT.iter_errors
     monkeypatch.setattr(
-        driver_words, "_REPORT", type("Counting", (), {"iter_errors": lambda _, it: looks.append(it) or honest(it)})()
+        driver_validation,
+        "_REPORT",
+        type("Counting", (), {"iter_errors": lambda _, it: looks.append(it) or original(it)})(),
     )
     journal = HostJournal(tmp_path / "2.sqlite3")
     beats = Heartbeat(host.config, host.driver, journal=journal, send=lambda *_: None)
@@ -279,4 +280,4 @@ def test_what_was_looked_at_is_looked_at_again_only_when_it_is_another(
         host.driver.reporting = lambda version=version: replace(REPORT, hypervisor_version=version)  # type: ignore[misc]
         beats.beat()
     journal.close()
-    assert [told["hypervisor_version"] for told in looks] == [1, 2]
+    assert [reported["hypervisor_version"] for reported in looks] == [1, 2]

@@ -1,4 +1,4 @@
-"""How guests of a bridge come by their IPv6 addresses: what the agent answers to which frame."""
+"""IPv6 addresses of a bridge's guests: the agent's answer to each frame."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compute_drivers.host_net import ipv6
-from compute_drivers.host_net.ipv6 import AddressSegment
-from compute_drivers.host_net.plugs import link_local
+from compute_drivers.host_net import ipv6_addresses as ipv6
+from compute_drivers.host_net.host_ports import link_local
+from compute_drivers.host_net.ipv6_addresses import AddressSegment
 from compute_drivers.user_net import packets
 from conductor.core.compute_driver import PortAddress
 
@@ -29,7 +29,7 @@ STATIC = PortAddress("fd00:3::7", "fd00:3::/64")
 
 def serving(*addresses: PortAddress) -> AddressSegment:
     segment = AddressSegment()
-    segment.tell({MAC: addresses})
+    segment.configure({MAC: addresses})
     return segment
 
 
@@ -47,22 +47,22 @@ def says(kind: int, *options: tuple[int, bytes], mac: bytes = CARD) -> packets.F
     return frame(ALL_SERVERS, packets.UDP, packets.udp(546, 547, bytes((kind, 1, 2, 3)) + packed), mac=mac)
 
 
-def checked(said: bytes) -> tuple[bytes, bytes]:
-    """Who it is for, and the payload, whose checksum is right."""
-    assert said[:6] == CARD
-    packet = said[14:]
+def checked(body: bytes) -> tuple[bytes, bytes]:
+    """Return the recipient, and the payload with its checksum verified."""
+    assert body[:6] == CARD
+    packet = body[14:]
     length, protocol = struct.unpack_from("!HB", packet, 4)
     source, target, payload = packet[8:24], packet[24:40], packet[40:]
     assert length == len(payload)
-    assert source == ipv6.OWN.packed
+    assert source == ipv6.ROUTER_ADDRESS.packed
     assert packets.checksum(source + target + struct.pack("!IHBB", length, 0, 0, protocol) + payload) == 0
     return target, payload
 
 
 def answered(segment: AddressSegment, asked: packets.Frame) -> tuple[int, Mapping[int, bytes]]:
     """The kind of a DHCPv6 answer, and its options."""
-    (said,) = segment.receive(asked)
-    target, payload = checked(said)
+    (body,) = segment.receive(asked)
+    target, payload = checked(body)
     assert target == LINK_LOCAL.packed
     assert struct.unpack_from("!HH", payload) == (547, 546)
     assert payload[9:12] == bytes((1, 2, 3)), "whose question it answers"
@@ -70,8 +70,8 @@ def answered(segment: AddressSegment, asked: packets.Frame) -> tuple[int, Mappin
 
 
 def test_prefixes_are_advertised_as_the_subnets_say_and_nobody_is_a_router() -> None:
-    (said,) = serving(MADE, STATEFUL, STATIC).receive(solicits())
-    target, payload = checked(said)
+    (body,) = serving(MADE, STATEFUL, STATIC).receive(solicits())
+    target, payload = checked(body)
     assert target == IPv6Address("ff02::1").packed
     kind, _, _, _, flags, lifetime = struct.unpack_from("!BBHBBH", payload)
     assert (kind, flags, lifetime) == (134, 0xC0, 0)
@@ -89,23 +89,28 @@ def test_prefixes_are_advertised_as_the_subnets_say_and_nobody_is_a_router() -> 
 
 
 @pytest.mark.parametrize(
-    ("mode", "flags"), [("slaac", 0), ("dhcpv6-stateless", ipv6.OTHER), ("dhcpv6-stateful", ipv6.OTHER | ipv6.MANAGED)]
+    ("mode", "flags"),
+    [
+        ("slaac", 0),
+        ("dhcpv6-stateless", ipv6.OTHER),
+        ("dhcpv6-stateful", ipv6.OTHER | ipv6.MANAGED),
+    ],
 )
 def test_what_else_is_to_be_asked_is_in_the_flags(mode: str, flags: int) -> None:
-    (said,) = serving(PortAddress("fd00::7", "fd00::/64", ipv6_mode=mode)).receive(solicits())
-    assert checked(said)[1][5] == flags
+    (body,) = serving(PortAddress("fd00::7", "fd00::/64", ipv6_mode=mode)).receive(solicits())
+    assert checked(body)[1][5] == flags
 
 
 def test_all_are_told_soon_after_a_start_and_again_and_only_who_has_something_to_be_told() -> None:
     segment = serving(MADE)
-    assert len(segment.turn(10.0)) == 1
-    assert segment.turn(11.0) == []
-    assert len(segment.turn(10.0 + ipv6.ADVERTISED_EVERY_SECONDS)) == 1
-    segment.tell({MAC: (MADE,)})
-    assert segment.turn(300.0) == [], "nothing new"
-    segment.tell({MAC: (MADE, STATEFUL)})
-    assert len(segment.turn(301.0)) == 1
-    assert serving(STATIC).turn(10.0) == []
+    assert len(segment.tick(10.0)) == 1
+    assert segment.tick(11.0) == []
+    assert len(segment.tick(10.0 + ipv6.ADVERTISEMENT_INTERVAL_SECONDS)) == 1
+    segment.configure({MAC: (MADE,)})
+    assert segment.tick(300.0) == [], "nothing new"
+    segment.configure({MAC: (MADE, STATEFUL)})
+    assert len(segment.tick(301.0)) == 1
+    assert serving(STATIC).tick(10.0) == []
     assert serving(STATIC).receive(solicits()) == []
 
 
@@ -118,37 +123,37 @@ def test_strangers_and_what_comes_from_afar_are_not_heard() -> None:
 
 def test_an_address_is_offered_taken_kept_and_let_go() -> None:
     segment = serving(MADE, STATEFUL)
-    wants, server = (ipv6.ADDRESSES, IDENTITY + bytes(8)), (ipv6.SERVER_ID, ipv6.DUID)
+    wants, server = (ipv6.IA_NA, IDENTITY + bytes(8)), (ipv6.SERVER_ID, ipv6.DUID)
     kind, offered = answered(segment, says(ipv6.SOLICIT, OWN_ID, wants))
     assert kind == ipv6.ADVERTISE
     assert offered[ipv6.CLIENT_ID] == OWN_ID[1]
     assert offered[ipv6.SERVER_ID] == ipv6.DUID
-    assert offered[ipv6.ADDRESSES][:4] == IDENTITY
-    first = ipv6._options(offered[ipv6.ADDRESSES][12:])[ipv6.ADDRESS]
+    assert offered[ipv6.IA_NA][:4] == IDENTITY
+    first = ipv6._options(offered[ipv6.IA_NA][12:])[ipv6.IA_ADDRESS]
     assert first[:16] == IPv6Address("fd00:2::7").packed
     assert struct.unpack("!II", first[16:]) == (86400, 86400)
-    assert IPv6Address("fd00:2::53").packed in offered[ipv6.NAMES]
+    assert IPv6Address("fd00:2::53").packed in offered[ipv6.DNS_SERVERS]
     for wanted in (ipv6.REQUEST, ipv6.RENEW):
         assert answered(segment, says(wanted, OWN_ID, server, wants))[0] == ipv6.REPLY
         assert segment.receive(says(wanted, OWN_ID, wants)) == [], "no server was chosen"
         assert segment.receive(says(wanted, OWN_ID, (ipv6.SERVER_ID, b"another"), wants)) == []
-    kind, quick = answered(segment, says(ipv6.SOLICIT, OWN_ID, wants, (ipv6.AT_ONCE, b"")))
+    kind, quick = answered(segment, says(ipv6.SOLICIT, OWN_ID, wants, (ipv6.RAPID_COMMIT, b"")))
     assert kind == ipv6.REPLY
-    assert ipv6.AT_ONCE in quick
+    assert ipv6.RAPID_COMMIT in quick
     for address, status in (("fd00:2::7", ipv6.SUCCESS), ("fd00:2::8", ipv6.NOT_ON_LINK)):
-        held = struct.pack("!HH", ipv6.ADDRESS, 24) + IPv6Address(address).packed + bytes(8)
-        _, told = answered(segment, says(ipv6.CONFIRM, OWN_ID, (ipv6.ADDRESSES, IDENTITY + bytes(8) + held)))
-        assert told[ipv6.STATUS] == struct.pack("!H", status)
+        held = struct.pack("!HH", ipv6.IA_ADDRESS, 24) + IPv6Address(address).packed + bytes(8)
+        _, received = answered(segment, says(ipv6.CONFIRM, OWN_ID, (ipv6.IA_NA, IDENTITY + bytes(8) + held)))
+        assert received[ipv6.STATUS] == struct.pack("!H", status)
     assert answered(segment, says(ipv6.RELEASE, OWN_ID, server))[0] == ipv6.REPLY
 
 
 def test_who_makes_its_address_by_itself_is_told_names_alone() -> None:
     segment = serving(PortAddress("fd00::7", "fd00::/64", "", ("fd00::53",), "dhcpv6-stateless"))
-    kind, told = answered(segment, says(ipv6.INFORM))
+    kind, received = answered(segment, says(ipv6.INFORM))
     assert kind == ipv6.REPLY
-    assert told == {ipv6.SERVER_ID: ipv6.DUID, ipv6.NAMES: IPv6Address("fd00::53").packed}
-    _, refused = answered(segment, says(ipv6.SOLICIT, OWN_ID, (ipv6.ADDRESSES, IDENTITY + bytes(8))))
-    assert ipv6._options(refused[ipv6.ADDRESSES][12:]) == {ipv6.STATUS: struct.pack("!H", ipv6.NO_ADDRESS)}
+    assert received == {ipv6.SERVER_ID: ipv6.DUID, ipv6.DNS_SERVERS: IPv6Address("fd00::53").packed}
+    _, refused = answered(segment, says(ipv6.SOLICIT, OWN_ID, (ipv6.IA_NA, IDENTITY + bytes(8))))
+    assert ipv6._options(refused[ipv6.IA_NA][12:]) == {ipv6.STATUS: struct.pack("!H", ipv6.NO_ADDRESS)}
 
 
 @settings(max_examples=20, deadline=None)
@@ -160,5 +165,5 @@ def test_whatever_a_guest_says_is_answered_or_not_but_never_an_error(data: bytes
         frame(ALL_SERVERS, 17, packets.udp(546, 547, data)),
         packets.Frame(b"", CARD, packets.IPV6, data),
     ):
-        for said in segment.receive(asked):
-            checked(said)
+        for body in segment.receive(asked):
+            checked(body)

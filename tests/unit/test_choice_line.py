@@ -1,4 +1,4 @@
-"""The line that says which host was best, by how much, and who found so."""
+"""The line about the best host, its lead, and the scheduler."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from conductor.services.decision_values import DecisionView
-from portal.pages.placement import explain
+from conductor.services.scheduling.types import DecisionView
+from portal.pages.scheduling.placement import explain
 
 
 def view(totals: dict[str, float], **more: Any) -> DecisionView:
@@ -27,21 +27,21 @@ def view(totals: dict[str, float], **more: Any) -> DecisionView:
         (
             {"a": 1.0, "b": 1.0, "c": 0.5},
             {},
-            "a, score 1.00; 1 other weighs the same, so the seed drew between them; next c 0.50 (50.0 %).",
+            "a, score 1.00; 1 other host has the same weight; one was selected at random; next c 0.50 (50.0 %).",
         ),
         (
             {"a": 0.0, "b": 0.0, "c": 0.0},
             {},
-            "a, score 0.00; 2 others weigh the same, so the seed drew among them.",
+            "a, score 0.00; 2 other hosts have the same weight; one was selected at random.",
         ),
         ({"a": 0.0, "b": -1.0}, {}, "a, score 0.00; next b -1.00."),
         ({"a": 1.0, "b": 0.9999}, {}, "a, score 1.00; next b 1.00."),
         (
             {"a": 1.0},
             {"drawn_among": 3, "milliseconds": 1.25, "scheduler": "rack-1:7:1a2b3c4d"},
-            "a, score 1.00; drawn at random among the best 3; decided in 1.2 ms; by scheduler rack-1:7:1a2b3c4d.",
+            "a, score 1.00; selected at random from the best 3; decided in 1.2 ms; by scheduler rack-1:7:1a2b3c4d.",
         ),
     ],
 )
 def test_a_choice_is_said_in_a_line(totals: dict[str, float], more: dict[str, Any], line: str) -> None:
-    assert explain(view(totals, **more))["choice"] == f"Best by weight: {line}"
+    assert explain(view(totals, **more))["choice"] == f"Highest weight: {line}"

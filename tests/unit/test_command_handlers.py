@@ -1,4 +1,4 @@
-"""Every command to a host: the verb that it calls, what it needs, and what of it nobody else gets to see."""
+"""Every command to a host: the driver method that it calls, its parameters, and its secrets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from uuid import uuid4
 import pytest
 
 from compute_drivers.fake.driver import FakeDriver
-from compute_drivers.fake.notes import Note
+from compute_drivers.fake.state import GuestRecord
 from conductor.compute.handlers import HANDLERS
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager, Shared
+from conductor.compute.keyed_executor import KeyedExecutor
+from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.compute_driver import CAPABILITIES, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import CAPABILITY_OF
 from conductor.core.guest_questions import CAPABILITY_OF as ANSWERED_FOR
@@ -36,7 +36,7 @@ PASSWORD = "pa$$'w\\ü"  # one whose forms in Python and in JSON differ
 VOLUME = VolumeConnection(str(uuid4()), "/volumes/one", 1)
 PORT = NetworkPort(str(uuid4()), "back", "fa:16:3e:0a:0b:0c", "10.9.0.7", 24, "10.9.0.0/24")
 
-# One after the other: the command, what it says beside the guest, and the power state afterwards.
+# In sequence: the command, its parameters besides the guest, and the power state afterwards.
 POWER: tuple[tuple[type[Any], dict[str, Any], PowerState], ...] = (
     (m.PauseInstance, {}, PowerState.PAUSED),
     (m.UnpauseInstance, {}, PowerState.RUNNING),
@@ -62,12 +62,12 @@ class Host:
         self.images: dict[str, tuple[str, bytes]] = {}
         self.sent: list[Any] = []
         self.gate = threading.Condition()
-        self.lanes, self.urgent = Lanes("commands", 4), Lanes("urgent", 1)
+        self.executor, self.urgent = KeyedExecutor("commands", 4), KeyedExecutor("urgent", 1)
         self.manager = ComputeManager(
             HostConfig(host=name, cell="cell1", driver="fake", journal_path=self.path),
             self.driver,
             journal=self.journal,
-            shared=Shared(self.lanes, self.urgent, self._send, store_image=self._store),
+            resources=AgentResources(self.executor, self.urgent, self._send, store_image=self._store),
         )
         self.token = 0
 
@@ -110,14 +110,14 @@ class Host:
             assert self.gate.wait_for(found, 20), f"no progress: {self.sent}"
         return found()[0]
 
-    def note(self, guest: GuestSpec) -> Note | None:
-        return self.driver._look().guests.get(guest.instance_uuid)
+    def note(self, guest: GuestSpec) -> GuestRecord | None:
+        return self.driver.node.read_state().guests.get(guest.instance_uuid)
 
     def state(self, guest: GuestSpec) -> PowerState | None:
         return {it.instance_uuid: it.power_state for it in self.driver.guests()}.get(guest.instance_uuid)
 
     def stop(self) -> None:
-        assert self.lanes.stop(20)
+        assert self.executor.stop(20)
         assert self.urgent.stop(20)
         self.journal.close()
 
@@ -145,7 +145,7 @@ def test_every_command_has_a_handler_and_every_need_is_a_capability() -> None:
     assert set(HANDLERS) == commands
     without_commands = {*CAPABILITY_OF.values(), *ANSWERED_FOR.values()}
     without_commands |= {one.capability for one in STEERINGS.values()}  # one command, which names what it needs
-    assert {handler.needs for handler in HANDLERS.values()} - {""} == set(CAPABILITIES) - without_commands
+    assert {handler.capability for handler in HANDLERS.values()} - {""} == set(CAPABILITIES) - without_commands
 
 
 def test_one_guest_through_all_that_can_be_done_to_it(make: Callable[..., Host], guest: GuestSpec) -> None:
@@ -196,7 +196,7 @@ def test_a_guest_moves_by_what_the_answers_say(make: Callable[..., Host], guest:
         source.do(m.RevertMigration, guest, guest=whole)
     else:
         source.do(m.ConfirmMigration, guest)
-        assert source.driver._look().kept == {}
+        assert source.driver.node.read_state().kept == {}
     assert (source.state(guest) is PowerState.RUNNING) is is_reverted
 
 
@@ -213,8 +213,8 @@ def test_a_guest_moves_while_it_runs_and_tells_figures(make: Callable[..., Host]
     assert before is not None
     assert after is not None
     assert after.life == before.life
-    told = source.progressed("copying memory").figures
-    assert (told["memory_total"], told["memory_remaining"]) == (64 << 20, 64 << 20)
+    reported = source.progressed("copying memory").figures
+    assert (reported["memory_total"], reported["memory_remaining"]) == (64 << 20, 64 << 20)
 
 
 @pytest.mark.parametrize("token", ["the same", "newer"])
@@ -239,7 +239,7 @@ def test_urgent_commands_have_threads_of_their_own(make: Callable[..., Host], gu
     target = destination.do(m.PrepareLiveMigration, guest, guest=whole)
     others = [guest_of(str(uuid4()), guest.image, name=f"held-{number}") for number in range(3)]
     faults = {"spawn": {"hangs": True, "match_name": "^held-"}}
-    source.driver._faults = type(source.driver._faults)("sim-1", faults, None)
+    source.driver.node.faults = type(source.driver.node.faults)("sim-1", faults, None)
     held = [source.give(m.SpawnInstance, other, guest=other.to_json()) for other in others]
     moving = source.give(m.LiveMigrate, guest, guest=whole, target=target)
     token = source.token
@@ -269,9 +269,9 @@ def test_what_a_driver_cannot_do_never_reaches_it(make: Callable[..., Host], gue
     assert host.state(guest) is PowerState.RUNNING
 
 
-@pytest.mark.parametrize(("kind", "deed"), [(m.PauseInstance, "paused"), (m.SuspendInstance, "suspended")])
+@pytest.mark.parametrize(("kind", "action"), [(m.PauseInstance, "paused"), (m.SuspendInstance, "suspended")])
 def test_a_driver_that_only_says_so_is_not_believed(
-    make: Callable[..., Host], guest: GuestSpec, monkeypatch: pytest.MonkeyPatch, kind: type[Any], deed: str
+    make: Callable[..., Host], guest: GuestSpec, monkeypatch: pytest.MonkeyPatch, kind: type[Any], action: str
 ) -> None:
     host = make()
     host.do(m.SpawnInstance, guest, guest=guest.to_json())
@@ -279,7 +279,7 @@ def test_a_driver_that_only_says_so_is_not_believed(
         monkeypatch.setattr(host.driver, verb, lambda uuid: None)
     answer = host.answer(host.give(kind, guest))
     assert answer.error is not None
-    assert answer.error["message"] == f"The driver says that it {deed} the guest, and lists it as running."
+    assert answer.error["message"] == f"The driver says that it {action} the guest, and lists it as running."
 
 
 def test_a_guest_that_is_missing_is_said_to_be(make: Callable[..., Host], guest: GuestSpec) -> None:
@@ -348,7 +348,7 @@ def test_a_password_is_in_no_answer_progress_log_or_file(
         assert [host.answer(key).ok for key in keys] == [False] * 3
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
-    told = repr(host.sent) + caplog.text + "".join(path.read_text(errors="replace") for path in files)
+    reported = repr(host.sent) + caplog.text + "".join(path.read_text(errors="replace") for path in files)
     for form in (PASSWORD, repr(PASSWORD)[1:-1], json.dumps(PASSWORD)[1:-1]):
-        assert form not in told
+        assert form not in reported
     assert "[hidden]" in caplog.text

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager, Shared
+from conductor.compute.keyed_executor import KeyedExecutor
+from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import DriverError
 from conductor.rpc.codec import encode
@@ -28,15 +28,15 @@ INSTANCES = ("a", "b")
 MOST_TOKENS = 8
 
 
-class SteppedLanes(Lanes):
-    """Lanes whose work is done when the test says so, one piece at a time."""
+class SteppedExecutor(KeyedExecutor):
+    """KeyedExecutor whose work finishes when the test decides, one piece at a time."""
 
     def __init__(self) -> None:
         super().__init__("stepped", 0)
         self.waiting: dict[Hashable, deque[Callable[[], None]]] = defaultdict(deque)
 
-    def submit(self, group: Hashable, lane: Hashable, work: Callable[[], None], *, most_at_once: int = 1) -> None:
-        self.waiting[lane].append(work)
+    def submit(self, group: Hashable, key: Hashable, work: Callable[[], None], *, max_parallel: int = 1) -> None:
+        self.waiting[key].append(work)
 
 
 class Killed(BaseException):
@@ -62,7 +62,7 @@ class Commands(RuleBasedStateMachine):
         self._start()
 
     def _start(self) -> None:
-        self.lanes = SteppedLanes()
+        self.executor = SteppedExecutor()
         self.journal = HostJournal(self.folder / "host.sqlite3")
         config = HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=self.folder / "host.sqlite3")
         self.driver.spawning = self._in_driver
@@ -71,7 +71,7 @@ class Commands(RuleBasedStateMachine):
             config,
             self.driver,
             journal=self.journal,
-            shared=Shared(self.lanes, self.lanes, lambda _, message: self._hear(message)),
+            resources=AgentResources(self.executor, self.executor, lambda _, message: self._hear(message)),
         )
 
     def teardown(self) -> None:
@@ -117,11 +117,11 @@ class Commands(RuleBasedStateMachine):
     @rule(instance=st.sampled_from(INSTANCES), fails=st.booleans(), overtaker=st.integers(0, MOST_TOKENS))
     def work(self, instance: str, fails: bool, overtaker: int) -> None:
         """The next command of an instance is carried out; another may come in while the driver is at it."""
-        if not self.lanes.waiting[instance]:
+        if not self.executor.waiting[instance]:
             return
         self.fails = fails
         self.overtaken_by = _body(instance, overtaker) if overtaker else None
-        self.lanes.waiting[instance].popleft()()
+        self.executor.waiting[instance].popleft()()
         self.fails, self.overtaken_by = False, None
 
     @rule()
@@ -130,15 +130,15 @@ class Commands(RuleBasedStateMachine):
         self.journal.close()
         self._start()
 
-    @precondition(lambda self: any(self.lanes.waiting.values()))
+    @precondition(lambda self: any(self.executor.waiting.values()))
     @rule(instance=st.sampled_from(INSTANCES))
     def die_at_work(self, instance: str) -> None:
         """The process is killed in the middle of a spawn, and begins again."""
-        if not self.lanes.waiting[instance]:
+        if not self.executor.waiting[instance]:
             return
         self.is_killed_now = True
         with contextlib.suppress(Killed):
-            self.lanes.waiting[instance].popleft()()
+            self.executor.waiting[instance].popleft()()
         self.is_killed_now = False
         self.restart()
 

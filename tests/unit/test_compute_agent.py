@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from conductor.compute import guest_counts
+from conductor.compute import heartbeat
 from conductor.compute.agent import ComputeAgent
-from conductor.compute.heartbeat import booted
-from conductor.compute.host_agent import SHORTEST_BEAT_SECONDS
+from conductor.compute.heartbeat import boot_time
+from conductor.compute.host_agent import MIN_REPORT_INTERVAL_SECONDS
 from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport
 from conductor.core.errors import DriverError, NotFound
@@ -89,7 +89,7 @@ class Telling(Registered):
 
 
 class Counting(Registered):
-    """Counts what its guests use; of ANA's it cannot tell."""
+    """Samples usage of its guests; ANA's usage is unknown."""
 
     capabilities = frozenset({"diagnostics"})
 
@@ -110,7 +110,7 @@ DRIVERS: dict[str, type[ComputeDriver]] = {
 
 
 class Conductor:
-    """Who the agent talks to."""
+    """The agent's counterpart."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Any]] = []
@@ -127,7 +127,7 @@ class Conductor:
     def until(self, ask: Callable[[], Any], seconds: float = 20.0) -> None:
         deadline = time.monotonic() + seconds
         with self.gate:
-            while not self.gate.wait_for(ask, 0.05):  # nobody notifies of a line in the log
+            while not self.gate.wait_for(ask, 0.05):  # polls, because log lines send no notification
                 assert time.monotonic() < deadline, self.heard
 
 
@@ -204,9 +204,9 @@ def test_every_host_reports_at_once_and_in_full(run: Callable[..., ComputeAgent]
     assert (report.driver, report.is_simulated, report.service_version) == ("tiny", True, SERVICE_VERSION)
     assert report.availability_zone == "az-1"
     assert report.guests == {}
-    told = {"actions": [], **booted()}  # what its driver can do beside the least
-    said = replace(made["host-2"].report(), capabilities=told)
-    assert NodeReport.from_json(report.report) == said
+    values = {"actions": [], **boot_time()}  # what its driver can do beside the least
+    reported = replace(made["host-2"].report(), capabilities=values)
+    assert NodeReport.from_json(report.report) == reported
     assert 0 < report.report["capabilities"][BOOTED_AT] < time.time()
     assert made["host-2"].options == {"number": 2}
     assert agent.has_host("host-1")
@@ -248,7 +248,7 @@ def test_many_commands_make_few_reports(run: Callable[..., ComputeAgent], conduc
         agent.receive(spawn(f"k{number}", number, uuid=f"00000000-0000-4000-8000-{number:012}"))
     conductor.until(lambda: len(conductor.of(StepAnswered)) == 100)
     conductor.until(lambda: len(conductor.of(HostReported)[-1].guests) == 100)
-    pauses = (time.monotonic() - began) / SHORTEST_BEAT_SECONDS
+    pauses = (time.monotonic() - began) / MIN_REPORT_INTERVAL_SECONDS
     assert len(conductor.of(HostReported)) <= 3 + pauses, "of a hundred commands each would make one"
 
 
@@ -258,7 +258,7 @@ def test_a_driver_that_does_not_start_is_named_once_and_tried_again_while_others
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("conductor.compute.host_agent.FIRST_PAUSE_SECONDS", SOON_SECONDS)
+    monkeypatch.setattr("conductor.compute.host_agent.FIRST_BACKOFF_SECONDS", SOON_SECONDS)
     Refusing.attempts = 0
     agent = run("refusing", "tiny")
     agent.receive(spawn("k1", 1))  # too early, or just in time: in either case nothing breaks
@@ -319,15 +319,15 @@ def test_a_hypervisor_that_is_lost_makes_its_host_silent_until_it_is_back(
 def test_what_guests_use_is_told_in_one_message(
     run: Callable[..., ComputeAgent], conductor: Conductor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guest_counts, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(guest_counts, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "MAX_FIRST_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "USAGE_INTERVAL_SECONDS", 0.0)
     agent = run("counting", heartbeat_seconds=SOON_SECONDS)
     others = [str(UUID(int=number)) for number in (1, 2)]
     conductor.until(agent.has_started)
     made["host-1"].running = {uuid: guest_json(uuid) for uuid in (ANA, *others)}
     conductor.until(lambda: conductor.of(GuestsCounted))
-    said = conductor.of(GuestsCounted)[-1]
-    assert (said.host, said.guests) == ("host-1", {uuid: [2.5, 64, None, None, None, None] for uuid in others})
+    reported = conductor.of(GuestsCounted)[-1]
+    assert (reported.host, reported.guests) == ("host-1", {uuid: [2.5, 64, None, None, None, None] for uuid in others})
 
 
 def test_consoles_of_guests_are_followed(
@@ -359,7 +359,7 @@ def test_a_stopped_agent_lets_go_of_everything_and_answers_after_its_restart(
     agent.stop()
     assert isinstance(driver, Registered)
     assert driver.is_stopped
-    agent.receive(spawn("k2", 2))  # nobody is there to take it
+    agent.receive(spawn("k2", 2))  # no thread takes it
     agent = run("tiny")
     conductor.until(lambda: len(conductor.of(HostReported)) >= 2)
     agent.receive(spawn("k1", 1))

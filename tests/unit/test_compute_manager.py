@@ -1,4 +1,4 @@
-"""One host's commands: what reaches the driver, in which order, and what is answered."""
+"""One host's commands: driver calls, their order, and the answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from conductor.compute import manager as manager_module
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager, Shared
+from conductor.compute.keyed_executor import KeyedExecutor
+from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import BuildAborted, DriverError, NotFound
 from conductor.rpc.codec import encode
@@ -51,7 +51,7 @@ def _address(key: str, token: int, instance: str) -> dict[str, Any]:
 class Host:
     """A manager with its surroundings."""
 
-    def __init__(self, path: Path, lanes: Lanes) -> None:
+    def __init__(self, path: Path, executor: KeyedExecutor) -> None:
         self.driver = TinyDriver()
         self.journal = HostJournal(path)
         self.sent: list[Any] = []
@@ -61,7 +61,7 @@ class Host:
             HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=path, most_at_once=4),
             self.driver,
             journal=self.journal,
-            shared=Shared(lanes, Lanes("urgent", 2), self._send),
+            resources=AgentResources(executor, KeyedExecutor("urgent", 2), self._send),
             on_finished=self.finished.append,
         )
 
@@ -91,17 +91,17 @@ class Host:
 
 
 @pytest.fixture
-def lanes() -> Iterator[Lanes]:
-    made = Lanes("test", 8)
+def executor() -> Iterator[KeyedExecutor]:
+    made = KeyedExecutor("test", 8)
     yield made
     assert made.stop(20)
 
 
 @pytest.fixture
-def host(tmp_path: Path, lanes: Lanes) -> Iterator[Host]:
-    made = Host(tmp_path / "host-1.sqlite3", lanes)
+def host(tmp_path: Path, executor: KeyedExecutor) -> Iterator[Host]:
+    made = Host(tmp_path / "host-1.sqlite3", executor)
     yield made
-    assert lanes.stop(20)
+    assert executor.stop(20)
     assert made.driver.overlaps == []
     made.journal.close()
 
@@ -256,7 +256,7 @@ def say(error: Exception) -> Callable[[GuestSpec, Progress], None]:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (DriverError("no memory left"), ("DriverError", "no memory left", True)),
         (BuildAborted("the image is broken"), ("BuildAborted", "the image is broken", False)),
@@ -269,14 +269,15 @@ def say(error: Exception) -> Callable[[GuestSpec, Progress], None]:
     ],
 )
 def test_failures_are_told_so_that_the_conductor_can_decide(
-    host: Host, error: Exception, told: tuple[str, str, bool]
+    host: Host, error: Exception, expected: tuple[str, str, bool]
 ) -> None:
     host.driver.spawning = say(error)
     host.receive(spawn("k1", 5))
     answer = host.answer("k1")
     assert not answer.ok
     assert answer.result == {}
-    assert answer.error == dict(zip(("class", "message", "is_reschedulable"), told, strict=True))
+    unexpected = {"code": "driver.failed", "values": {"kind": "RuntimeError"}} if expected[0] == "RuntimeError" else {}
+    assert answer.error == dict(zip(("class", "message", "is_reschedulable"), expected, strict=True)) | unexpected
     host.receive(spawn("k1", 5))
     assert host.answer("k1", 2) == answer
     assert len(host.driver.calls) == 1
@@ -297,11 +298,11 @@ def test_user_data_is_in_no_answer_progress_or_log(
     with caplog.at_level(logging.DEBUG):
         host.receive(spawn("k1", 5, user_data=coded))
         host.answer("k1")
-    told = repr(host.sent) + caplog.text
-    assert secret not in told
-    assert coded not in told
-    assert "writing [hidden]" in told
-    assert kind.__name__ in told
+    output = repr(host.sent) + caplog.text
+    assert secret not in output
+    assert coded not in output
+    assert "writing [hidden]" in output
+    assert kind.__name__ in output
 
 
 def test_progress_is_told_at_most_once_a_pause(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,11 +313,11 @@ def test_progress_is_told_at_most_once_a_pause(host: Host, monkeypatch: pytest.M
     host.driver.spawning = build
     host.receive(spawn("k1", 5))
     host.answer("k1")
-    told = [message for message in host.sent if isinstance(message, StepProgressed)]
-    assert told == [
+    output = [message for message in host.sent if isinstance(message, StepProgressed)]
+    assert output == [
         StepProgressed(step_key="k1", run_uuid="run-k1", fencing_token=5, host="host-1", message="part 0", share=0.0)
     ]
-    monkeypatch.setattr(manager_module, "PROGRESS_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(manager_module, "PROGRESS_INTERVAL_SECONDS", 0.0)
     host.receive(spawn("k2", 6))
     host.answer("k2")
     shares = [message.share for message in host.sent if isinstance(message, StepProgressed)][1:]
@@ -331,12 +332,12 @@ def test_an_answer_that_cannot_be_sent_is_given_when_it_is_asked_for_again(host:
         failed.set()
         raise ConnectionError("no broker")
 
-    whole = host.manager._shared
-    host.manager._shared = replace(whole, send=broken)
+    whole = host.manager._resources
+    host.manager._resources = replace(whole, send=broken)
     host.receive(spawn("k1", 5))
     assert failed.wait(20)
     until(lambda: host.finished == [ANA])
-    host.manager._shared = whole
+    host.manager._resources = whole
     host.receive(spawn("k1", 5))
     assert host.answer("k1").ok
     assert host.driver.calls == [("spawn", ANA)]

@@ -1,4 +1,4 @@
-"""Pieces of a console, from the host to what is kept: lost, doubled or late, what is kept is an end of the truth."""
+"""Console output from the host to the store: with pieces lost, doubled or late, the stored text is a true suffix."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conductor.compute.console_follower import MOST_CONSOLES, MUCH_BYTES, ConsoleFollower
+from conductor.compute.console_follower import MAX_BYTES_PER_MESSAGE, MAX_CONSOLES_PER_MESSAGE, ConsoleFollower
 from conductor.compute.hosts import HostConfig
 from conductor.core.console_text import TAIL_BYTES, to_text
 from conductor.rpc.messages import ConsolesWritten
-from conductor.services.console_logs import Stretch, join
+from conductor.services.consoles.logs import Stretch, join
 from tests.tiny_driver import TinyDriver
 
 CONFIG = HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=Path("unused"))
@@ -28,7 +28,7 @@ def keep(sent: list[ConsolesWritten]) -> Stretch | None:
 
 
 def stretch(message: ConsolesWritten) -> Stretch:
-    """Of the only console that it tells of."""
+    """Return the stretch of the message's only console."""
     (piece,) = message.pieces
     return Stretch(piece["offset"], piece["text"].encode())
 
@@ -109,15 +109,15 @@ def test_only_news_are_sent(host: Follower) -> None:
 
 
 def test_news_of_many_guests_go_together_and_no_message_is_too_large(host: Follower) -> None:
-    quiet = [f"guest-{number:03d}" for number in range(2 * MOST_CONSOLES + 5)]
+    quiet = [f"guest-{number:03d}" for number in range(2 * MAX_CONSOLES_PER_MESSAGE + 5)]
     host.driver.consoles = dict.fromkeys(quiet, b"boot\n")
     host.follower.follow(quiet)
-    assert [len(message.pieces) for message in host.sent] == [MOST_CONSOLES, MOST_CONSOLES, 5]
+    assert [len(message.pieces) for message in host.sent] == [MAX_CONSOLES_PER_MESSAGE, MAX_CONSOLES_PER_MESSAGE, 5]
     assert sorted(uuid for uuid, _, _ in host.texts) == quiet
     host.sent.clear()
     host.driver.consoles = dict.fromkeys(quiet, b"boot\n" + b"x" * TAIL_BYTES)
     host.follower.follow(quiet)
-    assert {len(message.pieces) for message in host.sent[:-1]} == {MUCH_BYTES // TAIL_BYTES + 1}
+    assert {len(message.pieces) for message in host.sent[:-1]} == {MAX_BYTES_PER_MESSAGE // TAIL_BYTES + 1}
     assert sorted(uuid for uuid, _, _ in host.texts) == quiet
 
 

@@ -1,4 +1,4 @@
-"""A watcher's words: however they are cut into pieces, those that a guest could feel never go on."""
+"""Input of view-only viewers: however it is split into pieces, none that affects the guest is forwarded."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.core.console_watching import LONGEST_MESSAGE, LineWatcher, ScreenWatcher
 from conductor.core.errors import Forbidden
+from conductor.core.view_only import MAX_MESSAGE_BYTES, ScreenFilter, SerialFilter
 
 GREETING = b"RFB 003.008\n\1\1"
 
@@ -39,30 +39,30 @@ DROPPED = st.one_of(
 
 @given(st.lists(st.one_of(st.tuples(st.just(True), PASSED), st.tuples(st.just(False), DROPPED))), st.data())
 def test_only_what_pictures_need_goes_on(messages: list[tuple[bool, bytes]], data: st.DataObject) -> None:
-    said = GREETING + b"".join(message for _, message in messages)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
-    watcher = ScreenWatcher()
+    text = GREETING + b"".join(message for _, message in messages)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    watcher = ScreenFilter()
     passed = b"".join(
-        watcher.passes(said[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(said)], strict=True)
+        watcher.filter(text[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)
     )
     assert passed == GREETING + b"".join(message for goes_on, message in messages if goes_on)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         b"RFB 003.003\n",  # would sign in by other steps than are read here
         b"RFB 003.008\n\2",  # a password
         b"GET / HTTP/1",
         GREETING + b"\1",
         GREETING + b"\xc8",
-        GREETING + b"\6\0\0\0" + (LONGEST_MESSAGE).to_bytes(4, "big"),
+        GREETING + b"\6\0\0\0" + (MAX_MESSAGE_BYTES).to_bytes(4, "big"),
     ],
 )
-def test_what_no_watcher_says_ends_it(said: bytes) -> None:
+def test_what_no_watcher_says_ends_it(text: bytes) -> None:
     with pytest.raises(Forbidden):
-        ScreenWatcher().passes(said)
+        ScreenFilter().filter(text)
 
 
 def test_a_line_hears_nothing() -> None:
-    assert LineWatcher().passes(b"\r") == b""
+    assert SerialFilter().filter(b"\r") == b""

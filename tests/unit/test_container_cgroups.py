@@ -1,4 +1,4 @@
-"""Which cgroups a machine has, told from the folders that its kernel shows."""
+"""Detection of a machine's cgroups from the folders that its kernel shows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compute_drivers.container import cgroups
 from compute_drivers.container.driver import ContainerDriver
-from compute_drivers.container.runtime import Runtime
+from compute_drivers.container.runtime import Runtime, cgroup_version, missing_cgroup_controllers
 from conductor.core.errors import DriverError
 
 
@@ -23,23 +22,23 @@ def trees(mount: Path, *names: str) -> Path:
 
 
 def test_each_controller_has_a_tree_or_all_have_one(tmp_path: Path) -> None:
-    assert cgroups.missing(trees(tmp_path / "one", "cpu", "memory", "pids")) == []
-    assert cgroups.version_of(tmp_path / "one") == "v1"
-    assert cgroups.missing(trees(tmp_path / "two", "cpu", "freezer")) == ["memory", "pids"]
+    assert missing_cgroup_controllers(trees(tmp_path / "one", "cpu", "memory", "pids")) == []
+    assert cgroup_version(tmp_path / "one") == "v1"
+    assert missing_cgroup_controllers(trees(tmp_path / "two", "cpu", "freezer")) == ["memory", "pids"]
     whole = tmp_path / "whole"
     whole.mkdir()
     (whole / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
-    assert (cgroups.version_of(whole), cgroups.missing(whole)) == ("v2", [])
+    assert (cgroup_version(whole), missing_cgroup_controllers(whole)) == ("v2", [])
     (whole / "cgroup.controllers").write_text("cpuset memory\n")
-    assert cgroups.missing(whole) == ["cpu", "pids"]
-    assert cgroups.missing(tmp_path / "none") == ["cpu", "memory", "pids"]
+    assert missing_cgroup_controllers(whole) == ["cpu", "pids"]
+    assert missing_cgroup_controllers(tmp_path / "none") == ["cpu", "memory", "pids"]
 
 
 def test_a_host_that_could_bound_nothing_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compute_drivers.container.host.os.geteuid", lambda: 0)
-    monkeypatch.setattr("compute_drivers.container.host.shutil.which", lambda program: program)
-    monkeypatch.setattr(Runtime, "check", lambda self: (1, 1, 0))
-    monkeypatch.setattr(cgroups, "missing", lambda: ["memory"])
+    monkeypatch.setattr("compute_drivers.container.node.os.geteuid", lambda: 0)
+    monkeypatch.setattr("compute_drivers.container.node.shutil.which", lambda program: program)
+    monkeypatch.setattr(Runtime, "version", lambda self: (1, 1, 0))
+    monkeypatch.setattr("compute_drivers.container.node.missing_cgroup_controllers", lambda: ["memory"])
     state_dir = tmp_path / "state"
     driver = ContainerDriver("box-1", {"state_dir": str(state_dir)}, open)  # type: ignore[arg-type]
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""What the figures of a live migration say."""
+"""Verdicts on a live migration, from its figures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.services import convergence
-from conductor.services.convergence import Sample
+from conductor.services.server_migrations import convergence
+from conductor.services.server_migrations.convergence import Sample
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 GB = 1 << 30
@@ -33,14 +33,14 @@ def test_an_idle_guest_converges_in_a_range() -> None:
 
 def test_a_guest_that_changes_more_than_the_link_moves_is_told_in_numbers() -> None:
     verdict = convergence.judge(samples([(0, 0, 8), (10, 9, 11)]), at(10))
-    assert verdict.text == "Not converging: the guest changes 1.2 GiB/s, the link moves 921.6 MiB/s."
+    assert verdict.text == "Not converging: the server changes 1.2 GiB/s, the link moves 921.6 MiB/s."
     assert verdict.low is None
 
 
 def test_what_the_hypervisor_says_of_the_guest_is_believed() -> None:
-    told = [Sample(at(0), 8 * GB, 0, 8 * GB, dirty_rate=2.0 * GB), Sample(at(10), 8 * GB, 4 * GB, 4 * GB, 2.0 * GB)]
-    assert convergence.judge(told, at(10)).text.startswith("Not converging: the guest changes 2.0 GiB/s")
-    assert convergence.rates_of(told)[0].dirtied == 2.0 * GB
+    lines = [Sample(at(0), 8 * GB, 0, 8 * GB, dirty_rate=2.0 * GB), Sample(at(10), 8 * GB, 4 * GB, 4 * GB, 2.0 * GB)]
+    assert convergence.judge(lines, at(10)).text.startswith("Not converging: the server changes 2.0 GiB/s")
+    assert convergence.rates_of(lines)[0].dirtied == 2.0 * GB
 
 
 def test_what_does_not_move_is_stalled() -> None:
@@ -51,9 +51,9 @@ def test_what_does_not_move_is_stalled() -> None:
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        ([], "It has just begun: there is nothing to judge by yet."),
-        ([(0, 0, 8)], "It has just begun: there is nothing to judge by yet."),
-        ([(0, 0, 8), (9, 8, 0)], "All memory has arrived; the guest switches over."),
+        ([], "The migration has just started: there is nothing to measure yet."),
+        ([(0, 0, 8)], "The migration has just started: there is nothing to measure yet."),
+        ([(0, 0, 8), (9, 8, 0)], "All memory has arrived. The server is switching over."),
     ],
 )
 def test_the_ends_are_told_as_they_are(rows: list[tuple[float, float, float]], text: str) -> None:
@@ -71,7 +71,7 @@ def test_figures_without_a_total_are_no_sample() -> None:
 
 
 def passes(*rows: tuple[float, float, int]) -> list[Sample]:
-    """Seconds, GB left, the pass; one GB goes in a second, and the hypervisor says that the guest changes less."""
+    """Return samples of (seconds, GB left, pass); one GB takes a second, and the guest's dirty rate is lower."""
     return [
         Sample(at(seconds), 8 * GB, int(seconds * GB), int(left * GB), 0.4 * GB, number)
         for seconds, left, number in rows
@@ -81,7 +81,7 @@ def passes(*rows: tuple[float, float, int]) -> list[Sample]:
 def test_a_guest_that_writes_the_same_memory_over_and_over_does_not_converge() -> None:
     busy = passes((0, 8, 1), (8, 0.1, 1), (8.2, 3.9, 2), (12, 0.1, 2), (12.2, 3.8, 3))
     assert convergence.judge(busy, at(12.2)).text == (
-        "Not converging: the guest changes 409.6 MiB/s, the link moves 1.0 GiB/s."
+        "Not converging: the server changes 409.6 MiB/s, the link moves 1.0 GiB/s."
     )
     calm = passes((0, 8, 1), (8, 0.1, 1), (8.2, 3.9, 2), (12, 0.1, 2), (12.2, 1.9, 3))
     assert convergence.judge(calm, at(12.2)).text.startswith("Converging")

@@ -1,4 +1,4 @@
-"""What an agent notes of its driver between two reports, and tells once."""
+"""Driver statistics of an agent between two reports, each reported once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conductor.compute.driver_account import DriverAccount
-from conductor.core.driver_doings import MOST_CALLS
+from conductor.compute.driver_statistics import DriverStatistics
+from conductor.core.compute_driver import MAX_CALLS_PER_REPORT
 from conductor.core.errors import BuildAborted, DriverError, GuestMissing, StaleToken
-from conductor.plugins import notes as noted
-from conductor.plugins.notes import Notes
+from conductor.plugins import log as noted
+from conductor.plugins.log import Notes
 from tests.tiny_driver import TinyDriver
 
 
@@ -25,13 +25,13 @@ class Clock:
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> DriverAccount:
-    monkeypatch.setattr("conductor.compute.driver_account.notes", Notes())
-    return DriverAccount("tiny", Clock())
+def statistics(monkeypatch: pytest.MonkeyPatch) -> DriverStatistics:
+    monkeypatch.setattr("conductor.compute.driver_statistics.notes", Notes())
+    return DriverStatistics("tiny", Clock())
 
 
-def call(account: DriverAccount, does: Callable[[], Any] = lambda: None, secrets: tuple[str, ...] = ()) -> None:
-    with account.call("spawn_instance", secrets):
+def call(statistics: DriverStatistics, does: Callable[[], Any] = lambda: None, secrets: tuple[str, ...] = ()) -> None:
+    with statistics.measure("spawn_instance", secrets):
         does()
 
 
@@ -42,22 +42,24 @@ def raising(error: Exception) -> Callable[[], Any]:
     return fail
 
 
-def test_calls_and_their_lengths_are_told_once_and_again_when_they_could_not_be(account: DriverAccount) -> None:
-    assert account.take() == {}
-    call(account)
-    taken = account.take()
+def test_calls_and_their_lengths_are_told_once_and_again_when_they_could_not_be(statistics: DriverStatistics) -> None:
+    assert statistics.take() == {}
+    call(statistics)
+    taken = statistics.take()
     assert taken == {"milliseconds": [12.5], "faults": 0, "notes": []}
-    assert account.take() == {}
-    call(account)
-    account.give_back(taken)
-    assert account.take()["milliseconds"] == [12.5, 12.5]
+    assert statistics.take() == {}
+    call(statistics)
+    statistics.restore(taken)
+    assert statistics.take()["milliseconds"] == [12.5, 12.5]
 
 
-def test_what_a_driver_raises_is_noted_with_where_and_without_what_is_foreign_or_secret(account: DriverAccount) -> None:
+def test_what_a_driver_raises_is_noted_with_where_and_without_what_is_foreign_or_secret(
+    statistics: DriverStatistics,
+) -> None:
     for error in (RuntimeError("/etc/shadow"), DriverError("The disk is full of sesame."), NotImplementedError("todo")):
         with pytest.raises(type(error)):
-            call(account, raising(error), secrets=("sesame",))
-    taken = account.take()
+            call(statistics, raising(error), secrets=("sesame",))
+    taken = statistics.take()
     assert (taken["faults"], len(taken["milliseconds"])) == (3, 3)
     texts = [one["text"] for one in taken["notes"]]
     assert texts == [
@@ -66,27 +68,27 @@ def test_what_a_driver_raises_is_noted_with_where_and_without_what_is_foreign_or
         "NotImplementedError in spawn_instance",
     ]
     assert all(one["place"].endswith(" in fail") for one in taken["notes"])
-    account.give_back(taken)
-    assert [one["text"] for one in account.take()["notes"]] == texts
+    statistics.restore(taken)
+    assert [one["text"] for one in statistics.take()["notes"]] == texts
 
 
 @pytest.mark.parametrize("error", [BuildAborted("no"), GuestMissing(), StaleToken()])
-def test_what_is_not_its_fault_is_only_a_call(account: DriverAccount, error: Exception) -> None:
+def test_what_is_not_its_fault_is_only_a_call(statistics: DriverStatistics, error: Exception) -> None:
     with pytest.raises(type(error)):
-        call(account, raising(error))
-    assert account.take() == {"milliseconds": [12.5], "faults": 0, "notes": []}
+        call(statistics, raising(error))
+    assert statistics.take() == {"milliseconds": [12.5], "faults": 0, "notes": []}
 
 
-def test_it_is_bounded(account: DriverAccount) -> None:
-    for _ in range(MOST_CALLS + 5):
-        call(account)
-    assert len(account.take()["milliseconds"]) == MOST_CALLS
+def test_it_is_bounded(statistics: DriverStatistics) -> None:
+    for _ in range(MAX_CALLS_PER_REPORT + 5):
+        call(statistics)
+    assert len(statistics.take()["milliseconds"]) == MAX_CALLS_PER_REPORT
 
 
 def test_a_driver_has_a_log_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     noted.listen()
-    DriverAccount("tiny").take()  # what drivers of that name have said before, in this very process
+    DriverStatistics("tiny").take()  # reset: drivers of that name ran in this process before
     TinyDriver().log.warning("the rack hums, token=sesame")
     assert [record.name for record in caplog.records] == ["novella.plugins.driver.tiny"]
-    (line,) = DriverAccount("tiny").take()["notes"]
+    (line,) = DriverStatistics("tiny").take()["notes"]
     assert (line["source"], line["level"], line["text"]) == ("line", "warning", "the rack hums, token=•••")

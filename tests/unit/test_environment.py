@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portal import places
 from portal.database_urls import DatabaseUrl
-from portal.environment import PROJECT_DIR, Environment, InvalidEnvironment, load, variable_names
+from portal.environment import Environment, InvalidEnvironment, load, variable_names
+from portal.places import PROJECT_DIR
 
 KEY = "k" * 32
 
@@ -319,6 +321,13 @@ def test_processes_that_start_together_agree_on_the_key(tmp_path: Path) -> None:
     assert len(keys) == 8
     assert len(set(keys)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
+
+
+def test_an_installed_package_keeps_its_data_in_the_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "IS_CHECKOUT", False)
+    assert load({"NOVELLA_SECRET_KEY": KEY}).data == Path("~/.local/share/novella").expanduser()
+    assert load({"NOVELLA_SECRET_KEY": KEY, "XDG_DATA_HOME": "/srv"}).data == Path("/srv/novella")
+    assert load({"NOVELLA_SECRET_KEY": KEY, "NOVELLA_DATA": "here"}).data == Path.cwd() / "here"
 
 
 def test_a_spoilt_key_file_stops_the_start_and_stays(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
-"""What every variable is when nobody sets it."""
+"""Default value of every variable."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from portal.environment import PROJECT_DIR, Environment, load
+from portal.environment import Environment, load
+from portal.places import PROJECT_DIR
 
 KEY = "k" * 32
 
-SET_BY_NOBODY: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "host": "127.0.0.1",
     "port": 8000,
     "data": PROJECT_DIR / "var",
@@ -104,4 +105,4 @@ SET_BY_NOBODY: dict[str, Any] = {
 
 def test_defaults() -> None:
     given = frozenset({"NOVELLA_SECRET_KEY"})
-    assert load({"NOVELLA_SECRET_KEY": KEY}) == Environment(**SET_BY_NOBODY, given=given)
+    assert load({"NOVELLA_SECRET_KEY": KEY}) == Environment(**DEFAULTS, given=given)

@@ -1,4 +1,4 @@
-"""Every error has one status, and each service its own way to say it."""
+"""Every error has one status, and each service its own fault format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rest_framework import exceptions
 from conductor.core import errors
 from portal.api.errors import FAULTS, TooLarge, UnsupportedVersion, fault_body, message_of, status_of
 
-# What never reaches a caller in an answer to a request: it happens inside workflows.
+# Errors that are never the answer to a request: they happen inside workflows.
 INSIDE = (errors.StaleToken, errors.DriverError, errors.CanaryFailed)
 
 

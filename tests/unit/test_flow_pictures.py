@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.core.states import RunState, StepState
-from conductor.services.usual_times import Usual, summed_up
-from conductor.services.values import EventView
-from portal.pages import graph, moments, timeline, timeline_axis
-from portal.pages.stories import Story
-from tests.unit.test_timeline import BEGIN, at, run, step
+from conductor.services.workflows.duration_statistics import DurationStatistics, summed_up
+from conductor.services.workflows.types import EventView
+from portal.pages.timeline import history, time_axis, timeline
+from portal.pages.timeline.presenter import WorkflowPresenter
+from portal.pages.workflows import graph
+from tests.fixtures.timelines import BEGIN, at, run, step
 
 # -- axis -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_long_idle_stretch_is_folded_and_labelled() -> None:
-    axis = timeline_axis.fitted(BEGIN, at(1000), [(BEGIN, at(10)), (at(990), at(1000))], 1.0)
+    axis = time_axis.fitted(BEGIN, at(1000), [(BEGIN, at(10)), (at(990), at(1000))], 1.0)
     (fold,) = axis.folds()
     assert fold.seconds == 980
     assert fold.length < 0.1
@@ -28,7 +29,7 @@ def test_a_long_idle_stretch_is_folded_and_labelled() -> None:
 
 
 def test_short_pauses_stay_as_they_are() -> None:
-    axis = timeline_axis.fitted(BEGIN, at(10), [(BEGIN, at(4)), (at(5), at(10))], 1.0)
+    axis = time_axis.fitted(BEGIN, at(10), [(BEGIN, at(4)), (at(5), at(10))], 1.0)
     assert axis.folds() == []
     assert axis.drawn_seconds == 10
 
@@ -39,11 +40,11 @@ spans = st.lists(st.tuples(st.floats(0, 900), st.floats(0, 100)), max_size=8)
 @settings(max_examples=60)
 @given(spans, st.lists(st.floats(-5, 1005), max_size=10))
 def test_later_is_never_further_left(busy: list[tuple[float, float]], moments: list[float]) -> None:
-    axis = timeline_axis.fitted(BEGIN, at(1000), [(at(one), at(one + long)) for one, long in busy], 0.8)
+    axis = time_axis.fitted(BEGIN, at(1000), [(at(one), at(one + long)) for one, long in busy], 0.8)
     places = [axis.at(at(moment)) for moment in sorted(moments)]
     assert places == sorted(places)
     assert all(0 <= place <= 0.8 + 1e-9 for place in places)
-    assert len(axis.ticks()) <= timeline_axis.TICKS + 1 + len(axis.folds())
+    assert len(axis.ticks()) <= time_axis.TICKS + 1 + len(axis.folds())
     apart = [abs(tick.at - fold.middle) for tick in axis.ticks() if tick.text for fold in axis.folds()]
     assert all(room >= 0.05 for room in apart), "words of ticks run into those of folds"
     assert axis.drawn_seconds > 0
@@ -51,20 +52,20 @@ def test_later_is_never_further_left(busy: list[tuple[float, float]], moments: l
 
 # -- ghosts and threads ---------------------------------------------------------------------------------------------
 
-USUAL = {"build_in_cell": {"Spawn": Usual(20, 40, 100), "Activate": Usual(5, 6, 100)}}
+TYPICAL = {"build_in_cell": {"Spawn": DurationStatistics(20, 40, 100), "Activate": DurationStatistics(5, 6, 100)}}
 
 
 def test_planned_steps_are_as_long_as_they_usually_are() -> None:
     live = run(steps=[step("Claim host", 1, 5), step("Spawn"), step("Activate")])
-    drawn = timeline.draw(live, at(5), USUAL)
+    drawn = timeline.draw(live, at(5), TYPICAL)
     spawn, activate = (row.bars[0] for row in drawn.rows[-2:])
     assert spawn.length > 3 * activate.length
-    assert drawn.has_usual
+    assert drawn.has_typical
 
 
 def test_a_step_that_takes_too_long_is_told_from_one_that_does_not() -> None:
-    slow = timeline.draw(run(steps=[step("Spawn", 1)]), at(60), USUAL).rows[-1]
-    quick = timeline.draw(run(steps=[step("Spawn", 1)]), at(10), USUAL).rows[-1]
+    slow = timeline.draw(run(steps=[step("Spawn", 1)]), at(60), TYPICAL).rows[-1]
+    quick = timeline.draw(run(steps=[step("Spawn", 1)]), at(10), TYPICAL).rows[-1]
     assert slow.is_slow
     assert slow.slow_at is not None
     assert not quick.is_slow
@@ -99,7 +100,7 @@ def test_the_wait_for_the_next_try_is_no_work() -> None:
 
 def test_the_middle_and_the_slow_end() -> None:
     assert summed_up([1, 2]) is None
-    assert summed_up([float(number) for number in range(1, 101)]) == Usual(50, 95, 100)
+    assert summed_up([float(number) for number in range(1, 101)]) == DurationStatistics(50, 95, 100)
 
 
 # -- graph ----------------------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def test_the_way_back_is_drawn_and_the_failure_stays_to_be_seen() -> None:
         step("Activate", index=2, state=StepState.NOT_RUN),
     ]
     drawn = graph.draw(run(state=RunState.FAILED_UNDONE, finished_at=at(6), steps=steps))
-    assert [node.face.word for node in drawn.nodes] == ["undone", "failed, undone", "not run"]
+    assert [node.badge.word for node in drawn.nodes] == ["undone", "failed, undone", "not run"]
     assert [edge.kind for edge in drawn.edges] == ["order", "ahead", "undo"]
 
 
@@ -125,7 +126,7 @@ def test_many_children_are_one_node_with_counts() -> None:
     drawn = graph.draw(parent)
     fold, of_failed = drawn.nodes[1:]
     assert fold.counts == (("done", 19), ("failed (undone)", 1))
-    assert (fold.face.tone, fold.opens, of_failed.run_uuid) == ("bad", "?open=1", failed.uuid)
+    assert (fold.badge.tone, fold.opens, of_failed.run_uuid) == ("bad", "?open=1", failed.uuid)
     assert fold.width > len(fold.note) * graph.NOTE_LETTER
     opened = graph.draw(replace(parent, children=[*children, *children, failed]), is_open=True)
     assert (opened.nodes[1].opens, opened.nodes[2].run_uuid, opened.left_out) == ("?", failed.uuid, 19)
@@ -147,7 +148,7 @@ def event(kind: str, seconds: float, **data: object) -> EventView:
 def test_the_past_knows_nothing_of_what_came_later() -> None:
     steps = [step("Claim", 1, 2, index=0), step("Spawn", 2, 4, index=1, state=StepState.FAILED, error={"message": "x"})]
     over = run(
-        state=RunState.FAILED_UNDONE, finished_at=at(6), error={"message": "x"}, leftovers=["a port"], steps=steps,
+        state=RunState.FAILED_UNDONE, finished_at=at(6), error={"message": "x"}, uncompensated=["a port"], steps=steps,
         step_count=2,
     )  # fmt: skip
     events = [
@@ -155,19 +156,21 @@ def test_the_past_knows_nothing_of_what_came_later() -> None:
         event("step.started", 2),
         event("run.ended", 6, state="failed (undone)", error=1),
     ]
-    then = moments.as_of(Story(over, over.uuid, at(9)), events[:2], at(2))
+    then = history.as_of(WorkflowPresenter(over, over.uuid, at(9)), events[:2], at(2))
     assert (then.view.state, then.now) == (RunState.RUNNING, at(2))
     assert then.view.error is None
-    assert then.view.leftovers == []
+    assert then.view.uncompensated == []
     assert [one.state for one in then.view.steps] == [StepState.DONE, StepState.RUNNING]
-    first = moments.as_of(Story(over, over.uuid, at(9)), events[:1], at(1))
+    first = history.as_of(WorkflowPresenter(over, over.uuid, at(9)), events[:1], at(1))
     assert [one.state for one in first.view.steps] == [StepState.RUNNING, StepState.PLANNED]
-    assert moments.as_of(Story(over, over.uuid, at(9)), events, at(6)).view.state == RunState.FAILED_UNDONE
+    assert history.as_of(WorkflowPresenter(over, over.uuid, at(9)), events, at(6)).view.state == RunState.FAILED_UNDONE
     assert first.seconds <= timedelta(seconds=1).total_seconds()
 
 
 def test_the_past_knows_how_far_a_step_was() -> None:
     going = run(steps=[step("Spawn", 2, None, progress={"message": "all but done"})], step_count=1)
-    told = [event("step.progress", 3, step="Spawn", progress={"message": "half"})]
-    then = [moments.as_of(Story(going, going.uuid, at(9)), seen, at(3)).view.steps[0] for seen in (told, [])]
+    lines = [event("step.progress", 3, step="Spawn", progress={"message": "half"})]
+    then = [
+        history.as_of(WorkflowPresenter(going, going.uuid, at(9)), seen, at(3)).view.steps[0] for seen in (lines, [])
+    ]
     assert [one.progress for one in then] == [{"message": "half"}, None]

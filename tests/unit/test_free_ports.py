@@ -1,4 +1,4 @@
-"""Ports that tests draw for services and clouds: nobody gets one that another has drawn and not listened at yet."""
+"""Free ports for services and clouds in tests: a port that was drawn and is not bound yet is not drawn again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guest reads of itself by HTTP: pages, lists, its password, and requests that are none."""
+"""The metadata service by HTTP: pages, lists, the password, and malformed requests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_drivers.config_disc import disc
-from compute_drivers.guest_files import files_of
-from compute_drivers.guest_metadata import GuestPages
-from compute_drivers.user_net.http import LARGEST_BODY, LARGEST_HEAD, Exchange
+from compute_drivers.config_drive import build_iso
+from compute_drivers.metadata_files import metadata_files
+from compute_drivers.metadata_pages import MetadataPages
+from compute_drivers.user_net.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, Exchange
 from conductor.core.compute_driver import GuestFile, NetworkPort
 from tests.guests import guest_of, image_of
 
@@ -29,41 +29,41 @@ GUEST = replace(
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> GuestPages:
-    return GuestPages(files_of(GUEST, vendor_data={"cloud-init": "#cloud-config"}), tmp_path / "posted")
+def pages(tmp_path: Path) -> MetadataPages:
+    return MetadataPages(metadata_files(GUEST, vendor_data={"cloud-init": "#cloud-config"}), tmp_path / "posted")
 
 
-def said(pages: GuestPages, path: str) -> str:
-    answer = pages.answer("GET", path)
+def reply(pages: MetadataPages, path: str) -> str:
+    answer = pages.respond("GET", path)
     assert answer.status == 200
     return answer.body.decode()
 
 
 @pytest.mark.parametrize("version", ["latest", "2018-08-27"])
-def test_openstack_has_the_files_of_the_config_drive(pages: GuestPages, version: str) -> None:
+def test_openstack_has_the_files_of_the_config_drive(pages: MetadataPages, version: str) -> None:
     folder = f"/openstack/{version}"
-    told = json.loads(said(pages, f"{folder}/meta_data.json"))
-    assert (told["uuid"], told["meta"]) == (GUEST.instance_uuid, {"tier": "front"})
-    assert told["public_keys"] == {"default": "ssh-ed25519 AAAA ana"}
-    (network,) = json.loads(said(pages, f"{folder}/network_data.json"))["networks"]
+    data = json.loads(reply(pages, f"{folder}/meta_data.json"))
+    assert (data["uuid"], data["meta"]) == (GUEST.instance_uuid, {"tier": "front"})
+    assert data["public_keys"] == {"default": "ssh-ed25519 AAAA ana"}
+    (network,) = json.loads(reply(pages, f"{folder}/network_data.json"))["networks"]
     assert (network["ip_address"], network["netmask"]) == ("10.64.0.3", "255.255.240.0")
-    assert json.loads(said(pages, f"{folder}/vendor_data.json")) == {"cloud-init": "#cloud-config"}
-    assert json.loads(said(pages, f"{folder}/vendor_data2.json")) == {"static": {"cloud-init": "#cloud-config"}}
-    assert said(pages, f"{folder}/user_data") == "#!/bin/sh\n"
+    assert json.loads(reply(pages, f"{folder}/vendor_data.json")) == {"cloud-init": "#cloud-config"}
+    assert json.loads(reply(pages, f"{folder}/vendor_data2.json")) == {"static": {"cloud-init": "#cloud-config"}}
+    assert reply(pages, f"{folder}/user_data") == "#!/bin/sh\n"
 
 
-def test_lists(pages: GuestPages) -> None:
-    assert said(pages, "/").split() == ["2009-04-04", "latest", "openstack"]
-    assert said(pages, "/openstack/").split() == ["2018-08-27", "latest"]
-    assert said(pages, "/openstack/latest").split() == [
+def test_lists(pages: MetadataPages) -> None:
+    assert reply(pages, "/").split() == ["2009-04-04", "latest", "openstack"]
+    assert reply(pages, "/openstack/").split() == ["2018-08-27", "latest"]
+    assert reply(pages, "/openstack/latest").split() == [
         *("meta_data.json", "network_data.json", "user_data", "vendor_data.json", "vendor_data2.json", "password"),
     ]
-    assert said(pages, "/latest/").split() == ["meta-data/", "user-data"]
-    assert "placement/" in said(pages, "/latest/meta-data/").split()
-    assert said(pages, "/latest/meta-data/public-keys/") == "0=default"
+    assert reply(pages, "/latest/").split() == ["meta-data/", "user-data"]
+    assert "placement/" in reply(pages, "/latest/meta-data/").split()
+    assert reply(pages, "/latest/meta-data/public-keys/") == "0=default"
 
 
-def test_amazon_has_each_value_by_itself(pages: GuestPages) -> None:
+def test_amazon_has_each_value_by_itself(pages: MetadataPages) -> None:
     for path, value in {
         "instance-id": "i-6c1a2f6e",
         "local-ipv4": "10.64.0.3",
@@ -71,45 +71,45 @@ def test_amazon_has_each_value_by_itself(pages: GuestPages) -> None:
         "placement/availability-zone": "nova",
         "public-keys/0/openssh-key": "ssh-ed25519 AAAA ana",
     }.items():
-        assert said(pages, f"/2009-04-04/meta-data/{path}") == value
-    assert said(pages, "//latest/meta-data//hostname/?x=1") == "web-42"
-    assert said(pages, "/latest/user-data") == "#!/bin/sh\n"
+        assert reply(pages, f"/2009-04-04/meta-data/{path}") == value
+    assert reply(pages, "//latest/meta-data//hostname/?x=1") == "web-42"
+    assert reply(pages, "/latest/user-data") == "#!/bin/sh\n"
 
 
 def test_a_guest_without_key_and_user_data_has_no_such_pages(tmp_path: Path) -> None:
-    pages = GuestPages(files_of(replace(GUEST, public_key="", user_data="")), tmp_path / "posted")
+    pages = MetadataPages(metadata_files(replace(GUEST, public_key="", user_data="")), tmp_path / "posted")
     for path in ("/openstack/latest/user_data", "/latest/user-data", "/latest/meta-data/public-keys/"):
-        assert pages.answer("GET", path).status == 404
+        assert pages.respond("GET", path).status == 404
 
 
 @pytest.mark.parametrize("path", ["/openstack/2999-01-01", "/../../etc/passwd", "/%2e%2e/x", "/latest/meta-data/_name"])
-def test_other_pages_are_not_there(pages: GuestPages, path: str) -> None:
-    assert pages.answer("GET", path).status == 404
+def test_other_pages_are_not_there(pages: MetadataPages, path: str) -> None:
+    assert pages.respond("GET", path).status == 404
 
 
-def test_pages_are_only_read(pages: GuestPages) -> None:
+def test_pages_are_only_read(pages: MetadataPages) -> None:
     for method in ("POST", "PUT", "DELETE", "x"):
-        refused = pages.answer(method, "/latest/meta-data/hostname", b"other")
+        refused = pages.respond(method, "/latest/meta-data/hostname", b"other")
         assert (refused.status, refused.headers) == (405, {"Allow": "GET, HEAD"})
-    assert said(pages, "/latest/meta-data/hostname") == "web-42"
+    assert reply(pages, "/latest/meta-data/hostname") == "web-42"
 
 
-def test_a_password_is_taken_once(pages: GuestPages, tmp_path: Path) -> None:
+def test_a_password_is_taken_once(pages: MetadataPages, tmp_path: Path) -> None:
     path = "/openstack/latest/password"
-    assert said(pages, path) == ""
+    assert reply(pages, path) == ""
     for wrong in (b"", b"x" * 1021):
-        assert pages.answer("POST", path, wrong).status == 400
+        assert pages.respond("POST", path, wrong).status == 400
     assert list(tmp_path.iterdir()) == []
-    assert pages.answer("POST", path, b"x" * 1020).status == 200
-    assert pages.answer("POST", path, b"other").status == 409
-    assert said(pages, path) == "x" * 1020
+    assert pages.respond("POST", path, b"x" * 1020).status == 200
+    assert pages.respond("POST", path, b"other").status == 409
+    assert reply(pages, path) == "x" * 1020
     (kept,) = tmp_path.iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert GuestPages(files_of(GUEST), kept).answer("GET", path).body == b"x" * 1020  # also after a restart
+    assert MetadataPages(metadata_files(GUEST), kept).respond("GET", path).body == b"x" * 1020  # also after a restart
 
 
 class TestHttp:
-    def test_a_request_in_pieces(self, pages: GuestPages) -> None:
+    def test_a_request_in_pieces(self, pages: MetadataPages) -> None:
         exchange = Exchange(pages)
         for piece in (b"GET /latest/meta-data/host", b"name HTTP/1.0\r\n"):
             assert exchange.receive(piece) == b""
@@ -120,37 +120,37 @@ class TestHttp:
         assert exchange.is_over
         assert exchange.receive(b"GET / HTTP/1.0\r\n\r\n") == b""
 
-    def test_head_has_no_body(self, pages: GuestPages) -> None:
+    def test_head_has_no_body(self, pages: MetadataPages) -> None:
         answer = Exchange(pages).receive(b"HEAD /latest/meta-data/hostname HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answer.endswith(b"\r\n\r\n")
         assert b"content-length: 6\r\n" in answer.lower()
 
-    def test_a_body_that_is_announced(self, pages: GuestPages) -> None:
+    def test_a_body_that_is_announced(self, pages: MetadataPages) -> None:
         exchange = Exchange(pages)
         head = (
             b"POST /openstack/latest/password HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
         )
         assert exchange.receive(head).startswith(b"HTTP/1.1 100 ")
         assert exchange.receive(b"pw").startswith(b"HTTP/1.1 200 ")
-        assert said(pages, "/openstack/latest/password") == "pw"
+        assert reply(pages, "/openstack/latest/password") == "pw"
 
     @pytest.mark.parametrize(
         ("request_bytes", "status"),
         [
             (b"nonsense\r\n\r\n", 400),
-            (b"GET /" + b"x" * LARGEST_HEAD, 431),
-            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (LARGEST_BODY + 1), 413),
+            (b"GET /" + b"x" * MAX_HEAD_BYTES, 431),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1), 413),
             (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2000\r\n" + b"x" * 8192 + b"\r\n", 413),
         ],
     )
-    def test_what_is_too_large_or_no_request(self, pages: GuestPages, request_bytes: bytes, status: int) -> None:
+    def test_what_is_too_large_or_no_request(self, pages: MetadataPages, request_bytes: bytes, status: int) -> None:
         exchange = Exchange(pages)
         assert exchange.receive(request_bytes).startswith(b"HTTP/1.1 %d " % status)
         assert exchange.is_over
 
     @given(st.lists(st.binary(max_size=200), max_size=5))
     def test_nothing_that_a_guest_says_breaks_it(self, pieces: list[bytes]) -> None:
-        exchange = Exchange(GuestPages(files_of(GUEST), Path("/nonexistent/posted")))
+        exchange = Exchange(MetadataPages(metadata_files(GUEST), Path("/nonexistent/posted")))
         for piece in pieces:
             exchange.receive(piece)
 
@@ -158,15 +158,15 @@ class TestHttp:
 def test_files_are_named_in_the_metadata_and_lie_beside_them(tmp_path: Path) -> None:
     contents = base64.b64encode(b"\x00 hello").decode()
     guest = replace(GUEST, files=(GuestFile("/etc/motd", contents), GuestFile("/etc/issue", "")))
-    pages = GuestPages(files_of(guest), tmp_path / "posted")
-    told = json.loads(pages.answer("GET", "/openstack/latest/meta_data.json").body)["files"]
-    assert told == [
+    pages = MetadataPages(metadata_files(guest), tmp_path / "posted")
+    data = json.loads(pages.respond("GET", "/openstack/latest/meta_data.json").body)["files"]
+    assert data == [
         {"path": "/etc/motd", "content_path": "/content/0000"},
         {"path": "/etc/issue", "content_path": "/content/0001"},
     ]
-    found = [pages.answer("GET", f"/openstack{one['content_path']}") for one in told]
+    found = [pages.respond("GET", f"/openstack{one['content_path']}") for one in data]
     assert [(one.status, one.body) for one in found] == [(200, b"\x00 hello"), (200, b"")]
-    assert found[0].kind == "application/octet-stream"
-    assert b"content" in pages.answer("GET", "/openstack").body.splitlines()
-    assert b"hello" in disc(files_of(guest))
-    assert "files" not in json.loads(files_of(GUEST)["openstack/latest/meta_data.json"])
+    assert found[0].content_type == "application/octet-stream"
+    assert b"content" in pages.respond("GET", "/openstack").body.splitlines()
+    assert b"hello" in build_iso(metadata_files(guest))
+    assert "files" not in json.loads(metadata_files(GUEST)["openstack/latest/meta_data.json"])

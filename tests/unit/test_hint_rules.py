@@ -6,7 +6,8 @@ import pytest
 
 from conductor.core.errors import Invalid
 from conductor.core.scheduling.hints import QUERY_COMMANDS
-from conductor.services import aggregate_numbers, extra_spec_rules, hint_rules
+from conductor.services.hosts import aggregates
+from conductor.services.servers import extra_specs
 from scheduler_plugins.filters.json_query import COMMANDS
 
 
@@ -24,7 +25,7 @@ from scheduler_plugins.filters.json_query import COMMANDS
     ],
 )
 def test_hints_that_can_be_read(hints: dict[str, list[str]]) -> None:
-    hint_rules.check(hints)
+    extra_specs.check_hints(hints)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_hints_that_can_be_read(hints: dict[str, list[str]]) -> None:
 )
 def test_hints_that_cannot_be_read(hints: dict[str, list[str]], name: str, fault: str) -> None:
     with pytest.raises(Invalid, match=fault) as refused:
-        hint_rules.check(hints)
+        extra_specs.check_hints(hints)
     assert refused.value.details["field"] == f"os:scheduler_hints.{name}"
 
 
@@ -55,13 +56,13 @@ def test_the_commands_that_are_accepted_are_those_that_are_understood() -> None:
 @pytest.mark.parametrize("value", [">= four", ">=", "<or>", "<all-in>", "s=="])
 def test_requirements_that_nothing_meets(scope: str, value: str) -> None:
     with pytest.raises(Invalid, match=f"extra spec '{scope}:x'") as refused:
-        extra_spec_rules.check({f"{scope}:x": value})
+        extra_specs.check({f"{scope}:x": value})
     assert refused.value.details["field"] == f"{scope}:x"
 
 
 @pytest.mark.parametrize("value", [">= 4", "four", "<in> x", "<or> a <or> b", "~ 4", "> 4", ""])
 def test_requirements_that_something_may_meet(value: str) -> None:
-    extra_spec_rules.check({"capabilities:x": value, "x": ">= four"})
+    extra_specs.check({"capabilities:x": value, "x": ">= four"})
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,9 @@ def test_requirements_that_something_may_meet(value: str) -> None:
     ],
 )
 def test_values_that_the_scheduler_reads(key: str, good: str, bad: str) -> None:
-    extra_spec_rules.check({key: good})
+    extra_specs.check({key: good})
     with pytest.raises(Invalid, match=f"'{bad}' is not a valid value for extra spec '{key}'") as refused:
-        extra_spec_rules.check({key: bad})
+        extra_specs.check({key: bad})
     assert refused.value.details["field"] == key
 
 
@@ -101,22 +102,22 @@ def test_values_that_the_scheduler_reads(key: str, good: str, bad: str) -> None:
     ],
 )
 def test_numbers_that_aggregates_give(key: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
-    aggregate_numbers.check(dict.fromkeys([key]))
+    aggregates.check(dict.fromkeys([key]))
     for value in good:
-        aggregate_numbers.check({key: value})
+        aggregates.check({key: value})
     for value in bad:
         with pytest.raises(Invalid, match=f"Aggregate metadata {key}: ") as refused:
-            aggregate_numbers.check({key: value})
+            aggregates.check({key: value})
         assert refused.value.details["field"] == f"metadata.{key}"
 
 
 @pytest.mark.parametrize("key", ["resources:VCPU", "resources2:CUSTOM_GOLD", "trait:HW_CPU_X86_AVX", "trait1:CUSTOM_X"])
 def test_names_that_are_known_or_custom(key: str) -> None:
-    extra_spec_rules.check({key: "required" if key.startswith("trait") else "1"})
+    extra_specs.check({key: "required" if key.startswith("trait") else "1"})
 
 
 @pytest.mark.parametrize("key", ["resources:VCPUS", "resources2:GOLD", "trait:HW_CPU", "trait1:CUSTOM_", "trait:"])
 def test_names_that_no_host_can_have(key: str) -> None:
     with pytest.raises(Invalid, match=f"extra spec '{key}' does not appear") as refused:
-        extra_spec_rules.check({key: "required" if key.startswith("trait") else "1"})
+        extra_specs.check({key: "required" if key.startswith("trait") else "1"})
     assert refused.value.details["field"] == key

@@ -1,4 +1,4 @@
-"""The journal of a host: what it decides, what it keeps, and how it says that it cannot."""
+"""The journal of a host: its decisions, its entries, and its errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conductor.compute.host_journal import Decision, HostJournal, JournalUnusable, Outcome
+from conductor.compute.host_journal import Decision, HostJournal, JournalDecision, JournalUnusable
 from conductor.rpc.messages import DestroyInstance, SpawnInstance
 
 ANSWER = {"ok": True, "result": {"n": 1}, "error": None}
@@ -53,15 +53,15 @@ def reopened(journal: HostJournal, path: Path) -> HostJournal:
 
 
 def test_a_command_runs_once_and_its_answer_is_repeated(journal: HostJournal) -> None:
-    assert journal.begin(spawn()) == Outcome(Decision.RUN)
-    assert journal.begin(spawn()) == Outcome(Decision.BUSY)
+    assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
+    assert journal.begin(spawn()) == JournalDecision(Decision.BUSY)
     journal.finish("k1", ANSWER)
-    assert journal.begin(spawn()) == Outcome(Decision.ANSWERED, ANSWER)
+    assert journal.begin(spawn()) == JournalDecision(Decision.ANSWERED, ANSWER)
 
 
 def test_an_older_token_is_refused_and_leaves_no_trace(journal: HostJournal) -> None:
     assert journal.begin(destroy()).decision is Decision.RUN
-    assert journal.begin(spawn()) == Outcome(Decision.REFUSED)
+    assert journal.begin(spawn()) == JournalDecision(Decision.REFUSED)
     assert journal.is_stale(spawn())
     assert not journal.is_stale(destroy())
     assert journal.begin(spawn(key="k3", token=6)).decision is Decision.RUN  # equal: the same owner
@@ -72,7 +72,7 @@ def test_the_answer_of_an_overtaken_command_stays_the_same(journal: HostJournal)
     journal.begin(spawn())
     journal.finish("k1", ANSWER)
     journal.begin(destroy())
-    assert journal.begin(spawn()) == Outcome(Decision.ANSWERED, ANSWER)
+    assert journal.begin(spawn()) == JournalDecision(Decision.ANSWERED, ANSWER)
 
 
 def test_a_restart_keeps_answers_and_tokens_and_runs_again_what_was_cut_off(journal: HostJournal, path: Path) -> None:
@@ -81,10 +81,10 @@ def test_a_restart_keeps_answers_and_tokens_and_runs_again_what_was_cut_off(jour
     journal.finish("k9", ANSWER)
     journal = reopened(journal, path)
     try:
-        assert journal.begin(spawn(key="k9", token=7, instance="i9")) == Outcome(Decision.ANSWERED, ANSWER)
-        assert journal.begin(spawn(key="k0", token=6, instance="i9")) == Outcome(Decision.REFUSED)
-        assert journal.begin(spawn()) == Outcome(Decision.RUN)
-        assert journal.begin(spawn()) == Outcome(Decision.BUSY)
+        assert journal.begin(spawn(key="k9", token=7, instance="i9")) == JournalDecision(Decision.ANSWERED, ANSWER)
+        assert journal.begin(spawn(key="k0", token=6, instance="i9")) == JournalDecision(Decision.REFUSED)
+        assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
+        assert journal.begin(spawn()) == JournalDecision(Decision.BUSY)
     finally:
         journal.close()
 
@@ -92,7 +92,7 @@ def test_a_restart_keeps_answers_and_tokens_and_runs_again_what_was_cut_off(jour
 def test_an_abandoned_command_runs_when_it_is_repeated(journal: HostJournal) -> None:
     journal.begin(spawn())
     journal.abandon("k1")
-    assert journal.begin(spawn()) == Outcome(Decision.RUN)
+    assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
 
 
 def test_report_numbers_rise_across_restarts_and_after_the_loss_of_the_file(journal: HostJournal, path: Path) -> None:
@@ -116,8 +116,8 @@ def test_pruning_forgets_old_answers_but_neither_tokens_nor_work(journal: HostJo
     journal.begin(spawn(key="busy", instance="i2"))
     assert journal.prune(older_than_seconds=60.0) == 0
     assert journal.prune(older_than_seconds=-1.0) == 1
-    assert journal.begin(spawn(key="busy", instance="i2")) == Outcome(Decision.BUSY)
-    assert journal.begin(spawn(key="older", token=4)) == Outcome(Decision.REFUSED)
+    assert journal.begin(spawn(key="busy", instance="i2")) == JournalDecision(Decision.BUSY)
+    assert journal.begin(spawn(key="older", token=4)) == JournalDecision(Decision.REFUSED)
 
 
 def test_what_only_the_guest_may_read_is_not_kept(journal: HostJournal, path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_two_agents_never_share_a_journal(journal: HostJournal, path: Path) -> None:
     with pytest.raises(JournalUnusable, match="another agent that is alive holds it"):
         HostJournal(path)
-    assert journal.begin(spawn()) == Outcome(Decision.RUN)
+    assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
 
 
 def test_a_journal_of_a_newer_release_is_refused(journal: HostJournal, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The file of further hosts: what it says is what is started, and what is wrong is named."""
+"""The file of further hosts: each of its hosts is started, and errors are named."""
 
 from __future__ import annotations
 

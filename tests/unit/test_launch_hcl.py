@@ -1,11 +1,11 @@
-"""A launch form as HCL: what stands there for what was chosen."""
+"""A launch form as HCL: the text for each selection."""
 
 from __future__ import annotations
 
 import pytest
 
-from portal.pages.launch_body import LaunchForm
-from portal.pages.launch_hcl import terraform
+from portal.pages.servers.launch_body import LaunchForm
+from portal.pages.servers.launch_hcl import terraform
 
 FORM = {"name": "web", "image": "i-1", "flavor": "2", "network": "n-1"}
 WHOLE = """\
@@ -56,6 +56,6 @@ def test_a_whole_form_is_one_resource() -> None:
     ],
 )
 def test_what_is_chosen_stands_there(changed: dict[str, str], stands: str, is_gone: str) -> None:
-    told = terraform(LaunchForm(**{**FORM, **changed}))
-    assert stands in told
-    assert is_gone not in told
+    reported = terraform(LaunchForm(**{**FORM, **changed}))
+    assert stands in reported
+    assert is_gone not in reported

@@ -1,4 +1,4 @@
-"""What libvirt has counted of a guest, in the API's words."""
+"""libvirt's statistics of a guest, in the API's format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_drivers.libvirt.figures import figures
+from compute_drivers.libvirt.statistics import to_diagnostics
 
 STATS = {
     "vcpu.current": 2,
@@ -28,10 +28,10 @@ STATS = {
 
 
 def test_what_was_counted_has_the_names_of_the_api_and_a_disc_is_no_disk() -> None:
-    told = figures(STATS, {"hdd"})
-    assert told["cpus"] == [{"id": 0, "time": 7}, {"id": 2, "time": 9}]
-    assert told["disks"] == [{"read_bytes": 512, "read_requests": 1, "write_bytes": 0}]
-    assert told["hypervisor_os"] == "linux"
+    reported = to_diagnostics(STATS, {"hdd"})
+    assert reported["cpus"] == [{"id": 0, "time": 7}, {"id": 2, "time": 9}]
+    assert reported["disks"] == [{"read_bytes": 512, "read_requests": 1, "write_bytes": 0}]
+    assert reported["hypervisor_os"] == "linux"
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_what_was_counted_has_the_names_of_the_api_and_a_disc_is_no_disk() -> No
     ],
 )
 def test_a_guest_that_says_what_it_uses_is_believed(more: dict[str, Any], memory: dict[str, int]) -> None:
-    assert figures({**STATS, **more}, ())["memory"] == memory
+    assert to_diagnostics({**STATS, **more}, ())["memory"] == memory
 
 
 def test_nothing_is_made_up() -> None:
-    assert figures({}, ()) == {"cpus": [], "disks": [], "memory": {}, "hypervisor_os": "linux"}
+    assert to_diagnostics({}, ()) == {"cpus": [], "disks": [], "memory": {}, "hypervisor_os": "linux"}

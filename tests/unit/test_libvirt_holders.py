@@ -1,4 +1,4 @@
-"""Folders of guests that several hosts see: who is not named in one leaves it alone."""
+"""Folders of guests on shared storage: a host that does not own one leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_drivers.libvirt.holders import NOTE, Holder, hold, holder_of
-from compute_drivers.libvirt.places import Places
+from compute_drivers.libvirt.paths import OWNER_NOTE, DiskOwner, LibvirtPaths, read_owner, write_owner
 from conductor.core.errors import DriverError
 
 UUID = "5c2f1f4e-6a0e-4a53-9a43-0d3b2f7c9e11"
@@ -15,29 +14,29 @@ DISK = "root.qcow2"
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> tuple[Places, Places]:
+def hosts(tmp_path: Path) -> tuple[LibvirtPaths, LibvirtPaths]:
     (tmp_path / "shared").mkdir()
-    one, other = (Places(tmp_path / name, tmp_path / "shared", name) for name in ("a", "b"))
-    for places in (one, other):
-        places.prepare()
+    one, other = (LibvirtPaths(tmp_path / name, tmp_path / "shared", name) for name in ("a", "b"))
+    for paths in (one, other):
+        paths.prepare()
     return one, other
 
 
-def test_one_host_has_the_folder_and_the_other_sees_it(hosts: tuple[Places, Places]) -> None:
+def test_one_host_has_the_folder_and_the_other_sees_it(hosts: tuple[LibvirtPaths, LibvirtPaths]) -> None:
     one, other = hosts
     folder = one.make_folder(UUID)
     assert folder == other.folder_of(UUID)
     assert (one.has_folder(UUID), other.has_folder(UUID)) == (True, False)
     assert (one.own_folders(), other.own_folders()) == ([folder], [])
-    assert one.holder_of(UUID) == other.holder_of(UUID) == Holder("a")
+    assert one.owner_of(UUID) == other.owner_of(UUID) == DiskOwner("a")
     assert one.images_dir != other.images_dir
     assert one.kept_dir != other.kept_dir
     with pytest.raises(DriverError, match="could not be made"):
         other.make_folder(UUID)
-    assert other.holder_of(UUID) == Holder("a")
+    assert other.owner_of(UUID) == DiskOwner("a")
 
 
-def test_only_who_has_it_removes_it(hosts: tuple[Places, Places]) -> None:
+def test_only_who_has_it_removes_it(hosts: tuple[LibvirtPaths, LibvirtPaths]) -> None:
     one, other = hosts
     (one.make_folder(UUID) / DISK).touch()
     other.remove(UUID)
@@ -46,13 +45,13 @@ def test_only_who_has_it_removes_it(hosts: tuple[Places, Places]) -> None:
     assert list(one.instances_dir.iterdir()) == []
 
 
-def test_one_that_was_taken_over_goes_back_until_its_guest_runs(hosts: tuple[Places, Places]) -> None:
+def test_one_that_was_taken_over_goes_back_until_its_guest_runs(hosts: tuple[LibvirtPaths, LibvirtPaths]) -> None:
     one, other = hosts
     (one.make_folder(UUID) / DISK).touch()
-    other.hold(UUID, Holder("b", taken_from="a"))
+    other.set_owner(UUID, DiskOwner("b", taken_from="a"))
     other.remove(UUID)
-    assert (one.holder_of(UUID), one.folder_of(UUID).joinpath(DISK).exists()) == (Holder("a"), True)
-    other.hold(UUID, Holder("b"))
+    assert (one.owner_of(UUID), one.folder_of(UUID).joinpath(DISK).exists()) == (DiskOwner("a"), True)
+    other.set_owner(UUID, DiskOwner("b"))
     one.remove(UUID)
     assert other.has_folder(UUID)
     other.remove(UUID)
@@ -60,14 +59,14 @@ def test_one_that_was_taken_over_goes_back_until_its_guest_runs(hosts: tuple[Pla
 
 
 @pytest.mark.parametrize("cut_off", ["making", "removing"])
-def test_what_was_cut_off_is_nobodys_and_in_nobodys_way(hosts: tuple[Places, Places], cut_off: str) -> None:
+def test_what_was_cut_off_is_nobodys_and_in_nobodys_way(hosts: tuple[LibvirtPaths, LibvirtPaths], cut_off: str) -> None:
     one, _ = hosts
     one.make_folder(UUID)
     left = one.folder_of(UUID).rename(one.instances_dir / f"{UUID}.a")
     if cut_off == "removing":
-        (left / NOTE).unlink()
+        (left / OWNER_NOTE).unlink()
         (left / DISK).touch()
-    assert one.holder_of(UUID) is None
+    assert one.owner_of(UUID) is None
     assert one.own_folders() == []
     assert one.make_folder(UUID).is_dir()
     one.remove(UUID)
@@ -78,24 +77,24 @@ def test_what_was_cut_off_is_nobodys_and_in_nobodys_way(hosts: tuple[Places, Pla
 
 
 def test_a_note_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
-    assert holder_of(tmp_path / "nothing") is None
-    for said in ("", "{}", "[]", '{"host"'):
-        (tmp_path / NOTE).write_text(said)
-        assert holder_of(tmp_path) is None
-    hold(tmp_path, Holder("a"))
-    assert holder_of(tmp_path) == Holder("a")
+    assert read_owner(tmp_path / "nothing") is None
+    for reported in ("", "{}", "[]", '{"host"'):
+        (tmp_path / OWNER_NOTE).write_text(reported)
+        assert read_owner(tmp_path) is None
+    write_owner(tmp_path, DiskOwner("a"))
+    assert read_owner(tmp_path) == DiskOwner("a")
 
 
 def test_a_shared_folder_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="mounted"):
-        Places(tmp_path / "a", tmp_path / "nowhere", "a").prepare()
+        LibvirtPaths(tmp_path / "a", tmp_path / "nowhere", "a").prepare()
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_host_alone_has_all_its_folders(tmp_path: Path) -> None:
-    places = Places(tmp_path)
-    places.prepare()
-    folder = places.make_folder(UUID)
-    assert (places.own_folders(), places.has_folder(UUID), places.holder_of(UUID)) == ([folder], True, None)
-    places.remove(UUID)
-    assert list(places.instances_dir.iterdir()) == []
+    paths = LibvirtPaths(tmp_path)
+    paths.prepare()
+    folder = paths.make_folder(UUID)
+    assert (paths.own_folders(), paths.has_folder(UUID), paths.owner_of(UUID)) == ([folder], True, None)
+    paths.remove(UUID)
+    assert list(paths.instances_dir.iterdir()) == []

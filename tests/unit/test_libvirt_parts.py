@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_drivers.image_cache import ImageCache
-from compute_drivers.libvirt import devices_xml, domain_xml, embedded, machine, user_network, wishes
-from compute_drivers.libvirt.capability import missing_packages, probe
-from compute_drivers.libvirt.virt_type import choose
+from compute_drivers.libvirt import devices_xml, domain_xml, embedded, host_inventory, machine_spec, qemu_network
+from compute_drivers.libvirt.capability import choose_virt_type, missing_packages, probe
 from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
@@ -51,14 +50,14 @@ class TestVirtType:
         ],
     )
     def test_the_choice(self, wanted: str, cpu_info: str, can_open_kvm: bool, chosen: str) -> None:
-        assert choose(wanted, cpu_info=cpu_info, can_open_kvm=can_open_kvm).name == chosen
+        assert choose_virt_type(wanted, cpu_info=cpu_info, can_open_kvm=can_open_kvm).name == chosen
 
     def test_the_reason_is_told(self) -> None:
-        assert choose("auto", cpu_info=NEITHER, can_open_kvm=True).reason == (
+        assert choose_virt_type("auto", cpu_info=NEITHER, can_open_kvm=True).reason == (
             "the processor offers neither vmx nor svm"
         )
-        assert choose("auto", cpu_info=AMD, can_open_kvm=False).reason == "/dev/kvm cannot be opened"
-        assert choose("auto", cpu_info=AMD, can_open_kvm=True).reason == "the processor offers svm"
+        assert choose_virt_type("auto", cpu_info=AMD, can_open_kvm=False).reason == "/dev/kvm cannot be opened"
+        assert choose_virt_type("auto", cpu_info=AMD, can_open_kvm=True).reason == "the processor offers svm"
 
 
 class TestCapability:
@@ -84,7 +83,7 @@ class TestCapability:
 
 
 def port(**values: str) -> NetworkPort:
-    told = {
+    fields = {
         "port_uuid": "p",
         "network_name": "private",
         "mac_address": "fa:16:3e:00:00:01",
@@ -92,7 +91,7 @@ def port(**values: str) -> NetworkPort:
         "cidr": "10.64.0.0/20",
         "gateway_ip": "10.64.0.1",
     } | values
-    return NetworkPort(prefix_length=0, **told)
+    return NetworkPort(prefix_length=0, **fields)
 
 
 def words_of(backend: str) -> dict[str, str]:
@@ -102,7 +101,7 @@ def words_of(backend: str) -> dict[str, str]:
 class TestUserNetwork:
     def test_a_card_and_its_network(self) -> None:
         own = "net=10.64.0.0/20,host=10.64.0.1,dhcpstart=10.64.0.5,dns=10.64.15.254,hostname=web-1"
-        assert user_network.arguments([port()], "web-1") == [
+        assert qemu_network.arguments([port()], "web-1") == [
             "-netdev",
             f"user,id=port-p,restrict=on,ipv6=off,{own}",
             "-device",
@@ -110,10 +109,10 @@ class TestUserNetwork:
         ]
 
     def test_no_ports_no_words(self) -> None:
-        assert user_network.arguments([], "web-1") == []
+        assert qemu_network.arguments([], "web-1") == []
 
     def test_a_port_without_an_address_is_a_cable_that_ends_nowhere(self) -> None:
-        words = user_network.arguments([port(ip_address="", cidr="")], "web-1")
+        words = qemu_network.arguments([port(ip_address="", cidr="")], "web-1")
         assert words[1] == "hubport,id=port-p,hubid=0"
 
     @pytest.mark.parametrize(
@@ -129,23 +128,23 @@ class TestUserNetwork:
     )
     def test_what_it_cannot_serve_aborts_the_build(self, values: dict[str, str], complaint: str) -> None:
         with pytest.raises(BuildAborted, match=re.escape(complaint)):
-            user_network.arguments([port(**values)], "web-1")
+            qemu_network.arguments([port(**values)], "web-1")
 
     def test_sixteen_ports_are_too_many(self) -> None:
-        assert len(user_network.arguments([port()] * 15, "web-1")) == 60
+        assert len(qemu_network.arguments([port()] * 15, "web-1")) == 60
         with pytest.raises(BuildAborted, match="at most 15 ports, not 16"):
-            user_network.arguments([port()] * 16, "web-1")
+            qemu_network.arguments([port()] * 16, "web-1")
 
     def test_a_network_that_the_agent_plays_is_two_sockets(self) -> None:
         paths = WirePaths(Path("/s,1/u.net"), Path("/s,1/u.own"))
-        words = user_network.arguments([port(), port(port_uuid="q", ip_address="")], "web-1", wires=lambda _: paths)
+        words = qemu_network.arguments([port(), port(port_uuid="q", ip_address="")], "web-1", backends=lambda _: paths)
         ends = "local.type=unix,local.path=/s,,1/u.net,remote.type=unix,remote.path=/s,,1/u.own"
         assert words[1] == f"dgram,id=port-p,{ends}"
         assert words[5] == "hubport,id=port-q,hubid=1"
 
     @given(st.text())
     def test_a_host_name_adds_no_words(self, hostname: str) -> None:
-        words = words_of(user_network.arguments([port()], hostname)[1])
+        words = words_of(qemu_network.arguments([port()], hostname)[1])
         assert sorted(words) == ["dhcpstart", "dns", "host", "hostname", "id", "ipv6", "net", "restrict"]
         assert re.fullmatch(r"[A-Za-z0-9.-]+", words["hostname"])
 
@@ -158,7 +157,7 @@ class TestUserNetwork:
         address, gateway = (str(ipaddress.IPv4Address(data.draw(places))) for _ in range(2))
         has_gateway = data.draw(st.booleans())
         given_port = port(cidr=str(network), ip_address=address, gateway_ip=gateway if has_gateway else "")
-        words = words_of(user_network.arguments([given_port], "web-1")[1])
+        words = words_of(qemu_network.arguments([given_port], "web-1")[1])
         assert words["dhcpstart"] == address
         if has_gateway and gateway != address:
             assert words["host"] == gateway
@@ -168,14 +167,14 @@ class TestUserNetwork:
 
 
 def built(guest: GuestSpec, **values: object) -> ElementTree.Element:
-    told = {
+    fields = {
         "host": "h1",
         "virt_type": "qemu",
-        "wished": wishes.read(guest),
-        "disks": devices_xml.arranged([Path("/s/root.qcow2")], []),
-        "lines": devices_xml.Lines(Path("/s/c.log"), Path("/s/c.tty"), Path("/s/c.vnc")),
+        "spec": machine_spec.from_guest(guest),
+        "disks": devices_xml.arrange_disks([Path("/s/root.qcow2")], []),
+        "consoles": devices_xml.ConsoleSockets(Path("/s/c.log"), Path("/s/c.tty"), Path("/s/c.vnc")),
     } | values
-    return ElementTree.fromstring(domain_xml.build(guest, domain_xml.Machine(**told)))  # type: ignore[arg-type]
+    return ElementTree.fromstring(domain_xml.build(guest, domain_xml.DomainConfig(**fields)))  # type: ignore[arg-type]
 
 
 class TestDomainXml:
@@ -193,7 +192,7 @@ class TestDomainXml:
         assert [item.text for item in mark] == [UUID, "web-1", "5" * 32, "h1", "root"]
 
     def test_disks_in_order(self) -> None:
-        domain = built(self.GUEST, disks=devices_xml.arranged([Path("/s/root.qcow2"), Path("/s/swap.qcow2")], []))
+        domain = built(self.GUEST, disks=devices_xml.arrange_disks([Path("/s/root.qcow2"), Path("/s/swap.qcow2")], []))
         found = [
             (disk.find("source").get("file"), disk.find("target").get("dev"))  # type: ignore[union-attr]
             for disk in domain.findall("devices/disk")
@@ -320,7 +319,7 @@ class TestShortPath:
         assert embedded.short_path(directory) == link
         assert stat.S_IMODE(link.parent.stat().st_mode) & 0o022 == 0
         link.unlink()
-        link.symlink_to(tmp_path)  # somebody's mistake is mended
+        link.symlink_to(tmp_path)  # an operator's mistake is repaired
         assert embedded.short_path(directory).resolve() == directory
         link.unlink()
 
@@ -333,7 +332,7 @@ class TestShortPath:
 
 
 def test_the_machine_is_this_one(tmp_path: Path) -> None:
-    found = machine.look(tmp_path)
+    found = host_inventory.read_totals(tmp_path)
     assert found.vcpus == len(os.sched_getaffinity(0))
     assert 0 < found.free_disk_gb + 1 <= found.disk_gb + 1
     assert found.memory_mb > 100

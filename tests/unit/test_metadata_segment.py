@@ -1,4 +1,4 @@
-"""The metadata service of a network that guests share, frame by frame: each reads its own pages and nobody else's."""
+"""The metadata service of a network with several guests, frame by frame: each reads only its own pages."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compute_drivers.guest_metadata import GuestPages
+from compute_drivers.metadata_pages import MetadataPages
 from compute_drivers.user_net import packets
-from compute_drivers.user_net.metadata_segment import METADATA, METADATA_IPV6, OWN_MAC, MetadataSegment, Reader
 from compute_drivers.user_net.packets import ACK, RST, SYN, Segment
+from compute_drivers.user_net.shared_metadata import METADATA, METADATA_IPV6, OWN_MAC, MetadataReader, MetadataSegment
 
-ANA, BO = Reader("fa:16:3e:00:00:03", "10.64.0.3"), Reader("fa:16:3e:00:00:04", "10.64.0.4")
+ANA, BO = MetadataReader("fa:16:3e:00:00:03", "10.64.0.3"), MetadataReader("fa:16:3e:00:00:04", "10.64.0.4")
 PAGE = "openstack/latest/meta_data.json"
 
 
-def mac_of(reader: Reader) -> bytes:
+def mac_of(reader: MetadataReader) -> bytes:
     return bytes.fromhex(reader.mac_address.replace(":", ""))
 
 
-def pages_of(name: str) -> GuestPages:
-    return GuestPages({PAGE: name.encode()}, Path("/nonexistent/posted"))
+def pages_of(name: str) -> MetadataPages:
+    return MetadataPages({PAGE: name.encode()}, Path("/nonexistent/posted"))
 
 
 def serving() -> MetadataSegment:
     made = MetadataSegment()
-    made.tell({ANA: pages_of("ana's"), BO: pages_of("bo's")})
+    made.configure({ANA: pages_of("ana's"), BO: pages_of("bo's")})
     return made
 
 
 class Client:
-    """A guest that asks for one page; `reader` is who it says it is."""
+    """A guest that requests one page; `reader` is the identity that it claims."""
 
-    def __init__(self, segment: MetadataSegment, reader: Reader, port: int = 80) -> None:
+    def __init__(self, segment: MetadataSegment, reader: MetadataReader, port: int = 80) -> None:
         self.segment, self.reader, self.port = segment, reader, port
         self.number = 7
 
     def says(self, flags: int, data: bytes = b"", acknowledged: int = 0) -> list[Segment]:
         source = IPv4Address(self.reader.ip_address).packed
-        said = Segment(40000, self.port, self.number, acknowledged, flags, 65535, data)
-        packet = packets.packet(source, METADATA, packets.TCP, packets.segment(source, METADATA, said))
+        content = Segment(40000, self.port, self.number, acknowledged, flags, 65535, data)
+        packet = packets.packet(source, METADATA, packets.TCP, packets.segment(source, METADATA, content))
         self.number += len(data) + bool(flags & SYN)
         frames = self.segment.receive(packets.frame(OWN_MAC, mac_of(self.reader), packets.IPV4, packet), 1.0)
         return [self.heard(frame, source) for frame in frames]
@@ -78,9 +78,9 @@ def test_each_reads_its_own_pages_at_the_same_address() -> None:
 def test_who_is_no_reader_or_claims_half_of_another_is_not_heard() -> None:
     segment = serving()
     for reader in (
-        Reader("fa:16:3e:00:00:05", "10.64.0.5"),
-        Reader(ANA.mac_address, BO.ip_address),
-        Reader(BO.mac_address, ANA.ip_address),
+        MetadataReader("fa:16:3e:00:00:05", "10.64.0.5"),
+        MetadataReader(ANA.mac_address, BO.ip_address),
+        MetadataReader(BO.mac_address, ANA.ip_address),
     ):
         assert Client(segment, reader).says(SYN) == []
     (refused,) = Client(segment, ANA, port=22).says(SYN)
@@ -89,20 +89,20 @@ def test_who_is_no_reader_or_claims_half_of_another_is_not_heard() -> None:
 
 def test_who_asks_while_another_comes_is_not_interrupted_and_who_is_gone_is_not_heard() -> None:
     segment, mine, fresh = MetadataSegment(), pages_of("ana's"), pages_of("bo's")
-    segment.tell({ANA: mine})
+    segment.configure({ANA: mine})
     client = Client(segment, ANA)
     begun = client.begins()
-    segment.tell({ANA: mine, BO: fresh})
+    segment.configure({ANA: mine, BO: fresh})
     assert client.asks(begun).endswith(b"ana's")
-    segment.tell({BO: fresh})
+    segment.configure({BO: fresh})
     assert client.says(ACK) == []
 
 
 def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
-    def asked(reader: Reader, target: bytes = METADATA) -> list[bytes]:
+    def asked(reader: MetadataReader, target: bytes = METADATA) -> list[bytes]:
         mac, address = mac_of(reader), IPv4Address(reader.ip_address).packed
-        said = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), target)
-        return serving().receive(packets.frame(packets.BROADCAST, mac, packets.ARP, said), 1.0)
+        content = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), target)
+        return serving().receive(packets.frame(packets.BROADCAST, mac, packets.ARP, content), 1.0)
 
     (frame,) = asked(ANA)
     found = packets.frame_of(frame)
@@ -111,7 +111,7 @@ def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
     assert answer is not None
     assert (found.target, answer.operation, answer.source_mac, answer.source) == (mac_of(ANA), 2, OWN_MAC, METADATA)
     assert asked(ANA, IPv4Address(BO.ip_address).packed) == []
-    assert asked(Reader("fa:16:3e:00:00:05", "10.64.0.5")) == []
+    assert asked(MetadataReader("fa:16:3e:00:00:05", "10.64.0.5")) == []
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -120,8 +120,8 @@ def test_noise(noise: bytes, kind: int) -> None:
     segment = serving()
     assert segment.receive(noise, 1.0) == []
     segment.receive(packets.frame(OWN_MAC, mac_of(ANA), kind, noise), 1.0)
-    segment.tell({Reader(ANA.mac_address, "fd00::3"): pages_of("ana's")})
+    segment.configure({MetadataReader(ANA.mac_address, "fd00::3"): pages_of("ana's")})
     for protocol in (packets.TCP, packets.ICMPV6):
-        said = packets.packet_ipv6(IPv6Address("fd00::3").packed, METADATA_IPV6, protocol, noise.ljust(8, b"\0"))
-        segment.receive(packets.frame(OWN_MAC, mac_of(ANA), packets.IPV6, said), 1.0)
-    assert segment.turn(9.0) == []
+        content = packets.packet_ipv6(IPv6Address("fd00::3").packed, METADATA_IPV6, protocol, noise.ljust(8, b"\0"))
+        segment.receive(packets.frame(OWN_MAC, mac_of(ANA), packets.IPV6, content), 1.0)
+    assert segment.tick(9.0) == []

@@ -1,4 +1,4 @@
-"""The adapter for classes of Nova where there is no Nova: what was asked for stands there and fails, by name."""
+"""The adapter for Nova's classes without an installed Nova: requested classes are listed and fail, by name."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_foreign_classes_are_held_to_their_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "names"),
+    ("declared", "names"),
     [
         ((FILTER,), ["nova.RackFilter"]),
         (f" {FILTER} ,other.RackFilter,", ["nova.racks.filters.RackFilter", "nova.other.RackFilter"]),
@@ -80,10 +80,10 @@ def test_foreign_classes_are_held_to_their_time() -> None:
         ((None, 7), ["nova.None", "nova.7"]),
     ],
 )
-def test_each_has_a_name_of_its_own(said: Any, names: list[str]) -> None:
-    found = adapted(said)
+def test_each_has_a_name_of_its_own(declared: Any, names: list[str]) -> None:
+    found = adapted(declared)
     assert [one.name for one in found.filters] == names
-    assert len(found.plugins[0].warnings) == len(names)  # what is no path is told too
+    assert len(found.plugins[0].warnings) == len(names)  # an invalid path is reported too
 
 
 def test_names_that_are_the_same_are_told_apart_by_their_paths() -> None:
@@ -106,10 +106,10 @@ def test_the_system_check_names_what_will_fail(settings: Settings) -> None:
     settings.NOVELLA_NOVA_FILTERS = (FILTER,)
     registry.cache_clear()
     try:
-        said = [message.msg for message in check_plugins() if message.id == "conductor.W006"]
+        declared = [message.msg for message in check_plugins() if message.id == "conductor.W006"]
     finally:
         registry.cache_clear()
-    assert said == [f"Plugin nova_adapter of novella: nova.RackFilter fails whenever it is asked: {TROUBLE}."]
+    assert declared == [f"Plugin nova_adapter of novella: nova.RackFilter fails whenever it is asked: {TROUBLE}."]
 
 
 def test_what_a_module_logs_is_heard_without_being_logged(caplog: pytest.LogCaptureFixture) -> None:

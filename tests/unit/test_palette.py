@@ -1,4 +1,4 @@
-"""The colours of the states: no two look alike to any eye, and all stand out from their surface."""
+"""The colours of states: distinct with any colour vision, and with enough contrast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of services: plain English for whoever knows nothing of languages, translated where pages draw them."""
+"""Sentences of services: plain English by default, translated when pages render them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import json
 from django.utils import translation
 
 from conductor.core.phrases import phrase, phrases
-from conductor.services.triage.values import span
+from conductor.services.operations.triage.values import span
 from portal.templatetags.words import say
 
 
 def test_a_phrase_is_its_english_sentence() -> None:
-    said = phrase("It waits for %(what)s.", what=span(120))
-    assert said == "It waits for 2 minutes."
-    assert json.loads(json.dumps({"why": said})) == {"why": "It waits for 2 minutes."}
+    message = phrase("Waiting for %(what)s.", what=span(120))
+    assert message == "Waiting for 2 minutes."
+    assert json.loads(json.dumps({"why": message})) == {"why": "Waiting for 2 minutes."}
     assert phrases("%(count)s server", "%(count)s servers", 1) == "1 server"
     assert phrase("100% of it") == "100% of it"
 
 
 def test_pages_say_it_in_their_language_with_all_that_is_put_in() -> None:
-    said = phrase(
-        "In step “%(step)s” after %(time)s; %(usual)s.",
-        step=phrase("not begun"),
+    message = phrase(
+        "In step “%(step)s” for %(time)s; %(typical)s.",
+        step=phrase("not started"),
         time=span(3_600),
-        usual=phrase("19 of 20 take at most %(time)s", time=span(2)),
+        typical=phrase("p95: %(time)s", time=span(2)),
     )
     with translation.override("de"):
-        assert say(said) == "Nach 1 Stunde im Schritt „nicht begonnen“; 19 von 20 sind nach 2 Sekunden fertig."
-        assert say(copy.deepcopy(said)) == say(said)
+        assert say(message) == "In Schritt „nicht begonnen“ seit 1 Stunde; p95: 2 Sekunden."
+        assert say(copy.deepcopy(message)) == say(message)
         assert say("Free") == "Frei"
         assert say(phrase("")) == ""
     with translation.override("en"):
-        assert say(said) == said
+        assert say(message) == message

@@ -1,4 +1,4 @@
-"""What query parameters of placement mean, version by version."""
+"""Placement's query parameters, version by version."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django.http import QueryDict
 from conductor.core.errors import Invalid
 from conductor.core.placement.query import CandidateQuery, RequestGroup
 from portal.api.microversions import parse as version
-from portal.api.placement.serializers import queries
-from portal.api.placement.serializers.candidates import parse
-from portal.api.placement.serializers.queries import AggregateWish, TraitWish
+from portal.api.placement.representations import queries
+from portal.api.placement.representations.candidates import parse
+from portal.api.placement.representations.queries import AggregateQuery, TraitQuery
 
 NEWEST = version("1.39")
 AGG_A, AGG_B = str(UUID(int=10)), str(UUID(int=11))
@@ -37,16 +37,16 @@ def test_resources_that_are_none_name_their_parameter(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "asked", "wish"),
+    ("values", "asked", "requested"),
     [
-        (["A,B"], "1.18", TraitWish(sets("A", "B"))),
-        (["A", "B"], "1.38", TraitWish(sets("B"))),  # before 1.39 the last one counts
-        (["A, !B"], "1.22", TraitWish(sets("A"), frozenset("B"))),
-        (["in:A,B", "C,!D"], "1.39", TraitWish(sets("A B", "C"), frozenset("D"))),
+        (["A,B"], "1.18", TraitQuery(sets("A", "B"))),
+        (["A", "B"], "1.38", TraitQuery(sets("B"))),  # before 1.39 the last one counts
+        (["A, !B"], "1.22", TraitQuery(sets("A"), frozenset("B"))),
+        (["in:A,B", "C,!D"], "1.39", TraitQuery(sets("A B", "C"), frozenset("D"))),
     ],
 )
-def test_traits(values: list[str], asked: str, wish: TraitWish) -> None:
-    assert queries.traits(values, version(asked)) == wish
+def test_traits(values: list[str], asked: str, requested: TraitQuery) -> None:
+    assert queries.traits(values, version(asked)) == requested
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ def test_traits_that_are_none(value: str, asked: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "asked", "wish"),
+    ("values", "asked", "requested"),
     [
-        ([AGG_A], "1.3", AggregateWish(sets(AGG_A))),
-        ([f"in:{AGG_A},{AGG_B}"], "1.3", AggregateWish(sets(f"{AGG_A} {AGG_B}"))),
-        ([AGG_A, AGG_B], "1.24", AggregateWish(sets(AGG_A, AGG_B))),
-        ([f"!{AGG_A}", f"!in:{AGG_B}"], "1.32", AggregateWish((), frozenset({AGG_A, AGG_B}))),
-        ([AGG_A.replace("-", "")], "1.3", AggregateWish(sets(AGG_A))),
+        ([AGG_A], "1.3", AggregateQuery(sets(AGG_A))),
+        ([f"in:{AGG_A},{AGG_B}"], "1.3", AggregateQuery(sets(f"{AGG_A} {AGG_B}"))),
+        ([AGG_A, AGG_B], "1.24", AggregateQuery(sets(AGG_A, AGG_B))),
+        ([f"!{AGG_A}", f"!in:{AGG_B}"], "1.32", AggregateQuery((), frozenset({AGG_A, AGG_B}))),
+        ([AGG_A.replace("-", "")], "1.3", AggregateQuery(sets(AGG_A))),
     ],
 )
-def test_aggregates(values: list[str], asked: str, wish: AggregateWish) -> None:
-    assert queries.aggregates(values, version(asked)) == wish
+def test_aggregates(values: list[str], asked: str, requested: AggregateQuery) -> None:
+    assert queries.aggregates(values, version(asked)) == requested
 
 
 @pytest.mark.parametrize(

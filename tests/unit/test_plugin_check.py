@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from conductor.conformance import impurity, plugin_check, plugin_laws
-from conductor.conformance.plugin_laws import Subject, fleet, laws_for
+from conductor.conformance.plugin_laws import PluginUnderTest, fleet, laws_for
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
 from conductor.core.request_spec import RequestSpec
@@ -139,7 +139,7 @@ class Endless(Heavy):
 
 def broken(kind: type[Any], only: str = "", seconds: float = 60.0, **values: Any) -> dict[str, str]:
     """The laws that the class breaks, and why; of all, or of the one named. A busy machine makes none of them slow."""
-    subject = Subject(kind, **{"milliseconds": 60_000.0, **values})
+    subject = PluginUnderTest(kind, **{"milliseconds": 60_000.0, **values})
     laws = [law for law in laws_for(subject) if only in ("", law.__name__)]
     found = [plugin_check._judged(law.__name__, functools.partial(law, subject), seconds) for law in laws]
     return {one.law: one.why for one in found if one.outcome == plugin_check.BROKEN}
@@ -215,11 +215,11 @@ def test_the_command_reports_and_ends_with_0(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_another_process_that_answers_otherwise_breaks_the_law() -> None:
-    """What goes by the order of a set of texts answers otherwise under another seed."""
+    """A result that depends on the order of a set of strings differs under another hash seed."""
     options = plugin_check._parser().parse_args([f"{HERE}:Good"])
     finding = plugin_check._judged(
         plugin_check.ANOTHER_PROCESS,
-        lambda: plugin_check._ask_elsewhere(plugin_check.Found(OfSets), Subject(OfSets), options),
+        lambda: plugin_check._ask_elsewhere(plugin_check.FoundPlugin(OfSets), PluginUnderTest(OfSets), options),
         30.0,
     )
     assert finding.outcome == plugin_check.BROKEN
@@ -227,7 +227,7 @@ def test_another_process_that_answers_otherwise_breaks_the_law() -> None:
 
 
 def test_what_could_not_be_tried_is_told_and_a_hint_is_a_request(capsys: pytest.CaptureFixture[str]) -> None:
-    plain = Subject(SameHostFilter)
+    plain = PluginUnderTest(SameHostFilter)
     with pytest.raises(plugin_laws.NotTried, match="it turned no host away: give a request"):
         plugin_laws.who_is_turned_away_hears_why(plain)
     assert plugin_check.main(["SameHostFilter", "--hint", "same_host=web-1"]) == 0
@@ -249,9 +249,9 @@ def test_what_cannot_be_asked_is_refused_with_2(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plugin_check.main(words) == plugin_check.USAGE
-    said = capsys.readouterr()
-    assert complaint in said.err
-    assert said.out == ""
+    message = capsys.readouterr()
+    assert complaint in message.err
+    assert message.out == ""
 
 
 def test_the_same_seed_draws_the_same_hosts() -> None:

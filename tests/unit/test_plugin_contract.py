@@ -1,4 +1,4 @@
-"""The version of the contract: who was made for another one is refused in a line that says so, and nothing is used."""
+"""The version of the plugin contract: a plugin for another one is refused with a message, and not used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import PASS, Verdict
 from conductor.hookspecs import CONTRACTS, DEPRECATED, hookimpl
 from conductor.plugins import PluginOptions, Registry, load, loading, system_checks
-from conductor.plugins.loading import _Source
+from conductor.plugins.loading import Source
 from tests.architecture.tree import read
 
 
@@ -25,9 +25,9 @@ class Moon(Filter):
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, **plugin: Any) -> Registry:
-    """What comes of a plugin with one filter and these names besides."""
+    """Return the registry with a plugin of one filter and these attributes."""
     brought = SimpleNamespace(register_filters=hookimpl(lambda: [Moon]), **plugin)
-    source = _Source("main", "tides", "1.0", False, lambda: brought)
+    source = Source("main", "tides", "1.0", False, lambda: brought)
     monkeypatch.setattr(loading, "_installed", lambda: iter([source]))
     return load([], PluginOptions())
 
@@ -75,11 +75,11 @@ def test_what_is_deprecated_goes_on_working_and_is_named(monkeypatch: pytest.Mon
     line = "Moon defines host_passes, which is deprecated: define judge"
     assert ([one.name for one in found.filters], found.plugins[0].warnings) == (["Moon"], (line,))
     monkeypatch.setattr(system_checks, "registry", lambda: found)
-    said = [(one.id, one.msg) for one in system_checks.check_plugins()]
-    assert said == [("conductor.W006", f"Plugin main of tides: {line}.")]
+    lines = [(one.id, one.msg) for one in system_checks.check_plugins()]
+    assert lines == [("conductor.W006", f"Plugin main of tides: {line}.")]
 
 
 def test_each_version_is_in_the_documentation() -> None:
-    page = read("docs/plugin-hooks.md")
+    page = read("docs/reference/plugin-hooks.md")
     assert [version for version in CONTRACTS if f"\n| {version} | " not in page] == []
     assert list(CONTRACTS) == list(range(1, len(CONTRACTS) + 1))

@@ -1,4 +1,4 @@
-"""What is noted about single plugins: bounded, without secrets, and by the plugin's own logger."""
+"""Notes about single plugins: bounded, without secrets, and from the plugin's own logger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.core.filter import Filter
 from conductor.core.plugin_log import key_of
 from conductor.core.redaction import redacted
 from conductor.core.weigher import Weigher
-from conductor.plugins.notes import AT_MOST, DIFFERENCE, FAULT, LINE, LONGEST_TEXT, PLUGINS_AT_MOST, Note, Notes
+from conductor.plugins.log import AT_MOST, DIFFERENCE, FAULT, LINE, LONGEST_TEXT, PLUGINS_AT_MOST, Note, Notes
 
 KEY = ("filter", "Tides")
 

@@ -1,118 +1,87 @@
-"""Sinks of somebody else's: what raises, hangs or lies has failed, under its name; the settings say which are used."""
+"""Third-party sinks: an error, a hang or a wrong result is a failure of that sink; settings select the sinks."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from conductor.conformance.sink import message, told
+from conductor.conformance.sink import deliver, message
 from conductor.core.errors import Invalid
-from conductor.core.notification_sink import Notification, NotificationSink, Send, SinkFailed
-from conductor.plugins import Registry, check_plugins
+from conductor.core.notification_sink import SinkFailed
+from conductor.plugins import PluginOptions, Registry, check_plugins, load
 from conductor.plugins.sinks import sink_of
+from conductor.plugins.workers import Kept
 from conductor.services.notifications import plugin_sinks, sinks
 from conductor.services.notifications.plugin_sinks import PluginSink
+from tests.trouble_plugin import SECRET
 
-SECRET = "seven-ducks-swim"
-
-
-class Shelf(NotificationSink):
-    """Keeps what it gets."""
-
-    name = "shelf"
-    options_schema = {
-        "most": {"type": "integer", "minimum": 1, "default": 9},
-        "key": {"type": "string", "default": "", "writeOnly": True},
-    }
-
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(options)
-        self.kept: list[str] = []
-        self.closed = 0
-
-    @contextmanager
-    def open(self) -> Iterator[Send]:
-        yield self.take
-        self.closed += 1
-
-    def take(self, message: Notification) -> Any:
-        self.kept.append(message.event_type)
-        return "kept"
+pytestmark = pytest.mark.timeout(120)
 
 
-class Raises(Shelf):
-    def take(self, message: Notification) -> Any:
-        raise ValueError(f"cannot reach https://:{SECRET}@example.test/")
-
-
-class Exits(Shelf):
-    def take(self, message: Notification) -> Any:
-        raise SystemExit(3)
-
-
-class Lies(Shelf):
-    def take(self, message: Notification) -> Any:
-        return 200
-
-
-class NoManager(Shelf):
-    def open(self) -> Any:
-        return self.take
-
-
-class Hangs(Shelf):
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(options)
-        self.go_on = threading.Event()
-
-    def take(self, message: Notification) -> Any:
-        self.go_on.wait(30)
-        return super().take(message)
-
-
-def test_what_a_sink_takes_it_takes_over_one_connection() -> None:
-    shelf = Shelf()
-    assert told(PluginSink(shelf), [message(1), message(2)]) == ["kept", "kept"]  # type: ignore[arg-type]
-    assert (shelf.kept, shelf.closed) == (["instance.create.end"] * 2, 1)
-    assert PluginSink(shelf).name == "plugin shelf"
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (Raises, "ValueError"),
-        (Exits, "SystemExit"),
-        (Lies, "said int where a text belongs"),
-        (NoManager, "opened method, which is no context manager"),
-    ],
-)
-def test_one_that_breaks_its_contract_has_failed_and_its_text_is_not_shown(kind: type[Shelf], said: str) -> None:
-    with pytest.raises(SinkFailed) as failure:
-        told(PluginSink(kind()), [message(1)])  # type: ignore[arg-type]
-    assert str(failure.value) == said
-    assert SECRET not in str(failure.value)
-
-
-def test_one_that_hangs_is_given_up_and_not_asked_again_before_it_came_back() -> None:
-    inner = Hangs()
-    sink = PluginSink(inner, seconds=0.2)
-    for said in ("did not answer within 0.2 seconds", "still hangs"):
-        with pytest.raises(SinkFailed, match=said):
-            told(sink, [message(1)])  # type: ignore[arg-type]
-    inner.go_on.set()
-    assert sink._box._stuck is not None
-    sink._box._stuck.join(5)
-    assert told(sink, [message(2)]) == ["kept"]  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def found() -> Registry:
+    return load(("tests.trouble_plugin",), PluginOptions(), finds_installed=False)
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    found = Registry(sinks={"shelf": Shelf})
+def shelf(found: Registry) -> Iterator[Any]:
+    """`shelf(mode="sleeps")`: the sink with these options, in a worker."""
+    made = []
+
+    def make(**options: Any) -> PluginSink:
+        made.append(PluginSink(sink_of(found.sinks, "shelf", options), Kept(found.loads), 0.5))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.worker.end()
+
+
+def test_a_sink_takes_messages_over_one_connection_and_keeps_its_memory(shelf: Any) -> None:
+    sink = shelf()
+    assert deliver(sink, [message(1), message(2)]) == ["1 kept, 0 closed", "2 kept, 0 closed"]
+    assert deliver(sink, [message(3)]) == ["3 kept, 1 closed"]
+    assert sink.name == "plugin shelf"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"mode": "raises"}, "ValueError"),
+        ({"mode": "leaves"}, "SystemExit"),
+        ({"mode": "exits"}, "it ended its process"),
+        ({"mode": "crashes"}, "it ended its process"),
+        ({"mode": "lies"}, "said int where a text belongs"),
+        ({"opens": "nothing"}, "opened method, which is no context manager"),
+        ({"opens": "refuses"}, "the shelf is full"),
+    ],
+)
+def test_a_sink_that_breaks_its_contract_has_failed_and_its_text_is_not_shown(
+    shelf: Any, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(SinkFailed) as failure:
+        deliver(shelf(**options), [message(1)])
+    assert str(failure.value) == reason
+    assert SECRET not in str(failure.value)
+
+
+@pytest.mark.parametrize("mode", ["sleeps", "loops", "matches", "counts"])
+def test_a_sink_that_hangs_is_killed_and_the_next_message_has_a_new_process(shelf: Any, mode: str) -> None:
+    sink = shelf(mode=mode, only=2)
+    assert deliver(sink, [message(1)]) == ["1 kept, 0 closed"]
+    began = time.monotonic()
+    with pytest.raises(SinkFailed, match=r"did not answer within 0\.5 seconds"):
+        deliver(sink, [message(2)])
+    assert time.monotonic() - began < 10
+    assert deliver(sink, [message(3)]) == ["1 kept, 0 closed"]
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, found: Registry) -> Registry:
     monkeypatch.setattr(plugin_sinks, "registry", lambda: found)
     monkeypatch.setattr("conductor.plugins.system_checks.registry", lambda: found)
     return found
@@ -120,14 +89,14 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 def test_the_settings_name_those_that_are_told(known: Registry, settings: Settings) -> None:
     settings.NOVELLA_NOTIFICATION_SINKS = {"shelf": {"most": 3}}
-    (found,) = sinks.configured()
-    assert isinstance(found, PluginSink)
-    assert found.inner.options == {"most": 3, "key": ""}
+    (named,) = sinks.configured()
+    assert isinstance(named, PluginSink)
+    assert (named.inner.options["most"], named.inner.options["key"]) == (3, "")
     assert check_plugins() == []
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "reason"),
     [
         ({"shelv": {}}, "No plugin brings a sink shelv. Did you mean shelf? Known: shelf."),
         ({"shelf": [3]}, "The options of shelf are a mapping, not list."),
@@ -137,14 +106,14 @@ def test_the_settings_name_those_that_are_told(known: Registry, settings: Settin
     ],
 )
 def test_a_name_or_option_that_does_not_do_is_told_and_the_sink_left_out(
-    known: Registry, settings: Settings, wanted: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+    known: Registry, settings: Settings, wanted: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.NOVELLA_NOTIFICATION_SINKS = wanted
     with pytest.raises(Invalid) as refusal:
         sink_of(known.sinks, *next(iter(wanted.items())))
-    assert refusal.value.message.startswith(said)
-    assert [(one.id, one.msg.startswith(f"NOVELLA_NOTIFICATION_SINKS: {said}")) for one in check_plugins()] == [
+    assert refusal.value.message.startswith(reason)
+    assert [(one.id, one.msg.startswith(f"NOVELLA_NOTIFICATION_SINKS: {reason}")) for one in check_plugins()] == [
         ("conductor.W004", True)
     ]
     assert sinks.configured() == []
-    assert said in caplog.text
+    assert reason in caplog.text

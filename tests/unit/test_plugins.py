@@ -228,10 +228,10 @@ def test_the_digest_tells_plugins_versions_and_order_apart(install: Install) -> 
 
 def test_an_operators_range_stands_above_a_weighers_own_ends() -> None:
     plain, ranged = found(), found(PluginOptions(ranges={"RAMWeigher": (0, 1000), "DiskWeigher": (5, 5)}))
-    usual = {one.name: (one.minval, one.maxval) for one in chosen(plain, {}).weighers}
+    typical = {one.name: (one.minval, one.maxval) for one in chosen(plain, {}).weighers}
     ends = {one.name: (one.minval, one.maxval) for one in chosen(ranged, {}).weighers}
-    assert ends == usual | {"RAMWeigher": (0.0, 1000.0)}  # what is no range is not used
-    assert [(one.minval, one.maxval) for one in ranged.weighers if one.name == "RAMWeigher"] == [usual["RAMWeigher"]]
+    assert ends == typical | {"RAMWeigher": (0.0, 1000.0)}  # what is no range is not used
+    assert [(one.minval, one.maxval) for one in ranged.weighers if one.name == "RAMWeigher"] == [typical["RAMWeigher"]]
     assert chosen(ranged, {}).digest != chosen(plain, {}).digest
 
 
@@ -239,10 +239,10 @@ def test_the_system_check_names_ranges_that_are_none(settings: Settings) -> None
     settings.NOVELLA_WEIGHT_RANGES = {"RAMWeighr": (0, 1), "CPUWeigher": (0, 1), "DiskWeigher": (2, 1)}
     registry.cache_clear()
     try:
-        said = [message.msg for message in check_plugins() if message.id == "conductor.W007"]
+        lines = [message.msg for message in check_plugins() if message.id == "conductor.W007"]
     finally:
         registry.cache_clear()
-    assert said == [
+    assert lines == [
         "NOVELLA_WEIGHT_RANGES: the range of DiskWeigher is two numbers, the lower one first. It is not used.",
         "NOVELLA_WEIGHT_RANGES: no plugin brings a weigher RAMWeighr. Did you mean RAMWeigher?",
     ]
@@ -253,22 +253,22 @@ def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, se
     settings.NOVELLA_ENABLED_FILTERS = ("ComputeFilter", "Guard")
     registry.cache_clear()
     try:
-        said = [(message.id, message.msg) for message in check_plugins()]
+        lines = [(message.id, message.msg) for message in check_plugins()]
     finally:
         registry.cache_clear()
-    assert ("conductor.W001", "Plugin main of broken is not used: RuntimeError.") in said
-    assert ("conductor.W002", "No plugin brings Guard, which the settings enable.") in said
+    assert ("conductor.W001", "Plugin main of broken is not used: RuntimeError.") in lines
+    assert ("conductor.W002", "No plugin brings Guard, which the settings enable.") in lines
 
 
 def test_the_system_check_names_options_in_the_settings_that_do_not_fit(settings: Settings) -> None:
     settings.NOVELLA_SCHEDULER_OPTIONS = {"max_io_op_per_host": 3, "max_instances_per_host": "many"}
     registry.cache_clear()
     try:
-        said = [message.msg for message in check_plugins() if message.id == "conductor.W003"]
+        lines = [message.msg for message in check_plugins() if message.id == "conductor.W003"]
     finally:
         registry.cache_clear()
-    assert said[0] == (
+    assert lines[0] == (
         "NOVELLA_SCHEDULER_OPTIONS: no plugin has an option max_io_op_per_host. Did you mean max_io_ops_per_host?"
     )
-    assert len(said) == 3  # two filters have the other one
-    assert all("The option max_instances_per_host of" in text and 'Value: "many".' in text for text in said[1:])
+    assert len(lines) == 3  # two filters have the other one
+    assert all("The option max_instances_per_host of" in text and 'Value: "many".' in text for text in lines[1:])

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compute_drivers.host_net import dhcp, rules
-from compute_drivers.host_net.matching import matching
-from compute_drivers.host_net.plugs import Plug
-from compute_drivers.host_net.rules import Names, ruleset
+from compute_drivers.host_net.host_ports import HostPort
+from compute_drivers.host_net.rules import NetNames, ruleset
+from compute_drivers.host_net.security_groups import match_of
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
 
-NAMES = Names("novella_0000", "nt0000", "nb0000", "nm0000")
+NAMES = NetNames("novella_0000", "nt0000", "nb0000", "nm0000")
 MAC, ADDRESS = "fa:16:3e:00:00:01", "10.64.0.3"
-PLUG = Plug("nt0000aaaaaaaa", "nb0000aaaaaaaa", MAC, ADDRESS, PortFilter())
+PLUG = HostPort("nt0000aaaaaaaa", "nb0000aaaaaaaa", MAC, ADDRESS, PortFilter())
 GROUPS = ("web", "db")
 
 
@@ -33,7 +33,7 @@ def chain(text: str, name: str) -> list[str]:
 
 
 def passes(lines: list[str], packet: dict[str, Any]) -> bool:
-    """What the kernel does with a packet that answers nothing and asks for no card, by the words that we use."""
+    """Return whether the kernel accepts a packet of a new connection, by the rules' syntax that we use."""
     for line in lines:
         *words, verdict = line.split(" ")
         if _is_met(" ".join(words), packet):
@@ -69,7 +69,7 @@ def _within(port: int, bounds: str) -> bool:
 
 
 def lets(rule: FilterRule, packet: dict[str, Any], members: dict[str, list[str]]) -> bool:
-    """What a rule means, by the words of the network API."""
+    """Return whether a rule allows the packet, by the network API's definition."""
     if rule.ethertype != f"IPv{packet['with'].version}":
         return False
     if rule.remote_group and str(packet["with"]) not in members.get(rule.remote_group, []):
@@ -133,8 +133,8 @@ def test_a_packet_passes_when_a_rule_of_the_port_lets_it_and_only_then(
     plugs = [replace(PLUG, filter=own, more=("fd00::3",))]
     for number, (address, found) in enumerate(others):
         plugs.append(replace(PLUG, device=f"nt0000bbbbbbb{number}", ip_address=address, filter=found))
-    # One of the same group with the same address, in another network, is nobody's friend here.
-    far = Plug("nt0000cccccccc", "nb0000cccccccc", MAC, "10.64.0.12", PortFilter(groups=GROUPS))
+    # A member of the same group with the same address, in another network, is not allowed here.
+    far = HostPort("nt0000cccccccc", "nb0000cccccccc", MAC, "10.64.0.12", PortFilter(groups=GROUPS))
     members = {
         name: [address for plug in plugs if name in plug.filter.groups for address in (plug.ip_address, *plug.more)]
         for name in GROUPS
@@ -154,18 +154,18 @@ def test_nothing_passes_without_rules_and_all_without_port_security() -> None:
     text = ruleset(NAMES, [replace(PLUG, filter=PortFilter(is_on=False))])
     for direction in ("in", "out"):
         assert chain(text, f"{direction}-{PLUG.device}") == ["return"]
-    honest = chain(text, f"honest-{PLUG.device}")
-    assert honest[-1] == "return"
+    anti_spoofing = chain(text, f"spoof-{PLUG.device}")
+    assert anti_spoofing[-1] == "return"
     of_services = (
         r"169\.254\.|ip6 saddr fe80::6e:76ff:fe6d:6401 |(nd-router-solicit|dport 547) limit rate over 20|"
         r"ip6 [sd]addr fe80::a9fe:a9fe |nd-neighbor-advert @th,64,128 0xfe8000000000000000000000a9fea9fe drop"
     )
-    assert all(re.search(of_services, line) for line in honest[:-1])
+    assert all(re.search(of_services, line) for line in anti_spoofing[:-1])
 
 
 def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None:
     pairs = (AddressPair("10.64.0.77"), AddressPair("10.64.8.0/24", "FA:16:3E:00:00:99"), AddressPair("fd00::9"))
-    lines = chain(ruleset(NAMES, [replace(PLUG, filter=PortFilter(pairs=pairs))]), f"honest-{PLUG.device}")
+    lines = chain(ruleset(NAMES, [replace(PLUG, filter=PortFilter(pairs=pairs))]), f"spoof-{PLUG.device}")
     assert lines[-1] == "drop"
     assert lines.index("ip protocol udp udp sport 67 drop") < lines.index(
         f"ether saddr {MAC} ip saddr 10.64.0.3/32 return"
@@ -175,26 +175,26 @@ def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None
         assert f"ether saddr {mac} arp saddr ether {mac} arp saddr ip {network} return" in lines
     assert all("ether saddr" in line for line in lines if line.endswith("return"))
     assert "10.64.0.4" not in " ".join(lines)
-    further = chain(ruleset(NAMES, [replace(PLUG, more=("10.64.0.4",))]), f"honest-{PLUG.device}")
+    further = chain(ruleset(NAMES, [replace(PLUG, more=("10.64.0.4",))]), f"spoof-{PLUG.device}")
     assert f"ether saddr {MAC} ip saddr 10.64.0.4/32 return" in further
     assert "ip daddr 169.254.169.254 ip saddr != { 10.64.0.3/32, 10.64.0.4/32 } drop" in further
 
 
 def test_a_guest_says_only_of_its_own_addresses_of_ipv6_whose_they_are_and_leads_nobody() -> None:
     plug = replace(PLUG, more=("fd00::3",), filter=PortFilter(pairs=(AddressPair("fd00:1::/62"), AddressPair("::/0"))))
-    lines = chain(ruleset(NAMES, [plug]), f"honest-{PLUG.device}")
+    lines = chain(ruleset(NAMES, [plug]), f"spoof-{PLUG.device}")
     assert lines.index("icmpv6 type { nd-router-advert, nd-redirect } drop") < min(
         number for number, line in enumerate(lines) if "ip6 saddr" in line and line.endswith("return")
     )
-    told = [line for line in lines if "nd-neighbor-advert" in line and line.endswith("return")]
-    assert [line.partition("nd-neighbor-advert ")[2] for line in told] == [
+    allowed = [line for line in lines if "nd-neighbor-advert" in line and line.endswith("return")]
+    assert [line.partition("nd-neighbor-advert ")[2] for line in allowed] == [
         "@th,64,128 0xfd000000000000000000000000000003 return",
         "@th,64,62 0x3f40000040000000 return",
         "return",
         "@th,64,128 0xfe80000000000000f8163efffe000001 return",
     ]
-    assert lines.index("icmpv6 type nd-neighbor-advert drop") > lines.index(told[-1])
-    plain = chain(ruleset(NAMES, [PLUG]), f"honest-{PLUG.device}")
+    assert lines.index("icmpv6 type nd-neighbor-advert drop") > lines.index(allowed[-1])
+    plain = chain(ruleset(NAMES, [PLUG]), f"spoof-{PLUG.device}")
     heard = [line for line in plain if line.endswith("return")]
     assert not [line for line in heard if "ip6" in line or "icmpv6" in line], "it has no such address"
 
@@ -205,7 +205,7 @@ def test_a_device_without_rules_passes_nothing_and_other_tables_are_left_alone()
     assert f'oifname "nt0000*" oifname != {{ "{PLUG.device}" }} drop' in chain(text, "pass")
     assert 'iifname "nt0000*" drop' in chain(ruleset(NAMES, []), "come")
     assert set(re.findall(r"^(?:delete )?table \w+ (\w+)", text, re.MULTILINE)) == {NAMES.table}
-    assert rules.nothing(NAMES).count("delete table") == 2
+    assert rules.empty_ruleset(NAMES).count("delete table") == 2
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_device_without_rules_passes_nothing_and_other_tables_are_left_alone()
         (replace(PLUG, ip_address="10.64.0.3 accept"), "no usable address"),
     ],
 )
-def test_a_port_without_an_address_has_no_rules(plug: Plug, words: str) -> None:
+def test_a_port_without_an_address_has_no_rules(plug: HostPort, words: str) -> None:
     with pytest.raises(BuildAborted, match=words):
         ruleset(NAMES, [plug])
 
@@ -233,7 +233,7 @@ def test_what_is_no_address_in_a_rule_lets_nothing_through_and_keeps_nobody_from
     other = replace(PLUG, device="nt0000bbbbbbbb", filter=PortFilter(rules=(FilterRule(INGRESS),)))
     text = ruleset(NAMES, [replace(PLUG, filter=wrong), other])
     assert text.replace("x return", "") == text
-    for name in ("honest", "in"):
+    for name in ("spoof", "in"):
         assert chain(text, f"{name}-{PLUG.device}") == chain(ruleset(NAMES, [PLUG]), f"{name}-{PLUG.device}")
     assert "ether type ip return" in chain(text, f"in-{other.device}")
 
@@ -244,19 +244,19 @@ def test_what_is_no_address_in_a_rule_lets_nothing_through_and_keeps_nobody_from
 )
 def test_a_protocol_that_is_none_of_its_version_matches_nothing(ethertype: str, protocol: str) -> None:
     rule = FilterRule(INGRESS, ethertype, protocol=protocol)
-    assert matching(rule, PLUG, [PLUG]) is None
+    assert match_of(rule, PLUG, [PLUG]) is None
 
 
 @pytest.mark.parametrize("protocol", ["icmp", "icmpv6", "ipv6-icmp", "58"])
 def test_icmp_of_ipv6_has_its_own_number(protocol: str) -> None:
     rule = FilterRule(INGRESS, "IPv6", protocol, 128, 0)
-    assert matching(rule, PLUG, [PLUG]) == "ether type ip6 meta l4proto 58 icmpv6 type 128 icmpv6 code 0"
+    assert match_of(rule, PLUG, [PLUG]) == "ether type ip6 meta l4proto 58 icmpv6 type 128 icmpv6 code 0"
 
 
 def test_filters_come_back_from_json_and_newer_fields_are_dropped() -> None:
-    told = PortFilter(True, GROUPS, (FilterRule(INGRESS, protocol="tcp", low=22),), (AddressPair("10.64.0.77"),))
-    data = told.to_json()
-    assert PortFilter.from_json({**data, "newer": 1, "rules": [{**data["rules"][0], "newer": 1}]}) == told
+    allowed = PortFilter(True, GROUPS, (FilterRule(INGRESS, protocol="tcp", low=22),), (AddressPair("10.64.0.77"),))
+    data = allowed.to_json()
+    assert PortFilter.from_json({**data, "newer": 1, "rules": [{**data["rules"][0], "newer": 1}]}) == allowed
 
 
 def test_a_dhcp_server_lists_our_ports_and_names_cannot_say_more_than_names() -> None:

@@ -1,4 +1,4 @@
-"""Whose forwarded headers are believed, which hosts are answered, and where links lead."""
+"""Trusted forwarded headers, allowed hosts, and the addresses of links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORGED = {"x-forwarded-for": "6.6.6.6", "x-forwarded-proto": "https", "x-forward
 def seen(
     headers: dict[str, str], peer: str = "198.51.100.1", *, kind: str = "http", path: str = "/", **options: Any
 ) -> dict[str, Any]:
-    """What an application behind it sees of a request: its scope, or the answer of a refusal."""
+    """Return the scope that an application behind it gets, or the answer of a refusal."""
     found: dict[str, Any] = {}
 
     async def application(scope: Any, receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""When something comes round: by the clock on a wall, also in the nights in which that clock is changed."""
+"""Recurring times: by local time, also in nights with a change to or from summer time."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What is deleted by hand takes along all that hangs on it: the tables named in SQL are those of the models."""
+"""Manual deletions include all dependent rows: the tables named in SQL match the models."""
 
 from __future__ import annotations
 
 import pytest
 from django.db.models import CASCADE, SET_DEFAULT, SET_NULL, Model
 
-from conductor.network import port_rows
+from conductor.network import statements as network_statements
 from conductor.network.models import Port
-from conductor.placement import releases
+from conductor.placement import statements as placement_statements
 from conductor.placement.models import Consumer
 
 
@@ -25,7 +25,10 @@ def hanging_on(model: type[Model]) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("model", "column", "tables"),
-    [(Consumer, "consumer_id", releases.HANGING), (Port, "port_id", port_rows.HANGING)],
+    [
+        (Consumer, "consumer_id", placement_statements.CONSUMER_TABLES),
+        (Port, "port_id", network_statements.PORT_TABLES),
+    ],
 )
 def test_rows_that_hang_on_what_is_deleted_by_hand_are_deleted_too(
     model: type[Model], column: str, tables: tuple[str, ...]

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conductor.core import run_uuids
-from conductor.core.run_uuids import new_run_uuid
+from conductor.core import identifiers
+from conductor.core.identifiers import new_run_uuid
 
 
 def test_each_rises_above_the_one_before_and_begins_otherwise() -> None:
@@ -28,10 +28,10 @@ def test_many_threads_get_no_two_alike() -> None:
 def test_a_clock_that_goes_back_takes_none_back(monkeypatch: pytest.MonkeyPatch) -> None:
     before = new_run_uuid()
     an_hour_ago = time.time_ns() - 3_600 * 10**9
-    monkeypatch.setattr(run_uuids.time, "time_ns", lambda: an_hour_ago)
+    monkeypatch.setattr(identifiers.time, "time_ns", lambda: an_hour_ago)
     assert new_run_uuid() > before
 
 
 def test_the_clock_begins_anew_after_twelve_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_uuids, "_last", (1 << 63) - 1)
+    monkeypatch.setattr(identifiers, "_last", (1 << 63) - 1)
     assert str(new_run_uuid()).startswith("00000000")

@@ -1,4 +1,4 @@
-"""What a serial console wrote, made readable."""
+"""Output of a serial console, made readable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portal.pages.serial import readable
+from portal.pages.servers.serial import readable
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ case "$*" in *update*) touch {lists}/debian_Packages; exit 0;; esac
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with our own apt-get, which notes what it is told; its folder."""
+    """A machine with a fake apt-get, which records its calls; returns its folder."""
     (tmp_path / "lists").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(debian, "PACKAGE_LISTS", tmp_path / "lists")
@@ -42,8 +42,8 @@ def put_apt_get(machine: Path, *, outcome: str) -> None:
     put(machine, "apt-get", APT_GET.format(log=machine / "log", lists=machine / "lists", outcome=outcome))
 
 
-def told(machine: Path) -> list[str]:
-    """What apt-get was told: the words after its options."""
+def commands(machine: Path) -> list[str]:
+    """Return the recorded arguments of apt-get, after its options."""
     lines = (machine / "log").read_text().splitlines()
     assert all(line.startswith("noninteractive -y -qq --no-install-recommends ") for line in lines)
     assert all(" -o DPkg::Lock::Timeout=600 " in line for line in lines)
@@ -74,12 +74,12 @@ def test_a_policy_that_was_there_stays(machine: Path) -> None:
 def test_packages_are_installed_without_a_refresh_when_the_lists_suffice(machine: Path) -> None:
     (machine / "lists" / "debian_Packages").touch()
     debian.install(["one", "two"])
-    assert told(machine) == ["install one two"]
+    assert commands(machine) == ["install one two"]
 
 
 def test_lists_that_were_never_fetched_are_fetched_first(machine: Path) -> None:
     debian.install(["one"])
-    assert told(machine) == ["update", "install one"]
+    assert commands(machine) == ["update", "install one"]
 
 
 def test_a_failure_is_told_in_its_last_line_after_one_refresh(machine: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_failure_is_told_in_its_last_line_after_one_refresh(machine: Path) -> 
     with pytest.raises(debian.CannotInstall) as refused:
         debian.install(["one"])
     assert str(refused.value) == "apt-get could not install one: E: held packages"
-    assert told(machine) == ["install one", "update", "install one"]
+    assert commands(machine) == ["install one", "update", "install one"]
 
 
 def test_who_may_not_install_is_told_what_to_do(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,10 +146,10 @@ def test_an_old_python_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr(bootstrap, "OLDEST_PYTHON", (4, 0))
     assert bootstrap.main(["run"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("Novella needs Python 4.0 or newer; this is 3.")
-    assert said.err.count("\n") == 1
+    message = capsys.readouterr()
+    assert message.out == ""
+    assert message.err.startswith("Novella needs Python 4.0 or newer; this is 3.")
+    assert message.err.count("\n") == 1
 
 
 def test_without_ensurepip_and_without_rights_the_one_command_is_told(

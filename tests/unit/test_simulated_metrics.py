@@ -1,4 +1,4 @@
-"""A simulated host reports the metrics that it is given, and refuses those that nobody knows."""
+"""A simulated host reports its configured metrics, and refuses unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An end for what may hang, within a longer end of somebody else's."""
+"""A time limit within another code's longer time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Late(Exception):
 
 @pytest.fixture
 def outer() -> Iterator[list[float]]:
-    """Rings after a minute, and says when it rang."""
+    """A timer that fires after a minute, and records when."""
     rang: list[float] = []
     before = signal.signal(signal.SIGALRM, lambda *_: rang.append(time.monotonic()))
     clock = signal.setitimer(signal.ITIMER_REAL, 60)
@@ -50,7 +50,7 @@ def test_a_longer_end_that_is_due_meanwhile_comes_right_after(outer: list[float]
 
 
 def test_a_failure_that_was_swallowed_comes_again(outer: list[float]) -> None:
-    """Nobody hears what is raised in a callback of the collector: a check of plugins hung for ever over it."""
+    """Errors in a garbage collector callback are dropped: a check of plugins once hung for ever because of that."""
 
     class Swallows:
         def __del__(self) -> None:

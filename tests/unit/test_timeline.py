@@ -1,99 +1,50 @@
-"""Workflows as faces and timelines."""
+"""Status badges and timelines of workflows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conductor.core.states import RunState, StepState
-from conductor.services import run_states
-from conductor.services.values import RunView, StepView
-from portal.pages import faces, graph, timeline
-from portal.pages.faces import Face
-
-BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
-
-
-def at(seconds: float) -> datetime:
-    return BEGIN + timedelta(seconds=seconds)
-
-
-def run(**values: object) -> RunView:
-    usual = RunView(
-        uuid="11111111-1111-4111-8111-111111111111",
-        flow="build_in_cell",
-        flow_version=1,
-        action="create",
-        state=RunState.RUNNING,
-        cell="cell1",
-        instance_uuid="22222222-2222-4222-8222-222222222222",
-        instance_name="web-1",
-        project_id="p",
-        user_id="u",
-        user_name="ana",
-        request_id="req-1",
-        attempt=1,
-        owner="",
-        fencing_token=1,
-        waits_for=None,
-        is_cancel_requested=False,
-        error=None,
-        leftovers=[],
-        created_at=BEGIN,
-        started_at=at(1),
-        finished_at=None,
-    )
-    return replace(usual, **values)  # type: ignore[arg-type]
-
-
-def step(title: str, begun: float | None = None, ended: float | None = None, **values: object) -> StepView:
-    usual = StepView(
-        index=0,
-        name=title.title().replace(" ", ""),
-        title=title,
-        lane="Cell conductor",
-        event="",
-        direction="do",
-        attempt=1,
-        try_number=0 if begun is None else 1,
-        state=StepState.PLANNED if begun is None else StepState.RUNNING if ended is None else StepState.DONE,
-        started_at=None if begun is None else at(begun),
-        finished_at=None if ended is None else at(ended),
-    )
-    return replace(usual, **values)  # type: ignore[arg-type]
+from conductor.services.workflows import presenter as run_states
+from conductor.services.workflows.types import RunView
+from portal.pages import status_badges
+from portal.pages.status_badges import StatusBadge
+from portal.pages.timeline import timeline
+from portal.pages.workflows import graph
+from tests.fixtures.timelines import at, run, step
 
 
 @pytest.mark.parametrize("state", RunState)
 def test_every_state_of_a_run_has_a_tone_and_keeps_its_word(state: str) -> None:
-    face = faces.of_run(run(state=state))
-    assert face.tone == faces.RUN_TONES[state]
-    assert face.word == state
+    badge = status_badges.of_run(run(state=state))
+    assert badge.tone == status_badges.RUN_TONES[state]
+    assert badge.word == state
 
 
 @pytest.mark.parametrize("state", StepState)
 def test_every_state_of_a_step_has_a_tone(state: str) -> None:
-    assert faces.of_step(step("Claim", 1, state=state)).tone in faces.TONES
+    assert status_badges.of_step(step("Claim", 1, state=state)).tone in status_badges.TONES
 
 
 def test_a_run_that_waits_for_a_host_is_running_there() -> None:
     waits_for = {"cause": "host", "detail": "sim-1"}
-    assert faces.of_run(run(waits_for=waits_for)) == Face("working", "running", "on sim-1")
+    assert status_badges.of_run(run(waits_for=waits_for)) == StatusBadge("working", "running", "on sim-1")
     back = run(state=RunState.UNDOING, waits_for=waits_for)
-    assert faces.of_run(back) == Face("undo", "undoing", "on sim-1")
+    assert status_badges.of_run(back) == StatusBadge("undo", "undoing", "on sim-1")
 
 
 def test_a_run_that_waits_for_a_lock_says_so() -> None:
     waiting = run(state=RunState.QUEUED, waits_for={"cause": "lock", "detail": "instance:1"})
-    assert faces.of_run(waiting) == Face("waiting", "queued", "for a lock: instance:1")
+    assert status_badges.of_run(waiting) == StatusBadge("waiting", "queued", "for a lock: instance:1")
 
 
 def test_what_may_have_leaked_is_loud() -> None:
-    assert faces.of_run(run(state=RunState.FAILED_NOT_CLEAN)).is_loud
-    assert not faces.of_run(run(state=RunState.FAILED_UNDONE)).is_loud
+    assert status_badges.of_run(run(state=RunState.FAILED_NOT_CLEAN)).is_loud
+    assert not status_badges.of_run(run(state=RunState.FAILED_UNDONE)).is_loud
 
 
 @pytest.mark.parametrize(
@@ -106,9 +57,9 @@ def test_what_may_have_leaked_is_loud() -> None:
     ],
 )
 def test_a_run_that_handed_its_work_on_is_what_became_of_it(children: tuple[str, str], wanted: tuple[str, str]) -> None:
-    story = run(state=RunState.DONE, children=[run(state=state) for state in children])
-    face = faces.of_story(story)
-    assert (face.tone, face.word) == wanted
+    presenter = run(state=RunState.DONE, children=[run(state=state) for state in children])
+    badge = status_badges.of_presenter(presenter)
+    assert (badge.tone, badge.word) == wanted
 
 
 def test_a_finished_run_is_drawn_from_its_request_to_its_end() -> None:
@@ -159,7 +110,7 @@ def test_an_undo_and_the_next_attempt_follow_downward() -> None:
     ]
     drawn = timeline.draw(run(state=RunState.DONE, attempt=2, finished_at=at(9), steps=steps), at(20))
     assert [section.heading for section in drawn.sections] == ["attempt 1", "attempt 2"]
-    assert [row.title for row in drawn.rows] == ["Accept", "Spawn", "Undo: Spawn", "Spawn"]
+    assert [row.title for row in drawn.rows] == ["Accept", "Spawn", "Roll back: Spawn", "Spawn"]
     assert drawn.rows[2].bars[0].is_undo
     assert drawn.rows[3].lane_detail == "sim-2"
 
@@ -170,7 +121,7 @@ BACK = step("Claim", 2, None, direction="undo")
 
 
 @pytest.mark.parametrize(
-    ("story", "word"),
+    ("presenter", "word"),
     [
         (run(steps=[TRIED, AHEAD]), "planned"),
         (run(attempt=2, steps=[TRIED, BACK, replace(AHEAD, attempt=2)]), "planned"),  # it goes forward again
@@ -179,12 +130,12 @@ BACK = step("Claim", 2, None, direction="undo")
         (run(state=RunState.FAILED_UNDONE, finished_at=at(3), steps=[TRIED, AHEAD]), "not run"),
     ],
 )
-def test_what_will_never_come_is_not_planned(story: RunView, word: str) -> None:
-    story = run_states.with_steps_ahead(story)
-    drawn = timeline.draw(story, at(9))
-    assert (drawn.rows[-1].face.word, bool(drawn.rows[-1].bars)) == (word, word == "planned")
+def test_what_will_never_come_is_not_planned(presenter: RunView, word: str) -> None:
+    presenter = run_states.with_steps_ahead(presenter)
+    drawn = timeline.draw(presenter, at(9))
+    assert (drawn.rows[-1].badge.word, bool(drawn.rows[-1].bars)) == (word, word == "planned")
     assert f"1 {word}" in drawn.summary
-    assert word in graph.draw(story).nodes[-1].note
+    assert word in graph.draw(presenter).nodes[-1].note
 
 
 @given(

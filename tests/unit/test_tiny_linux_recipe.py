@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import build_tiny_linux, cpio
+from conductor.management.tiny_linux import builder, cpio
 
 NAMES = st.text("abcdefghij/._-", min_size=1, max_size=40)
 
@@ -60,11 +60,11 @@ def test_the_kinds_of_files() -> None:
 
 class TestRamdisk:
     def test_equal_input_gives_equal_bytes(self) -> None:
-        made = [build_tiny_linux.ramdisk(b"elf", ["sh", "ls"], {"virtio": b"ko"}) for _ in range(2)]
+        made = [builder.ramdisk(b"elf", ["sh", "ls"], {"virtio": b"ko"}) for _ in range(2)]
         assert made[0] == made[1]
 
     def test_busybox_is_not_replaced_by_a_link_and_init_can_run(self) -> None:
-        packed = gzip.decompress(build_tiny_linux.ramdisk(b"elf", ["ls", "busybox", "sh", "sh"], {"virtio": b"ko"}))
+        packed = gzip.decompress(builder.ramdisk(b"elf", ["ls", "busybox", "sh", "sh"], {"virtio": b"ko"}))
         entries = {name: (mode, data) for name, mode, data in read_back(packed)}
         assert len(entries) == len(read_back(packed))
         assert entries["bin/busybox"] == (0o100755, b"elf")
@@ -78,7 +78,7 @@ class TestRamdisk:
 
     @pytest.mark.parametrize("script", ["init", "udhcpc.sh", "power_button.sh", "profile"])
     def test_the_scripts_are_shell(self, script: str) -> None:
-        path = build_tiny_linux.SCRIPTS_DIR / script
+        path = builder.SCRIPTS_DIR / script
         assert subprocess.run(["sh", "-n", str(path)], capture_output=True, check=False).returncode == 0
 
 
@@ -87,7 +87,7 @@ class TestIsCurrent:
     def output(self, tmp_path: Path) -> Path:
         (tmp_path / "vmlinuz").write_bytes(b"kernel")
         manifest = {
-            "recipe": build_tiny_linux.recipe(),
+            "recipe": builder.recipe(),
             "files": {"vmlinuz": hashlib.sha256(b"kernel").hexdigest()},
         }
         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
@@ -95,7 +95,7 @@ class TestIsCurrent:
 
     def test_then_nothing_is_done(self, output: Path, capsys: pytest.CaptureFixture[str]) -> None:
         before = {path.name: path.stat().st_mtime_ns for path in output.iterdir()}
-        assert build_tiny_linux.main(["--output", str(output)]) == 0
+        assert builder.main(["--output", str(output)]) == 0
         assert capsys.readouterr().out == "tiny-linux: all there\n"
         assert {path.name: path.stat().st_mtime_ns for path in output.iterdir()} == before
 
@@ -111,9 +111,9 @@ class TestIsCurrent:
         ],
     )
     def test_anything_else_is_built_anew(self, output: Path, damage: object) -> None:
-        assert build_tiny_linux.is_current(output)
+        assert builder.is_current(output)
         damage(output)  # type: ignore[operator]
-        assert not build_tiny_linux.is_current(output)
+        assert not builder.is_current(output)
 
 
 def test_a_machine_without_debian_s_tools_is_told_in_one_line(
@@ -121,7 +121,7 @@ def test_a_machine_without_debian_s_tools_is_told_in_one_line(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert shutil.which("apt-get") is None
-    assert build_tiny_linux.main(["--output", str(tmp_path / "out")]) == 1
+    assert builder.main(["--output", str(tmp_path / "out")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "tiny-linux cannot be built: this needs Debian's package tools, and there is no apt-get"
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""The network that an agent plays for a port, frame by frame: addresses, routes, the metadata service, and no more."""
+"""The agent's user-mode network of a port, frame by frame: addresses, routes, the metadata service, and no more."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compute_drivers.guest_files import files_of
-from compute_drivers.guest_metadata import GuestPages
+from compute_drivers.metadata_files import metadata_files
+from compute_drivers.metadata_pages import MetadataPages
 from compute_drivers.user_net import dhcp, packets
 from compute_drivers.user_net.packets import ACK, FIN, RST, SYN, Segment
-from compute_drivers.user_net.segment import METADATA, NEIGHBOUR, GuestSegment
-from compute_drivers.user_net.tcp import AGAIN_SECONDS, IDLE_SECONDS, MOST_CONNECTIONS, MOST_TRIES, MOST_UNDER_WAY
+from compute_drivers.user_net.segment import METADATA, NEIGHBOR_MAC, GuestSegment
+from compute_drivers.user_net.tcp import IDLE_SECONDS, MAX_ATTEMPTS, MAX_CONNECTIONS, MAX_IN_FLIGHT, RETRANSMIT_SECONDS
 from compute_drivers.user_net.wires import WirePaths, Wires
 from conductor.core.compute_driver import NetworkPort
 from tests.guests import guest_of, image_of
@@ -35,7 +35,7 @@ GUEST = replace(
 )
 
 
-PAGES = GuestPages(files_of(GUEST), Path("/nonexistent/posted"))
+PAGES = MetadataPages(metadata_files(GUEST), Path("/nonexistent/posted"))
 
 
 def segment_of(port: NetworkPort = PORT, hostname: str = "web-42") -> GuestSegment:
@@ -43,14 +43,14 @@ def segment_of(port: NetworkPort = PORT, hostname: str = "web-42") -> GuestSegme
 
 
 def ip(target: bytes, protocol: int, payload: bytes, *, source: bytes = HERE, mac: bytes = MAC) -> bytes:
-    return packets.frame(NEIGHBOUR, mac, packets.IPV4, packets.packet(source, target, protocol, payload))
+    return packets.frame(NEIGHBOR_MAC, mac, packets.IPV4, packets.packet(source, target, protocol, payload))
 
 
 def opened(frame: bytes) -> packets.Packet:
-    """What is in a frame for the guest, with its checksum looked at."""
+    """Return the packet in a frame for the guest, with its checksum verified."""
     found = packets.frame_of(frame)
     assert found is not None
-    assert found.source == NEIGHBOUR
+    assert found.source == NEIGHBOR_MAC
     packet = packets.packet_of(found.payload)
     assert packet is not None
     assert packets.checksum(found.payload[:20]) == 0
@@ -58,7 +58,7 @@ def opened(frame: bytes) -> packets.Packet:
 
 
 class Client:
-    """TCP as a guest speaks it; it keeps what it got in order, and may lose some of it."""
+    """A guest's TCP; it stores received data in order, and may lose some of it."""
 
     def __init__(self, segment: GuestSegment, port: int = 40000, window: int = 65535, largest: int = 1460) -> None:
         self.segment, self.port, self.window = segment, port, window
@@ -70,9 +70,9 @@ class Client:
         self.hears(self.says(SYN, largest=largest))
 
     def says(self, flags: int, data: bytes = b"", largest: int = 0) -> list[bytes]:
-        said = Segment(self.port, 80, self.number, self.expected, flags, self.window, data, largest)
+        reply = Segment(self.port, 80, self.number, self.expected, flags, self.window, data, largest)
         self.number += len(data) + bool(flags & (SYN | FIN))
-        return self.segment.receive(ip(METADATA, packets.TCP, packets.segment(HERE, METADATA, said)), self.now)
+        return self.segment.receive(ip(METADATA, packets.TCP, packets.segment(HERE, METADATA, reply)), self.now)
 
     def hears(self, frames: list[bytes]) -> None:
         while frames:
@@ -103,9 +103,9 @@ class Client:
         self.expected = (self.expected + len(came.data) + bool(came.flags & FIN)) % (1 << 32)
         return bool(came.data) or bool(came.flags & FIN)
 
-    def wait(self, seconds: float = AGAIN_SECONDS) -> None:
+    def wait(self, seconds: float = RETRANSMIT_SECONDS) -> None:
         self.now += seconds
-        self.hears(self.segment.turn(self.now))
+        self.hears(self.segment.tick(self.now))
 
     def get(self, path: str) -> bytes:
         self.hears(self.says(ACK, f"GET {path} HTTP/1.0\r\n\r\n".encode()))
@@ -125,7 +125,7 @@ class TestTcp:
     def test_a_long_one_comes_whole_and_never_too_fast(self, window: int, largest: int) -> None:
         client = Client(segment_of(), window=window, largest=largest)
         assert client.get("/openstack/latest/user_data") == USER_DATA
-        assert client.most_at_once <= MOST_UNDER_WAY + 1
+        assert client.most_at_once <= MAX_IN_FLIGHT + 1
         assert client.is_closed
 
     @settings(max_examples=15)
@@ -143,7 +143,7 @@ class TestTcp:
         client = Client(segment_of())
         client.losing = set(range(2, 10_000))
         client.get("/latest/meta-data/hostname")
-        for _ in range(MOST_TRIES + 3):
+        for _ in range(MAX_ATTEMPTS + 3):
             client.wait()
         client.losing = set()
         client.hears(client.says(ACK))
@@ -156,26 +156,26 @@ class TestTcp:
 
     def test_there_are_only_so_many_at_once(self) -> None:
         segment = segment_of()
-        clients = [Client(segment, port=40000 + number) for number in range(MOST_CONNECTIONS + 1)]
-        assert [client.is_refused for client in clients] == [False] * MOST_CONNECTIONS + [True]
+        clients = [Client(segment, port=40000 + number) for number in range(MAX_CONNECTIONS + 1)]
+        assert [client.is_refused for client in clients] == [False] * MAX_CONNECTIONS + [True]
         assert clients[0].get("/latest/meta-data/hostname") == b"web-42"
 
     def test_other_doors_are_shut(self) -> None:
         asked = Segment(40000, 22, 7, 0, SYN, 1000)
         for target in (METADATA, GATEWAY):
             (frame,) = segment_of().receive(ip(target, packets.TCP, packets.segment(HERE, target, asked)), 1.0)
-            said = packets.segment_of(opened(frame).payload)
-            assert said is not None
-            assert (said.flags, said.acknowledged) == (RST | ACK, 8)
+            reply = packets.segment_of(opened(frame).payload)
+            assert reply is not None
+            assert (reply.flags, reply.acknowledged) == (RST | ACK, 8)
 
 
 class TestDhcp:
     def ask(self, kind: int, port: NetworkPort = PORT, **options: bytes) -> dict[int, bytes]:
         numbers = {"wanted": dhcp.WANTED, "server": dhcp.SERVER}
-        told = b"".join(bytes([numbers[name], len(data)]) + data for name, data in options.items())
+        encoded = b"".join(bytes([numbers[name], len(data)]) + data for name, data in options.items())
         head = struct.pack("!BBBBIHH16s16s64s128s", 1, 1, 6, 0, 77, 0, 0, b"", MAC, b"", b"")
-        asked = head + b"\x63\x82\x53\x63" + bytes([dhcp.KIND, 1, kind]) + told + b"\xff"
-        sent = ip(packets.EVERYBODY, packets.UDP, packets.udp(68, 67, asked), source=bytes(4))
+        asked = head + b"\x63\x82\x53\x63" + bytes([dhcp.KIND, 1, kind]) + encoded + b"\xff"
+        sent = ip(packets.BROADCAST_IP, packets.UDP, packets.udp(68, 67, asked), source=bytes(4))
         frames = segment_of(port).receive(sent, 1.0)
         if not frames:
             return {}
@@ -186,9 +186,9 @@ class TestDhcp:
         return {0: answer[16:20], **dhcp._options(answer[240:])}
 
     def test_it_is_offered_and_given_the_address_of_its_port(self) -> None:
-        for kind, said in ((dhcp.DISCOVER, dhcp.OFFER), (dhcp.REQUEST, dhcp.AGREE)):
+        for kind, reply in ((dhcp.DISCOVER, dhcp.OFFER), (dhcp.REQUEST, dhcp.ACK)):
             answer = self.ask(kind, wanted=HERE)
-            assert (answer[0], answer[dhcp.KIND]) == (HERE, bytes([said]))
+            assert (answer[0], answer[dhcp.KIND]) == (HERE, bytes([reply]))
             assert answer[dhcp.MASK] == bytes([255, 255, 240, 0])
             assert (answer[dhcp.ROUTER], answer[dhcp.SERVER]) == (GATEWAY, GATEWAY)
             assert answer[dhcp.NAME] == b"web-42"
@@ -196,7 +196,7 @@ class TestDhcp:
 
     def test_another_address_is_refused(self) -> None:
         answer = self.ask(dhcp.REQUEST, wanted=GATEWAY)
-        assert (answer[0], answer[dhcp.KIND]) == (bytes(4), bytes([dhcp.REFUSE]))
+        assert (answer[0], answer[dhcp.KIND]) == (bytes(4), bytes([dhcp.NAK]))
         assert dhcp.LEASE not in answer
 
     def test_what_was_asked_of_another_server_is_not_answered(self) -> None:
@@ -219,7 +219,7 @@ class TestWhatIsNotHeard:
             ip(METADATA, packets.TCP, packets.segment(HERE, METADATA, asked), mac=b"\xfa\x16\x3e\0\0\2"),
             ip(METADATA, packets.TCP, packets.segment(ELSEWHERE, METADATA, asked), source=ELSEWHERE),
             b"",
-            packets.frame(NEIGHBOUR, MAC, 0x86DD, bytes(60)),
+            packets.frame(NEIGHBOR_MAC, MAC, 0x86DD, bytes(60)),
         ],
         ids=["another card", "another address", "nothing", "IPv6"],
     )
@@ -228,20 +228,20 @@ class TestWhatIsNotHeard:
 
     @given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4]))
     def test_noise(self, noise: bytes, kind: int) -> None:
-        segment_of().receive(packets.frame(NEIGHBOUR, MAC, kind, noise), 1.0)
+        segment_of().receive(packets.frame(NEIGHBOR_MAC, MAC, kind, noise), 1.0)
 
     @given(st.binary(max_size=300), st.sampled_from([packets.TCP, packets.UDP, packets.ICMP]))
     def test_noise_within_packets(self, noise: bytes, protocol: int) -> None:
         segment = segment_of()
         segment.receive(ip(METADATA, protocol, noise), 1.0)
         segment.receive(ip(METADATA, packets.UDP, packets.udp(68, 67, noise)), 1.0)
-        segment.turn(9.0)
+        segment.tick(9.0)
 
 
 def test_its_neighbours_are_the_gateway_and_the_metadata_service() -> None:
     def asked(target: bytes, source: bytes = HERE) -> list[bytes]:
-        said = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, MAC, source, bytes(6), target)
-        return segment_of().receive(packets.frame(packets.BROADCAST, MAC, packets.ARP, said), 1.0)
+        reply = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, MAC, source, bytes(6), target)
+        return segment_of().receive(packets.frame(packets.BROADCAST, MAC, packets.ARP, reply), 1.0)
 
     for target in (GATEWAY, METADATA):
         (frame,) = asked(target)
@@ -249,7 +249,7 @@ def test_its_neighbours_are_the_gateway_and_the_metadata_service() -> None:
         assert found is not None
         answer = packets.arp_of(found.payload)
         assert answer is not None
-        assert (answer.operation, answer.source_mac, answer.source, answer.target) == (2, NEIGHBOUR, target, HERE)
+        assert (answer.operation, answer.source_mac, answer.source, answer.target) == (2, NEIGHBOR_MAC, target, HERE)
     assert asked(HERE) == asked(ELSEWHERE) == asked(GATEWAY, ELSEWHERE) == []
 
 
@@ -283,15 +283,15 @@ class TestWires:
         guest, paths = self.guest(tmp_path)
         echo = ip(GATEWAY, packets.ICMP, packets.icmp(8, 0, b"\0\1\0\1"))
         wires.open("u", "p1", paths, segment_of())
-        wires.open("u", "p1", paths, segment_of())  # told anew
+        wires.open("u", "p1", paths, segment_of())  # configured again
         for _ in range(2):
             guest.sendto(b"noise", str(paths.ours))
             guest.sendto(echo, str(paths.ours))
             answer = guest.recv(2048)
             assert opened(answer).payload[:1] == b"\0"
-            said = {"tx_packets": 2, "tx_octets": len(b"noise") + len(echo)}
-            assert wires.counted("u") == {"p1": {**said, "rx_packets": 1, "rx_octets": len(answer), "rx_drop": 0}}
-            assert wires.counted("other") == {}
+            reply = {"tx_packets": 2, "tx_octets": len(b"noise") + len(echo)}
+            assert wires.counters("u") == {"p1": {**reply, "rx_packets": 1, "rx_octets": len(answer), "rx_drop": 0}}
+            assert wires.counters("other") == {}
             wires.stop()
             wires.open("u", "p1", paths, segment_of())
         wires.close("u")
@@ -303,8 +303,8 @@ class TestWires:
     def test_a_guest_that_says_too_much_does_not_keep_others_from_being_heard(
         self, wires: Wires, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("compute_drivers.user_net.wires.FRAMES_PER_TURN", 20)
-        monkeypatch.setattr("compute_drivers.user_net.wires.TURN_SECONDS", 0.3)
+        monkeypatch.setattr("compute_drivers.user_net.wires.MAX_FRAMES_PER_TICK", 20)
+        monkeypatch.setattr("compute_drivers.user_net.wires.TICK_SECONDS", 0.3)
         folders = [tmp_path / name for name in ("loud", "quiet")]
         for folder in folders:
             folder.mkdir()
@@ -319,9 +319,9 @@ class TestWires:
             try:
                 loud.sendto(b"noise", str(first.ours))
                 sent += 1
-            except BlockingIOError:  # it is not heard now
+            except BlockingIOError:  # not delivered now
                 quiet.sendto(echo, str(second.ours))
                 assert opened(quiet.recv(2048)).payload[:1] == b"\0"
-        assert sent == 40  # and later it is heard again
+        assert sent == 40  # delivered later
         loud.close()
         quiet.close()

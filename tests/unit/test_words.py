@@ -1,4 +1,4 @@
-"""Every text of pages and scripts is marked, and said in every language; nothing is left over."""
+"""Texts of pages and scripts: all marked, translated into every language, and none unused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools import catalogues
 ROOT = Path(__file__).parents[2]
 TAG = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}", re.DOTALL)
 MARKED = re.compile(r"{% blocktranslate.*?{% endblocktranslate %}", re.DOTALL)
-SAID_ATTRIBUTES = {"title", "aria-label", "placeholder", "alt", "label", "data-name"}
+TEXT_ATTRIBUTES = {"title", "aria-label", "placeholder", "alt", "label", "data-name"}
 # Names, symbols of units and words of protocols, which are the same everywhere.
 SAME = {
     *("Novella", "API", "CSV", "OpenAPI", "UTC", "CPU", "vCPU", "NUMA", "MAC", "JSON", "SVG", "Id"),
@@ -28,7 +28,7 @@ PLACEHOLDER = re.compile(r"%\(\w+\)s|{\w+}")
 
 
 class Texts(HTMLParser):
-    """What a person would read of a template once every marked text is taken out of it."""
+    """The text that is left of a template once every marked text is removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Texts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in {"script", "style", "code", "pre", "kbd"}:
             self._within.append(tag)
-        self.found += [value or "" for name, value in attrs if name in SAID_ATTRIBUTES]
+        self.found += [value or "" for name, value in attrs if name in TEXT_ATTRIBUTES]
 
     def handle_endtag(self, tag: str) -> None:
         if self._within and self._within[-1] == tag:
@@ -79,25 +79,25 @@ def test_templates_mark_every_text() -> None:
 
 
 @pytest.fixture(scope="module")
-def said() -> dict[str, catalogues.Texts]:
+def found_texts() -> dict[str, catalogues.Texts]:
     return {"django": catalogues.texts_of_pages(), "djangojs": catalogues.texts_of_scripts()}
 
 
 @pytest.mark.parametrize("domain", ["django", "djangojs"])
 @pytest.mark.parametrize("language", catalogues.LANGUAGES)
-def test_every_text_has_a_translation(said: dict[str, catalogues.Texts], language: str, domain: str) -> None:
+def test_every_text_has_a_translation(found_texts: dict[str, catalogues.Texts], language: str, domain: str) -> None:
     catalogue = catalogues.read(language, domain)
     kept = {catalogues.text_of(message): message for message in catalogue if message.id}
     empty = [text for text, message in kept.items() if not all(catalogues.strings_of(message))]
-    missing = sorted(said[domain].keys() - kept.keys())
-    left_over = sorted(kept.keys() - said[domain].keys())
+    missing = sorted(found_texts[domain].keys() - kept.keys())
+    left_over = sorted(kept.keys() - found_texts[domain].keys())
     fuzzy = [text for text, message in kept.items() if message.fuzzy]
     obsolete = [str(message.id) for message in catalogue.obsolete.values()]
     wrong = {"missing": missing, "empty": empty, "left over": left_over, "fuzzy": fuzzy, "obsolete": obsolete}
     assert {what: texts for what, texts in wrong.items() if texts} == {}, "`make words` shows what is to be said"
 
 
-def test_what_plugins_say_of_themselves_is_found(said: dict[str, catalogues.Texts]) -> None:
+def test_what_plugins_say_of_themselves_is_found(found_texts: dict[str, catalogues.Texts]) -> None:
     shipped = [
         *scheduler.register_filters(),
         *scheduler.register_weighers(),
@@ -107,7 +107,7 @@ def test_what_plugins_say_of_themselves_is_found(said: dict[str, catalogues.Text
     options = {
         rule.get("description", "") for one in shipped for rule in getattr(one, "options_schema", {}).values()
     } - {""}
-    assert descriptions | options <= said["django"].keys()
+    assert descriptions | options <= found_texts["django"].keys()
 
 
 @pytest.mark.parametrize("domain", ["django", "djangojs"])

@@ -1,16 +1,15 @@
-"""Global tables: where things are, what was asked, and what may be asked for."""
+"""Global tables: mappings of hosts and instances to cells, requests, and the objects that requests refer to."""
 
-from conductor.api_db.models.aggregate import Aggregate, AggregateHost
-from conductor.api_db.models.announcement import Announcement
-from conductor.api_db.models.budget import Budget
-from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
-from conductor.api_db.models.client_request import ClientRequest
-from conductor.api_db.models.console_token import ConsoleShare, ConsoleToken
-from conductor.api_db.models.finding import Finding
-from conductor.api_db.models.flavor import Flavor, FlavorAccess
-from conductor.api_db.models.host_key import ConductorKey, HostEnrollment, HostKey
-from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
-from conductor.api_db.models.keypair import KeyPair
+from conductor.api_db.models.cells import (
+    CellMapping,
+    ConductorKey,
+    HostEnrollment,
+    HostKey,
+    HostMapping,
+    InstanceMapping,
+)
+from conductor.api_db.models.operations import Announcement, Budget, Finding, SnapshotSchedule, TriageSnooze
+from conductor.api_db.models.people import ConsoleShare, ConsoleToken, Notice, SavedView, Subscription
 from conductor.api_db.models.plugin import (
     PluginChoice,
     PluginConformance,
@@ -19,13 +18,26 @@ from conductor.api_db.models.plugin import (
     PluginProposal,
     PluginQuarantine,
 )
-from conductor.api_db.models.quota import Quota, UserQuota
-from conductor.api_db.models.quota_request import QuotaRequest
-from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
-from conductor.api_db.models.saved_view import SavedView
-from conductor.api_db.models.snapshot_schedule import SnapshotSchedule
-from conductor.api_db.models.subscription import Notice, Subscription
-from conductor.api_db.models.triage_snooze import TriageSnooze
+from conductor.api_db.models.requests import (
+    BuildRequest,
+    ClientRequest,
+    HostSnapshot,
+    RequestSpecRecord,
+    SchedulingDecision,
+)
+from conductor.api_db.models.servers import (
+    Aggregate,
+    AggregateHost,
+    Flavor,
+    FlavorAccess,
+    InstanceGroup,
+    InstanceGroupMember,
+    KeyPair,
+    Quota,
+    QuotaRequest,
+    UsageEntry,
+    UserQuota,
+)
 
 __all__ = [
     "Aggregate",
@@ -64,5 +76,6 @@ __all__ = [
     "SnapshotSchedule",
     "Subscription",
     "TriageSnooze",
+    "UsageEntry",
     "UserQuota",
 ]

@@ -1,4 +1,4 @@
-"""What operators chose for plugins, which plugins are shut out for a while, and how plugins do."""
+"""Operators' settings of plugins, plugin quarantines, and plugin statistics."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from django.db import models
 
 
 class PluginChoice(models.Model):
-    """The choice for one kind of plugin. Every scheduler looks before each decision whether it was touched.
+    """The choice for one kind of plugin. Every scheduler checks before each decision whether it changed.
 
-    `version` counts the operators' changes; `quarantine_number` counts what was shut out and let in again.
+    `version` counts the operators' changes; `quarantine_number` counts the beginnings and ends of quarantines.
     """
 
     kind = models.CharField(max_length=16, unique=True)  # of core.plugin_choice.KINDS
@@ -23,11 +23,11 @@ class PluginChoice(models.Model):
 
 
 class PluginQuarantine(models.Model):
-    """A plugin that is not asked for a while. The row stays when it is over, for the next time."""
+    """A plugin in quarantine. The row stays when it is over, for the next time."""
 
     kind = models.CharField(max_length=16)
     name = models.CharField(max_length=255)
-    cause = models.CharField(max_length=16)  # "faults", "overruns" or "operator"
+    cause = models.CharField(max_length=16)  # "faults", "overruns", "losses" or "operator"
     reason = models.CharField(max_length=255)
     times = models.PositiveIntegerField(default=0)
     began_at = models.DateTimeField()
@@ -39,7 +39,7 @@ class PluginQuarantine(models.Model):
 
 
 class PluginMetric(models.Model):
-    """What one plugin did in one hour, of all schedulers together. `durations` counts calls by length."""
+    """Statistics of one plugin in one hour, of all schedulers together. `durations` counts calls by length."""
 
     kind = models.CharField(max_length=16)
     name = models.CharField(max_length=255)
@@ -48,7 +48,7 @@ class PluginMetric(models.Model):
     faults = models.BigIntegerField(default=0)
     overruns = models.BigIntegerField(default=0)
     rejected = models.BigIntegerField(default=0)
-    differed = models.BigIntegerField(default=0, db_default=0)  # decisions that it, in the shadow, would have changed
+    differed = models.BigIntegerField(default=0, db_default=0)  # decisions that this shadow plugin would have changed
     durations = models.JSONField(default=list)  # of core.scheduling.durations
 
     class Meta:
@@ -56,11 +56,11 @@ class PluginMetric(models.Model):
 
 
 class PluginNote(models.Model):
-    """What one plugin did wrong, said, or would have decided otherwise: the last few of each source."""
+    """Errors, log lines and different decisions of one plugin: the last few of each source."""
 
     kind = models.CharField(max_length=16)
     name = models.CharField(max_length=255)
-    source = models.CharField(max_length=16)  # of conductor.plugins.notes.SOURCES
+    source = models.CharField(max_length=16)  # of conductor.plugins.log.SOURCES
     level = models.CharField(max_length=16, default="")
     text = models.CharField(max_length=300)
     place = models.CharField(max_length=200, default="")
@@ -73,7 +73,7 @@ class PluginNote(models.Model):
 
 
 class PluginConformance(models.Model):
-    """What came of the law for its kind when one plugin was last held to it, and somebody put that on record."""
+    """Recorded result of a plugin's last conformance test."""
 
     kind = models.CharField(max_length=16)
     name = models.CharField(max_length=255)
@@ -81,9 +81,9 @@ class PluginConformance(models.Model):
     distribution = models.CharField(max_length=255, default="")
     version = models.CharField(max_length=64, default="")
     kept = models.PositiveIntegerField(default=0)
-    broken = models.JSONField(default=list)  # the names of laws
+    broken = models.JSONField(default=list)  # the names of failed tests
     untried = models.PositiveIntegerField(default=0)
-    shown_at = models.DateTimeField()  # when the law was asked, as the report says
+    shown_at = models.DateTimeField()  # when the tests ran, as the report says
     recorded_at = models.DateTimeField()
     recorded_by = models.CharField(max_length=255, default="")
 
@@ -92,9 +92,9 @@ class PluginConformance(models.Model):
 
 
 class PluginProposal(models.Model):
-    """A change of filters and weighers that one operator proposes out of a what-if question, for review.
+    """A change of filters and weighers that an operator proposes from a what-if comparison, for review.
 
-    `changes` is by kind and name what would be set; `question` the address of the what-if page that shows why.
+    `changes` are the settings by kind and name; `question` is the address of the what-if page that shows why.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)

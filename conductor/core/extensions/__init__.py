@@ -1,4 +1,4 @@
-"""Base classes of plugins beside filters, weighers, drivers, memberships and sinks: what the operator names is used."""
+"""Base classes of plugins other than filters, weighers, drivers, memberships and sinks; the operator names them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conductor.core.extensions.panel import Panel
 from conductor.core.extensions.prefilter import Prefilter
 from conductor.core.extensions.quota_source import QuotaSource
 
-# The kinds by the hook that hands them over.
+# Kinds by the hook that registers them.
 BY_HOOK: Mapping[str, type[Extension]] = {
     "register_prefilters": Prefilter,
     "register_quota_sources": QuotaSource,

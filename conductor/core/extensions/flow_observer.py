@@ -1,4 +1,4 @@
-"""Observers of workflows: code that is told what happened, and has no say in it."""
+"""Observers of workflows: code that is notified of events, and cannot influence them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conductor.core.extensions.base import Extension
 
 @dataclass(frozen=True, slots=True)
 class FlowEvent:
-    """Something that is committed: what (`kind`, as in the event log), about what, and under which number."""
+    """A committed event: its kind, as in the event log, its subject, and its number."""
 
     kind: str
     topic: str
@@ -22,15 +22,16 @@ class FlowEvent:
 
 
 class FlowObserver(Extension):
-    """Is told each event after its commit, one after another, in the process where it happened.
+    """Receives each event after its commit, one after another, in a process of its own beside that of the workflow.
 
-    At most once: what happens while it is out of time, or while the process ends, it never hears of. Who must miss
-    nothing is a notification sink. It has no database and cannot hold up a workflow.
+    Delivery is at most once: events are lost while it exceeds its time, or while the process ends. Use a notification
+    sink where no event may be lost. It has no database and cannot hold up a workflow.
     """
 
     kind: ClassVar[str] = "flow_observer"
     method: ClassVar[str] = "observe"
+    keeps_process: ClassVar[bool] = True
 
     def observe(self, event: FlowEvent) -> None:
-        """Take note of it."""
+        """Handle one event."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Image converters: formats of disks that are not the cloud's own."""
+"""Image converters: disk formats that the cloud does not store itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conductor.core.extensions.base import Extension
 class ImageConverter(Extension):
     """Writes a disk of one of `reads` as raw data, or raw data as one of `writes`.
 
-    Of a file that a stranger made: trust nothing in it, follow no path that it names.
+    The file is untrusted: follow no path that it names.
     """
 
     kind: ClassVar[str] = "image_converter"
@@ -21,5 +21,5 @@ class ImageConverter(Extension):
     writes: ClassVar[frozenset[str]] = frozenset()
 
     def convert(self, source: Path, source_format: str, target: Path, target_format: str) -> None:
-        """Write `target`, which is not there yet; one of the two formats is `raw`. Raise for what cannot be read."""
+        """Write `target`, which does not exist yet; one of the two formats is `raw`. Raise for what cannot be read."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Launch forms: questions of an operator's own that a launch answers."""
+"""Launch forms: an operator's own fields in the launch of servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "form:"  # of the hint by which an answer is sent: form:NAME.FIELD
 
 @dataclass(frozen=True)
 class Additions:
-    """What answers mean: scheduler hints and metadata that the server gets besides those that were sent."""
+    """Result of a form: scheduler hints and metadata that the server gets in addition to those of the request."""
 
     hints: Mapping[str, list[str]] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -33,5 +33,5 @@ class LaunchForm(Extension):
     fields: ClassVar[OptionsSchema] = {}
 
     def additions(self, answers: Mapping[str, Any]) -> Additions:
-        """What the answers mean. Raise `Invalid`, in words that tenants read, for answers that do not go together."""
+        """Return the additions for these answers. Raise `Invalid`, worded for tenants, where answers contradict."""
         raise NotImplementedError

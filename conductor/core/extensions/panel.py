@@ -1,4 +1,4 @@
-"""Panels: a card of a plugin's own on the page of a server or a host."""
+"""Panels: a plugin's own card on the page of a server or a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = (SERVER, HOST)
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page is about: uuid and name of a server, or a host's name twice; `facts` is what the page shows too."""
+    """Subject of the page: uuid and name of a server, or a host's name twice; `facts` holds what the page shows too."""
 
     place: str
     ident: str
@@ -25,7 +25,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class PanelData:
-    """Pairs of a label and a value, and a table beneath; all of it is text, whatever is in it."""
+    """Pairs of a label and a value, and a table beneath; all of it is shown as text."""
 
     pairs: Sequence[tuple[str, str]] = ()
     columns: Sequence[str] = ()
@@ -34,7 +34,7 @@ class PanelData:
 
 
 class Panel(Extension):
-    """Data for a card; the page is drawn by the portal. One that fails shows a card that says so."""
+    """Data for a card; the portal draws it. When it fails, the card says so."""
 
     kind: ClassVar[str] = "panel"
     method: ClassVar[str] = "show"
@@ -43,5 +43,5 @@ class Panel(Extension):
     for_operators: ClassVar[bool] = False
 
     def show(self, subject: Shown) -> PanelData | None:
-        """What the card holds; None for no card."""
+        """Return the content of the card; None for no card."""
         raise NotImplementedError

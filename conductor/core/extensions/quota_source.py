@@ -1,4 +1,4 @@
-"""Quota sources: who says how much a project may have, where that is not the cloud itself."""
+"""Quota sources: limits of projects from a system outside the cloud."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from conductor.core.extensions.base import Extension
 
 
 class QuotaSource(Extension):
-    """Says limits of projects: instances, cores, ram and the others. What it does not name stays as it is stored.
+    """Gives limits of projects: instances, cores, ram and the others. Others keep their stored limit.
 
-    It may only tighten what is stored: of two limits the lower counts, and −1 is none.
+    It may only tighten the stored limits: the lower of the two counts, and −1 means no limit.
     """
 
     kind: ClassVar[str] = "quota_source"
     method: ClassVar[str] = "limits"
 
     def limits(self, project_id: str) -> Mapping[str, int]:
-        """Limits by resource. Asked before something is taken, and kept for a minute."""
+        """Return limits by resource. Called before resources are taken; the result is kept for a minute."""
         raise NotImplementedError

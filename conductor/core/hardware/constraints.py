@@ -1,7 +1,7 @@
-"""Single wishes about hardware, read out of a flavor's extra specs and an image's properties.
+"""Hardware requirements from a flavor's extra specs and an image's properties.
 
-The flavor says `hw:key`, the image `hw_key`. Where both speak, each wish has its own rule for who is heard; what
-contradicts is Invalid, and the error names the key.
+The flavor has `hw:key`, the image `hw_key`. Where both are set, each requirement has its own rule of precedence;
+a contradiction is Invalid, and the error names the key.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GROUPED_THREADS_TRAIT = re.compile(rf"trait(?:[1-9][0-9]*)?:{THREADS_TRAIT}")
 
 
 class Flavor(Protocol):
-    """What of a flavor is asked here."""
+    """The fields of a flavor that are read here."""
 
     @property
     def vcpus(self) -> int: ...
@@ -51,8 +51,8 @@ class Flavor(Protocol):
     def extra_specs(self) -> Mapping[str, str]: ...
 
 
-class Wishes:
-    """The wishes of one flavor and one image."""
+class HardwareRequirements:
+    """The hardware requirements of one flavor and one image."""
 
     def __init__(self, flavor: Flavor, properties: Mapping[str, Any]) -> None:
         self.flavor = flavor
@@ -60,12 +60,12 @@ class Wishes:
         self.properties = properties
 
     def both(self, key: str) -> tuple[str | None, str | None]:
-        """What flavor and image say, as texts; None where one says nothing."""
+        """Return the values of flavor and image as texts; None where one has none."""
         wanted, offered = self.extra_specs.get(f"hw:{key}"), self.properties.get(f"hw_{key}")
         return None if wanted is None else str(wanted), None if offered is None else str(offered)
 
     def cpu_policy(self) -> str | None:
-        """The flavor's, unless it is silent. An image may not ask for more than the flavor gives."""
+        """Return the flavor's policy, or else the image's. An image may not ask for more than the flavor gives."""
         wanted, offered = self._chosen("cpu_policy", CPU_POLICIES)
         too_much = {MIXED: {DEDICATED}, SHARED: {MIXED, DEDICATED}}
         if offered in too_much.get(wanted or "", ()):
@@ -73,15 +73,15 @@ class Wishes:
         return wanted or offered
 
     def thread_policy(self) -> str | None:
-        """The flavor's, unless it is silent. An image may contradict only `prefer`, and is not heard."""
+        """Return the flavor's policy, or else the image's. The image's is ignored where the flavor has `prefer`."""
         wanted, offered = self._chosen("cpu_thread_policy", THREAD_POLICIES)
-        said = self.extra_specs.get("hw:cpu_thread_policy")
-        if said not in (None, PREFER) and offered and offered != said:
-            raise _conflict("cpu_thread_policy", said, offered)
+        reported = self.extra_specs.get("hw:cpu_thread_policy")
+        if reported not in (None, PREFER) and offered and offered != reported:
+            raise _conflict("cpu_thread_policy", reported, offered)
         return wanted or offered
 
     def check_thread_policy(self) -> None:
-        """An empty policy may stand in a flavor only where there are no cells that it would be of."""
+        """Raise Invalid for an unknown thread policy of the flavor, or an empty one; for guests with cells."""
         _one_of(self.extra_specs.get("hw:cpu_thread_policy"), THREAD_POLICIES, "hw:cpu_thread_policy")
 
     def pci_policy(self) -> str | None:
@@ -96,7 +96,7 @@ class Wishes:
         return _one_of(wanted, EMULATOR_POLICIES, "hw:emulator_threads_policy")
 
     def realtime_cpus(self) -> frozenset[int]:
-        """The guest CPUs that run in real time. One at least is left for the rest, or the emulator has its own."""
+        """Return the guest CPUs that run in real time. One at least is left over, or the emulator has its own."""
         if not is_true(self.extra_specs.get("hw:cpu_realtime")):
             return frozenset()
         wanted, offered = self.both("cpu_realtime_mask")
@@ -132,7 +132,7 @@ class Wishes:
         return int(value)
 
     def page_size(self) -> int | None:
-        """In KiB, or a kind. The image may narrow what a flavor leaves open with `any` or `large`."""
+        """Return the page size in KiB, or a kind. The image may narrow a flavor's `any` or `large`."""
         wanted, offered = (value or None for value in self.both("mem_page_size"))
         if offered and not wanted:
             raise Invalid("hw_mem_page_size: the image may set it only where the flavor has hw:mem_page_size.")
@@ -144,7 +144,7 @@ class Wishes:
         return _page_size(offered, "hw_mem_page_size") if offered else size
 
     def check_locked_memory(self) -> None:
-        """Locking needs a page size: it says which memory there is to lock."""
+        """Raise Invalid for locked memory without a page size: the page size says which memory to lock."""
         wanted, offered = self.both("locked_memory")
         if wanted is not None and offered is not None and is_true(wanted) != is_true(offered):
             raise _conflict("locked_memory", wanted, offered)
@@ -160,7 +160,7 @@ class Wishes:
         return self._per_cell("numa_mem", _integer)
 
     def grouped_cpus(self) -> tuple[int, int]:
-        """vCPUs and pinned CPUs that extra specs `resources:VCPU` and `resources:PCPU` ask for."""
+        """Return vCPUs and pinned CPUs that extra specs `resources:VCPU` and `resources:PCPU` ask for."""
         found = {"VCPU": 0, "PCPU": 0}
         for key, value in self.extra_specs.items():
             match = GROUPED_CPUS.match(key)
@@ -169,7 +169,7 @@ class Wishes:
         return found["VCPU"], found["PCPU"]
 
     def threads_trait(self) -> str | None:
-        """What is said of the trait for hardware threads: `required`, `forbidden` or nothing."""
+        """Return `required`, `forbidden` or None for the trait of hardware threads."""
         for key, value in self.extra_specs.items():
             if GROUPED_THREADS_TRAIT.match(key):
                 return value
@@ -192,7 +192,7 @@ class Wishes:
 
 
 def thread_policy_of_trait(trait: str | None, policy: str | None) -> str | None:
-    """The policy, or what stands for the trait. Saying both is one too many."""
+    """Return the policy, or the one that the trait stands for. Raises Invalid where both are set."""
     if policy and trait:
         raise Invalid(f"hw:cpu_thread_policy: the trait {THREADS_TRAIT} is asked for too; use one of them.")
     return {"forbidden": ISOLATE, "required": REQUIRE}.get(trait or "", policy)
@@ -203,7 +203,7 @@ def is_true(value: object) -> bool:
 
 
 def _numbered(values: Mapping[str, Any], key: str, read: Callable[[str, str], T]) -> list[T] | None:
-    """What stands under `key.0`, `key.1` and so on, up to the first gap."""
+    """Return the values under `key.0`, `key.1` and so on, up to the first gap."""
     found: list[T] = []
     for number in range(MOST_CELLS):
         name = f"{key}.{number}"

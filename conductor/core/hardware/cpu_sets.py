@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from conductor.core.errors import Invalid
 
-MOST_CPUS = 1 << 16  # a longer range is a slip of the pen, and would fill the memory
+MOST_CPUS = 1 << 16  # a longer range is a typing error, and would fill the memory
 
 
 def parse(text: str, *, key: str) -> frozenset[int]:
-    """The CPUs that `text` names: numbers and ranges, without those after a `^`. Raises Invalid naming `key`."""
+    """Return the CPUs that `text` names: numbers and ranges, without those after a `^`. Raises Invalid naming `key`."""
     wanted: set[int] = set()
     unwanted: set[int] = set()
     for part in (part.strip() for part in text.split(",")):
@@ -18,12 +18,12 @@ def parse(text: str, *, key: str) -> frozenset[int]:
 
 
 def parse_mask(text: str, vcpus: int, *, key: str) -> frozenset[int]:
-    """As `parse`; a text that begins with `^` takes from all CPUs of the guest."""
+    """Like `parse`; a text that begins with `^` is subtracted from all CPUs of the guest."""
     return parse(f"0-{vcpus - 1},{text}" if text.strip().startswith("^") else text, key=key)
 
 
 def show(cpus: frozenset[int]) -> str:
-    """The shortest text for a set: `0-3,8`."""
+    """Return the shortest text for a set: `0-3,8`."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][1] == cpu - 1:

@@ -1,4 +1,4 @@
-"""What a flavor and an image together ask of the inside of a host: NUMA cells, pinned CPUs, pages, PCI devices."""
+"""Derives a guest's hardware request from its flavor and image: NUMA cells, pinned CPUs, pages, PCI devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from conductor.core.errors import Invalid
 from conductor.core.hardware import guest_cpus, pci_aliases
-from conductor.core.hardware.constraints import Flavor, Wishes, thread_policy_of_trait
+from conductor.core.hardware.constraints import Flavor, HardwareRequirements, thread_policy_of_trait
 from conductor.core.hardware.request import DEDICATED, ISOLATE, MIXED, SHARED, InstanceCell, InstanceTopology
 
 
@@ -18,7 +18,7 @@ class Image(Protocol):
 
 
 class Request(Protocol):
-    """A request specification, seen from here: the dataclass itself lives above."""
+    """Protocol of a request specification; the dataclass itself is in a higher layer."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -40,36 +40,38 @@ class _Policies:
 
 
 def with_hardware(spec: S, options: Mapping[str, Any]) -> S:
-    """The request with `numa` and `pci_requests` as its flavor and image ask. `options` may have `pci.alias`.
+    """Return the request with `numa` and `pci_requests` as its flavor and image ask. `options` may have `pci.alias`.
 
     Raises Invalid naming the key that cannot be read, that contradicts another, or that asks for too much.
     """
-    wishes = Wishes(spec.flavor, spec.image.properties)
+    requirements = HardwareRequirements(spec.flavor, spec.image.properties)
     changes: dict[str, Any] = {
-        "numa": topology_of(wishes),
-        "pci_requests": pci_aliases.requests_of(wishes, wishes.pci_policy(), options.get(pci_aliases.OPTION)),
+        "numa": topology_of(requirements),
+        "pci_requests": pci_aliases.requests_of(
+            requirements, requirements.pci_policy(), options.get(pci_aliases.OPTION)
+        ),
     }
     return replace(spec, **changes)
 
 
 def check(flavor: Flavor, properties: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise Invalid, naming the key, where a flavor and an image cannot be had together."""
-    wishes = Wishes(flavor, properties)
-    guest_cpus.limits_of(wishes)
-    topology_of(wishes)
-    pci_aliases.requests_of(wishes, wishes.pci_policy(), options.get(pci_aliases.OPTION))
+    """Raise Invalid, naming the key, where a flavor and an image contradict each other."""
+    requirements = HardwareRequirements(flavor, properties)
+    guest_cpus.limits_of(requirements)
+    topology_of(requirements)
+    pci_aliases.requests_of(requirements, requirements.pci_policy(), options.get(pci_aliases.OPTION))
 
 
-def topology_of(wishes: Wishes) -> InstanceTopology | None:
-    """The guest's cells; None where nothing is asked that needs any. Raises Invalid."""
-    policies = _policies(wishes)
-    nodes = wishes.cells()
-    page_size = wishes.page_size()
-    wishes.check_locked_memory()
+def topology_of(requirements: HardwareRequirements) -> InstanceTopology | None:
+    """Return the guest's cells; None where no requirement needs any. Raises Invalid."""
+    policies = _policies(requirements)
+    nodes = requirements.cells()
+    page_size = requirements.page_size()
+    requirements.check_locked_memory()
     is_pinned = policies.cpu in (DEDICATED, MIXED)
-    if not (nodes or page_size or is_pinned or wishes.has_persistent_memory()):
+    if not (nodes or page_size or is_pinned or requirements.has_persistent_memory()):
         return None
-    wishes.check_thread_policy()
+    requirements.check_thread_policy()
     cells = tuple(
         InstanceCell(
             id=number,
@@ -80,19 +82,19 @@ def topology_of(wishes: Wishes) -> InstanceTopology | None:
             cpu_policy=policies.cpu,
             thread_policy=policies.threads,
         )
-        for number, (cpus, memory_mb) in enumerate(_shares(wishes, nodes or 1))
+        for number, (cpus, memory_mb) in enumerate(_shares(requirements, nodes or 1))
     )
     return InstanceTopology(cells, policies.emulator)
 
 
-def _policies(wishes: Wishes) -> _Policies:
-    cpu = wishes.cpu_policy()
-    threads = wishes.thread_policy()
-    realtime = wishes.realtime_cpus()
-    dedicated = wishes.dedicated_cpus()
-    emulator = wishes.emulator_policy()
-    cpu = _with_grouped(cpu, emulator, wishes)
-    threads = thread_policy_of_trait(wishes.threads_trait(), threads)
+def _policies(requirements: HardwareRequirements) -> _Policies:
+    cpu = requirements.cpu_policy()
+    threads = requirements.thread_policy()
+    realtime = requirements.realtime_cpus()
+    dedicated = requirements.dedicated_cpus()
+    emulator = requirements.emulator_policy()
+    cpu = _with_grouped(cpu, emulator, requirements)
+    threads = thread_policy_of_trait(requirements.threads_trait(), threads)
     if cpu in (SHARED, None):
         _refuse_unpinned({"hw:cpu_thread_policy": threads, "hw:emulator_threads_policy": emulator == ISOLATE})
     if cpu != MIXED and dedicated:
@@ -104,34 +106,34 @@ def _policies(wishes: Wishes) -> _Policies:
     if cpu == MIXED:
         dedicated = dedicated or realtime
     if cpu == DEDICATED:
-        dedicated = frozenset(range(wishes.flavor.vcpus))
+        dedicated = frozenset(range(requirements.flavor.vcpus))
     return _Policies(cpu, threads, emulator, dedicated)
 
 
-def _with_grouped(cpu: str | None, emulator: str | None, wishes: Wishes) -> str | None:
-    """The CPU policy, which `resources:VCPU` and `resources:PCPU` may stand for."""
-    vcpus, pcpus = wishes.grouped_cpus()
+def _with_grouped(cpu: str | None, emulator: str | None, requirements: HardwareRequirements) -> str | None:
+    """Return the CPU policy, or the one that `resources:VCPU` and `resources:PCPU` stand for."""
+    vcpus, pcpus = requirements.grouped_cpus()
     if cpu and (vcpus or pcpus):
         raise Invalid("hw:cpu_policy: resources:VCPU and resources:PCPU say it already; use one of them.")
     if vcpus and pcpus:
         raise Invalid("resources:PCPU: it cannot be had together with resources:VCPU.")
-    needed = wishes.flavor.vcpus + (emulator == ISOLATE)
+    needed = requirements.flavor.vcpus + (emulator == ISOLATE)
     if pcpus and pcpus != needed:
         raise Invalid(f"resources:PCPU: {pcpus} does not match the flavor, which needs {needed}.")
     return DEDICATED if pcpus else SHARED if vcpus else cpu
 
 
 def _refuse_unpinned(needy: Mapping[str, object]) -> None:
-    """What only pinned CPUs can have."""
+    """Raise Invalid for requirements that only pinned CPUs can have."""
     for key, is_wanted in needy.items():
         if is_wanted:
             raise Invalid(f"{key}: it needs hw:cpu_policy=dedicated or mixed.")
 
 
-def _shares(wishes: Wishes, nodes: int) -> list[tuple[frozenset[int], int]]:
-    """CPUs and memory of each cell: as they are listed, or else in equal parts."""
-    flavor = wishes.flavor
-    cpus, memory = wishes.cell_cpus(), wishes.cell_memory()
+def _shares(requirements: HardwareRequirements, nodes: int) -> list[tuple[frozenset[int], int]]:
+    """Return CPUs and memory of each cell: as they are listed, or else in equal parts."""
+    flavor = requirements.flavor
+    cpus, memory = requirements.cell_cpus(), requirements.cell_memory()
     if cpus is None and memory is None:
         if flavor.vcpus % nodes or flavor.memory_mb % nodes:
             raise Invalid(f"hw:numa_nodes: {nodes} do not divide the flavor's CPUs and memory; list each cell's.")

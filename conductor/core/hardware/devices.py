@@ -1,4 +1,4 @@
-"""Which pools of PCI devices meet a request, and what is left of them when it has taken its devices."""
+"""Matches PCI device requests to pools, and takes devices out of pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_MATCHED = frozenset({"resource_class", "traits", "rp_uuids"})  # for placeme
 
 
 def in_order(pools: Sequence[PciPool]) -> Pools:
-    """Plain pools first: those with special tags are left for who asks for them."""
+    """Sort pools, plain ones first: those with special tags are left for requests that name them."""
     return tuple(sorted(pools, key=lambda pool: len(pool.tags)))
 
 
@@ -27,9 +27,9 @@ def take_all(
     cells: Sequence[int] = (),
     topology: HostTopology | None = None,
 ) -> tuple[Pools, list[list[Take]]] | None:
-    """What is left of `pools`, and what each request took of which; None where one finds too little.
+    """Return what is left of `pools`, and the pools that each request took from; None where devices are too few.
 
-    `cells` are the host's NUMA cells that the guest is on; without any, nearness is not asked.
+    `cells` are the host's NUMA cells that the guest is on; without any, nearness is not checked.
     """
     left = list(in_order(pools))
     taken: list[list[Take]] = []
@@ -44,7 +44,7 @@ def take_all(
 def fitting_pools(
     pools: Sequence[PciPool], request: PciRequest, cells: Sequence[int] = (), topology: HostTopology | None = None
 ) -> list[PciPool]:
-    """The pools that may serve the request, the nearest first; none where they have too few devices together."""
+    """Return the pools that may serve the request, nearest first; none where they have too few devices together."""
     found = [pool for pool in pools if _meets_any(pool, request.specs)]
     if _count(found) < request.count:
         return []
@@ -56,12 +56,12 @@ def fitting_pools(
 
 
 def matching_count(pools: Sequence[PciPool], request: PciRequest) -> int:
-    """How many devices are of the kind asked for, wherever they are."""
+    """Return how many devices match the request, whatever their NUMA cell."""
     return _count([pool for pool in pools if _meets_any(pool, request.specs)])
 
 
 def _take(left: list[PciPool], fitting: Sequence[PciPool], count: int) -> list[Take]:
-    """Take `count` devices out of `left`, from the fitting pools in their order; empty pools go."""
+    """Take `count` devices out of `left`, from the fitting pools in their order; empty pools are removed."""
     taken: list[Take] = []
     for pool in fitting:
         row = left.index(pool)
@@ -80,7 +80,7 @@ def _take(left: list[PciPool], fitting: Sequence[PciPool], count: int) -> list[T
 def _near(
     pools: list[PciPool], request: PciRequest, cells: Sequence[int], topology: HostTopology | None
 ) -> list[PciPool]:
-    """As the policy asks, but never farther than it needs to be."""
+    """Return the pools that the policy allows, no farther away than necessary."""
     own = [pool for pool in pools if pool.numa_node is not None and pool.numa_node in cells]
     if request.policy == REQUIRED or _count(own) >= request.count:
         return own
@@ -94,7 +94,7 @@ def _near(
 
 
 def _cells_of_sockets(cells: Sequence[int], topology: HostTopology | None) -> set[int]:
-    """The cells that share a socket with the guest's; none where a cell does not know its socket."""
+    """Return the cells that share a socket with the guest's; none where the socket of a cell is unknown."""
     known = topology.cells if topology else ()
     if any(cell.socket is None for cell in known):
         return set()
@@ -103,7 +103,7 @@ def _cells_of_sockets(cells: Sequence[int], topology: HostTopology | None) -> se
 
 
 def _is_unrequested(pool: PciPool, request: PciRequest) -> bool:
-    """Whole physical functions, vDPA and remotely managed devices are only for who names them."""
+    """Whether it is a whole physical function, vDPA or remotely managed, and the request does not name that."""
     kind = pool.tags.get("dev_type")
     kinds = {spec.get("dev_type") for spec in request.specs}
     if kind in (PHYSICAL, VDPA) and kind not in kinds:

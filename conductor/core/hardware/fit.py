@@ -1,4 +1,4 @@
-"""Can a host's cells hold a guest's cells, and which takes which?"""
+"""Fits a guest's NUMA cells onto a host's cells."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from conductor.core.hardware.request import ANY, LARGE, SMALL, InstanceCell, Ins
 from conductor.core.hardware.topology import HostCell, HostTopology, PciPool
 
 KB_PER_MB = 1024
-MOST_TRIES = 50_000  # with more ways to choose cells, one is worked out instead
-Answer = tuple[InstanceCell, str]  # the cell as it then is, and why it does not fit, or ""
+MOST_TRIES = 50_000  # with more ways to choose cells, one is computed by matching instead
+Answer = tuple[InstanceCell, str]  # the fitted cell, and why it does not fit, or ""
 
 FEW_CELLS = "host has too few NUMA cells"
 NO_PAGES = "no NUMA cell has enough free memory pages of the size asked for"
@@ -31,7 +31,7 @@ FAR_DEVICES = "the PCI devices are not near enough to the NUMA cells"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far the shared CPUs and the memory of a cell may be given out more than once."""
+    """Overcommit ratios for the shared CPUs and the memory of a cell."""
 
     cpu_ratio: float
     ram_ratio: float
@@ -39,9 +39,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A guest, the devices that it needs beside it, and how cells are chosen. `limits` None: nothing is counted.
+    """A guest, the devices that it needs, and how cells are chosen. `limits` None: overcommit is not checked.
 
-    `is_matched`: one way to place all cells is worked out, instead of trying all ways in order of preference.
+    `is_matched`: compute one way to place all cells, instead of trying all ways in order of preference.
     """
 
     topology: InstanceTopology
@@ -53,16 +53,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Fit:
-    """The guest's cells on the host's; or `topology` is None and `reasons` count what stood in the way."""
+    """Result of a fit: the guest's cells on the host's; or `topology` is None and `reasons` counts the obstacles."""
 
     topology: InstanceTopology | None
     reasons: Counter[str] = field(default_factory=Counter)
 
 
 def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit:
-    """The first way to put every cell of the guest on a cell of the host of its own, near enough to its devices.
+    """Return the first way to put every guest cell on a host cell of its own, near enough to its devices.
 
-    Where CPUs are to be pinned and the turn comes to a cell whose cores nobody knows, there is no answer.
+    Where CPUs are to be pinned and the search reaches a cell whose thread siblings are unknown, nothing fits.
     """
     wanted = question.topology.cells
     if len(host.cells) < len(wanted):
@@ -86,13 +86,13 @@ def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit
 
 
 def matched(cells: Sequence[HostCell], question: Question) -> Iterator[tuple[HostCell, ...]]:
-    """A cell of its own for each cell of the guest, if there is any such way, without trying them all."""
+    """Yield a host cell of its own for each guest cell, if there is such an assignment, without trying them all."""
     wanted = question.topology.cells
     fits = [
         [not fit_cell(host, cell, question.limits, _reserved(question.topology, index))[1] for host in cells]
         for index, cell in enumerate(wanted)
     ]
-    holder: dict[int, int] = {}  # index of the host's cell → index of the guest's
+    holder: dict[int, int] = {}  # index of the host's cell → index of the guest's cell
 
     def place(index: int, tried: set[int]) -> bool:
         for host in range(len(cells)):
@@ -109,7 +109,7 @@ def matched(cells: Sequence[HostCell], question: Question) -> Iterator[tuple[Hos
 
 
 class _Attempt:
-    """The guest's cells on their way: what one try settled, such as the page size, holds in the next ones too."""
+    """Search state: what one try settled, such as the page size, holds in the next tries too."""
 
     def __init__(self, question: Question) -> None:
         self.cells = list(question.topology.cells)
@@ -119,7 +119,7 @@ class _Attempt:
         self._known: dict[tuple[int, int], bool] = {}
 
     def places(self, hosts: Sequence[HostCell]) -> bool:
-        """Whether each cell fits on its host cell. Pairs that were tried are not tried again."""
+        """Whether each cell fits on its host cell. Results of pairs are cached."""
         for index, host in enumerate(hosts):
             cell = self.cells[index]
             pair = (host.id, cell.id)
@@ -136,12 +136,12 @@ class _Attempt:
 
 
 def _reserved(topology: InstanceTopology, index: int) -> int:
-    """The emulator's threads, where they have a CPU of their own, are beside the guest's first cell."""
+    """Return the CPUs that the emulator's threads need beside this cell: isolated ones are beside the first cell."""
     return int(topology.isolates_emulator and index == 0)
 
 
 def fit_cell(host: HostCell, cell: InstanceCell, limits: Limits | None, reserved: int = 0) -> Answer:
-    """One cell of a guest on one of a host, with `reserved` CPUs more for the emulator's threads."""
+    """Fit one guest cell on one host cell, with `reserved` more CPUs for the emulator's threads."""
     cell, why = _with_pages(host, cell) if cell.page_size_kb else (cell, _memory_gap(host, cell))
     for gap in (_cpus_gap, _pinned_gap):
         why = why or gap(host, cell, reserved)
@@ -159,7 +159,7 @@ def fit_cell(host: HostCell, cell: InstanceCell, limits: Limits | None, reserved
 
 
 def _with_pages(host: HostCell, cell: InstanceCell) -> Answer:
-    """The largest pages that the wish allows, that divide the memory evenly and are free in such number."""
+    """Choose the largest pages that the request allows, that divide the memory evenly and are free in that number."""
     sizes = sorted((pages.size_kb for pages in host.pages), reverse=True)
     by_kind = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
     for size in by_kind.get(cell.page_size_kb or 0, [cell.page_size_kb or 0]):
@@ -169,7 +169,7 @@ def _with_pages(host: HostCell, cell: InstanceCell) -> Answer:
 
 
 def _memory_gap(host: HostCell, cell: InstanceCell) -> str:
-    """Pinned guests never share their memory; the others may, but none with itself."""
+    """Return why the memory does not fit. Pinned guests need free memory; others may overcommit, but not alone."""
     if host.pages:
         smallest = min(pages.size_kb for pages in host.pages)
         return "" if _pages_hold(host, smallest, cell.memory_mb, is_free=cell.is_pinned) else NO_MEMORY
@@ -186,7 +186,7 @@ def _pages_hold(host: HostCell, size_kb: int, memory_mb: int, *, is_free: bool) 
 
 
 def _cpus_gap(host: HostCell, cell: InstanceCell, reserved: int) -> str:
-    """Whether the cell is large enough when it is empty."""
+    """Return why the cell would be too small even if it were empty; "" where it is not."""
     if cell.is_pinned and len(cell.pcpus) + reserved > len(host.pcpus):
         return FEW_CPUS
     return FEW_CPUS if _is_shared(cell) and len(cell.cpus) > len(host.cpus) else ""
@@ -209,7 +209,7 @@ def _is_shared(cell: InstanceCell) -> bool:
 
 
 def _by_preference(cells: Sequence[HostCell], pools: Sequence[PciPool], question: Question) -> Iterator[HostCell]:
-    """Cells with devices first for who needs them and last for who does not; then roomy ones first, unless packed."""
+    """Sort cells: those with devices first if the guest needs any, else last; then emptiest, or fullest if packed."""
     count: Counter[int | None] = Counter()
     for pool in pools:
         count[pool.numa_node] += pool.count

@@ -1,4 +1,4 @@
-"""The very cells, CPUs, pages and devices that one guest gets of a host, given what others hold there already."""
+"""Assigns exact cells, CPUs, pages and devices of a host to a guest, given what other guests hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.core.hardware.topology import HostTopology, PciDevice, pools_of
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a guest asks of the inside of its host; false where that is nothing."""
+    """The hardware that a guest requests; false where it requests none."""
 
     numa: InstanceTopology | None = None
     pci_requests: tuple[PciRequest, ...] = ()
@@ -24,7 +24,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that a guest has, and the alias that it was asked for by."""
+    """A device that a guest has, and the alias of the request that it serves."""
 
     address: str
     alias: str = ""
@@ -32,7 +32,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a guest has of its host: its cells on the host's, and its devices."""
+    """The hardware that a guest has: its cells on the host's cells, and its devices."""
 
     numa: InstanceTopology | None = None
     devices: tuple[Device, ...] = ()
@@ -40,13 +40,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host as it was reported."""
+    """A host's hardware as reported."""
 
     topology: HostTopology | None = None
     devices: tuple[PciDevice, ...] = ()
 
     def without(self, grants: Iterable[Grant]) -> Host:
-        """What is left when others have theirs. A device goes with its parts, and a part with the whole."""
+        """Return what is left beside these grants. A device takes its parts out, and a part its whole."""
         grants = tuple(grants)
         if not grants:
             return self
@@ -64,7 +64,7 @@ class Host:
 
 
 def grant(host: Host, wanted: Wanted, limits: Limits) -> Grant | None:
-    """What of the host as it is now the guest gets; None where there is too little."""
+    """Return the guest's share of the host as it is now; None where there is too little."""
     pools = devices.in_order(pools_of(host.devices))
     numa = None
     if wanted.numa is not None:
@@ -81,7 +81,7 @@ def grant(host: Host, wanted: Wanted, limits: Limits) -> Grant | None:
 
 
 def _sound(host: HostTopology, pools: devices.Pools, question: Question) -> Fit:
-    """A fit in which no CPU is named twice: the first way, or else one of single cells at a time."""
+    """Return a fit in which no CPU is used twice: the first way, or else one found by matching cells."""
     found = fit(host, pools, question)
     if found.topology is None or not usage.clashes(host, found.topology):
         return found
@@ -91,7 +91,7 @@ def _sound(host: HostTopology, pools: devices.Pools, question: Question) -> Fit:
 def _addresses(
     free: Sequence[PciDevice], requests: Sequence[PciRequest], taken: Sequence[Sequence[devices.Take]]
 ) -> tuple[Device, ...] | None:
-    """A device for each that was taken of a pool; None where a whole and its part would both be given away."""
+    """Return a device for each that a pool gave; None where a device and its own part would both be assigned."""
     left = list(free)
     chosen: list[Device] = []
     for request, takes in zip(requests, taken, strict=True):
@@ -106,5 +106,5 @@ def _addresses(
 
 
 def _are_one(one: PciDevice, other: PciDevice) -> bool:
-    """The same device, or a whole and its part."""
+    """Whether these are the same device, or one is a part of the other."""
     return one.address in (other.address, other.parent) or one.parent == other.address

@@ -1,4 +1,4 @@
-"""Names that operators give to kinds of PCI devices, and the devices that a flavor asks for by them."""
+"""PCI aliases: names that operators give to kinds of devices, and the devices that a flavor requests by them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema
-
 from conductor.core.errors import Invalid
-from conductor.core.hardware.constraints import Wishes, is_true
+from conductor.core.hardware.constraints import HardwareRequirements, is_true
 from conductor.core.hardware.request import LEGACY, PCI_POLICIES, PciRequest
 
 OPTION = "pci.alias"
@@ -42,9 +40,9 @@ class Alias:
     specs: tuple[Mapping[str, str], ...]
 
 
-def requests_of(wishes: Wishes, policy: str | None, aliases: object) -> tuple[PciRequest, ...]:
-    """The devices that the flavor asks for; `policy`, where there is one, beats the alias's. Raises Invalid."""
-    asked = wishes.extra_specs.get(KEY)
+def requests_of(requirements: HardwareRequirements, policy: str | None, aliases: object) -> tuple[PciRequest, ...]:
+    """Return the devices that the flavor requests; a given `policy` overrides the alias's. Raises Invalid."""
+    asked = requirements.extra_specs.get(KEY)
     if asked is None:
         return ()
     known = read_aliases(aliases)
@@ -52,7 +50,7 @@ def requests_of(wishes: Wishes, policy: str | None, aliases: object) -> tuple[Pc
 
 
 def read_aliases(option: object) -> dict[str, Alias]:
-    """The operator's aliases by name; each is an object or a JSON text of one. Raises Invalid naming the option."""
+    """Return the aliases by name; each is an object or a JSON text of one. Raises Invalid naming the option."""
     found: dict[str, Alias] = {}
     for text in _as_list(option):
         spec = _checked(text)
@@ -86,6 +84,8 @@ def _as_list(option: object) -> Sequence[object]:
 
 
 def _checked(text: object) -> dict[str, str]:
+    import jsonschema  # most clouds have no aliases
+
     try:
         spec: Any = json.loads(text) if isinstance(text, str) else text
         jsonschema.validate(spec, SCHEMA)
@@ -96,7 +96,7 @@ def _checked(text: object) -> dict[str, str]:
 
 
 def _renamed(spec: dict[str, str]) -> dict[str, str]:
-    """As devices are described: `dev_type`, and words for yes and no as `true` and `false`."""
+    """Return a spec with the names that device reports use: `dev_type`, and `true` and `false` for yes and no."""
     if "device_type" in spec:
         spec["dev_type"] = spec.pop("device_type")
     if "live_migratable" in spec:

@@ -1,4 +1,4 @@
-"""Which free CPUs of a host's cell the pinned CPUs of a guest's cell get, by thread policy."""
+"""CPU pinning: chooses free host CPUs for a guest cell's pinned CPUs, by thread policy."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _Choice:
 
 
 def pin(host: HostCell, cell: InstanceCell, reserved: int) -> InstanceCell | None:
-    """The guest's cell with its CPUs pinned, and `reserved` more for the emulator; None where that cannot be."""
+    """Return the guest's cell with its CPUs pinned, and `reserved` more for the emulator; None if it does not fit."""
     if not host.siblings:
-        return None  # nobody knows which of its CPUs share a core
+        return None  # which of its CPUs share a core is unknown
     cores = [sorted(core & host.free_pcpus) for core in host.siblings]
     threads = max((len(core) for core in host.siblings), default=0) or 1
     if cell.thread_policy == ISOLATE:
@@ -38,7 +38,7 @@ def pin(host: HostCell, cell: InstanceCell, reserved: int) -> InstanceCell | Non
 
 
 def occupied(host: HostCell, cell: InstanceCell) -> frozenset[int]:
-    """The host CPUs that nobody else may have then: isolated ones take their whole cores along."""
+    """Return the host CPUs that this cell takes from other guests: isolated CPUs take their whole cores."""
     cpus = cell.host_cpus
     if cell.thread_policy != ISOLATE:
         return cpus
@@ -46,7 +46,7 @@ def occupied(host: HostCell, cell: InstanceCell) -> frozenset[int]:
 
 
 def _isolated(host: HostCell, cores: Cores, threads: int, wanted: int, reserved: int) -> _Choice | None:
-    """One thread each of cores that are wholly free. Where cores have threads, the host must not split its CPUs."""
+    """Choose one thread each of wholly free cores. Where cores have threads, the host must not split its CPUs."""
     if threads > 1 and host.pcpus != host.cpus:
         return None
     cpus = _first(1, [core for core in cores if len(core) >= threads], wanted)
@@ -57,7 +57,7 @@ def _isolated(host: HostCell, cores: Cores, threads: int, wanted: int, reserved:
 
 
 def _packed(cores: Cores, wanted: int, reserved: int, *, fewest: int) -> _Choice | None:
-    """As many threads of each core as there are cores for; at least `fewest`."""
+    """Choose as many threads of each core as possible; at least `fewest`."""
     for threads in range(max(map(len, cores), default=0), fewest - 1, -1):
         cpus = _first(threads, [core for core in cores if len(core) >= threads], wanted)
         choice = None if cpus is None else _with_reserved(cpus, _rest(cores, cpus), reserved)
@@ -67,18 +67,18 @@ def _packed(cores: Cores, wanted: int, reserved: int, *, fewest: int) -> _Choice
 
 
 def _preferred(cores: Cores, wanted: int, reserved: int) -> _Choice | None:
-    """Threads of the same core where possible, else any CPUs."""
+    """Choose threads of the same core where possible, else any CPUs."""
     choice = _packed(cores, wanted, reserved, fewest=1)
     if choice is not None and choice.cpus:
         return choice
     if reserved and _first(1, [core for core in cores if core], wanted):
-        return None  # it was the emulator's threads that found no CPU, and they find none this way either
+        return None  # the emulator's threads found no CPU, and find none this way either
     free = [cpu for core in cores for cpu in core]
     return _with_reserved(tuple(free[:wanted]), free[wanted:], reserved) if len(free) >= wanted else None
 
 
 def _first(threads: int, cores: Cores, wanted: int) -> tuple[int, ...] | None:
-    """The first `wanted` CPUs, so many threads of each core; None where there are fewer."""
+    """Return the first `wanted` CPUs, taking `threads` of each core; None where there are fewer."""
     if threads * len(cores) < wanted:
         return None
     return tuple(cpu for core in cores for cpu in core[:threads])[:wanted]

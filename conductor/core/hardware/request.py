@@ -1,4 +1,4 @@
-"""What a request asks of the inside of a host, and after a fit, what of the host it gets."""
+"""Hardware requests of guests, and their fitted form on a host."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InstanceCell:
 
     @property
     def host_cpus(self) -> frozenset[int]:
-        """The host CPUs that it has for itself, as far as they are named one by one."""
+        """The host CPUs that the cell has for itself: pinned ones and those of the emulator."""
         return frozenset(host for _, host in self.pins) | self.reserved
 
 
@@ -75,7 +75,7 @@ class PciRequest:
 
 @dataclass(frozen=True, slots=True)
 class CpuTopology:
-    """Sockets, cores of each, threads of each core: as the guest sees its CPUs. 0 is "whatever"."""
+    """Sockets, cores of each, threads of each core: as the guest sees its CPUs. 0 is any."""
 
     sockets: int
     cores: int

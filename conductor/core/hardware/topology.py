@@ -1,4 +1,4 @@
-"""The inside of a host: NUMA cells, CPUs, memory pages, PCI devices."""
+"""Hardware of a host: NUMA cells, CPUs, memory pages, PCI devices."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ class PciDevice:
 
     @property
     def kind(self) -> tuple[str, str, int | None, tuple[tuple[str, str], ...]]:
-        """Devices of one kind are alike to who asks for one."""
+        """The properties that a request can match: devices of one kind are interchangeable."""
         return self.vendor_id, self.product_id, self.numa_node, tuple(sorted(self.tags.items()))
 
 
 def pools_of(devices: Iterable[PciDevice]) -> tuple[PciPool, ...]:
-    """The devices as pools of those that are alike."""
+    """Group the devices into pools of interchangeable ones."""
     counts: Counter[tuple[str, str, int | None, tuple[tuple[str, str], ...]]] = Counter(one.kind for one in devices)
     return tuple(
         PciPool(vendor, product, count, numa_node, dict(tags))

@@ -1,4 +1,4 @@
-"""A host's topology with a fitted guest more, or one less."""
+"""Usage of a host's topology: adds and removes a fitted guest."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KB_PER_MB = 1024
 
 
 def with_guest(host: HostTopology, guest: InstanceTopology) -> HostTopology:
-    """The host as it is when the fitted guest is on it too."""
+    """Return the host's topology with the fitted guest's usage added."""
     return HostTopology(tuple(_with_cells(cell, guest.cells) for cell in host.cells))
 
 
 def with_guests(host: HostTopology, guests: Sequence[InstanceTopology]) -> HostTopology:
-    """As `with_guest`, for several."""
+    """Like `with_guest`, for several."""
     cells = [cell for guest in guests for cell in guest.cells]
     return HostTopology(tuple(_with_cells(cell, cells) for cell in host.cells)) if cells else host
 
 
 def clashes(host: HostTopology, guest: InstanceTopology) -> bool:
-    """Whether the fitted guest has CPUs that the host cannot give: held by another, or none of its own for pinning."""
+    """Whether the fitted guest has CPUs that the host cannot give: CPUs of another guest, or not meant for pinning."""
     by_id = {cell.id: cell for cell in host.cells}
     taken: set[int] = set()
     for cell in guest.cells:
@@ -52,7 +52,7 @@ def _with_cells(host: HostCell, guests: Sequence[InstanceCell]) -> HostCell:
 
 
 def _with_pages(pages: tuple[Pages, ...], cell: InstanceCell) -> tuple[Pages, ...]:
-    """A guest that asks for no size has the smallest pages."""
+    """Return the pages with the guest's memory taken. A guest that asks for no size gets the smallest pages."""
     if not pages:
         return pages
     size = cell.page_size_kb or min(one.size_kb for one in pages)

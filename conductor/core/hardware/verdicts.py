@@ -1,4 +1,4 @@
-"""Judgements about a host's hardware that are kept: equal hosts are judged once for equal requests."""
+"""Cached hardware verdicts: equal hosts are judged once for equal requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def has_devices(pools: Pools, requests: tuple[PciRequest, ...]) -> bool:
 
 
 def explain_fit(host: HostTopology | None, pools: Pools, question: Question) -> Verdict:
-    """Whether the guest's cells find a place, with what is needed and what is there where they do not."""
+    """Judge whether the guest's cells fit, with what is needed and what the host has where they do not."""
     if not host:
         return reject("host reports no NUMA cells", need=_need(question.topology), have="none")
     found = fit(host, pools, question)
@@ -39,7 +39,7 @@ def explain_fit(host: HostTopology | None, pools: Pools, question: Question) -> 
 
 
 def explain_devices(pools: Pools, requests: Sequence[PciRequest]) -> Verdict:
-    """Whether the devices are there, wherever they are."""
+    """Judge whether the host has the devices, whatever their NUMA cell."""
     if has_devices(pools, tuple(requests)):
         return PASS
     need = ", ".join(f"{request.count} of {request.alias or 'the devices'}" for request in requests)

@@ -1,4 +1,4 @@
-"""Hardware as JSON: what hosts report, what requests ask for, what guests have."""
+"""JSON form of hardware: reports of hosts, requests, and grants of guests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = Mapping[str, Any]
 
 
 def cell_to_json(cell: HostCell) -> dict[str, Any]:
-    """What a host says of a cell. What of it is in use is not the host's to say."""
+    """Return a host's report of a cell. Usage is left out: the host does not report it."""
     return {
         "id": cell.id,
         "cpus": sorted(cell.cpus),
@@ -38,7 +38,7 @@ def device_to_json(device: PciDevice) -> dict[str, Any]:
 
 
 def host_from_json(cells: Sequence[Json], devices: Sequence[Json]) -> Host:
-    """Raises Invalid where a report cannot be read."""
+    """Parse a host's report. Raises Invalid where it cannot be read."""
     try:
         found = tuple(sorted((_cell(cell) for cell in cells), key=lambda cell: cell.id))
         return Host(HostTopology(found) if found else None, tuple(_device(device) for device in devices))
@@ -47,7 +47,7 @@ def host_from_json(cells: Sequence[Json], devices: Sequence[Json]) -> Host:
 
 
 def wanted_to_json(wanted: Wanted) -> dict[str, Any]:
-    """Nothing for nothing: most guests ask for nothing, and their records say nothing of it."""
+    """Return the JSON of a request; empty for guests that request no hardware, which most do not."""
     if not wanted:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""What a provider has of one resource class, and the unit rules of asking for it."""
+"""A provider's inventory of one resource class, and its unit rules."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Amount:
         return self.capacity - self.used
 
     def suits(self, amount: int) -> bool:
-        """Whether so much may be asked for at once, whatever is free."""
+        """Whether the amount keeps the unit rules, regardless of what is free."""
         return self.min_unit <= amount <= self.max_unit and not amount % self.step_size
 
     def gives(self, amount: int) -> bool:
-        """Whether so much may be had now."""
+        """Whether the amount can be allocated now."""
         return self.suits(amount) and self.used + amount <= self.capacity

@@ -1,4 +1,4 @@
-"""The search for allocation candidates: which providers, together, give all that a query asks for."""
+"""Search for allocation candidates: sets of providers that together satisfy a query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import chain
 
 from conductor.core.errors import Invalid
 from conductor.core.placement.amounts import Amount
-from conductor.core.placement.combining import Combiner, Key, Way
+from conductor.core.placement.combining import Combination, Combiner, Key
 from conductor.core.placement.forest import Forest, ProviderNode
 from conductor.core.placement.query import CandidateQuery, RequestGroup
 
@@ -31,7 +31,7 @@ STRATEGIES = (DEPTH_FIRST, BREADTH_FIRST)
 
 @dataclass(frozen=True, slots=True)
 class CandidateRequest:
-    """One way to get it all: amounts by class, by provider uuid; and who serves each group, by its suffix."""
+    """One candidate: amounts by class, by provider uuid; and the providers of each group, by its suffix."""
 
     resources_by_provider: Mapping[str, Mapping[str, int]]
     mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class CandidateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The ways that were found, and every provider of the trees that they take from, by uuid."""
+    """The candidates, and every provider of the trees that they use, by uuid."""
 
     requests: tuple[CandidateRequest, ...] = ()
     summaries: Mapping[str, ProviderNode] = field(default_factory=dict)
@@ -47,12 +47,12 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How to go about it.
+    """Options of a search.
 
-    Depth first finds all ways through one tree before it looks at the next; breadth first takes one way of each tree
-    in turn, so that a bounded search still sees many trees. `at_most` ends the search, -1 never. With a `seed` the
-    ways are drawn at random, else they come in the order of the providers. With `roots` only these trees are searched,
-    and those who share with them.
+    Depth first finds all candidates in one tree before it searches the next; breadth first takes one candidate of each
+    tree in turn, so that a bounded search still covers many trees. `at_most` bounds the number, -1 does not. With a
+    `seed` the candidates are drawn at random, else they come in the order of the providers. With `roots` only these
+    trees are searched, with the providers that share with them.
     """
 
     strategy: str = DEPTH_FIRST
@@ -62,9 +62,9 @@ class SearchOptions:
 
 
 def find(providers: Sequence[ProviderNode], query: CandidateQuery, options: SearchOptions | None = None) -> Candidates:
-    """The ways to get what `query` asks for, in the order of the providers: the same question, the same answer.
+    """Return the candidates for `query`, in the order of the providers: the same query gets the same result.
 
-    `providers` must hold whole trees: whoever has a root is in it together with that root.
+    `providers` must hold whole trees: each provider with a root is included together with that root.
     """
     how = options or SearchOptions()
     if how.strategy not in STRATEGIES:
@@ -86,7 +86,7 @@ def find(providers: Sequence[ProviderNode], query: CandidateQuery, options: Sear
 
 
 def within_single_providers(candidates: Candidates) -> Candidates:
-    """For askers that know no trees: only the ways that take from no two providers of one tree."""
+    """Drop candidates that use two providers of one tree; for callers that do not know trees."""
     kept = []
     for request in candidates.requests:
         roots = [candidates.summaries[uuid].root_uuid or uuid for uuid in request.resources_by_provider]
@@ -102,8 +102,8 @@ def _limit(query: CandidateQuery) -> int:
     return query.limit or -1
 
 
-def _first(ways: Iterator[Way], at_most: int) -> list[Way]:
-    found: list[Way] = []
+def _first(ways: Iterator[Combination], at_most: int) -> list[Combination]:
+    found: list[Combination] = []
     for way in ways:
         if len(found) == at_most:
             break
@@ -111,7 +111,7 @@ def _first(ways: Iterator[Way], at_most: int) -> list[Way]:
     return found
 
 
-def _answer(forest: Forest, ways: Iterable[Way]) -> Candidates:
+def _answer(forest: Forest, ways: Iterable[Combination]) -> Candidates:
     requests = []
     roots: dict[str, None] = {}
     for way in ways:
@@ -124,8 +124,8 @@ def _answer(forest: Forest, ways: Iterable[Way]) -> Candidates:
     return Candidates(tuple(requests), summaries)
 
 
-def _distinct(ways: Iterator[Way]) -> Iterator[Way]:
-    """What is shared is reached from every tree that shares it: the same way through two trees is one."""
+def _distinct(ways: Iterator[Combination]) -> Iterator[Combination]:
+    """Drop duplicates: a shared provider is reached from every tree that it shares with."""
     seen = set()
     for way in ways:
         mark = (
@@ -139,7 +139,7 @@ def _distinct(ways: Iterator[Way]) -> Iterator[Way]:
 
 def _searched(
     forest: Forest, query: CandidateQuery, groups: Mapping[str, RequestGroup], how: SearchOptions
-) -> Iterator[Way]:
+) -> Iterator[Combination]:
     wanted = [root for root in forest.trees if root in how.roots] if how.roots else forest.trees
     roots = {root for root in wanted if _may_anchor(forest, root, query)}
     by_suffix = {
@@ -161,7 +161,7 @@ def _searched(
     return _in_turn(walks) if how.strategy == BREADTH_FIRST else chain.from_iterable(walks)
 
 
-def _in_turn(walks: list[Iterator[Way]]) -> Iterator[Way]:
+def _in_turn(walks: list[Iterator[Combination]]) -> Iterator[Combination]:
     while walks:
         going = []
         for walk in walks:
@@ -173,23 +173,23 @@ def _in_turn(walks: list[Iterator[Way]]) -> Iterator[Way]:
 
 
 def _may_anchor(forest: Forest, root: str, query: CandidateQuery) -> bool:
-    """Whether the root of a tree has what is asked of roots. One that is unknown has nothing."""
+    """Whether the root of a tree has the traits that the query requires of roots. An unknown root has none."""
     if not (query.root_required or query.root_forbidden):
         return True
     node = forest.nodes.get(root)
     return node is not None and query.root_required <= node.traits and not query.root_forbidden & node.traits
 
 
-def _whole_ways(forest: Forest, suffix: str, group: RequestGroup, roots: set[str]) -> dict[str, list[Way]]:
-    """Ways to serve a group from one provider, by the root of each tree that can use that provider."""
-    found: dict[str, list[Way]] = {}
+def _whole_ways(forest: Forest, suffix: str, group: RequestGroup, roots: set[str]) -> dict[str, list[Combination]]:
+    """Return candidates for a group from one provider, by the root of each tree that can use that provider."""
+    found: dict[str, list[Combination]] = {}
     if not group.resources and not (group.required or group.member_of):
-        return found  # who asks for nothing in particular gets nobody in particular
+        return found  # a group without requirements gets no provider
     for node in _in_range(forest, group):
         if not _serves(node, group):
             continue
         amounts: dict[Key, int] = {(node.uuid, kind): amount for kind, amount in group.resources.items()}
-        way = Way(amounts, {suffix: (node.uuid,)})
+        way = Combination(amounts, {suffix: (node.uuid,)})
         for root in forest.anchors_of(node):
             if root in roots:
                 found.setdefault(root, []).append(way)
@@ -203,7 +203,7 @@ def _in_range(forest: Forest, group: RequestGroup) -> Iterable[ProviderNode]:
 
 
 def _serves(node: ProviderNode, group: RequestGroup) -> bool:
-    """Whether one provider alone is all that the group asks for."""
+    """Whether one provider alone satisfies the group."""
     return (
         not group.forbidden & node.traits
         and all(alternatives & node.traits for alternatives in group.required)
@@ -225,7 +225,7 @@ def _is_member(node: ProviderNode | None, group: RequestGroup) -> bool:
 def _spread_choices(
     forest: Forest, group: RequestGroup, roots: set[str]
 ) -> dict[str, Mapping[str, Sequence[ProviderNode]]]:
-    """For each root whose tree, with those who share with it, has every class: who may give which class."""
+    """Return possible providers by class, for each root whose tree, with its sharing providers, has all classes."""
     by_class = {kind: _givers(forest, group, kind, roots) for kind in sorted(group.resources)}
     found: dict[str, Mapping[str, Sequence[ProviderNode]]] = {}
     for root in forest.trees:
@@ -235,7 +235,7 @@ def _spread_choices(
 
 
 def _givers(forest: Forest, group: RequestGroup, kind: str, roots: set[str]) -> dict[str, list[ProviderNode]]:
-    """Who may give `kind`, by root. An aggregate of the root counts for its whole tree."""
+    """Return the providers that can give `kind`, by root. An aggregate of the root counts for its whole tree."""
     found: dict[str, list[ProviderNode]] = {}
     for node in _in_range(forest, group):
         if not _gives(node, kind, group.resources[kind]) or group.forbidden & node.traits:
@@ -253,7 +253,7 @@ def _givers(forest: Forest, group: RequestGroup, kind: str, roots: set[str]) -> 
 
 
 def _reached(forest: Forest, node: ProviderNode, group: RequestGroup) -> Sequence[str]:
-    """The roots that a provider can serve: a tree that is asked for is not left, and strangers must be members."""
+    """Return the roots that a provider can serve: only its own with `in_tree`, or outside the required aggregates."""
     if group.in_tree or (group.member_of and not _is_member(node, group)):
         return (forest.root_of(node.uuid),)
     return forest.anchors_of(node)

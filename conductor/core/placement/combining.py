@@ -1,4 +1,4 @@
-"""One way for each group, put together to ways for the whole query; what cannot become one is cut early."""
+"""Combines one candidate per group into candidates for the whole query, and prunes early."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from conductor.core.placement.query import CandidateQuery, RequestGroup
 ISOLATE = "isolate"
 SPREAD = ""
 Key = tuple[str, str]  # provider uuid, resource class
-Choices = Mapping[str, Sequence[ProviderNode]]  # resource class → who may give it
+Choices = Mapping[str, Sequence[ProviderNode]]  # resource class → providers that can give it
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Amounts that are taken, and who serves which group."""
+class Combination:
+    """Allocated amounts, and the providers of each group."""
 
     amounts: Mapping[Key, int]
     mappings: Mapping[str, Sequence[str]]
 
 
-NOTHING_YET = Way({}, {})
+NOTHING_YET = Combination({}, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Combiner:
-    """Puts together ways of one query's groups within one tree, and with those who share with it."""
+    """Combines candidates of one query's groups within one tree and the providers that share with it."""
 
     forest: Forest
     query: CandidateQuery
     groups: Mapping[str, RequestGroup]
 
-    def may_fit(self, lists: Mapping[str, Sequence[Way]], choices: Choices | None) -> bool:
-        """Whether all givers together have as much of each class as all groups ask for: else no combination fits."""
+    def may_fit(self, lists: Mapping[str, Sequence[Combination]], choices: Choices | None) -> bool:
+        """Whether the providers together have the total of each class; otherwise no combination fits."""
         asked: dict[str, int] = {}
         times: dict[str, int] = {}
         for group in self.groups.values():
@@ -52,14 +52,16 @@ class Combiner:
                 free[kind] += self.forest.nodes[uuid].amounts[kind].free
         return all(asked[kind] <= free[kind] for kind in several)
 
-    def walk(self, lists: Mapping[str, Sequence[Way]], choices: Choices | None) -> Iterator[Way]:
-        """Every combination that holds. The group that may be spread comes first, as it is walked only once then."""
+    def walk(self, lists: Mapping[str, Sequence[Combination]], choices: Choices | None) -> Iterator[Combination]:
+        """Yield every valid combination. The group that may be spread comes first, so it is enumerated only once."""
         order = [suffix for suffix in self.groups if suffix in lists]
         starts = iter((NOTHING_YET,)) if choices is None else self._spread(self.groups[SPREAD], choices)
         for start in starts:
             yield from self._extended(start, [(suffix, lists[suffix]) for suffix in order])
 
-    def _extended(self, so_far: Way, left: Sequence[tuple[str, Sequence[Way]]]) -> Iterator[Way]:
+    def _extended(
+        self, so_far: Combination, left: Sequence[tuple[str, Sequence[Combination]]]
+    ) -> Iterator[Combination]:
         if not left:
             yield so_far
             return
@@ -69,8 +71,8 @@ class Combiner:
             if joined is not None:
                 yield from self._extended(joined, rest)
 
-    def _joined(self, so_far: Way, suffix: str, way: Way) -> Way | None:
-        """Both together; None where they do not go together."""
+    def _joined(self, so_far: Combination, suffix: str, way: Combination) -> Combination | None:
+        """Join both; None where they exclude each other."""
         if suffix != SPREAD and self.query.group_policy == ISOLATE and self._is_taken(so_far, way.mappings[suffix][0]):
             return None
         amounts = dict(so_far.amounts)
@@ -79,9 +81,9 @@ class Combiner:
             if key in so_far.amounts and not self._fits(key, amounts[key]):
                 return None
         mappings = {**so_far.mappings, **way.mappings}
-        return Way(amounts, mappings) if self._keeps_subtrees(suffix, mappings) else None
+        return Combination(amounts, mappings) if self._keeps_subtrees(suffix, mappings) else None
 
-    def _is_taken(self, so_far: Way, uuid: str) -> bool:
+    def _is_taken(self, so_far: Combination, uuid: str) -> bool:
         return any(suffix != SPREAD and uuid in uuids for suffix, uuids in so_far.mappings.items())
 
     def _fits(self, key: Key, amount: int) -> bool:
@@ -90,7 +92,7 @@ class Combiner:
         return have.used + amount <= have.capacity and amount <= have.max_unit
 
     def _keeps_subtrees(self, suffix: str, mappings: Mapping[str, Sequence[str]]) -> bool:
-        """Judged when the last group of a subtree is there: a further one might be the root of all."""
+        """Check subtrees once their last group is placed: a later group might be the common root."""
         for subtree in self.query.same_subtrees:
             suffixes = subtree & self.groups.keys()
             if suffix in suffixes and suffixes <= mappings.keys():
@@ -99,8 +101,8 @@ class Combiner:
                     return False
         return True
 
-    def _spread(self, group: RequestGroup, choices: Choices) -> Iterator[Way]:
-        """Each class from one of those who may give it; together they have what the group requires."""
+    def _spread(self, group: RequestGroup, choices: Choices) -> Iterator[Combination]:
+        """Choose a provider for each class; together they have the traits that the group requires."""
         kinds = list(choices)
 
         def pick(index: int, chosen: tuple[ProviderNode, ...]) -> Iterator[tuple[ProviderNode, ...]]:
@@ -117,4 +119,4 @@ class Combiner:
             amounts = {(node.uuid, kind): group.resources[kind] for kind, node in zip(kinds, nodes, strict=True)}
             mappings = {SPREAD: tuple(dict.fromkeys(node.uuid for node in nodes))}
             if self._keeps_subtrees(SPREAD, mappings):
-                yield Way(amounts, mappings)
+                yield Combination(amounts, mappings)

@@ -1,4 +1,4 @@
-"""Providers as the trees that they form, and who shares with which tree."""
+"""Resource providers as trees, and the trees that sharing providers serve."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ProviderNode:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """All providers by uuid, and by the uuid of their root; both in the order in which they were given."""
+    """All providers by uuid, and trees by the uuid of their root; both in the given order."""
 
     nodes: Mapping[str, ProviderNode]
     trees: Mapping[str, Sequence[ProviderNode]]
-    members: Mapping[str, Sequence[str]]  # aggregate → roots of the trees that somebody of is in it
+    members: Mapping[str, Sequence[str]]  # aggregate → roots of trees with a member in it
 
     @classmethod
     def of(cls, providers: Sequence[ProviderNode]) -> Forest:
@@ -48,11 +48,11 @@ class Forest:
         return self.nodes[uuid].root_uuid or uuid
 
     def tree_with(self, uuid: str) -> Sequence[ProviderNode]:
-        """The tree that a provider is in; nobody when there is no such provider."""
+        """Return the tree of a provider; empty when there is no such provider."""
         return self.trees[self.root_of(uuid)] if uuid in self.nodes else ()
 
     def anchors_of(self, node: ProviderNode) -> Sequence[str]:
-        """Roots of the trees that may use the provider: its own, and those of its aggregates when it shares."""
+        """Return roots of the trees that may use the provider: its own, and those of its aggregates when it shares."""
         own = node.root_uuid or node.uuid
         if SHARES not in node.traits:
             return (own,)

@@ -1,4 +1,4 @@
-"""What is asked of placement: resources in groups, with the traits, aggregates and trees that they must come from."""
+"""Placement queries: resources in groups, with required traits, aggregates and trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True)
 class CandidateQuery:
-    """A whole question: groups by suffix, and what binds them. `group_policy` is "none", "isolate" or ""."""
+    """A whole query: groups by suffix, and the conditions between them. `group_policy` is "none", "isolate" or ""."""
 
     groups: Mapping[str, RequestGroup] = field(default_factory=dict)
     group_policy: str = ""
@@ -38,7 +38,7 @@ class CandidateQuery:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What pre-filters add to the question: traits of the root, and the aggregates that it is and is not in."""
+    """Bounds that pre-filters add to the query: traits of the root, and the aggregates that it is in and not in."""
 
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Bounds:
     forbidden_aggregates: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, list[Any]]:
-        """Only what binds."""
+        """Return the bounds that are set."""
         found: dict[str, list[Any]] = {
             "root_required": sorted(self.root_required),
             "root_forbidden": sorted(self.root_forbidden),

@@ -1,4 +1,4 @@
-"""A decision in plain sentences for the person who asked: counts and reasons, no host's name."""
+"""Advice on a decision, in plain sentences for the requester: counts and reasons, without host names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from conductor.core.host_state import HostState
+from conductor.core.messages import Message, message, plugin_name, with_texts, word
+from conductor.core.scheduling.builtin_filters import Placement
 from conductor.core.scheduling.filtering import PluginFault, Stage
-from conductor.core.scheduling.links import Placement
-from conductor.core.scheduling.select import Outcome
+from conductor.core.scheduling.select import SelectionResult
 from conductor.core.scheduling.watching import NOT_ASKED, TOO_SLOW
 from conductor.core.states import CELL_IN_QUARANTINE
 from conductor.core.verdict import Verdict
@@ -20,45 +21,48 @@ Reasons = Sequence[tuple[Stage, Mapping[int, Verdict]]]
 
 
 def advise(
-    outcome: Outcome, *, reasons: Reasons, miss_counts: Mapping[str, int], missing_cells: Mapping[str, str]
-) -> list[str]:
-    """Sentences in order: how many hosts fit, why the others do not, what came near, what went wrong.
+    outcome: SelectionResult, *, reasons: Reasons, miss_counts: Mapping[str, int], missing_cells: Mapping[str, str]
+) -> list[Message]:
+    """Return sentences in order: how many hosts fit, why the others do not, near misses, and failures.
 
     The counts of the first two kinds add up to the number of hosts.
     """
     total = len(outcome.shown.hosts)
     if not total:
-        return ["There are no hosts.", *_troubles(outcome, missing_cells)]
+        return [message("scheduling.no_hosts"), *_troubles(outcome, missing_cells)]
     fitting = outcome.shown.weighing.count
-    said = [f"{fitting} of {total} {_hosts(total)} {'fits' if fitting == 1 else 'fit'}."] if fitting else []
+    lines = [message("scheduling.eligible", count=fitting, total=total)] if fitting else []
     if not outcome.is_successful and outcome.shown.index:
-        said.append(f"Only {outcome.shown.index} of {outcome.num_instances} instances found room: none was placed.")
-    said += [f"{count} of {total} {_hosts(total)}: {text}." for text, count in _grouped(outcome, reasons)]
-    said += _near(outcome, miss_counts)
-    return said + _troubles(outcome, missing_cells)
+        lines.append(message("scheduling.partial", placed=outcome.shown.index, total=outcome.num_instances))
+    lines += [
+        message("scheduling.rejected", rejected=count, total=total, reason=reason)
+        for reason, count in _grouped(outcome, reasons)
+    ]
+    lines += _near(outcome, miss_counts)
+    return lines + _troubles(outcome, missing_cells)
 
 
-def _grouped(outcome: Outcome, reasons: Reasons) -> list[tuple[str, int]]:
-    """Reason and number of hosts, the most frequent first."""
+def _grouped(outcome: SelectionResult, reasons: Reasons) -> list[tuple[str, int]]:
+    """Return reasons and their number of hosts, the most frequent first."""
     counts: Counter[str] = Counter()
     nameless = _Nameless(outcome)
     for stage, by_row in reasons:
         mine = Counter(_text(stage, verdict, outcome.shown.hosts.states[row]) for row, verdict in by_row.items())
         unexplained = stage.rejected - len(by_row)
-        if unexplained and len(mine) == 1:  # all that were asked say the same: so do the rest
+        if unexplained and len(mine) == 1:  # all that were judged give one reason: the rest does too
             mine[next(iter(mine))] += unexplained
         elif unexplained:
-            mine[f"turned away by {stage.filter.name}"] += unexplained
-        is_ours = isinstance(stage.filter, Placement)  # the most frequent of all, and it names nobody
+            mine[message("reject.by_filter", filter=plugin_name(stage.filter.name))] += unexplained
+        is_ours = isinstance(stage.filter, Placement)  # the most frequent filter, and it names no host
         for text, count in mine.items():
-            counts[text if is_ours else nameless(text)] += count
+            counts[text if is_ours else with_texts(text, nameless)] += count
     return counts.most_common()
 
 
 class _Nameless:
-    """Takes the names of hosts and nodes out of a text: a plugin's reason may hold any of them."""
+    """Removes names of hosts and nodes from a text: a plugin's reason may hold any of them."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: SelectionResult) -> None:
         hosts, spec = outcome.shown.hosts, outcome.shown.spec
         named = {*spec.instance_hosts.values(), *spec.ignore_hosts, *spec.force_hosts, *spec.force_nodes}
         named |= {*(spec.group.member_hosts.values() if spec.group else ()), spec.requested_host, spec.requested_node}
@@ -77,45 +81,44 @@ class _Nameless:
 
 
 def _text(stage: Stage, verdict: Verdict, state: HostState) -> str:
-    text = verdict.reason
+    text: str = verdict.reason
     if isinstance(stage.filter, Placement) and verdict.need:
-        text = f"{text} ({verdict.need} needed)"
+        return message("scheduling.reason_with_need", reason=text, need=verdict.need)
     for name in (state.host, state.node):  # a plugin's reason may name the host, which is not for tenants
         if name in text:
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", HIDDEN, text)
-    return text.rstrip(".")
+            named = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+            text = with_texts(text, lambda lines, named=named: named.sub(HIDDEN, lines))  # type: ignore[misc]
+    return text if isinstance(text, Message) else text.rstrip(".")
 
 
-def _near(outcome: Outcome, miss_counts: Mapping[str, int]) -> list[str]:
-    said = []
-    for name, count in miss_counts.items():
-        what = "room" if name == Placement.name else f"what {name} asks for"
-        if len(outcome.shown.filtering.stages) > 1:
-            said.append(f"Nearest: {count} {_hosts(count)} {'lacks' if count == 1 else 'lack'} nothing but {what}.")
-    return said
+def _near(outcome: SelectionResult, miss_counts: Mapping[str, int]) -> list[Message]:
+    if len(outcome.shown.filtering.stages) < 2:
+        return []
+    return [
+        message("scheduling.near_full", count=count)
+        if name == Placement.name
+        else message("scheduling.near_filter", count=count, filter=plugin_name(name))
+        for name, count in miss_counts.items()
+    ]
 
 
-def _troubles(outcome: Outcome, missing_cells: Mapping[str, str]) -> list[str]:
-    silent = sorted(missing_cells.items())
-    cells = [f"Cell {cell} {_silence(why)}: its hosts were not considered." for cell, why in silent]
+def _troubles(outcome: SelectionResult, missing_cells: Mapping[str, str]) -> list[Message]:
+    cells = [
+        message("scheduling.cell_quarantined", cell=cell)
+        if why == CELL_IN_QUARANTINE
+        else message("scheduling.cell_silent", cell=cell)
+        for cell, why in sorted(missing_cells.items())
+    ]
     return cells + [_fault(fault) for fault in outcome.faults]
 
 
-def _silence(why: str) -> str:
-    return "is in quarantine" if why == CELL_IN_QUARANTINE else "did not answer"
-
-
-def _fault(fault: PluginFault) -> str:
-    kind = fault.kind.capitalize()
+def _fault(fault: PluginFault) -> Message:
+    named = {"kind": word(fault.kind.capitalize()), "plugin": fault.plugin}
+    about = {**named, "count": fault.count, "consequence": word(fault.consequence)}
     if fault.error == TOO_SLOW:
-        return f"{kind} {fault.plugin} took too long about {fault.count} {_hosts(fault.count)}, {fault.consequence}."
+        return message("scheduling.plugin_slow", **about)
     if fault.error in NOT_ASKED:
-        about = f"about {fault.count} {_hosts(fault.count)} ({fault.error}), {fault.consequence}"
-        return f"{kind} {fault.plugin} was not asked {about}."
+        return message("scheduling.plugin_not_run", **about, error=word(fault.error))
     if fault.consequence == "left out":
-        return f"{kind} {fault.plugin} failed ({fault.error}) and was left out."
-    return f"{kind} {fault.plugin} failed ({fault.error}) on {fault.count} {_hosts(fault.count)}, {fault.consequence}."
-
-
-def _hosts(count: int) -> str:
-    return "host" if count == 1 else "hosts"
+        return message("scheduling.plugin_skipped", **named, error=word(fault.error))
+    return message("scheduling.plugin_failed", **about, error=word(fault.error))

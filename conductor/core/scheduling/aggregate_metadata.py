@@ -1,4 +1,4 @@
-"""What aggregates say of their hosts: each key has one value from every aggregate that names it."""
+"""Metadata of a host's aggregates: each key has one value from every aggregate that sets it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Number = TypeVar("Number", int, float)
 
 
 def words(values: frozenset[str]) -> frozenset[str]:
-    """The values as lists parted by commas, all together."""
+    """Return the union of the values, each a comma-separated list."""
     return frozenset(word.strip() for value in values for word in value.split(","))
 
 
 def least(metadata: Metadata, key: str, read: Callable[[str], Number]) -> Number | None:
-    """The least number that aggregates give for `key`; None where none does, or where one of them is no number.
+    """Return the smallest number that aggregates give for `key`; None without any, or where one is not a number.
 
-    To pass over the one that cannot be read would let the others decide for an aggregate that said something else.
+    To skip a value that cannot be read would let other aggregates override the one that set it.
     """
     values = metadata.get(key)
     if not values:

@@ -1,4 +1,4 @@
-"""Order candidates by weight, pick among the best, and keep the next best as alternates."""
+"""Orders candidates by weight, picks one of the best, and keeps the next best as alternates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from conductor.core.host_state import Column, Factor, HostTable
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.weighing import OUT
 
-STRIPES = 64  # hosts are looked at in groups of so many: the best of each says where the heaviest begin
-LEADERS = 32  # so many are looked for where a handful is wanted: those of one cell are mostly among them
-FEW = 512  # more leaders than that are no shortcut
-LEAST = -np.finfo(np.float64).max  # of all weights that are numbers; those who are no candidates have less
+STRIPES = 64  # hosts per group: the group maxima show where the heaviest hosts begin
+LEADERS = 32  # computed where a few are needed: mostly they include those of one cell
+FEW = 512  # with more leaders, the shortcut saves nothing
+LEAST = -np.finfo(np.float64).max  # smallest finite weight; hosts that are no candidates are below
 
 
 class Ranking:
-    """Candidates by weight. The heaviest of all are found once, and mostly all that is asked for is among them."""
+    """Candidates by weight. The heaviest ones are computed once, and mostly suffice for all queries."""
 
     def __init__(self, totals: Column) -> None:
         self.totals = totals
@@ -33,15 +33,15 @@ class Ranking:
     def best(self, count: int, seed: int | None) -> list[int]:
         """The `count` heaviest candidates, best first; fewer where there are no more.
 
-        Hosts of equal weight come in an order drawn from the seed, so that schedulers side by side do not all take
-        the same one. Without a seed they keep their order.
+        Ties are ordered at random by the seed, so that concurrent schedulers do not all take the same host. Without a
+        seed they keep their order.
         """
         if count > len(self._leaders):
             return _best(self.totals, count, seed)
         return _best_leaders(self._leaders, count, seed)
 
     def leaders_by(self, factor: Factor) -> dict[int, dict[int, float]]:
-        """The heaviest of all, by the codes of a factor: rows with their weights."""
+        """Return the heaviest candidates, by the codes of a factor: rows with their weights."""
         if self._by_factor and self._by_factor[0] is factor:
             return self._by_factor[1]
         rows = list(self._leaders)
@@ -53,7 +53,7 @@ class Ranking:
 
 
 def best_rows(totals: Column, count: int, seed: int | None) -> list[int]:
-    """`Ranking.best`, for who asks once."""
+    """Return `Ranking.best` for a single query."""
     return _best(totals, count, seed)
 
 
@@ -62,14 +62,14 @@ def _best(weights: Column, count: int, seed: int | None) -> list[int]:
         return heaviest(weights, count)
     if len(weights) <= FEW:
         return _drawn(weights.tolist(), count, seed)
-    if LEADERS < count < len(weights):  # split first, as each that is drawn would else cost a look at all
+    if LEADERS < count < len(weights):  # partition first: otherwise each draw scans all
         ahead = (weights >= max(float(np.partition(weights, -count)[-count]), LEAST)).nonzero()[0]
         return [int(ahead[place]) for place in _drawn(weights[ahead].tolist(), count, seed)]
     return _drain(weights if count == 1 else weights.copy(), count, seed)
 
 
 def _drawn(weights: list[float], count: int, seed: int) -> list[int]:
-    """`_drain` of few, which numpy would take longer to begin with than all of it takes."""
+    """`_drain` for few hosts, in plain Python, which is faster there than numpy."""
     if count == 1:
         top = max(weights, default=OUT)
         return _some_of([place for place, weight in enumerate(weights) if weight == top], 1, seed) if top > OUT else []
@@ -83,7 +83,7 @@ def _drawn(weights: list[float], count: int, seed: int) -> list[int]:
 
 
 def _drain(left: Column, count: int, seed: int) -> list[int]:
-    """`best_rows`, which strikes out what it takes. Each distinct weight costs one look: meant for a handful."""
+    """`best_rows`, which removes what it takes. Each distinct weight costs one scan: for few rows."""
     best: list[int] = []
     while len(best) < count and len(left):
         top = left.max()
@@ -97,7 +97,7 @@ def _drain(left: Column, count: int, seed: int) -> list[int]:
 
 
 def _some_of(level: Sequence[int] | Rows, most: int, seed: int) -> list[int]:
-    """So many of the hosts that weigh the same, in an order drawn from the seed."""
+    """Return up to `most` of the hosts of equal weight, in an order drawn from the seed."""
     if len(level) == 1:
         return [int(level[0])]
     drawn = random.Random(seed).sample(range(len(level)), min(most, len(level)))
@@ -105,10 +105,10 @@ def _some_of(level: Sequence[int] | Rows, most: int, seed: int) -> list[int]:
 
 
 def heaviest(totals: Column, count: int) -> list[int]:
-    """The rows of the `count` heaviest candidates, best first; equals in the order of their rows."""
+    """Return the rows of the `count` heaviest candidates, best first; ties in the order of their rows."""
     rows: Rows = np.flatnonzero(totals >= _floor(totals, count))
     weights = totals[rows]
-    if 0 < count < len(rows):  # split first: sorting all would cost more than the decision
+    if 0 < count < len(rows):  # partition first: a full sort would cost more than the decision
         limit = np.partition(weights, len(rows) - count)[len(rows) - count]
         ahead, level = np.flatnonzero(weights > limit), np.flatnonzero(weights == limit)
         kept = np.sort(np.concatenate((ahead, level[: count - len(ahead)])))
@@ -117,9 +117,9 @@ def heaviest(totals: Column, count: int) -> list[int]:
 
 
 def _floor(totals: Column, count: int) -> float:
-    """A weight that at least `count` candidates have, or the least of all: of so many groups, each has one.
+    """Return a weight that at least `count` hosts reach: the smallest of the `count` largest group maxima; else LEAST.
 
-    A group is every so-manieth host: the best of all groups at once costs a sixth of what it does of neighbours.
+    A group is a strided slice of the hosts: its maximum costs a sixth of that of adjacent hosts.
     """
     groups = len(totals) // STRIPES
     if not 0 < count <= groups:
@@ -130,22 +130,22 @@ def _floor(totals: Column, count: int) -> float:
 
 
 def pick(ordered: list[int], generator: random.Random | None) -> int:
-    """The best row, or with a generator any of them, drawn at random."""
+    """Return the best row, or with a generator a random one."""
     return generator.choice(ordered) if generator else ordered[0]
 
 
 def alternates_by_cell(
     hosts: HostTable, ranking: Ranking, picked: Collection[int], *, count: int, seed: int | None, among: int = 1
 ) -> dict[str, list[int]]:
-    """For each cell of a picked host, its `count` next best hosts that no instance of the request was given.
+    """For each cell of a picked host, return its `count` next best hosts that no instance of the request got.
 
-    With `among` above 1 each is drawn from so many: where the best are drawn, who loses a claim would else find all
-    others that lost one at the same next best host.
+    With `among` above 1 each is drawn from that many: otherwise all requests that lose a claim would collide again at
+    the same next best host.
     """
     if count <= 0:
         return {}
     cells = hosts.factor("cell")
-    still = sum(bool(ranking.totals[row] > OUT) for row in picked)  # who asks may have struck them out already
+    still = sum(bool(ranking.totals[row] > OUT) for row in picked)  # the caller may have removed them already
     most = count if seed is None else count * among
     near = ranking.leaders_by(cells)
     found: dict[str, list[int]] = {}
@@ -172,8 +172,7 @@ def _best_leaders(leaders: Mapping[int, float], count: int, seed: int | None) ->
 
 
 def _leaders(totals: Column) -> dict[int, float]:
-    """The rows of the heaviest candidates with their weights, and with all that weigh the same as the least of them;
-    none where these are so few hosts, or so many that are alike, that nothing is won by looking at them first."""
+    """Return the heaviest candidates, including ties, with their weights; empty where the shortcut saves nothing."""
     floor = _floor(totals, LEADERS)
     if floor == LEAST:
         return {}

@@ -1,4 +1,4 @@
-"""How evenly a fleet is filled, as one number from 0 to 100."""
+"""Balance of a fleet, as one number from 0 to 100."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEASURES = ("MEMORY_MB", "VCPU")
 def balance(states: Iterable[HostState], placed: Mapping[str, int], resources: Mapping[str, float]) -> float | None:
     """100: every host in service is as full as the others; 0: half of them are full and half empty.
 
-    `placed` says how many guests of `resources` come to a host by its name. None where fewer than two are in service.
+    `placed` has the number of additional guests of `resources` by host name. None where fewer than two are in service.
     """
     serving = [state for state in states if state.is_up and not (state.is_disabled or state.is_cell_closed)]
     if len(serving) < 2:

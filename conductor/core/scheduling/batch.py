@@ -1,8 +1,8 @@
-"""Many equal servers in one request: all hosts are looked at once, then each time only the one that was taken.
+"""Places many equal servers of one request: all hosts are judged once, then only the host that was picked.
 
-What an instance takes is the same everywhere, so the numbers of a host that has some more of them follow from what it
-had. The best hosts are kept near by: as long as one of them is ahead of all others, whatever became of the scales, the
-others are not looked at. Each pick is the one that a look at all hosts would make, bit by bit.
+Each instance takes the same everywhere, so a host's numbers after some more instances follow from its numbers before.
+The best hosts form the near set: as long as one of them outweighs all others, whatever changed in the ranges of
+normalisation, the others are not computed again. Each pick is, bit for bit, the one that judging all hosts would make.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import numpy as np
 from conductor.core.filter import Filter
 from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.builtin_filters import Placement
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.host_attributes import changes_with_instances
 from conductor.core.scheduling.host_trees import rows_of
-from conductor.core.scheduling.ladders import Rail, Room, climb, is_exact
-from conductor.core.scheduling.links import Placement
+from conductor.core.scheduling.lookahead import FreeCapacity, Rail, climb, is_exact
 from conductor.core.scheduling.needs import Needs
 from conductor.core.scheduling.provider_answers import COLUMNS, asks_several
-from conductor.core.scheduling.weighing import OUT, Part, Weighing, share_ends, totals_of
+from conductor.core.scheduling.weighing import OUT, Weighing, WeightTerm, share_ends, totals_of
 from conductor.core.scheduling.working_table import with_more
 from conductor.core.weigher import Weigher
 
 NEAR_AT_LEAST = 64
 NEAR_PER_PICK = 1
-ROUNDING = 1e-12  # of each weigher's factor: more than the sums of shares are ever out by
+ROUNDING = 1e-12  # relative to each weigher's factor; above any rounding error of the sums
 Number = Callable[[HostState, "Share", int], float]
 
 
 class Unclear(Exception):
-    """A filter failed about a host, which has rules of its own."""
+    """A filter failed for a host; the general path handles failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one instance takes of a host, and how much more than it claims it is made of."""
+    """The resources that one instance takes of a host, and the difference between its size and its claim."""
 
     vcpus: int
     memory_mb: int
@@ -62,11 +62,11 @@ def _free_vcpus(host: HostState, share: Share, more: int) -> float:
 
 
 def _unused_disk_mb(host: HostState, share: Share, more: int) -> float:
-    least = host.unused_disk_gb  # of two numbers that shrink alike, the smaller one stays the smaller one
+    least = host.unused_disk_gb  # both numbers shrink alike, so the smaller one stays the smaller one
     return (least - more * (share.disk_gb + share.drift_disk_gb)) * 1024
 
 
-# The claimed columns of a host that has so many instances more: added up as its state adds them up.
+# The claimed columns of a host with some more instances, computed in the same order as in its state.
 NUMBERS: Mapping[str, Number] = {
     "free_vcpus": _free_vcpus,
     "unused_vcpus": lambda host, share, more: (
@@ -87,7 +87,7 @@ NUMBERS: Mapping[str, Number] = {
 }
 
 
-# What an instance adds to each of them, where these are whole numbers.
+# The change of each column per instance, where it is a whole number.
 STEPS: Mapping[str, Callable[[Share], int]] = {
     "free_vcpus": lambda share: -share.vcpus,
     "unused_vcpus": lambda share: -share.vcpus - share.drift_vcpus,
@@ -100,10 +100,10 @@ STEPS: Mapping[str, Callable[[Share], int]] = {
 }
 
 
-class _Say:
-    """One weigher's say: about all hosts as they were when the nearest were chosen, and about these as they are."""
+class _BatchVerdicts:
+    """One weigher's numbers: for all hosts when the near set was chosen, and for the near hosts now."""
 
-    def __init__(self, hosts: HostTable, weigher: Weigher, part: Part, name: str | None) -> None:
+    def __init__(self, hosts: HostTable, weigher: Weigher, part: WeightTerm, name: str | None) -> None:
         self.hosts = hosts
         self.weigher = weigher
         self.name = name  # of the claimed column; None: instances do not change its numbers
@@ -120,7 +120,7 @@ class _Say:
         self.then, self._far = self.near, None
 
     def go_back(self, rows: Rows) -> None:
-        """Put what the hosts near by have become among all others."""
+        """Write the numbers of the near hosts back into the column of all hosts."""
         column = self.all.column
         if self.number is not None:
             column = column if self._is_own else column.copy()
@@ -129,7 +129,7 @@ class _Say:
         self.all = self.near._replace(column=column, multiplier=self.all.multiplier)
 
     def rail(self, share: Share, candidates: Rows, far: Callable[[], Mask]) -> Rail:
-        """Its numbers of those that are candidates near by."""
+        """Return the weigher's rail for the candidates in the near set."""
         part, step = self.near, float(STEPS[self.name](share)) if self.name else 0.0
         factor = part.multiplier
         part = part._replace(
@@ -139,7 +139,7 @@ class _Say:
         return Rail(part, step, self._far_ends(far) if step else (np.nan, np.nan))
 
     def put(self, place: int, number: float, far: Callable[[], Mask]) -> bool:
-        """Note a number, or NaN for a host that is none of the candidates any more; whether the scale is another."""
+        """Store a number, or NaN for a host that is no longer a candidate. Return whether the range changed."""
         column, (least, greatest) = self.near.column, self.near.ends
         before = float(column[place])
         column[place] = number
@@ -148,7 +148,7 @@ class _Say:
             ends = self._ends(far)
         else:
             ends = min(least, low), max(greatest, high)
-        if ends == (least, greatest) or math.isnan(ends[0]):  # or nobody is left
+        if ends == (least, greatest) or math.isnan(ends[0]):  # or no candidate is left
             return False
         measured = self.near.low, self.near.high
         low, high = share_ends(ends, self.weigher.minval, self.weigher.maxval)
@@ -161,7 +161,7 @@ class _Say:
         return float(np.fmin(np.fmin.reduce(column), least)), float(np.fmax(np.fmax.reduce(column), greatest))
 
     def _far_ends(self, far: Callable[[], Mask]) -> tuple[float, float]:
-        """The ends of all that are not near by; NaN where there are none."""
+        """Return the smallest and largest number outside the near set; NaN where it holds all."""
         if self._far is None:
             column, others = self.all.column, far()
             self._far = self.hosts.ends_of(column, others)
@@ -172,7 +172,7 @@ class _Say:
 
     @property
     def gain(self) -> float:
-        """The most that any host can have won since, by the scale's change alone."""
+        """Return the most that any host's weight can have risen by the change of the range alone."""
         then, now = self.then, self.near
         if (then.low, then.high) == (now.low, now.high):
             return 0.0
@@ -182,14 +182,14 @@ class _Say:
         return most * (max(abs(_share(now, point) - _share(then, point)) for point in points) + ROUNDING)
 
 
-def _share(part: Part, number: float) -> float:
+def _share(part: WeightTerm, number: float) -> float:
     if part.low == part.high:
         return 0.0
     return (min(max(number, part.low), part.high) - part.low) / (part.high - part.low)
 
 
 class Batch:
-    """The hosts while equal instances are given to them, one by one."""
+    """State of the hosts while equal instances are placed on them, one by one."""
 
     def __init__(self, hosts: HostTable, spec: RequestSpec, needs: Needs, passing: Mask) -> None:
         self.hosts, self.spec, self.needs = hosts, spec, needs
@@ -198,16 +198,18 @@ class Batch:
         self.room = [(NUMBERS[column], amount) for column, amount in wanted if amount]
         self.wanted = [(column, amount) for column, amount in wanted if amount]
         self.passing = passing.copy()
-        self.says: list[_Say] = []
+        self.says: list[_BatchVerdicts] = []
         self.asked: list[Filter] = []  # besides placement
         self.taken = np.zeros(len(hosts), np.int64)
         self.picks: list[int] = []
         self._far: Mask | None = None
-        self._is_exact: bool | None = None  # whether the numbers of the hosts near by add up without rounding
+        self._is_exact: bool | None = None  # whether the numbers of the near hosts add up without rounding
 
     def place(self, totals: Column, count: int, draw: int | None) -> bool:
-        """Find `count` hosts, the first by these totals; whether there were enough. Equals are drawn, from `draw`
-        on, or with None come in their order."""
+        """Place `count` instances, the first by these totals. Return whether there were enough hosts.
+
+        Ties are drawn with seeds from `draw` on, or keep their order where it is None.
+        """
         while len(self.picks) < count:
             before = len(self.picks)
             self._stretch(totals, count, draw)
@@ -218,13 +220,13 @@ class Batch:
         return True
 
     def totals(self) -> Column:
-        """The weights now."""
+        """Return the current weights."""
         if np.count_nonzero(self.passing) < 2:
             return np.where(self.passing, 0.0, OUT)
         return totals_of([say.all for say in self.says], self.passing)
 
     def _stretch(self, totals: Column, count: int, draw: int | None) -> None:
-        """Go on as long as the next host is one of those that are near now."""
+        """Place instances as long as the next host is in the near set."""
         rows, others = _nearest(totals, max(NEAR_AT_LEAST, NEAR_PER_PICK * (count - len(self.picks))))
         near = totals[rows]
         for say in self.says:
@@ -242,7 +244,7 @@ class Batch:
         while len(self.picks) < count and len(near):
             if not alone and not self.asked:
                 climbed = self._climb(rows, near, bound, count, far)
-                pause = 1 if climbed > 1 else 2 * pause  # equals are drawn one by one: there it is not worth its time
+                pause = 1 if climbed > 1 else 2 * pause  # ties are drawn one by one: there it saves no time
                 alone = pause
                 if len(self.picks) == count:
                     break
@@ -259,13 +261,15 @@ class Batch:
             say.go_back(rows)
 
     def _climb(self, rows: Rows, near: Column, bound: float, count: int, far: Callable[[], Mask]) -> int:
-        """Make the next picks at once, as far as they are clear; how many there were."""
+        """Make the next picks at once, as far as they are unambiguous. Return their number."""
         candidates = np.flatnonzero(near > OUT)
         chosen = rows[candidates]
         taken = self.taken[chosen]
-        rooms = [Room(getattr(self.hosts, name)[chosen] - taken * amount, amount) for name, amount in self.wanted]
+        rooms = [
+            FreeCapacity(getattr(self.hosts, name)[chosen] - taken * amount, amount) for name, amount in self.wanted
+        ]
         rails = [say.rail(self.share, candidates, far) for say in self.says]
-        if self._is_exact is None:  # of hosts that stay near, numbers that once are exact stay so
+        if self._is_exact is None:  # exact numbers of a near set stay exact
             self._is_exact = is_exact([*(room.free for room in rooms), *(one.part.column for one in rails if one.step)])
         if not self._is_exact:
             return 0
@@ -282,7 +286,7 @@ class Batch:
         return len(picked)
 
     def _take(self, row: int, place: int, near: Column, far: Callable[[], Mask]) -> bool:
-        """Give the host one instance; whether the weights of all others may be different by that."""
+        """Place one instance on the host. Return whether the weights of other hosts may have changed."""
         self.picks.append(row)
         self.taken[row] += 1
         more, host = int(self.taken[row]), self.hosts.states[row]
@@ -313,7 +317,7 @@ class Batch:
 
 
 def _nearest(totals: Column, count: int) -> tuple[Rows, float]:
-    """The rows of the heaviest candidates, at least `count` where there are so many, and the most of all others."""
+    """Return the rows of the heaviest candidates, at least `count` if possible, and the others' largest weight."""
     limit = OUT
     if count < len(totals):
         parted = np.partition(totals, len(totals) - count)
@@ -322,7 +326,7 @@ def _nearest(totals: Column, count: int) -> tuple[Rows, float]:
         return np.flatnonzero(totals > OUT), OUT
     is_near = totals >= limit
     others = parted[: len(totals) - count].max()
-    if others == limit:  # those that weigh the same as the last of them are near too
+    if others == limit:  # ties with the last of them are near too
         others = totals.max(where=~is_near, initial=OUT)
     return np.flatnonzero(is_near), float(others)
 
@@ -336,10 +340,11 @@ def _drawn(count: int, seed: int | None, index: int) -> int:
 def batch_of(
     hosts: HostTable, spec: RequestSpec, needs: Needs, first: tuple[Mask, Weighing], plugins: Plugins
 ) -> Batch | None:
-    """The hosts after the first round; None where what an instance changes is more than its host's numbers.
+    """Return the batch after the first round; None where an instance changes more than its host's numbers.
 
-    That is so where others are changed too (groups, providers that are shared) or what it takes differs by the host.
-    Of plugins that ship, what says of a host alone goes by the claimed columns or by nothing that instances change.
+    That is so where it changes other hosts (groups, shared providers), or takes different amounts by host. Weighers
+    that
+    ship and judge each host alone use the claimed columns, or values that instances do not change.
     """
     if not _is_plain(hosts, spec, needs):
         return None
@@ -355,13 +360,13 @@ def batch_of(
     for weigher, part in zip(plugins.weighers, weighing.parts, strict=True):
         counts = not isinstance(part.multiplier, float) or part.multiplier
         if counts and not (part.low == part.high and part.column.strides == (0,)):
-            batch.says.append(_Say(hosts, weigher, part, _name_of(part.column, hosts)))
+            batch.says.append(_BatchVerdicts(hosts, weigher, part, _name_of(part.column, hosts)))
     return batch
 
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """Who is asked again for each instance, and who weighs."""
+    """The filters that run again for each instance, and the weighers."""
 
     repeated: Sequence[Filter]
     weighers: Sequence[Weigher]
@@ -378,5 +383,5 @@ def _is_plain(hosts: HostTable, spec: RequestSpec, needs: Needs) -> bool:
 
 
 def _name_of(column: Column, hosts: HostTable) -> str | None:
-    """The name of a claimed column; None of any other."""
+    """Return the name of a claimed column; None for others."""
     return next((name for name in CLAIMED_COLUMNS if column is getattr(hosts, name)), None)

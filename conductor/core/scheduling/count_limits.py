@@ -1,4 +1,4 @@
-"""What filters share that keep a host from holding too many of something."""
+"""Base classes of filters that limit how many of something a host holds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ import numpy as np
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import Column, HostState, HostTable, Mask
+from conductor.core.messages import Message, message
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import least
 from conductor.core.verdict import PASS, Verdict, reject
 
 
 class CountLimit(Filter):
-    """Keeps hosts that have fewer than `option` allows. With `asks_aggregates`, the least value that the host's
+    """Keeps hosts with fewer than `option` allows. With `asks_aggregates`, the least value that the host's
     aggregates have under the option's name counts instead, where they have one.
     """
 
     option: ClassVar[str]
-    reason: ClassVar[str]
+    reason: ClassVar[Message]
     asks_aggregates: ClassVar[bool] = False
     is_on_by_default = False
 
     def count(self, host: HostState) -> int:
-        """How many the host has."""
+        """Return the host's count."""
         raise NotImplementedError
 
     def counts(self, hosts: HostTable) -> Column:
-        """How many each host has."""
+        """Return the counts of all hosts."""
         raise NotImplementedError
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
@@ -44,7 +45,7 @@ class CountLimit(Filter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         most = self._most(host)
         count = self.count(host)
-        return PASS if count < most else reject(self.reason, need=f"fewer than {most}", have=count)
+        return PASS if count < most else reject(self.reason, need=message("need.fewer_than", count=most), have=count)
 
     def _most(self, host: HostState) -> int:
         own = least(host.aggregate_metadata, self.option, int) if self.asks_aggregates else None
@@ -55,13 +56,13 @@ class BuildsLimit(CountLimit):
     """Fewer instances being built, moved or copied on the host than an option allows."""
 
     option = "max_io_ops_per_host"
-    reason = "too many instances are being built or moved there"
+    reason = message("reject.io_ops")
     options_schema = {
         option: {
             "type": "integer",
             "minimum": 0,
             "default": 8,
-            "description": "A host takes another instance while fewer than so many are being built or moved there.",
+            "description": "Maximum number of instances being built or moved on a host.",
         }
     }
 
@@ -76,13 +77,13 @@ class InstancesLimit(CountLimit):
     """Fewer instances on the host than an option allows."""
 
     option = "max_instances_per_host"
-    reason = "too many instances are there already"
+    reason = message("reject.num_instances")
     options_schema = {
         option: {
             "type": "integer",
             "minimum": 1,
             "default": 50,
-            "description": "A host takes another instance while it holds fewer than so many.",
+            "description": "Maximum number of instances on a host.",
         }
     }
 

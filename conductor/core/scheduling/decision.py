@@ -1,4 +1,4 @@
-"""A decision as it is kept and shown: the funnel, the hosts with their reasons, the weights, the choice."""
+"""Scheduling decision as stored and shown: the funnel, the hosts with their reasons, the weights, the choice."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from conductor.core.host_state import HostTable
+from conductor.core.messages import pack, unpack
 from conductor.core.scheduling import filtering
 from conductor.core.scheduling.advice import advise
 from conductor.core.scheduling.alternates import heaviest
 from conductor.core.scheduling.filtering import Stage
 from conductor.core.scheduling.nearest import NearMiss, nearest_misses
-from conductor.core.scheduling.select import Outcome, Round
+from conductor.core.scheduling.select import Round, SelectionResult
 from conductor.core.scheduling.weighing import Weighing
 from conductor.core.selection import Selection
 from conductor.core.verdict import PASS, Verdict
 
 WEIGHTS_KEPT = 20
 ATTEMPT_WEIGHTS_KEPT = 5
-# Hosts whose reasons are kept: all of a small fleet, a fair part of a large one.
+# Hosts whose reasons are kept: all of a small fleet, a sample of a large one.
 REASONS_KEPT = 100
 REASONS_KEPT_ON_FAILURE = 1000
 REASONS_COUNTED = 25  # of each filter at least: advice counts them
-SEEDS = 2**32  # seeds are below it
+VERDICT_TEXTS = ("reason", "need", "have")
+SEEDS = 2**32  # exclusive upper bound of seeds
 
 
-class StageCount(NamedTuple):  # many are made, and a dataclass that is frozen takes four times as long
+class StageCount(NamedTuple):  # created often; a frozen dataclass takes four times as long
     """One bar of the funnel."""
 
     filter: str
@@ -37,7 +39,7 @@ class StageCount(NamedTuple):  # many are made, and a dataclass that is frozen t
 
 
 class HostOutcome(NamedTuple):
-    """What became of one host in the round that is shown."""
+    """Result of one host in the round that is shown."""
 
     host: str
     cell: str
@@ -67,23 +69,23 @@ class Decision:
     faults: tuple[Mapping[str, Any], ...] = ()
     missing_cells: Mapping[str, str] = field(default_factory=dict)
     is_detailed: bool = True
-    milliseconds: float = 0.0  # to decide and to explain it
-    round: int = 0  # how many instances had found a host before the round that is shown
-    drawn_among: int = 1  # so many of the best hosts, where more than one
+    milliseconds: float = 0.0  # to decide and to explain the decision
+    round: int = 0  # how many instances had a host before the round that is shown
+    drawn_among: int = 1  # the number of best hosts that it was drawn from, where more than one
 
     @property
     def is_successful(self) -> bool:
         return len(self.selections) == self.num_instances
 
     def summary(self) -> dict[str, Any]:
-        """What everybody may see: counts and advice, no host's name."""
+        """Return the part that every user may see: counts and advice, no host's name."""
         return {
             "seed": self.seed,
             "snapshot_age_seconds": self.snapshot_age_seconds,
             "num_instances": self.num_instances,
             "num_hosts": self.num_hosts,
             "funnel": [stage._asdict() for stage in self.funnel],
-            "advice": list(self.advice),
+            "advice": [pack(reported) for reported in self.advice],
             "faults": [dict(fault) for fault in self.faults],
             "missing_cells": dict(self.missing_cells),
             "is_detailed": self.is_detailed,
@@ -93,7 +95,7 @@ class Decision:
         }
 
     def attempt(self) -> dict[str, Any]:
-        """What is kept of a pass whose claim came too late: as much as tells it from the next one."""
+        """Return what is kept of a pass whose claim failed: enough to distinguish it from the next one."""
         return {
             "seed": self.seed,
             "snapshot_age_seconds": self.snapshot_age_seconds,
@@ -104,11 +106,11 @@ class Decision:
         }
 
     def named_hosts(self) -> set[str]:
-        """The hosts that it says something of."""
+        """Return the names of the hosts in the decision."""
         return {host.host for host in self.hosts} | {str(weight["host"]) for weight in self.weights}
 
     def abridged(self) -> Decision:
-        """Without the hosts that were not chosen: what is kept of a success that is not in the sample."""
+        """Return the decision without the hosts that were not chosen: what is kept of a success outside the sample."""
         chosen = {selection.host for picked in self.selections for selection in picked}
         return replace(
             self,
@@ -119,20 +121,30 @@ class Decision:
         )
 
     def is_in_sample(self, share: float) -> bool:
-        """Whether all of it is kept: every failure, and `share` of the successes, drawn by the seed."""
+        """Whether the whole decision is kept: every failure, and `share` of the successes, drawn by the seed."""
         return not self.is_successful or self.seed < share * SEEDS
 
     def details(self) -> dict[str, Any]:
-        """What operators see besides."""
+        """Return the additional part for operators."""
         return {
-            "hosts": [host._asdict() for host in self.hosts],
+            "hosts": [_packed(host._asdict()) for host in self.hosts],
             "weights": [dict(weight) for weight in self.weights],
-            "nearest": [asdict(miss) for miss in self.nearest],
+            "nearest": [_packed(asdict(miss)) for miss in self.nearest],
         }
 
 
-def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) -> Decision:
-    """Put an outcome into words. Filters are asked once more about the hosts that they turned away."""
+def _packed(host: dict[str, Any]) -> dict[str, Any]:
+    """Return a host's result, with its messages as they are stored."""
+    return {**host, **{name: pack(host[name]) for name in VERDICT_TEXTS}}
+
+
+def unpacked(host: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored host's result, with its messages restored."""
+    return {**host, **{name: unpack(host.get(name, "")) for name in VERDICT_TEXTS}}
+
+
+def explain(outcome: SelectionResult, missing_cells: Mapping[str, str] | None = None) -> Decision:
+    """Return the explained decision. Filters run once more on the hosts that they rejected."""
     shown = outcome.shown
     missing = dict(missing_cells or {})
     limit = REASONS_KEPT if outcome.is_successful else REASONS_KEPT_ON_FAILURE
@@ -164,7 +176,7 @@ def _counted(stage: Stage) -> StageCount:
 
 
 def _all_reasons(shown: Round, limit: int) -> list[tuple[Stage, dict[int, Verdict]]]:
-    """What is kept is of those who came furthest; of earlier stages as much is asked as it takes to say why."""
+    """Return the reasons to keep, those of the latest stages first; earlier stages judge only as many as needed."""
     found = []
     for stage in reversed(shown.filtering.stages):
         asked = _reasons(shown, stage, max(limit, REASONS_COUNTED))
@@ -174,19 +186,19 @@ def _all_reasons(shown: Round, limit: int) -> list[tuple[Stage, dict[int, Verdic
 
 
 def _reasons(shown: Round, stage: Stage, limit: int) -> dict[int, Verdict]:
-    """Row → why, for the first hosts that the stage turned away."""
+    """Return row → verdict, for the first hosts that the stage rejected."""
     return {int(row): why(shown, stage, int(row)) for row in stage.rejected_rows[:limit]}
 
 
 def why(shown: Round, stage: Stage, row: int) -> Verdict:
-    """The stage's verdict about a host that it turned away."""
+    """Return the stage's verdict on a host that it rejected."""
     return filtering.why(shown.filtering, stage, shown.hosts, shown.spec, row)
 
 
 def _rejected(
     hosts: HostTable, reasons: Sequence[tuple[Stage, Mapping[int, Verdict]]], limit: int
 ) -> list[HostOutcome]:
-    """Those who came furthest first."""
+    """Return the rejected hosts, those of the latest stages first."""
     listed = (
         _outcome(hosts, row, stage.filter.name, verdict)
         for stage, by_row in reversed(reasons)
@@ -197,7 +209,7 @@ def _rejected(
 
 def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict | None = None) -> HostOutcome:
     state = hosts.states[row]
-    said = PASS if verdict is None else verdict
+    reported = PASS if verdict is None else verdict
     return HostOutcome(
         host=state.host,
         cell=state.cell,
@@ -205,21 +217,21 @@ def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict
         is_simulated=state.is_simulated,
         passed=verdict is None,
         rejected_by=rejected_by,
-        reason=said.reason,
-        need=said.need,
-        have=said.have,
+        reason=reported.reason,
+        need=reported.need,
+        have=reported.have,
     )
 
 
 def _weights(hosts: HostTable, weighing: Weighing, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """These hosts, each with what every weigher said."""
+    """Return these hosts, each with every weigher's numbers."""
     by_part = [(part.weigher, part.of_rows(rows)) for part in weighing.parts]
     totals = weighing.totals[list(rows)].tolist()
     return [
         {
             "host": hosts.states[row].host,
             "total": totals[index],
-            "parts": [_part(weigher, *said[index]) for weigher, said in by_part],
+            "parts": [_part(weigher, *reported[index]) for weigher, reported in by_part],
         }
         for index, row in enumerate(rows)
     ]
@@ -235,7 +247,7 @@ def _part(weigher: str, raw: float, normalized: float, multiplier: float) -> dic
     }
 
 
-def _fault_json(outcome: Outcome) -> list[dict[str, Any]]:
+def _fault_json(outcome: SelectionResult) -> list[dict[str, Any]]:
     return [
         {
             "kind": fault.kind,

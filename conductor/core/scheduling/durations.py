@@ -1,4 +1,4 @@
-"""How long calls took, as counts by length: small to keep, and the counts of many processes may be added up."""
+"""Histogram of call durations: compact, and the counts of many processes can be added."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import bisect
 import itertools
 from collections.abc import Iterable, Sequence
 
-# Upper ends in milliseconds, each half as long again as the one before: 0.01 ms to some minutes, and one for all above.
+# Upper ends in milliseconds, each one and a half times the one before: 0.01 ms to some minutes, and one for longer
+# calls.
 ENDS = tuple(round(0.01 * 1.5**step, 5) for step in range(44))
 
 
 def counted(milliseconds: Iterable[float]) -> list[int]:
-    """How many calls were of each length."""
+    """Return how many calls fall into each step."""
     counts = [0] * (len(ENDS) + 1)
     for length in milliseconds:
         counts[bisect.bisect_left(ENDS, length)] += 1
@@ -19,12 +20,12 @@ def counted(milliseconds: Iterable[float]) -> list[int]:
 
 
 def added(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """Counts of both; either may be empty."""
+    """Return the sum of both counts; either may be empty."""
     return [a + b for a, b in itertools.zip_longest(one, other, fillvalue=0)]
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    """The length that `share` of the calls did not exceed, as the end of its step; None without calls."""
+    """Return the duration that `share` of the calls did not exceed, as the end of its step; None without calls."""
     wanted = share * sum(counts)
     if not wanted:
         return None

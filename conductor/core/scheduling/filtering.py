@@ -1,4 +1,4 @@
-"""Run filters one after another over the hosts that are left, and keep who turned away whom."""
+"""Runs filters in order on the remaining hosts, and records which filter rejected which hosts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
+from conductor.core.messages import Message, message, word
 from conductor.core.plugin_choice import FILTER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.watching import (
@@ -51,14 +52,15 @@ __all__ = [
 Rows = NDArray[np.intp]
 NO_ROWS: Rows = np.empty(0, np.intp)
 
-REASONS_HELD = 1000  # of a filter that is asked host by host: it need not be asked again for them
+REASONS_HELD = 1000  # verdicts kept per filter that runs host by host
 LONGEST_REASON = 255
+TEXT_TYPES = (str, Message)
 
 
-class Said(NamedTuple):
-    """What a filter said of hosts that it turned away, as far as it need not be asked for it again.
+class FilterVerdicts(NamedTuple):
+    """Verdicts of a filter on hosts that it rejected, as far as they are kept.
 
-    `of_rest` is for all that `of_rows` does not hold: what became of those about whom it could not be asked.
+    `of_rest` applies to all rows that `of_rows` lacks: hosts that the filter could not judge.
     """
 
     of_rows: Mapping[int, Verdict] = {}
@@ -68,14 +70,14 @@ class Said(NamedTuple):
         return self.of_rows.get(row, self.of_rest)
 
 
-NOTHING_SAID = Said()
-Answer = tuple[Mask, Sequence[PluginFault], Said]
-# The hosts that are left, None after a turn in the shadow, and their number; faults; what was said.
-Turn = tuple[Mask | None, int, Sequence[PluginFault], Said]
+NO_VERDICTS = FilterVerdicts()
+Answer = tuple[Mask, Sequence[PluginFault], FilterVerdicts]
+# The remaining hosts, None after a turn in the shadow, and their number; faults; the kept verdicts.
+Turn = tuple[Mask | None, int, Sequence[PluginFault], FilterVerdicts]
 
 
-class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long to make
-    """One filter's turn: the hosts that came in and those that were left, as masks and as counts."""
+class Stage(NamedTuple):  # a frozen dataclass takes four times as long to create
+    """One filter's turn: the hosts before and after it, as masks and as counts."""
 
     filter: Filter
     before: int
@@ -83,7 +85,7 @@ class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long 
     came: Mask
     left: Mask
     seconds: float = 0.0
-    said: Said = NOTHING_SAID
+    verdicts: FilterVerdicts = NO_VERDICTS
 
     @property
     def rejected(self) -> int:
@@ -98,9 +100,9 @@ class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long 
 
 @dataclass(frozen=True)
 class Filtering:
-    """A whole turn of the pipeline: its stages in order, and which hosts are left.
+    """Result of all filters: the stages in order, and the remaining hosts.
 
-    `aside` is the account of questions that are asked only to explain it: they have a time of their own.
+    `aside` accounts for calls that only explain the result: they have a time budget of their own.
     """
 
     stages: tuple[Stage, ...]
@@ -118,9 +120,9 @@ def run_filters(
     *,
     among: Mask | None = None,
 ) -> Filtering:
-    """Ask each filter, in order, about the hosts that all before it let pass: of all hosts, or of those in `among`.
+    """Run each filter, in order, on the hosts that passed the filters before: of all hosts, or of those in `among`.
 
-    Filters in the shadow are asked once in a decision, about the hosts that come to them, and none of these goes.
+    Shadow filters run once per decision, on the hosts that reach them, and reject none.
     """
     watch = watch or Watch(rules)
     clock = rules.clock
@@ -131,13 +133,13 @@ def run_filters(
     began = clock()
     for one in filters:
         turn = _plain_turn if before and _is_plain(one, watch) else _turn
-        left, after, found, said = turn(one, hosts, spec, passing, before, watch)
+        left, after, found, verdicts = turn(one, hosts, spec, passing, before, watch)
         faults += found
         ended = clock()
         if turn is _plain_turn:
             watch.note(FILTER, one, ended - began, before - after)
         if left is not None:
-            stages.append(Stage(one, before, after, passing, left, ended - began, said))
+            stages.append(Stage(one, before, after, passing, left, ended - began, verdicts))
             passing, before = left, after
         began = ended
     return Filtering(tuple(stages), passing, tuple(faults), Watch(rules))
@@ -148,36 +150,36 @@ def _is_plain(one: Filter, watch: Watch) -> bool:
 
 
 def _plain_turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
-    """One turn of a filter that may take its time."""
+    """Run a filter without a time limit."""
     everyone = hosts.everyone
     faults: Sequence[PluginFault] = ()
-    said = NOTHING_SAID
+    verdicts = NO_VERDICTS
     try:
         mask = one.mask_among(hosts, spec, passing)
         if mask is everyone or mask is passing:
-            return passing, before, (), said
+            return passing, before, (), verdicts
         _require_mask(mask, len(hosts))
     except BaseException as error:
-        mask, faults, said = _by_rule(hosts, passing, watch.of(FILTER, one), watch, contained(error))
+        mask, faults, verdicts = _by_rule(hosts, passing, watch.of(FILTER, one), watch, contained(error))
     left = mask if passing is everyone else np.logical_and(passing, mask)
     after = int(np.count_nonzero(left))
-    return (passing if after == before else left), after, faults, said
+    return (passing if after == before else left), after, faults, verdicts
 
 
 def _turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
-    """One turn of any filter, on its account."""
+    """Run a filter, accounting its time."""
     use = watch.of(FILTER, one)
     if not before or (use.is_shadow and use.turns):
-        return None if use.is_shadow else passing, before, (), NOTHING_SAID
-    mask, faults, said = _answer(one, hosts, spec, passing=passing, watch=watch)
+        return None if use.is_shadow else passing, before, (), NO_VERDICTS
+    mask, faults, verdicts = _answer(one, hosts, spec, passing=passing, watch=watch)
     left, after = _narrowed(passing, mask, before)
     if use.turns <= 1:
         use.rejected = before - after
-    return None if use.is_shadow else left, after, faults, said
+    return None if use.is_shadow else left, after, faults, verdicts
 
 
 def _narrowed(passing: Mask, mask: Mask, before: int) -> tuple[Mask, int]:
-    """The hosts that pass this mask too; the very mask that came where none went."""
+    """Return the hosts that pass this mask too, and their number; the same mask object where none was rejected."""
     left = np.logical_and(passing, mask)
     after = int(np.count_nonzero(left))
     return (passing, before) if after == before else (left, after)
@@ -192,7 +194,7 @@ def passes_all(
     rules: Rules,
     watch: Watch | None = None,
 ) -> tuple[bool, Sequence[PluginFault]]:
-    """Whether the host in `row` passes every filter, asked one host at a time."""
+    """Return whether the host in `row` passes every filter, judging this host only; and the faults."""
     watch = watch or Watch(rules)
     faults: list[PluginFault] = []
     for one in filters:
@@ -212,26 +214,26 @@ def passes_all(
 def ask(
     one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, rules: Rules, watch: Watch | None = None
 ) -> tuple[Mask, Sequence[PluginFault]]:
-    """One filter's mask over all rows; only the rows in `passing` mean anything. Never raises."""
+    """Return one filter's mask over all rows; only the rows in `passing` are meaningful. Never raises."""
     mask, faults, _ = _answer(one, hosts, spec, passing=passing, watch=watch or Watch(rules))
     return mask, faults
 
 
 def why(filtering: Filtering, stage: Stage, hosts: HostTable, spec: RequestSpec, row: int) -> Verdict:
-    """The stage's verdict about a host that it turned away; what it said then, where it was asked about each."""
-    verdict = stage.said.of(row)
+    """Return the stage's verdict on a host that it rejected; the kept one, where the filter ran host by host."""
+    verdict = stage.verdicts.of(row)
     try:
         if verdict is None:
             verdict = timed_verdict(stage.filter, hosts, spec, row, filtering.aside)
     except Exception as error:
         return _excuse(error)
     if verdict or not verdict.reason:
-        return reject("no reason given", need=verdict.need, have=verdict.have)
+        return reject(message("reject.no_reason"), need=verdict.need, have=verdict.have)
     return verdict
 
 
 def verdict_of(one: Filter, hosts: HostTable, spec: RequestSpec, row: int) -> Verdict:
-    """One filter about one host. Raises what the filter raises, or Nonsense."""
+    """Return one filter's verdict on one host. Raises what the filter raises, or Nonsense."""
     verdict: object = guarded(one.host_passes, hosts.states[row], spec)
     if verdict is PASS:
         return PASS
@@ -243,25 +245,31 @@ def verdict_of(one: Filter, hosts: HostTable, spec: RequestSpec, row: int) -> Ve
 
 
 def _checked(verdict: Verdict) -> Verdict:
-    """A verdict whose parts can be kept and shown. Raises Nonsense for one whose parts are something else."""
+    """Return a verdict whose parts can be stored and shown. Raises Nonsense where their types are wrong."""
     if not isinstance(verdict.passed, bool | np.bool_):
         raise Nonsense(f"Verdict with passed true or false expected, not {type(verdict.passed).__name__}")
     if verdict.passed:
         return PASS
     texts = (verdict.reason, verdict.need, verdict.have)
-    if type(verdict) is Verdict and _is_plain_text(texts):  # as nearly all are
+    if type(verdict) is Verdict and _is_plain_text(texts):  # the typical case
         return verdict
     reason, need, have = (readable(text, LONGEST_REASON) for text in texts)
     return Verdict(False, reason, need, have, bool(verdict.is_unreadable))
 
 
 def _is_plain_text(texts: tuple[object, ...]) -> bool:
-    """Whether all of it is short enough, and printable, as it is."""
-    return all(type(text) is str and len(text) <= LONGEST_REASON and text.isprintable() for text in texts)
+    """Whether all texts are short and printable as they are."""
+    return all(_is_short(text) for text in texts)
+
+
+def _is_short(text: object) -> bool:
+    if not isinstance(text, str) or type(text) not in TEXT_TYPES:
+        return False
+    return len(text) <= LONGEST_REASON and text.isprintable()
 
 
 def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, watch: Watch) -> Verdict:
-    """`verdict_of`, on the plugin's account. Raises NotAsked where it has none left."""
+    """Like `verdict_of`, accounting its time. Raises NotAsked where none is left."""
     use = watch.of(FILTER, one)
     refusal = watch.refusal(use)
     if refusal:
@@ -276,21 +284,21 @@ def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, wa
 
 
 def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
-    """One turn of a filter, on its account. Never raises what the plugin raises."""
+    """Run a filter, accounting its time. Never raises what the plugin raises."""
     use = watch.of(FILTER, one)
     refusal = watch.refusal(use)
     if refusal:
         return _by_rule(hosts, passing, use, watch, NotAsked(refusal))
     began = watch.rules.clock()
     asked = _ask_each if type(one).mask is Filter.mask else _ask_held
-    mask, faults, said = asked(one, hosts, spec, passing=passing, watch=watch)
+    mask, faults, verdicts = asked(one, hosts, spec, passing=passing, watch=watch)
     if watch.turned(use, watch.rules.clock() - began) and not any(fault.error == OUT_OF_TIME for fault in faults):
         faults = [*faults, watch.late(use, int(np.count_nonzero(passing)))]
-    return mask, faults, said
+    return mask, faults, verdicts
 
 
 def _ask_held(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
-    """Ask about all hosts at once one that is held to a time."""
+    """Run a filter with a time limit on all hosts at once."""
     call = partial(watch.call, watch.of(FILTER, one), guarded)
     return _ask_all(one, hosts, spec, passing=passing, watch=watch, call=call)
 
@@ -307,7 +315,7 @@ def _ask_all(
     try:
         mask = call(one.mask_among, hosts, spec, passing)
         _require_mask(mask, len(hosts))
-        return mask, (), NOTHING_SAID
+        return mask, (), NO_VERDICTS
     except Exception as error:
         return _by_rule(hosts, passing, watch.of(FILTER, one), watch, error)
 
@@ -317,46 +325,47 @@ def _require_mask(mask: Mask, count: int) -> None:
         raise Nonsense(f"mask of {count} bools expected")
 
 
-class _Asked:
-    """What a filter that is asked host by host says, in at most so many seconds by that clock."""
+class _HostVerdicts:
+    """Verdicts of a filter that runs host by host, for at most `seconds` by that clock."""
 
     def __init__(self, count: int, clock: Clock, seconds: float, lets_pass: bool) -> None:
         self.clock, self.seconds, self.lets_pass = clock, seconds, lets_pass
         self.mask = np.zeros(count, np.bool_)
-        self.said: dict[int, Verdict] = {}
+        self.verdicts: dict[int, Verdict] = {}
         self.judged = 0
         self.failed = 0
         self.last: Exception | None = None
 
     def note(self, row: int, verdict: Verdict, error: Exception | None = None) -> None:
         self.mask[row] = verdict.passed
-        if not verdict.passed and len(self.said) < REASONS_HELD:
-            self.said[row] = verdict
+        if not verdict.passed and len(self.verdicts) < REASONS_HELD:
+            self.verdicts[row] = verdict
         self.judged += 1
         self.failed += error is not None
         self.last = error or self.last
 
 
 def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
-    """Ask host by host, until the plugin's time is up: the hosts that are left then go by the rule.
+    """Run a filter host by host, until its time is up: the remaining hosts are treated by the rule for failures.
 
-    So do all of them where it had to be stopped.
+    So are all hosts where it had to be stopped.
     """
     use, rows = watch.of(FILTER, one), np.flatnonzero(passing)
     try:
-        new = _Asked(len(hosts), watch.rules.clock, watch.seconds_left(use), watch.lets_pass(use))
+        new = _HostVerdicts(len(hosts), watch.rules.clock, watch.seconds_left(use), watch.lets_pass(use))
         asked = watch.call(use, _ask_rows, one, hosts, spec, rows, new)
     except Exception as error:
         return _by_rule(hosts, passing, use, watch, error)
-    mask, said, failed = asked.mask, asked.said, _failed(use, asked.failed, asked.last, watch)
+    mask, verdicts, failed = asked.mask, asked.verdicts, _failed(use, asked.failed, asked.last, watch)
     if asked.judged == len(rows):
-        return mask, failed, Said(said)
+        return mask, failed, FilterVerdicts(verdicts)
     mask[rows[asked.judged :]] = watch.lets_pass(use)
     reason = NotAsked(OUT_OF_TIME)
-    return mask, [*failed, watch.fault(use, len(rows) - asked.judged, reason)], Said(said, _excuse(reason))
+    faults = [*failed, watch.fault(use, len(rows) - asked.judged, reason)]
+    return mask, faults, FilterVerdicts(verdicts, _excuse(reason))
 
 
-def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, asked: _Asked) -> _Asked:
+def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, asked: _HostVerdicts) -> _HostVerdicts:
     ends = asked.clock() + asked.seconds
     for row in map(int, rows):
         if asked.clock() > ends:
@@ -373,14 +382,14 @@ def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[
 
 
 def _by_rule(hosts: HostTable, passing: Mask, use: Use, watch: Watch, error: Exception) -> Answer:
-    """All hosts get what the rule says for those that a filter fails about."""
+    """Treat all hosts by the rule for hosts for which the filter fails."""
     count = int(np.count_nonzero(passing))
     faults = [watch.fault(use, count, error)] if count else []
-    return np.full(len(hosts), watch.lets_pass(use), np.bool_), faults, Said(of_rest=_excuse(error))
+    return np.full(len(hosts), watch.lets_pass(use), np.bool_), faults, FilterVerdicts(of_rest=_excuse(error))
 
 
 def _excuse(error: Exception) -> Verdict:
-    """Why a host was turned away that nobody judged."""
+    """Return the verdict on a host that was rejected without being judged."""
     if isinstance(error, NotAsked):
-        return reject(f"the filter could not be asked ({error})")
-    return reject(f"the filter failed ({describe(error)})")
+        return reject(message("reject.filter_not_run", error=word(str(error))))
+    return reject(message("reject.filter_failed", error=describe(error)))

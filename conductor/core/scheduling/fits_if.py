@@ -1,10 +1,10 @@
-"""What would make a request fit: the smallest changes of the request, or of the fleet, tried out by the same engine."""
+"""Finds the smallest changes of a request, or of the fleet, that make it fit, by trying them with the same engine."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,11 @@ import numpy as np
 
 from conductor.core.errors import Invalid
 from conductor.core.host_state import Column, HostState, HostTable
+from conductor.core.messages import Message, all_of, message
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.builtin_filters import CLASSES
 from conductor.core.scheduling.filtering import run_filters
 from conductor.core.scheduling.group_rules import AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
-from conductor.core.scheduling.links import CLASSES
 from conductor.core.scheduling.needs import needs_of
 from conductor.core.scheduling.provider_answers import free_of
 from conductor.core.scheduling.replay import Replay
@@ -35,7 +36,7 @@ Derive = Callable[[RequestSpec], RequestSpec]
 class Remedy:
     """One change with which all instances find a host. `num_hosts` fit then.
 
-    `kind` is `request` (its text names no host: for everybody) or `fleet` (for operators). `change` says the same for
+    `kind` is `request` (its text names no host: for all users) or `fleet` (for operators). `change` is the same for
     programs.
     """
 
@@ -47,9 +48,9 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The question to all variants: do so many instances find a host?
+    """The condition for all variants: this many instances find a host.
 
-    `derive` works out what follows from a flavor and an image, for variants that change them.
+    `derive` computes what follows from a flavor and an image, for variants that change them.
     """
 
     pipeline: Pipeline
@@ -57,7 +58,7 @@ class Fitting:
     derive: Derive = field(default=lambda spec: spec)
 
     def hosts_for(self, hosts: HostTable, spec: RequestSpec) -> int:
-        """How many hosts fit, if all instances find one; else 0."""
+        """Return how many hosts fit, if all instances find one; else 0."""
         try:
             spec = self.derive(spec)
             if self.num_instances == 1:
@@ -65,23 +66,23 @@ class Fitting:
                 return int(np.count_nonzero(passing))
             uuids = [f"asked-{number}" for number in range(self.num_instances)]
             outcome = decide(hosts, spec, uuids, pipeline=self.pipeline, seed=0)
-        except Invalid:  # a variant that makes no sense is no remedy
+        except Invalid:  # an invalid variant is no remedy
             return 0
         return outcome.shown.weighing.count if outcome.is_successful else 0
 
 
 @dataclass(frozen=True)
 class _Variant:
-    """A changed request in words; `cost` orders the remedies: small changes first."""
+    """A changed request, with its description; `cost` orders the remedies: small changes first."""
 
-    text: str
+    text: Message
     change: Mapping[str, Any]
     apply: Callable[[RequestSpec], RequestSpec]
     cost: float
 
 
 def request_remedies(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> list[Remedy]:
-    """The smallest changes of the request with which it fits: one thing first, then two things at once."""
+    """Return the smallest changes of the request with which it fits: single changes first, then pairs."""
     trials = itertools.count()
     found: list[tuple[float, Remedy]] = []
 
@@ -91,7 +92,7 @@ def request_remedies(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> l
         tried = replace(fitting, num_instances=variant.change.get("num_instances", fitting.num_instances))
         count = tried.hosts_for(hosts, variant.apply(spec))
         if count:
-            remedy = Remedy("request", f"It fits {variant.text}.", dict(variant.change), count)
+            remedy = Remedy("request", message("fit.request", change=variant.text), dict(variant.change), count)
             found.append((variant.cost, remedy))
         return bool(count)
 
@@ -109,7 +110,7 @@ def request_remedies(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> l
 
 
 def fleet_remedies(asked: Replay, fitting: Fitting) -> list[Remedy]:
-    """The smallest changes with which the request fits: a cell opened, or on one host room freed, enabled or back."""
+    """Return the smallest fleet changes with which it fits: a cell opened, or one host enabled, up or freed."""
     found = _opened_cells(asked, fitting)
     misses = asked.misses
     rows = [int(row) for row in asked.order() if 0 < misses[row] <= 3]
@@ -122,13 +123,13 @@ def fleet_remedies(asked: Replay, fitting: Fitting) -> list[Remedy]:
         else:
             count = fitting.hosts_for(asked.hosts.with_rows({row: state}), asked.spec)
         if count:
-            text = f"It fits if {' and '.join(words)} on host {state.host}."
+            text = message("fit.fleet", change=all_of(words), host=state.host)
             found.append(Remedy("fleet", text, {"host": state.host, **change}, count))
     return sorted(found, key=lambda remedy: (len(remedy.change), _freed(remedy)))[:REMEDIES_KEPT]
 
 
 def _opened_cells(asked: Replay, fitting: Fitting) -> list[Remedy]:
-    """The closed cells of which one, opened, is enough."""
+    """Return the closed cells that, when opened, suffice alone."""
     hosts = asked.hosts
     closed: dict[str, list[int]] = {}
     for row in np.flatnonzero(hosts.is_cell_closed).tolist():
@@ -138,22 +139,20 @@ def _opened_cells(asked: Replay, fitting: Fitting) -> list[Remedy]:
         states = {row: replace(hosts.states[row], is_cell_closed=False, cell_closed_reason="") for row in rows}
         count = fitting.hosts_for(hosts.with_rows(states), asked.spec)
         if count:
-            found.append(
-                Remedy("fleet", f"It fits if cell {cell} takes new servers again.", {"open_cell": cell}, count)
-            )
+            found.append(Remedy("fleet", message("fit.cell", cell=cell), {"open_cell": cell}, count))
     return found
 
 
-def mended(state: HostState, spec: RequestSpec) -> tuple[HostState, list[str], dict[str, Any]]:
-    """The host in service and with room for one instance, what that takes in words, and for programs."""
-    words: list[str] = []
+def mended(state: HostState, spec: RequestSpec) -> tuple[HostState, list[Message], dict[str, Any]]:
+    """Return the host in service and with room for one instance, and the changes made, in words and for programs."""
+    words: list[Message] = []
     change: dict[str, Any] = {}
     if not state.is_up:
         state, change = replace(state, is_up=True), {**change, "is_up": True}
-        words.append("the compute service is heard again")
+        words.append(message("fit.service_up"))
     if state.is_disabled:
         state, change = replace(state, is_disabled=False, disabled_reason=""), {**change, "is_disabled": False}
-        words.append("the compute service is enabled")
+        words.append(message("fit.service_enabled"))
     freed: dict[str, int] = {}
     for name, amount in needs_of(spec).resources.items():
         lacking = math.ceil(amount - free_of(state, name))
@@ -162,8 +161,8 @@ def mended(state: HostState, spec: RequestSpec) -> tuple[HostState, list[str], d
             freed[name] = lacking
     if freed:
         change["free"] = freed
-        amounts = ", ".join(_amount(name, amount) for name, amount in freed.items())
-        words.append(f"{amounts} {'is' if len(freed) == 1 else 'are'} freed")
+        amounts = [_amount(name, amount) for name, amount in freed.items()]
+        words.append(message("fit.freed" if len(freed) == 1 else "fit.all_freed", amounts=amounts))
     return state, words, change
 
 
@@ -176,7 +175,7 @@ def _freed(remedy: Remedy) -> float:
 
 def _both(first: _Variant, second: _Variant) -> _Variant:
     return _Variant(
-        f"{first.text} and {second.text}",
+        message("list.and", first=first.text, last=second.text),
         {**first.change, **second.change},
         lambda spec: second.apply(first.apply(spec)),
         first.cost + second.cost,
@@ -184,18 +183,18 @@ def _both(first: _Variant, second: _Variant) -> _Variant:
 
 
 def _fewer(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_Variant]:
-    """Fewer instances: as many as find room. The others are then not asked for at all."""
+    """Yield a variant with as many instances as find room."""
     if fitting.num_instances < 2:
         return
     uuids = [f"asked-{number}" for number in range(fitting.num_instances)]
     placed = decide(hosts, spec, uuids, pipeline=fitting.pipeline, seed=0).shown.index
     if placed:
-        words = f"with {placed} instance{'s' if placed > 1 else ''} in place of {fitting.num_instances}"
+        words = message("fit.instances", count=placed, asked=fitting.num_instances)
         yield _Variant(words, {"num_instances": placed}, lambda asked: asked, 0.0)
 
 
 def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_Variant]:
-    """Less of one resource, else of two, else of all: what the best host has left of it."""
+    """Yield variants with less of one resource, else of two, else of all: what the best host has left."""
     asked = {name: amount for name, amount in needs_of(spec).resources.items() if name in CLASSES}
     for count in range(1, len(asked) + 1):
         is_found = False
@@ -205,7 +204,8 @@ def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_V
                 continue
             is_found = True
             amounts, cost = best
-            text = "with " + " and ".join(_less(name, amounts[name], asked[name]) for name in amounts)
+            less = [_less(name, amounts[name], asked[name]) for name in amounts]
+            text = message("fit.amounts", amounts=all_of(less))
             yield _Variant(
                 text,
                 {name.lower(): amount for name, amount in amounts.items()},
@@ -219,7 +219,7 @@ def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_V
 def _best_left(
     hosts: HostTable, spec: RequestSpec, fitting: Fitting, asked: Mapping[str, int]
 ) -> tuple[dict[str, int], float] | None:
-    """Of hosts that would fit if nothing but `asked` were less: the least cut, and how much of a need it is."""
+    """Return the smallest cut among hosts that fit but for `asked`: amounts, and the share of a need that it cuts."""
     try:
         least = fitting.derive(resized(spec, dict.fromkeys(asked, 1)))
     except Invalid:
@@ -241,7 +241,7 @@ def _best_left(
 
 
 def _shared(left: Column, amount: int, count: int) -> int:
-    """The largest amount below `amount` that `count` instances find on these hosts; 0 where there is none."""
+    """Return the largest amount below `amount` that `count` instances find on these hosts; 0 where there is none."""
     low, high = 0, amount
     while high - low > 1:
         middle = (low + high) // 2
@@ -250,7 +250,7 @@ def _shared(left: Column, amount: int, count: int) -> int:
 
 
 def resized(spec: RequestSpec, amounts: Mapping[str, int]) -> RequestSpec:
-    """The request with other amounts of the standard resources, wherever the flavor says them."""
+    """Return the request with other amounts of the standard resources, wherever the flavor sets them."""
     flavor = spec.flavor
     extra = dict(flavor.extra_specs)
     for name in amounts:
@@ -270,39 +270,39 @@ def resized(spec: RequestSpec, amounts: Mapping[str, int]) -> RequestSpec:
     )
 
 
-def _amount(name: str, amount: int) -> str:
-    _, word, unit = CLASSES[name]
+def _amount(name: str, amount: int) -> Message:
     if name == "VCPU":
-        return f"{amount} vCPU{'' if amount == 1 else 's'}"
-    return f"{amount} {unit} of {word}"
+        return message("amount.vcpus", count=amount)
+    return message("amount.memory" if name == "MEMORY_MB" else "amount.disk", amount=amount)
 
 
-def _less(name: str, amount: int, asked: int) -> str:
-    return f"{_amount(name, amount)} in place of {asked}"
+def _less(name: str, amount: int, asked: int) -> Message:
+    return message("fit.less", amount=_amount(name, amount), asked=asked)
 
 
 def _dropped(spec: RequestSpec) -> Iterator[_Variant]:
-    """The request without one of its conditions."""
+    """Yield the request without one of its conditions."""
     if spec.availability_zone:
         yield _Variant(
-            f"in any zone in place of {spec.availability_zone}",
+            message("fit.any_zone", zone=spec.availability_zone),
             {"availability_zone": ""},
             lambda asked: replace(asked, availability_zone=""),
             1.0,
         )
     if spec.group is not None and spec.group.policy in SOFT:
         soft = SOFT[spec.group.policy]
-        yield _Variant(f"with a server group of policy {soft}", {"group_policy": soft}, _softened, 1.0)
+        yield _Variant(message("fit.group_policy", policy=soft), {"group_policy": soft}, _softened, 1.0)
     for hint in [hint for hint in spec.scheduler_hints if hint != "group"][:KEYS_TRIED]:
-        yield _Variant(f"without the hint {hint}", {"without_hint": hint}, _without_hint(hint), 1.1)
+        yield _Variant(message("fit.without_hint", hint=hint), {"without_hint": hint}, _without_hint(hint), 1.1)
     if spec.requested_host or spec.requested_node or spec.force_hosts or spec.force_nodes or spec.ignore_hosts:
-        yield _Variant("on any host in place of the named ones", {"hosts": "any"}, _on_any_host, 1.2)
+        yield _Variant(message("fit.any_host"), {"hosts": "any"}, _on_any_host, 1.2)
     for key in sorted(spec.flavor.extra_specs)[:KEYS_TRIED]:
-        words = f"without the trait {key[6:]}" if key.startswith("trait:") else f"without the extra spec {key}"
+        is_trait = key.startswith("trait:")
+        words = message("fit.without_trait", trait=key[6:]) if is_trait else message("fit.without_extra_spec", key=key)
         yield _Variant(words, {"without_extra_spec": key}, _without_extra_spec(key), 1.3)
     for key in sorted(spec.image.properties)[:KEYS_TRIED]:
         yield _Variant(
-            f"with an image without the property {key}",
+            message("fit.without_property", key=key),
             {"without_image_property": key},
             _without_image_property(key),
             1.4,
@@ -340,8 +340,3 @@ def _without_image_property(key: str) -> Callable[[RequestSpec], RequestSpec]:
         return replace(spec, image=replace(spec.image, properties=left))
 
     return apply
-
-
-def remedies_for(asked: Replay, fitting: Fitting) -> Sequence[Remedy]:
-    """What would make the request fit, of both kinds."""
-    return [*request_remedies(asked.hosts, asked.spec, fitting), *fleet_remedies(asked, fitting)]

@@ -1,4 +1,4 @@
-"""What server groups demand: how many members a host may hold, and which hosts a member may join."""
+"""Rules of server groups: how many members a host may hold, and which hosts a member may join."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ ANTI_AFFINITY = "anti-affinity"
 SOFT_AFFINITY = "soft-affinity"
 SOFT_ANTI_AFFINITY = "soft-anti-affinity"
 LEAVING = ":leaving"  # after a member's uuid: the host that it is leaving
-STAYING = "member:"  # before a member's uuid: it counts where it is, also if the request places it anew
+STAYING = "member:"  # before a member's uuid: it counts where it is, even if the request places it anew
 HARD = frozenset({AFFINITY, ANTI_AFFINITY})
 
 
-NOBODY: Counter[str] = Counter()
+NO_MEMBERS: Counter[str] = Counter()
 
 
 def members_by_host(group: GroupSpec | None, policy: str) -> Counter[str]:
-    """Members placed on each host, of a group with this policy; nobody for any other. To be read only."""
+    """Return the number of members per host, of a group with this policy; empty for other policies. Read-only."""
     if group is None or group.policy != policy:
-        return NOBODY
+        return NO_MEMBERS
     return Counter(host for host in group.member_hosts.values() if host)
 
 
 def most_per_host(group: GroupSpec | None) -> int:
-    """How many members of an anti-affinity group one host may hold."""
+    """Return how many members of an anti-affinity group one host may hold."""
     return int(group.rules.get("max_server_per_host", 1)) if group else 1
 
 
 def may_join(group: GroupSpec, instance_uuid: str, host: str) -> bool:
-    """Whether a hard policy lets this member be on `host`, beside the others as they are."""
+    """Whether a hard policy lets this member be on `host`, given the current places of the others."""
     own = (instance_uuid, instance_uuid + LEAVING)
     others = Counter(at for uuid, at in group.member_hosts.items() if at and uuid not in own)
     if group.policy == ANTI_AFFINITY:

@@ -1,7 +1,7 @@
-"""The cells of all hosts as columns: whether a guest fits is then asked of every host at once.
+"""NUMA cells of all hosts as columns, to check the fit of a guest on every host at once.
 
-Only for guests whose cells are alike and settled beforehand, which most are; about the others hosts are asked one by
-one. The answers are the same: `conductor.core.hardware.fit` is the rule, and a test holds the two together.
+Only for guests whose cells are alike and fully determined, as most are; for others the hosts are checked one by one.
+The results are the same: `conductor.core.hardware.fit` is the reference, and a test compares both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INDEX = {name: number for number, name in enumerate(FEATURES)}
 
 @dataclass(frozen=True)
 class CellColumns:
-    """One row per cell of a host: `rows` is the host's row, `places` the cell's place in its host."""
+    """One row per cell of a host: `rows` is the host's row, `places` the cell's position in its host."""
 
     rows: Ints
     places: Ints
@@ -42,7 +42,7 @@ class CellColumns:
     pages: Mapping[int, Ints]  # by size: free KiB, -1 where a cell has no such pages
     cpu_ratio: NDArray[np.float64]  # by host
     ram_ratio: NDArray[np.float64]
-    is_odd: Mask  # hosts with cores of more threads than are counted here
+    is_odd: Mask  # hosts with cores of more threads than the columns cover
 
     @classmethod
     def of(cls, states: Sequence[HostState]) -> CellColumns:
@@ -65,7 +65,7 @@ class CellColumns:
         )
 
     def with_rows(self, changes: Mapping[int, HostState]) -> CellColumns:
-        """With the cells of some hosts as they are now; the others are not looked at."""
+        """Return the columns with the cells of some hosts replaced."""
         rows = sorted(changes)
         fresh = CellColumns.of([changes[row] for row in rows])
         keep = ~np.isin(self.rows, rows)
@@ -90,7 +90,7 @@ class CellColumns:
         )
 
     def among(self, hosts: Mask) -> CellColumns:
-        """Only the cells of these hosts."""
+        """Return only the cells of these hosts."""
         if hosts.all():
             return self
         kept = np.flatnonzero(hosts[self.rows])
@@ -108,7 +108,7 @@ class CellColumns:
 
 
 def is_plain(guest: InstanceTopology) -> bool:
-    """Whether hosts may be asked by columns: one cell, or several that are alike."""
+    """Whether the columns apply to the guest: it has one cell, or several that are alike."""
     first = guest.cells[0]
     if (first.page_size_kb or 0) < 0:
         return False
@@ -118,7 +118,7 @@ def is_plain(guest: InstanceTopology) -> bool:
 def fitting(
     hosts: HostTable, guest: InstanceTopology, requests: tuple[PciRequest, ...], among: Mask
 ) -> tuple[Mask, Mask]:
-    """Where among these a plain guest fits, and about whom that says nothing: they must be asked one by one."""
+    """Return where a plain guest fits, among these hosts, and the hosts for which the columns do not decide."""
     columns = hosts.kept("cells", CellColumns.of).among(among)
     cell, reserved = guest.cells[0], int(guest.isolates_emulator)
     fits = _memory(columns, cell) & _cpus(columns, cell, reserved)
@@ -126,7 +126,7 @@ def fitting(
         fits &= _pins(columns, cell, reserved)
     count = np.bincount(columns.rows[fits], minlength=len(hosts))
     enough, odd = count >= len(guest.cells), columns.is_odd
-    if cell.is_pinned and not columns["threads"].all():  # whose cores nobody knows counts in the order of cells
+    if cell.is_pinned and not columns["threads"].all():  # the order of cells matters where thread siblings are unknown
         odd = odd | (np.bincount(columns.rows[columns["threads"] == 0], minlength=len(hosts)) > 0)
     if requests:
         many = np.bincount(columns.rows, minlength=len(hosts))
@@ -137,18 +137,18 @@ def fitting(
 
 
 def _is_much(cells: int, wanted: int) -> bool:
-    """Whether not all ways to choose cells are tried, or not all cells have a bit of their own."""
+    """Whether not all ways to choose cells are tried, or there are more cells than bits."""
     return cells > MOST_CELLS or perm(cells, wanted) > MOST_TRIES
 
 
 def roomy(hosts: HostTable, guest: InstanceTopology, among: Mask) -> Mask:
-    """Who of these has cells enough for each cell of the guest by itself, or may have: the others cannot hold it."""
+    """Return the hosts that have, or may have, enough cells that fit a guest's cell; others cannot hold the guest."""
     columns = hosts.kept("cells", CellColumns.of).among(among)
     mask = columns.is_odd | (np.bincount(columns.rows, minlength=len(hosts)) >= len(guest.cells))
     demands = [_demand(cell) for cell in guest.cells]
     for demand, cell in dict(zip(demands, guest.cells, strict=True)).items():
         fits = _cpus(columns, cell, 0)
-        if (cell.page_size_kb or 0) >= 0:  # else the host has a choice
+        if (cell.page_size_kb or 0) >= 0:  # else the host chooses the size
             fits &= _memory(columns, cell)
         if cell.is_pinned:
             fits &= _pins(columns, cell, 0)
@@ -181,7 +181,7 @@ def _cpus(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
 
 
 def _pins(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
-    """Whether cores have the free threads that the policy wants: `cores_k` have at least k."""
+    """Return whether cores have the free threads that the policy requires: `cores_k` have at least k."""
     wanted = len(cell.pcpus)
     cores = columns.features[INDEX["cores_1"] :]
     total, threads = cores.sum(axis=0), columns["threads"]
@@ -203,7 +203,7 @@ def _pins(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
 def _near(
     hosts: HostTable, columns: CellColumns, fits: Mask, rows: Ints, wanted: tuple[tuple[PciRequest, ...], int]
 ) -> Mask:
-    """Whether the devices are near enough to so many of the cells that fit, for each of these hosts.
+    """Return, for each of these hosts, whether the devices are near enough to enough of the fitting cells.
 
     Hosts whose devices lie alike, and in which the same cells fit, are judged once.
     """

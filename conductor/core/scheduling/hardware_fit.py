@@ -1,4 +1,4 @@
-"""What a request asks of the inside of hosts, judged for all hosts at once, and what a pick takes of it."""
+"""Hardware requirements of a request: checked on all hosts at once, and taken from the picked host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Hardware = tuple[HostTopology | None, Pools, float, float]
 
 
 class HardwareFit(Filter):
-    """Cells, pinned CPUs, pages and devices that the request asks for, whichever filters the operator chose."""
+    """Check NUMA cells, pinned CPUs, pages and devices of the request, whichever filters are enabled."""
 
     name = "hardware"
 
@@ -45,7 +45,7 @@ class HardwareFit(Filter):
 
 
 def wanted_of(spec: RequestSpec) -> Mapping[str, Any]:
-    """What a claim is to take of the inside of a host, as JSON; empty where that is nothing."""
+    """Return the hardware that a claim takes of a host, as JSON; empty where that is nothing."""
     return wire.wanted_to_json(Wanted(spec.numa, spec.pci_requests))
 
 
@@ -54,7 +54,7 @@ def hardware_of(state: HostState) -> Hardware:
 
 
 def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False, among: Mask | None = None) -> Mask:
-    """Where the guest's cells find a place, asked only about the hosts in `among`. `spec.numa` is not None."""
+    """Return where the guest's cells fit, checking only the hosts in `among`. `spec.numa` is not None."""
     if spec.numa is None:
         raise ValueError("nothing is asked of NUMA cells")
     among = hosts.everyone if among is None else among
@@ -70,7 +70,7 @@ def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False, among: Mas
 
 
 def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool, among: Mask) -> Mask:
-    """The same, with hosts that are alike asked once, and only those that have the devices."""
+    """Like `fits`, judging equal hosts once, and only those that have the devices."""
     factor = hosts.factor("hardware", hardware_of)
     if spec.pci_requests:
         among = among & offers(hosts, spec)
@@ -82,7 +82,7 @@ def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool, among: Ma
 
 
 def offers(hosts: HostTable, spec: RequestSpec) -> Mask:
-    """Where the devices are, whichever cells they are near."""
+    """Return where the devices are, whatever NUMA cells they are near."""
     mask = hosts.factor("pci_pools").mask(lambda pools: has_devices(pools, spec.pci_requests))
     for row in hosts.claimed_rows:
         mask[row] = has_devices(hosts.states[row].pci_pools, spec.pci_requests)
@@ -105,9 +105,9 @@ def question_of(spec: RequestSpec, cpu_ratio: float, ram_ratio: float, packs: bo
 
 
 def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = False) -> tuple[HostState, RequestSpec]:
-    """The host after it took the guest, and the request for the next one, which is bound to what was settled here.
+    """Return the host after it took the guest, and the request for the next one, bound to what was settled here.
 
-    A host that was chosen without asking for its cells and devices may have too few: what is not there is not taken.
+    A host that was chosen without checking cells and devices may have too few: missing ones are not taken.
     """
     if spec.numa is not None and state.topology:
         found = fit(state.topology, state.pci_pools, question_of(spec, state.cpu_ratio, state.ram_ratio, packs))
@@ -120,8 +120,11 @@ def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = Fa
 
 
 def _with_devices_taken(state: HostState, spec: RequestSpec) -> HostState:
-    """The host with fewer devices. Where one request finds too few, those before it keep theirs, and that the host is
-    at work on the guest is not counted: its account ends there."""
+    """Return the host with fewer devices.
+
+    Where a request finds too few, those before it keep theirs, and the operation on the guest is not counted: the
+    accounting ends there.
+    """
     cells = tuple(cell.id for cell in spec.numa.cells) if spec.numa else ()
     pools = state.pci_pools
     for request in spec.pci_requests:

@@ -1,4 +1,4 @@
-"""What a request's scheduler hints say: each is a list of words, which stands for its one word where it has one."""
+"""Scheduler hints of a request: each is a list of words; a list of one word also stands for that word."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ QUERY_COMMANDS = ("=", "<", ">", "<=", ">=", "in", "not", "or", "and")
 
 
 def words_of(spec: RequestSpec, name: str) -> Sequence[str]:
-    """The words of a hint; none where it is missing, empty, or one empty word."""
+    """Return the words of a hint; none where it is missing, empty, or one empty word."""
     words = spec.scheduler_hints.get(name, ())
     return () if list(words) == [""] else words
 
 
 def word_of(spec: RequestSpec, name: str, default: str = "") -> str | None:
-    """The one word of a hint, `default` where there is no such hint; None for a list of none or several."""
+    """Return the single word of a hint, `default` without such a hint; None for a list of none or several."""
     words = spec.scheduler_hints.get(name)
     if words is None:
         return default
@@ -32,7 +32,7 @@ def word_of(spec: RequestSpec, name: str, default: str = "") -> str | None:
 
 
 def network_of(address: str, length: str) -> IPv4Network | IPv6Network | None:
-    """The network of an address, as wide as e.g. `/24` says; None where the two name none."""
+    """Return the network of an address with a length such as `/24`; None where the two name none."""
     try:
         return ip_network(address + length, strict=False)
     except ValueError:
@@ -40,7 +40,7 @@ def network_of(address: str, length: str) -> IPv4Network | IPv6Network | None:
 
 
 def query_fault(text: str) -> str:
-    """What is wrong with a query, whatever hosts have; empty where nothing is."""
+    """Return the fault of a JSON query, independent of hosts; empty where there is none."""
     try:
         query = json_text.loads(text) if text else None
     except json_text.TooDeep:

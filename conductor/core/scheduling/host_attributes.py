@@ -1,4 +1,4 @@
-"""The names by which extra specs and queries ask for what a host has and is."""
+"""Host attributes by the names that extra specs and queries use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Attribute = Callable[[HostState], Any]
 
 
 def _cpu_info(host: HostState) -> str | None:
-    """Hosts report it as an object; whoever asks for the whole gets its text."""
+    """Return the CPU info as text; hosts report it as an object."""
     found = host.capabilities.get(CPU_INFO)
     return found or None if found is None or isinstance(found, str) else json.dumps(found)
 
@@ -25,10 +25,10 @@ FIXED: Mapping[str, Attribute] = {
     "uuid": lambda host: host.provider_uuid,
     "cell_uuid": lambda host: host.cell,
     "host_ip": lambda host: host.host_ip or None,
-    "hypervisor_type": lambda host: host.hypervisor_type,  # a host that names none has one of no letters
+    "hypervisor_type": lambda host: host.hypervisor_type,  # a host that reports none has an empty one
     "hypervisor_version": lambda host: host.hypervisor_version,
     CPU_INFO: _cpu_info,
-    "supported_instances": lambda host: [list(offer) for offer in host.supported_instances],
+    "supported_instances": lambda host: [list(mode) for mode in host.supported_instances],
     "vcpus_total": lambda host: host.vcpus,
     "total_usable_ram_mb": lambda host: host.memory_mb,
     "total_usable_disk_gb": lambda host: host.disk_gb,
@@ -46,7 +46,7 @@ FIXED: Mapping[str, Attribute] = {
     "limits": lambda host: {},
     "metrics": lambda host: dict(host.metrics),
 }
-# These change with each instance that the host takes, so no column of them can be kept.
+# These change with each instance on the host, so their columns cannot be kept.
 CHANGING: Mapping[str, Attribute] = {
     "vcpus_used": lambda host: host.vcpus_used,
     "free_ram_mb": lambda host: host.unused_memory_mb,
@@ -55,15 +55,15 @@ CHANGING: Mapping[str, Attribute] = {
     "num_instances": lambda host: host.num_instances,
     "num_io_ops": lambda host: host.num_io_ops,
 }
-# Names that every host knows and that have no value to compare.
+# Names that every host knows, without a value to compare.
 EMPTY = frozenset({"numa_topology", "pci_stats", "updated", "aggregates", "instances", "allocation_candidates"})
-# These are there as a whole only: no path leads into them.
+# These exist as a whole only: paths do not lead into them.
 CLOSED = frozenset({"service", "metrics"})
 NAMES = FIXED.keys() | CHANGING.keys() | EMPTY
 
 
 def changes_with_instances(extra_spec: str) -> bool:
-    """Whether an extra spec of that name may ask for something that changes with each instance."""
+    """Whether an extra spec of that name may read an attribute that changes with each instance."""
     name = extra_spec.removeprefix("capabilities:").partition(":")[0]
     return name in CHANGING or name in ("stats", "io_workload")
 
@@ -75,7 +75,7 @@ def attribute(host: HostState, name: str) -> Any:
 
 
 def stats_of(host: HostState) -> Mapping[str, Any]:
-    """What the host reports besides its attributes."""
+    """Return the host's reports besides its attributes."""
     counts = {"num_instances": str(host.num_instances), "io_workload": str(host.num_io_ops)}
     return {**counts, **{name: value for name, value in host.capabilities.items() if name != CPU_INFO}}
 
@@ -86,7 +86,7 @@ def is_named(host: HostState, name: str) -> bool:
 
 
 def capability(host: HostState, path: Sequence[str]) -> Any:
-    """What is found at `path`: an attribute or a report first, then inside of it. A text in the way is read as JSON."""
+    """Return the value at `path`: an attribute or report first, then its parts. A text on the way is read as JSON."""
     first, *rest = path
     if rest and first in CLOSED:
         return None

@@ -1,4 +1,4 @@
-"""Hosts that are several providers: what they can give together, and what they still have once it is taken."""
+"""Hosts with several providers: what the providers can give together, and what is left after a claim."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from conductor.core.placement.forest import ProviderNode
 from conductor.core.placement.query import CandidateQuery
 
 Parts = Mapping[str, Mapping[str, int]]  # amounts by resource class, by provider uuid
-WAYS_TRIED = 100  # of one host; almost always the first will do
+WAYS_TRIED = 100  # of one host; the first one mostly fits
 NONE_OF_IT = Amount(0)
-# Resource class → what its fields are called in a host's state.
+# Resource class → its fields in a host's state.
 STANDARD = {
     "VCPU": ("vcpus", "cpu_ratio"),
     "MEMORY_MB": ("memory_mb", "ram_ratio"),
@@ -27,13 +27,13 @@ STANDARD = {
 
 
 def rows_of(hosts: HostTable) -> Mask | None:
-    """The hosts that are several providers; None where none is, which is the usual case."""
+    """Return a mask of the hosts with several providers; None where there is none, which is typical."""
     factor = hosts.factor("tree", _is_tree)
     return factor.mask(bool) if True in factor.values else None
 
 
 def correct(mask: Mask, hosts: HostTable, query: CandidateQuery) -> None:
-    """Put into `mask` what the hosts that are several providers answer. Hosts that are alike are asked once."""
+    """Put the results for hosts with several providers into `mask`. Equal hosts are judged once."""
     trees = rows_of(hosts)
     if trees is None:
         return
@@ -48,7 +48,7 @@ def correct(mask: Mask, hosts: HostTable, query: CandidateQuery) -> None:
 
 
 def parts_of(host: HostState, query: CandidateQuery) -> Parts | None:
-    """What each provider gives: the first way in which the host itself gives something. None where there is none."""
+    """Return what each provider gives, in the first way that uses the host itself; None where there is none."""
     own = own_uuids(host)
     options = SearchOptions(at_most=WAYS_TRIED, roots=frozenset({_root_of(host)}))
     for request in find(host.tree, replace(query, limit=None), options).requests:
@@ -58,13 +58,13 @@ def parts_of(host: HostState, query: CandidateQuery) -> Parts | None:
 
 
 def own_uuids(host: HostState) -> frozenset[str]:
-    """The providers of its tree, without those who only share with it."""
+    """Return the providers of its tree, without those that only share with it."""
     root = _root_of(host)
     return frozenset(node.uuid for node in host.tree if (node.root_uuid or node.uuid) == root)
 
 
 def with_tree(host: HostState, tree: tuple[ProviderNode, ...]) -> HostState:
-    """The host with these providers, and with sizes that are their sums. Units are each provider's own affair."""
+    """Return the host with these providers, and with their sums as sizes. Units are each provider's own."""
     sums = _sums(tree)
     changes: dict[str, Any] = {
         "tree": tree,
@@ -83,12 +83,12 @@ def with_tree(host: HostState, tree: tuple[ProviderNode, ...]) -> HostState:
 
 
 def with_taken(host: HostState, parts: Parts, times: int = 1) -> HostState:
-    """The host once `parts` are taken of its providers; given back with `times` -1."""
+    """Return the host after `parts` are taken of its providers; `times` -1 gives them back."""
     return with_tree(host, tuple(_taken(node, parts.get(node.uuid, {}), times) for node in host.tree))
 
 
 def sharing_rows(hosts: HostTable, taken_at: int, parts: Parts) -> Iterator[int]:
-    """The other hosts that share a provider of which the host in row `taken_at` took something."""
+    """Yield the other hosts that share a provider from which the host in row `taken_at` took something."""
     shared = parts.keys() - own_uuids(hosts.states[taken_at])
     trees = rows_of(hosts) if shared else None
     if trees is None:
@@ -99,7 +99,7 @@ def sharing_rows(hosts: HostTable, taken_at: int, parts: Parts) -> Iterator[int]
 
 
 def is_in(host: HostState, aggregates: frozenset[str]) -> bool:
-    """Whether the host, or any provider of it, is in one of the aggregates."""
+    """Whether the host, or any of its providers, is in one of the aggregates."""
     return bool(host.aggregates & aggregates) or any(node.aggregates & aggregates for node in host.tree)
 
 
@@ -112,7 +112,7 @@ def _root_of(host: HostState) -> str:
 
 
 def _shape(host: HostState) -> Hashable:
-    """The same for hosts that answer alike: who is below whom, and what each has, whatever they are called."""
+    """Return a key that is equal for equivalent hosts: their tree and each provider's contents, whatever the names."""
     places = {node.uuid: place for place, node in enumerate(host.tree)}
     return (
         places.get(host.provider_uuid),
@@ -130,7 +130,7 @@ def _shape(host: HostState) -> Hashable:
 
 
 def _sums(tree: tuple[ProviderNode, ...]) -> dict[str, Amount]:
-    """All providers together. The ratio is the one by which their capacities come out as they are."""
+    """Return the sums of all providers. The ratio makes the capacity exactly the sum of their capacities."""
     found: dict[str, list[Amount]] = {}
     for node in tree:
         for name, amount in node.amounts.items():

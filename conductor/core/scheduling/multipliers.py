@@ -1,4 +1,4 @@
-"""The operator's factors of weighers, and what aggregates say of them."""
+"""Multipliers of weighers: the operator's, and those of aggregates."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from conductor.core.weigher import Weigher
 
 @dataclass(frozen=True)
 class Multipliers:
-    """The operator's factors by option name, over the weighers' own defaults."""
+    """The operator's factors by option name; they override the weighers' defaults."""
 
     options: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, weigher: Weigher, hosts: HostTable) -> float | Column:
-        """The factor, or one per row: of several aggregates that name one, the least counts. One that is no number
-        leaves the host with the operator's factor."""
+        """Return the factor, or one per row.
+
+        Of several aggregates the least counts. A value that is not a number leaves the operator's factor.
+        """
         base = self.general(weigher)
         option = weigher.multiplier_option
-        return self._by_aggregate(weigher, hosts, base) if option in said_of(hosts) else base
+        return self._by_aggregate(weigher, hosts, base) if option in options_of(hosts) else base
 
     def _by_aggregate(self, weigher: Weigher, hosts: HostTable, base: float) -> float | Column:
         option = weigher.multiplier_option
@@ -36,17 +38,17 @@ class Multipliers:
         return column
 
     def asks(self, weigher: Weigher) -> bool:
-        """Whether the weigher is asked at all: one that costs much is not where the operator's factor is 0."""
+        """Whether the weigher runs at all: an expensive one does not where the operator's factor is 0."""
         return weigher.asked_at_zero or self.general(weigher) != 0.0
 
     def general(self, weigher: Weigher) -> float:
-        """The factor of hosts whose aggregates do not say otherwise."""
+        """Return the factor of hosts without a factor of their aggregates."""
         factor = float(self.options.get(weigher.multiplier_option, weigher.multiplier))
         return -factor if weigher.counts_against else factor
 
 
-def said_of(hosts: HostTable) -> frozenset[str]:
-    """What aggregates say anything of."""
+def options_of(hosts: HostTable) -> frozenset[str]:
+    """Return the options that aggregates set."""
     return hosts.factor("aggregate_keys", _keys).union
 
 

@@ -1,4 +1,4 @@
-"""The hosts that almost fit: turned away by exactly one filter of the whole chain."""
+"""Near misses: hosts that exactly one filter of the whole chain rejects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from conductor.core.filter import Filter
 from conductor.core.host_state import Column, HostTable
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.builtin_filters import CLASSES, Placement, shortfall_of
 from conductor.core.scheduling.filtering import Rows, ask, timed_verdict
-from conductor.core.scheduling.links import CLASSES, Placement, shortfall_of
 from conductor.core.scheduling.needs import needs_of
 from conductor.core.scheduling.provider_answers import free_of
 from conductor.core.scheduling.select import Round
@@ -22,7 +22,7 @@ MISSES_KEPT = 5
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A host that one filter alone turned away. `shortfall` is the lacking share of a need, where it is an amount."""
+    """A host that only one filter rejected. `shortfall` is the lacking share of a need, where it is an amount."""
 
     host: str
     cell: str
@@ -34,9 +34,9 @@ class NearMiss:
 
 
 def nearest_misses(shown: Round) -> tuple[tuple[NearMiss, ...], dict[str, int]]:
-    """The nearest hosts, smallest shortfall first, and how many hosts each filter alone turned away.
+    """Return the nearest hosts, smallest shortfall first, and how many hosts each filter alone rejected.
 
-    Every filter is asked about every host here, not only about those that the filters before it let pass.
+    Every filter judges every host here, not only those that passed the filters before it.
     """
     hosts, spec = shown.hosts, shown.spec
     misses = np.zeros(len(hosts), np.intp)
@@ -64,7 +64,7 @@ def _described(shown: Round, rows: Rows, missed_by: Rows) -> list[NearMiss]:
         try:
             verdict = timed_verdict(filters[index], shown.hosts, shown.spec, row, shown.filtering.aside)
         except Exception:
-            continue  # a filter that fails about a host is no near miss
+            continue  # a filter that fails for a host makes no near miss
         found.append(
             NearMiss(
                 host=state.host,
@@ -82,7 +82,7 @@ def _described(shown: Round, rows: Rows, missed_by: Rows) -> list[NearMiss]:
 def by_distance(
     hosts: HostTable, spec: RequestSpec, rows: Rows, missed_by: Rows, filters: Sequence[Filter]
 ) -> NDArray[np.intp]:
-    """The places of `rows`, nearest first: a little room that is lacking, then by the filter that speaks against it.
+    """Return positions in `rows`, nearest first: small shortfalls of room first, then by the filter that rejects.
 
     `missed_by` has the index of that filter for each row.
     """
@@ -92,7 +92,7 @@ def by_distance(
 
 
 def _shortfalls(hosts: HostTable, spec: RequestSpec, rows: Rows) -> Column:
-    """`shortfall_of` for many hosts."""
+    """Return `shortfall_of` for many hosts."""
     worst: Column = np.full(len(rows), -np.inf)
     for name, amount in needs_of(spec).resources.items():
         if name in CLASSES:

@@ -1,4 +1,4 @@
-"""What a request needs of one host: the questions for placement, and the first one's amounts and traits together."""
+"""A request's needs on one host: the placement queries, and the first one's amounts and traits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from conductor.core.scheduling.resource_request import queries_of
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """One instance's needs. Classes with nothing asked are left out.
+    """One instance's needs. Classes with nothing requested are left out.
 
-    `queries` are asked in turn: a host that cannot answer the first may answer the next, and then gives that.
+    `queries` are tried in order: a host that cannot satisfy the first may satisfy the next, and then gives that.
     """
 
     resources: Mapping[str, int]
@@ -25,7 +25,7 @@ class Needs:
 
 
 def needs_of(spec: RequestSpec) -> Needs:
-    """Raises Invalid for an extra spec that cannot be read: to pass over it would place the instance wrongly."""
+    """Return the needs. Raises Invalid for an unreadable extra spec: to ignore it would misplace the instance."""
     global _last
     last = _last
     if last is None or last[0] is not spec:
@@ -33,7 +33,7 @@ def needs_of(spec: RequestSpec) -> Needs:
     return last[1]
 
 
-# Whoever explains a decision asks for the needs of one request again for every host.
+# Explaining a decision needs the needs of one request again for every host.
 _last: tuple[RequestSpec, Needs] | None = None
 
 
@@ -52,7 +52,7 @@ def needs_from(queries: Sequence[CandidateQuery]) -> Needs:
 
 
 def amounts_of(query: CandidateQuery) -> dict[str, int]:
-    """The amounts of all groups together, by resource class."""
+    """Return the amounts of all groups together, by resource class."""
     found: dict[str, int] = {}
     for group in query.groups.values():
         for name, amount in group.resources.items():

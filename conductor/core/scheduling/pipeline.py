@@ -1,8 +1,8 @@
-"""Which plugins decide, the operator's options, and which requests are alike for them."""
+"""The scheduling pipeline: the deciding plugins, the operator's options, and the classes of equivalent requests."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -10,15 +10,15 @@ from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
 from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.builtin_filters import RequestedZone
+from conductor.core.scheduling.decision_cache import DecisionCache, Key, ReadOnlyCache
 from conductor.core.scheduling.filtering import Filtering, Rules
-from conductor.core.scheduling.links import RequestedZone
-from conductor.core.scheduling.recall import Key, Recall
 from conductor.core.scheduling.weighing import Multipliers, Weighing
 from conductor.core.weigher import Weigher
 
 
 class RoundWatcher(Protocol):
-    """Is told of each round while it runs, as the next one changes the hosts. What it raises ends the request."""
+    """Observes each round while it runs, as the next one changes the hosts. An exception of it ends the request."""
 
     def filtered(self, hosts: HostTable, spec: RequestSpec, came: Mask, filtering: Filtering) -> None: ...
     def weighed(self, weighing: Weighing) -> None: ...
@@ -26,11 +26,11 @@ class RoundWatcher(Protocol):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Which plugins decide, and the operator's options.
+    """The deciding plugins, and the operator's options.
 
     With `keeps_order` hosts of equal weight stay in their order; else it is drawn. `rechecks_room`: a host without room
-    beside what was picked before it is no candidate any more; else it stays one, is weighed with the others, and is
-    passed over when its turn comes. A `watcher` is told of every round.
+    beside earlier picks is no longer a candidate; else it stays one, is weighed with the others, and is
+    skipped when its turn comes. A `watcher` observes every round.
     """
 
     filters: tuple[Filter, ...]
@@ -42,21 +42,28 @@ class Pipeline:
     keeps_order: bool = False
     rechecks_room: bool = True
     watcher: RoundWatcher | None = None
-    recall: Recall | None = field(default=None, compare=False, repr=False)  # what earlier requests of a class found
+    decision_cache: DecisionCache | None = field(
+        default=None, compare=False, repr=False
+    )  # results of earlier requests of a class
+
+    @cached_property
+    def reading_cache(self) -> Pipeline:
+        """Return the pipeline for hosts that no later request begins with: its cache keeps nothing of them."""
+        return replace(self, decision_cache=self.decision_cache and ReadOnlyCache(self.decision_cache))
 
     @property
     def counts_images(self) -> bool:
-        """Whether somebody is asked who looks at the images of all instances, which nobody counts for nothing."""
+        """Whether a weigher runs that reads the images of all instances, which are expensive to count."""
         return any(not one.asked_at_zero and self.multipliers.asks(one) for one in self.weighers)
 
     @cached_property
     def asks_zones(self) -> bool:
-        """Whether one of the operator's filters sees to it that a requested zone is kept to."""
+        """Whether one of the operator's filters enforces requested zones."""
         return any(one.name == RequestedZone.name for one in self.filters)
 
     @cached_property
-    def has_strangers(self) -> bool:
-        """Whether plugins decide that are not known to leave alone what they are given."""
+    def has_unmanaged(self) -> bool:
+        """Whether there are untrusted plugins, which may modify their arguments."""
         trusted = self.rules.trusted
         return any((FILTER, one.name) not in trusted for one in self.filters) or any(
             (WEIGHER, one.name) not in trusted for one in self.weighers
@@ -64,7 +71,7 @@ class Pipeline:
 
 
 def class_of(spec: RequestSpec, pipeline: Pipeline) -> Key | None:
-    """The class of a request; None for those that are judged by where other instances are, or by their insides."""
+    """Return the class of a request; None for requests that depend on other instances' places, or on hardware."""
     if spec.group or spec.move or spec.names_hosts or spec.scheduler_hints or spec.instance_hosts or spec.is_rebuild:
         return None
     if spec.numa is not None or spec.pci_requests:
@@ -85,12 +92,12 @@ def class_of(spec: RequestSpec, pipeline: Pipeline) -> Key | None:
     )
     try:
         hash(key)
-    except TypeError:  # properties of an image may be lists
+    except TypeError:  # image properties may be lists
         return None
     return key
 
 
 def answers_for_all(pipeline: Pipeline) -> bool:
-    """Whether all plugins are such that what they say of one host depends on that host alone."""
+    """Whether every plugin judges each host independently of other hosts."""
     rules = pipeline.rules
-    return not (pipeline.has_strangers or rules.shadows or rules.quarantined or pipeline.watcher)
+    return not (pipeline.has_unmanaged or rules.shadows or rules.quarantined or pipeline.watcher)

@@ -1,4 +1,4 @@
-"""What bounds the question before placement is asked: each pre-filter is one row of a table, with its option."""
+"""Pre-filters: bounds of the placement query; each pre-filter is one row of a table, with its option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os_traits as traits
 
 from conductor.core import image_properties
 from conductor.core.errors import Invalid, NovellaError
-from conductor.core.hardware.constraints import Wishes
+from conductor.core.hardware.constraints import HardwareRequirements
 from conductor.core.placement.query import UNBOUND, Bounds
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.scheduling.guest_features import (
@@ -26,7 +26,7 @@ from conductor.core.scheduling.resource_request import query_of, required_traits
 TENANT_KEY = "filter_tenant_id"
 ZONE_KEY = "availability_zone"
 TRAIT_KEY = "trait:"
-# Image property → what the trait's name begins with.
+# Image property → prefix of the trait's name.
 TRAITS_OF_PROPERTIES = {
     "hw_cdrom_bus": "COMPUTE_STORAGE_BUS",
     "hw_disk_bus": "COMPUTE_STORAGE_BUS",
@@ -51,8 +51,8 @@ class AggregateFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a pre-filter reads: the request, all aggregates, the operator's options."""
+class PrefilterInput:
+    """Input of a pre-filter: the request, all aggregates, the operator's options."""
 
     spec: RequestSpec
     aggregates: Sequence[AggregateFacts]
@@ -60,19 +60,19 @@ class Asked:
     is_strict: bool = True
 
     @property
-    def wishes(self) -> Wishes:
-        return Wishes(self.spec.flavor, self.spec.image.properties)
+    def requirements(self) -> HardwareRequirements:
+        return HardwareRequirements(self.spec.flavor, self.spec.image.properties)
 
 
 @dataclass(frozen=True, slots=True)
 class Prefilter:
     """Bounds the question by `bounds_of`; only where `option` is on, or always where it has none.
 
-    One that `is_of_request` looks at nothing but flavor and image.
+    One that `is_of_request` reads only flavor and image.
     """
 
     name: str
-    bounds_of: Callable[[Asked], Bounds]
+    bounds_of: Callable[[PrefilterInput], Bounds]
     option: str = ""
     is_of_request: bool = False
 
@@ -80,11 +80,12 @@ class Prefilter:
 def bounds_of(
     spec: RequestSpec, aggregates: Sequence[AggregateFacts], options: Mapping[str, Any], *, is_strict: bool = True
 ) -> Bounds:
-    """All that the pre-filters add, in their order.
+    """Return the bounds of all pre-filters, in their order.
 
-    Raises Invalid for a property or an extra spec that cannot be read, NoAggregateForProject as the operator says.
+    Raises Invalid for a property or an extra spec that cannot be read, and NoAggregateForProject where the operator
+    requires an aggregate.
     """
-    asked = Asked(spec, aggregates, options, is_strict)
+    asked = PrefilterInput(spec, aggregates, options, is_strict)
     bounds = UNBOUND
     for one in PREFILTERS:
         if not one.option or options.get(one.option):
@@ -93,8 +94,8 @@ def bounds_of(
 
 
 def of_request(spec: RequestSpec) -> Bounds:
-    """What flavor and image alone add: features that hosts must have, whatever the operator set."""
-    asked = Asked(spec, (), {})
+    """Return the bounds of flavor and image alone: features that hosts must have, whatever the operator's settings."""
+    asked = PrefilterInput(spec, (), {})
     bounds = UNBOUND
     for one in PREFILTERS:
         if one.is_of_request:
@@ -103,12 +104,12 @@ def of_request(spec: RequestSpec) -> Bounds:
 
 
 def check(flavor: FlavorSpec, properties: Mapping[str, Any]) -> None:
-    """Raise Invalid, naming the key, where placement could not be asked for what flavor and image say."""
+    """Raise Invalid, naming the key, where flavor and image make no valid placement query."""
     spec = RequestSpec("", "", flavor, ImageSpec(properties=properties))
     query_of(spec, of_request(spec))
 
 
-def _tenants(asked: Asked) -> Bounds:
+def _tenants(asked: PrefilterInput) -> Bounds:
     project = asked.spec.project_id
     mine = {one.uuid for one in asked.aggregates if _names(one, project)}
     if mine:
@@ -122,7 +123,7 @@ def _names(aggregate: AggregateFacts, project: str) -> bool:
     return any(key.startswith(TENANT_KEY) and value == project for key, value in aggregate.metadata.items())
 
 
-def _zone(asked: Asked) -> Bounds:
+def _zone(asked: PrefilterInput) -> Bounds:
     zone = asked.spec.availability_zone
     if not zone:
         return UNBOUND
@@ -130,7 +131,7 @@ def _zone(asked: Asked) -> Bounds:
     return Bounds(member_of=(found,)) if found else UNBOUND
 
 
-def _image_type(asked: Asked) -> Bounds:
+def _image_type(asked: PrefilterInput) -> Bounds:
     if asked.spec.is_volume_backed:  # the host never sees the image
         return UNBOUND
     if not asked.spec.image.disk_format:
@@ -138,14 +139,14 @@ def _image_type(asked: Asked) -> Bounds:
     return _known(f"COMPUTE_IMAGE_TYPE_{asked.spec.image.disk_format.upper()}")
 
 
-def _open_hosts(asked: Asked) -> Bounds:
+def _open_hosts(asked: PrefilterInput) -> Bounds:
     if asked.spec.is_canary and asked.spec.force_hosts:
         return UNBOUND
     return Bounds(root_forbidden=frozenset({traits.COMPUTE_STATUS_DISABLED}))
 
 
-def _isolated(asked: Asked) -> Bounds:
-    """Aggregates that require a trait are only for requests that require it too."""
+def _isolated(asked: PrefilterInput) -> Bounds:
+    """Exclude aggregates that require a trait which the request does not require too."""
     required = required_traits(query_of(asked.spec, is_strict=asked.is_strict))
     foreign = {
         one.uuid
@@ -156,43 +157,43 @@ def _isolated(asked: Asked) -> Bounds:
     return Bounds(forbidden_aggregates=frozenset(foreign))
 
 
-def _image_metadata(asked: Asked) -> Bounds:
+def _image_metadata(asked: PrefilterInput) -> Bounds:
     properties = image_properties.known(asked.spec.image.properties)
     named = [
         f"{prefix}_{str(properties[name]).replace('-', '_').upper()}"
         for name, prefix in TRAITS_OF_PROPERTIES.items()
         if name in properties
     ]
-    if any(not hasattr(traits, name) for name in named):  # one that nobody knows: then none is asked for
+    if any(not hasattr(traits, name) for name in named):  # an unknown trait: then none is required
         return UNBOUND
     return Bounds(root_required=frozenset(named))
 
 
-def _accelerators(asked: Asked) -> Bounds:
+def _accelerators(asked: PrefilterInput) -> Bounds:
     is_wanted = asked.spec.flavor.extra_specs.get("accel:device_profile")
     return Bounds(root_required=frozenset({traits.COMPUTE_ACCELERATORS})) if is_wanted else UNBOUND
 
 
-def _packed_rings(asked: Asked) -> Bounds:
-    is_wanted = switch(asked.wishes, "virtio_packed_ring")
+def _packed_rings(asked: PrefilterInput) -> Bounds:
+    is_wanted = switch(asked.requirements, "virtio_packed_ring")
     return Bounds(root_required=frozenset({traits.COMPUTE_NET_VIRTIO_PACKED})) if is_wanted else UNBOUND
 
 
-def _encrypted_disks(asked: Asked) -> Bounds:
-    if not switch(asked.wishes, "ephemeral_encryption"):
+def _encrypted_disks(asked: PrefilterInput) -> Bounds:
+    if not switch(asked.requirements, "ephemeral_encryption"):
         return UNBOUND
-    kind = agreed(asked.wishes, "ephemeral_encryption_format", ENCRYPTION_FORMATS)
+    kind = agreed(asked.requirements, "ephemeral_encryption_format", ENCRYPTION_FORMATS)
     names = [traits.COMPUTE_EPHEMERAL_ENCRYPTION, *([f"COMPUTE_EPHEMERAL_ENCRYPTION_{kind.upper()}"] if kind else ())]
     return Bounds(root_required=frozenset(names))
 
 
-def _sound(asked: Asked) -> Bounds:
-    is_wanted = agreed(asked.wishes, "sound_model", SOUND_MODELS) == "virtio"
+def _sound(asked: PrefilterInput) -> Bounds:
+    is_wanted = agreed(asked.requirements, "sound_model", SOUND_MODELS) == "virtio"
     return Bounds(root_required=frozenset({traits.COMPUTE_SOUND_MODEL_VIRTIO})) if is_wanted else UNBOUND
 
 
-def _tpm_secrets(asked: Asked) -> Bounds:
-    if not tpm_version(asked.wishes):
+def _tpm_secrets(asked: PrefilterInput) -> Bounds:
+    if not tpm_version(asked.requirements):
         return UNBOUND
     keeper = asked.spec.flavor.extra_specs.get("hw:tpm_secret_security") or "user"
     if keeper not in TPM_SECRETS:

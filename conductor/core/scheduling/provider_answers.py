@@ -1,6 +1,6 @@
-"""What hosts answer to a question for allocation candidates: one alone, or all at once.
+"""Evaluates a query for allocation candidates on one host, or on all at once.
 
-A host that is one provider answers by its columns; one that is several is searched for a way that uses them together.
+A host with one provider is judged by its columns; for one with several, a combination of them is searched.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOTHING = Amount(0)
 
 
 def answers(hosts: HostTable, query: CandidateQuery) -> Mask:
-    """One bool per row: whether the host alone can give all that is asked."""
+    """Return one bool per row: whether the host alone can give all that is requested."""
     mask = np.zeros(len(hosts), np.bool_) if asks_several(query) else _by_columns(hosts, query)
     host_trees.correct(mask, hosts, query)
     return mask
 
 
 def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
-    """The same of hosts that are one provider each."""
+    """Like `answers`, for hosts with one provider each."""
     groups = query.groups.values()
     mask: Mask | None = None
     for name, amount in amounts_of(query).items():
@@ -45,7 +45,7 @@ def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
     if mask is None:
         mask = np.ones(len(hosts), np.bool_)
     units = hosts.factor("units")
-    if units.values != ((),):  # most fleets have no rules
+    if units.values != ((),):  # most fleets have no unit rules
         parts = parts_of(query)
         mask &= units.mask(lambda rules: wrong_units(rules, parts) is None)
     if query.root_required or query.root_forbidden or any(group.required or group.forbidden for group in groups):
@@ -58,7 +58,7 @@ def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
 
 
 def can_answer(host: HostState, query: CandidateQuery) -> bool:
-    """The same of one host."""
+    """Like `answers`, for one host."""
     if host.tree:
         return host_trees.parts_of(host, query) is not None
     return (
@@ -72,7 +72,7 @@ def can_answer(host: HostState, query: CandidateQuery) -> bool:
 
 
 def resources_at(host: HostState, needs: Needs) -> dict[str, int]:
-    """What an instance takes of this host: the amounts of the first question that the host can answer."""
+    """Return what an instance takes of this host: the amounts of the first query that the host can satisfy."""
     for query in needs.queries[1:] and needs.queries:
         if can_answer(host, query):
             return amounts_of(query)
@@ -80,7 +80,7 @@ def resources_at(host: HostState, needs: Needs) -> dict[str, int]:
 
 
 def parts_at(host: HostState, needs: Needs) -> Parts:
-    """What an instance takes of each provider of this host; empty where the host is only one."""
+    """Return what an instance takes of each provider of this host; empty where the host has only one."""
     if not host.tree:
         return {}
     found = (host_trees.parts_of(host, query) for query in needs.queries)
@@ -88,14 +88,14 @@ def parts_at(host: HostState, needs: Needs) -> Parts:
 
 
 def asks_several(query: CandidateQuery) -> bool:
-    """Whether groups must come from different providers, which one alone is not."""
+    """Whether groups must come from different providers, which a single one cannot satisfy."""
     if query.group_policy != ISOLATE:
         return False
     return sum(bool(suffix and group.resources) for suffix, group in query.groups.items()) > 1
 
 
 def parts_of(query: CandidateQuery) -> dict[str, list[int]]:
-    """Resource class → the amount that each group asks for at once, and their sum."""
+    """Return the amounts that each group requests at once, and their sum, by resource class."""
     found: dict[str, list[int]] = {}
     for group in query.groups.values():
         for name, amount in group.resources.items():
@@ -104,7 +104,7 @@ def parts_of(query: CandidateQuery) -> dict[str, list[int]]:
 
 
 def wrong_units(units: Units, parts: Mapping[str, list[int]]) -> tuple[str, int, int, int] | None:
-    """The first rule of units that an amount breaks: class, least and most at once, step."""
+    """Return the first unit rule that an amount breaks: class, minimum, maximum, step."""
     for name, least, most, step in units:
         amounts = parts.get(name, ())
         if any(not least <= amount <= most or amount % step for amount in amounts) or sum(amounts) > most:
@@ -117,7 +117,7 @@ def has_traits(traits: frozenset[str], query: CandidateQuery) -> bool:
 
 
 def missing_traits(traits: frozenset[str], query: CandidateQuery) -> list[str]:
-    """Traits that are required and not there; of several that would do, all by one text."""
+    """Return the required traits that are missing; alternatives become one text."""
     missing = query.root_required - traits
     sets = (names for group in query.groups.values() for names in group.required if not names & traits)
     return sorted({*missing, *(" or ".join(sorted(names)) for names in sets)})
@@ -136,13 +136,13 @@ def is_member(aggregates: frozenset[str], query: CandidateQuery) -> bool:
 
 
 def free_of(host: HostState, resource_class: str) -> float:
-    """What placement still gives out there; nothing of a class that the host does not have."""
+    """Return what placement can still allocate; 0 for a class that the host does not have."""
     column = COLUMNS.get(resource_class)
     return getattr(host, column) if column else host.amounts.get(resource_class, NOTHING).free
 
 
 def _has_others(hosts: HostTable, name: str, amount: int) -> Mask:
-    """Classes without a column of their own; hosts that took something meanwhile are asked again."""
+    """Judge classes without a column; hosts with claims since the column was made are judged again."""
 
     def of(host: HostState) -> Amount:
         return host.amounts.get(name, NOTHING)

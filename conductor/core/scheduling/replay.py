@@ -1,4 +1,4 @@
-"""A decision asked again in full: every filter about every host, not only until the first that turns it away."""
+"""Full replay of a decision: every filter on every host, not only until the first that rejects it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
+from conductor.core.messages import message
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.builtin_filters import Placement, shortfall_of
 from conductor.core.scheduling.filtering import PluginFault, Rows, Rules, ask, describe, timed_verdict
-from conductor.core.scheduling.links import Placement, shortfall_of
 from conductor.core.scheduling.nearest import by_distance
 from conductor.core.scheduling.select import Pipeline, decide, links_of
 from conductor.core.scheduling.watching import Watch
@@ -24,7 +25,7 @@ NEAREST_KEPT = 10
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one filter says of one host; `error` where it failed, and was taken as the operator's rule says."""
+    """One filter's verdict on one host; `error` where it failed, and the operator's rule applied."""
 
     filter: str
     outcome: str
@@ -35,7 +36,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """One host with the word of every filter, in their order. `misses` of them turn it away."""
+    """One host with the verdicts of all filters, in their order. `misses` of them reject it."""
 
     host: str
     node: str
@@ -48,7 +49,7 @@ class HostRow:
 
 @dataclass(frozen=True)
 class Replay:
-    """The masks of all filters over all hosts: `masks[i][row]` says whether filter i lets the host pass."""
+    """The masks of all filters over all hosts: `masks[i][row]` is whether filter i lets the host pass."""
 
     hosts: HostTable
     spec: RequestSpec
@@ -56,18 +57,18 @@ class Replay:
     masks: tuple[Mask, ...]
     faults: tuple[PluginFault, ...] = ()
     failed: frozenset[str] = field(default_factory=frozenset)
-    aside: Watch = field(default_factory=lambda: Watch(Rules()), compare=False, repr=False)  # of the questions why
+    aside: Watch = field(default_factory=lambda: Watch(Rules()), compare=False, repr=False)  # for reasons
 
     @property
     def misses(self) -> NDArray[np.intp]:
-        """How many filters turn each host away."""
+        """Return how many filters reject each host."""
         against: NDArray[np.intp] = np.zeros(len(self.hosts), np.intp)
         for mask in self.masks:
             against += ~mask
         return against
 
     def counts(self) -> list[dict[str, Any]]:
-        """Per filter, how many hosts it turns away, and how many of them nothing else does."""
+        """Return, per filter, how many hosts it rejects, and how many of them no other filter rejects."""
         alone = self.misses == 1
         return [
             {
@@ -83,7 +84,7 @@ class Replay:
         return np.lexsort((self.hosts.names, self.misses))
 
     def row(self, row: int) -> HostRow:
-        """One host with every filter's word. Filters are asked once more about why."""
+        """Return one host with every filter's verdict. Filters run once more to get the reasons."""
         state = self.hosts.states[row]
         cells = tuple(self._cell(index, row) for index in range(len(self.filters)))
         lacks_room = any(isinstance(one, Placement) and not mask[row] for one, mask in self._pairs())
@@ -99,14 +100,14 @@ class Replay:
         )
 
     def nearest(self, most: int = NEAREST_KEPT) -> list[HostRow]:
-        """Hosts that one filter or two turn away: those of one first, the smallest shortfall first."""
+        """Return hosts that one or two filters reject: those of one first, the smallest shortfall first."""
         misses = self.misses
         found: list[HostRow] = []
         for count in (1, 2):
             rows = np.flatnonzero(misses == count)
             if not len(rows):
                 continue
-            first = np.argmax([~mask[rows] for mask in self.masks], axis=0)  # the first that turns it away
+            first = np.argmax([~mask[rows] for mask in self.masks], axis=0)  # the first filter that rejects it
             places = by_distance(self.hosts, self.spec, rows, first, self.filters)
             found += [self.row(int(rows[place])) for place in places[: most - len(found)]]
         return found
@@ -122,14 +123,14 @@ class Replay:
             return Cell(one.name, FAILED, f"the filter failed ({describe(error)}): {taken}")
         if passes:
             return Cell(one.name, PASSED)
-        return Cell(one.name, REJECTED, verdict.reason or "no reason given", verdict.need, verdict.have)
+        return Cell(one.name, REJECTED, verdict.reason or message("reject.no_reason"), verdict.need, verdict.have)
 
     def _pairs(self) -> Sequence[tuple[Filter, Mask]]:
         return list(zip(self.filters, self.masks, strict=True))
 
 
 def replay(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline) -> Replay:
-    """Ask every filter of the chain about every host. Raises Invalid for needs that cannot be read, nothing else."""
+    """Run every filter of the chain on every host. Raises Invalid for needs that cannot be read, nothing else."""
     filters = links_of(hosts, spec, pipeline)
     everyone = hosts.everyone
     masks: list[Mask] = []
@@ -144,8 +145,8 @@ def replay(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline) -> Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a host stands among those that fit: its rank from 1, and what each weigher gives it."""
+class HostRank:
+    """Rank of a host among those that fit, from 1, and its weight by each weigher."""
 
     rank: int
     of: int
@@ -153,8 +154,8 @@ class Place:
     parts: tuple[dict[str, Any], ...] = ()
 
 
-def place_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, row: int) -> Place | None:
-    """The place of the host in `row`; None where it does not fit. A lone host has no weights."""
+def place_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, row: int) -> HostRank | None:
+    """Return the rank of the host in `row`; None where it does not fit. A lone host has no weights."""
     shown = decide(hosts, spec, ["asked"], pipeline=pipeline, seed=0).shown
     if not shown.filtering.passing[row]:
         return None
@@ -173,4 +174,4 @@ def place_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, row: int) 
             }
         )
     rank = 1 + int(np.count_nonzero(totals > totals[row]))
-    return Place(rank, shown.weighing.count, float(totals[row]), tuple(parts))
+    return HostRank(rank, shown.weighing.count, float(totals[row]), tuple(parts))

@@ -1,4 +1,4 @@
-"""From a request to placement's question: the flavor's size, its extra specs, the image's properties, in groups."""
+"""Builds the placement query of a request: the flavor's size, its extra specs, the image's properties, in groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import os_resource_classes as classes
 import os_traits as traits
 
 from conductor.core.errors import Invalid
-from conductor.core.hardware.constraints import Wishes
+from conductor.core.hardware.constraints import HardwareRequirements
 from conductor.core.hardware.request import DEDICATED, ISOLATE, MIXED, REQUIRE
 from conductor.core.placement.query import UNBOUND, Bounds, CandidateQuery, RequestGroup
 from conductor.core.request_spec import FlavorSpec, RequestSpec
@@ -21,7 +21,7 @@ SPREAD = ""  # the group that may be spread over a tree of providers
 GROUPED = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)", re.DOTALL)
 GROUP_POLICIES = ("none", "isolate")
 TRAIT_VALUES = ("required", "forbidden")
-# The hint of a group, or of other instances, may need hosts that a bounded answer leaves out.
+# Hints of a group, or of other instances, may need hosts that a bounded result leaves out.
 UNBOUNDED_HINTS = ("group", "same_host", "different_host")
 MB_IN_GB = 1024
 DEFAULT_LIMIT = 1000
@@ -30,12 +30,12 @@ DEFAULT_LIMIT = 1000
 def queries_of(
     spec: RequestSpec, bounds: Bounds = UNBOUND, *, is_strict: bool = True, has_fallback: bool = True
 ) -> tuple[CandidateQuery, ...]:
-    """The questions to ask: one, or where CPUs are pinned a second one with VCPU in place of PCPU.
+    """Return the queries to try: one, or where CPUs are pinned a second one with VCPU in place of PCPU.
 
-    The second finds hosts that do not count their pinned CPUs apart yet; without `has_fallback` it is not asked.
+    The second finds hosts that do not count their pinned CPUs separately yet; without `has_fallback` it is left out.
     """
     first = query_of(spec, bounds, is_strict=is_strict)
-    if not has_fallback or Wishes(spec.flavor, spec.image.properties).cpu_policy() != DEDICATED:
+    if not has_fallback or HardwareRequirements(spec.flavor, spec.image.properties).cpu_policy() != DEDICATED:
         return (first,)
     return first, query_of(spec, bounds, is_strict=is_strict, counts_pinned=False)
 
@@ -43,22 +43,22 @@ def queries_of(
 def query_of(
     spec: RequestSpec, bounds: Bounds = UNBOUND, *, is_strict: bool = True, counts_pinned: bool = True
 ) -> CandidateQuery:
-    """One question. With `counts_pinned` dedicated CPUs are PCPUs, without they are VCPUs as any other.
+    """Return one query. With `counts_pinned` dedicated CPUs are PCPUs, without they are VCPUs as any other.
 
-    Raises Invalid for an extra spec or a property that cannot be read: to pass over it would place the instance
-    wrongly. Not `is_strict`, amounts, traits and policies that cannot be read count as not said.
+    Raises Invalid for an extra spec or a property that cannot be read: to ignore it would place the instance
+    wrongly. Not `is_strict`, amounts, traits and policies that cannot be read count as not set.
     """
-    asked = _Asked(is_strict)
+    asked = _RequestGroups(is_strict)
     asked.read(spec.flavor.extra_specs)
     asked.read_image(spec.image.properties)
-    wishes = Wishes(spec.flavor, spec.image.properties)
+    requirements = HardwareRequirements(spec.flavor, spec.image.properties)
     if counts_pinned:
-        _ask_pinned(asked, wishes)
+        _ask_pinned(asked, requirements)
     _ask_size(asked, spec)
-    for feature in features_of(wishes):
+    for feature in features_of(requirements):
         asked.add_trait(SPREAD, feature.trait, "required")
         asked.group(SPREAD).resources.update(feature.resources)
-    asked.group(SPREAD).resources.update(persistent_memory(wishes))
+    asked.group(SPREAD).resources.update(persistent_memory(requirements))
     groups = asked.groups()
     if bounds.member_of or bounds.forbidden_aggregates:
         spread = groups.pop(SPREAD, RequestGroup())
@@ -77,7 +77,7 @@ def query_of(
 
 
 def unfit_of(query: CandidateQuery) -> str:
-    """What no placement would read, whatever its hosts; empty where all is well."""
+    """Return why no placement could read the query, independent of hosts; empty where it is valid."""
     bare = [suffix for suffix, group in query.groups.items() if suffix and not group.resources]
     if bare:
         return f'group "{bare[0]}" asks for traits alone; give it resources{bare[0]}:CLASS too'
@@ -93,18 +93,18 @@ def unfit_of(query: CandidateQuery) -> str:
 
 
 def within_tree(query: CandidateQuery, provider_uuid: str) -> CandidateQuery:
-    """The same question about one host's providers only."""
+    """Restrict the query to one host's providers."""
     spread = query.groups.get(SPREAD, RequestGroup())
     return replace(query, groups={**query.groups, SPREAD: replace(spread, in_tree=provider_uuid)})
 
 
 def required_traits(query: CandidateQuery) -> frozenset[str]:
-    """The traits that any of the groups requires."""
+    """Return the traits that any of the groups requires."""
     return frozenset(name for group in query.groups.values() for names in group.required for name in names)
 
 
 def disk_gb(flavor: FlavorSpec, *, is_volume_backed: bool) -> int:
-    """What the flavor takes of a host's disk; the root disk of one that boots from a volume is elsewhere."""
+    """Return the disk that the flavor takes of a host; a root disk on a volume is elsewhere."""
     swap_gb = -(-flavor.swap_mb // MB_IN_GB)
     return flavor.ephemeral_gb + swap_gb + (0 if is_volume_backed else flavor.root_gb)
 
@@ -116,19 +116,19 @@ class _Group:
     forbidden: set[str] = field(default_factory=set)
 
     def done(self) -> RequestGroup | None:
-        """None for a group that asks for nothing; amounts of 0 only say that what the flavor has is not wanted."""
+        """Return the group; None for one that requests nothing: amounts of 0 only cancel those of the flavor."""
         resources = {name: amount for name, amount in self.resources.items() if amount}
         if not (resources or self.required or self.forbidden):
             return None
         wanted = self.required
         if wanted == {""} and resources and not self.forbidden:
-            wanted = set()  # one trait without a name, alone, is written as nothing at all
+            wanted = set()  # a single trait without a name means none
         required = tuple(frozenset({name}) for name in sorted(wanted))
         return RequestGroup(resources, required, frozenset(self.forbidden))
 
 
-class _Asked:
-    """The groups while they are read."""
+class _RequestGroups:
+    """Builder of the groups."""
 
     def __init__(self, is_strict: bool) -> None:
         self.is_strict = is_strict
@@ -163,7 +163,7 @@ class _Asked:
                 self.add_trait(suffix or SPREAD, name, value, key=key)
 
     def read_image(self, properties: Mapping[str, Any]) -> None:
-        """An image may only require traits, and says so with its properties `trait:NAME`."""
+        """Read an image's required traits, its properties `trait:NAME`; it can only require traits."""
         for key, value in properties.items():
             kind, colon, name = str(key).partition(":")
             if kind != "trait" or not (name or (colon and not self.is_strict)):
@@ -199,25 +199,25 @@ class _Asked:
         group.resources[name] = amount
 
 
-def _ask_pinned(asked: _Asked, wishes: Wishes) -> None:
-    """CPUs that the guest has for itself, and what it wants of hardware threads."""
-    policy = wishes.cpu_policy()
+def _ask_pinned(asked: _RequestGroups, requirements: HardwareRequirements) -> None:
+    """Request CPUs that the guest has for itself, and its requirements of hardware threads."""
+    policy = requirements.cpu_policy()
     pinned = 0
     if policy == DEDICATED:
-        pinned = wishes.flavor.vcpus
+        pinned = requirements.flavor.vcpus
     elif policy == MIXED:
-        pinned = len(wishes.dedicated_cpus() or wishes.realtime_cpus())
-        asked.group(SPREAD).resources[classes.VCPU] = wishes.flavor.vcpus - pinned
+        pinned = len(requirements.dedicated_cpus() or requirements.realtime_cpus())
+        asked.group(SPREAD).resources[classes.VCPU] = requirements.flavor.vcpus - pinned
     if policy in (DEDICATED, MIXED):
-        isolates = wishes.emulator_policy() == ISOLATE
+        isolates = requirements.emulator_policy() == ISOLATE
         asked.group(SPREAD).resources[classes.PCPU] = pinned + (1 if isolates else 0)
-    value = {ISOLATE: "forbidden", REQUIRE: "required"}.get(wishes.thread_policy() or "")
+    value = {ISOLATE: "forbidden", REQUIRE: "required"}.get(requirements.thread_policy() or "")
     if value:
         asked.add_trait(SPREAD, traits.HW_CPU_HYPERTHREADING, value)
 
 
-def _ask_size(asked: _Asked, spec: RequestSpec) -> None:
-    """The flavor's own size, where extra specs say nothing else of a class."""
+def _ask_size(asked: _RequestGroups, spec: RequestSpec) -> None:
+    """Request the flavor's own size, where extra specs do not override a class."""
     if not (asked.has(classes.VCPU) or asked.has(classes.PCPU)):
         asked.group(SPREAD).resources[classes.VCPU] = spec.flavor.vcpus
     size = {

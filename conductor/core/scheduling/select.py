@@ -1,4 +1,4 @@
-"""The pipeline: a snapshot of hosts and a request go in, the picked hosts and their alternates come out."""
+"""The selection: takes a snapshot of hosts and a request, and returns the picked hosts and their alternates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import Ranking, alternates_by_cell, best_rows, pick
 from conductor.core.scheduling.batch import Plugins, Unclear, batch_of
-from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
-from conductor.core.scheduling.group_rules import LEAVING
-from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
-from conductor.core.scheduling.links import (
+from conductor.core.scheduling.builtin_filters import (
     MoveRange,
     OpenCells,
     Placement,
@@ -25,11 +22,14 @@ from conductor.core.scheduling.links import (
     RequestedHosts,
     RequestedZone,
 )
+from conductor.core.scheduling.decision_cache import ROWS_AT_MOST, Key, Remembered, filtered_again, unchanged
+from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
+from conductor.core.scheduling.group_rules import LEAVING
+from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
 from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.pipeline import Pipeline as Pipeline
 from conductor.core.scheduling.pipeline import answers_for_all, class_of
 from conductor.core.scheduling.provider_answers import can_answer, parts_at, resources_at
-from conductor.core.scheduling.recall import ROWS_AT_MOST, Key, Remembered, filtered_again, unchanged
 from conductor.core.scheduling.watching import Use, Watch
 from conductor.core.scheduling.weighing import OUT, Since, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
@@ -38,7 +38,7 @@ from conductor.core.selection import Selection
 
 @dataclass(frozen=True)
 class Round:
-    """One turn of the pipeline for one instance, on the hosts as they were then."""
+    """One pass of the pipeline for one instance, on the hosts as they were then."""
 
     index: int
     hosts: HostTable
@@ -48,8 +48,8 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What was decided. `shown` is the round to explain: the first one, or the one that found no host.
+class SelectionResult:
+    """The result. `shown` is the round to explain: the first one, or the one that found no host.
 
     `picks[i]` is the row of instance i; empty when any instance found no host. `alternates` are rows by cell.
     """
@@ -62,13 +62,13 @@ class Outcome:
     seed: int
     faults: tuple[PluginFault, ...] = ()
     watch: Watch | None = field(default=None, compare=False, repr=False)
-    # Of a batch: where each instance goes, as the hosts were then, and the hosts as the whole batch leaves them.
+    # Of a batch: the selection of each instance, as the hosts were then, and the hosts after the whole batch.
     placed: tuple[Selection, ...] = ()
     left: HostTable | None = None
 
     @property
     def uses(self) -> tuple[Use, ...]:
-        """What each plugin did."""
+        """Record of each plugin: its times, rejections and faults."""
         return tuple(self.watch.uses.values()) if self.watch else ()
 
     @property
@@ -95,42 +95,50 @@ def decide(
     pipeline: Pipeline,
     seed: int,
     needs: Needs | None = None,
-) -> Outcome:
+) -> SelectionResult:
     """Find a host for every instance, or for none.
 
-    Pure: the same hosts, request, plugins and seed give the same outcome. Raises Invalid for needs that
-    cannot be read, and nothing else: a plugin that fails is named in `faults`. `needs` are what the request's own
-    are once pre-filters have bounded them.
+    Pure: the same hosts, request, plugins and seed give the same outcome. Raises Invalid for needs that cannot be
+    read, and nothing else: a plugin that fails is named in `faults`. `needs` are those of the request with the bounds
+    of pre-filters.
     """
     return _Placing(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed, needs=needs).outcome()
 
 
+def after(hosts: HostTable, outcome: SelectionResult) -> HostTable:
+    """Return the hosts of a decision with its instances in place, for the next request that is decided with it."""
+    working, spec = WorkingTable(hosts), outcome.shown.spec
+    for row in outcome.picks:
+        spec = working.take(row, spec, outcome.needs)
+    return hosts.with_rows({row: working.hosts.states[row] for row in working.hosts.claimed_rows})
+
+
 def links_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) -> tuple[Filter, ...]:
-    """The chain of filters that the request goes through."""
+    """Return the chain of filters for the request."""
     chain: list[Filter] = []
     if hosts.has_closed_cells and not spec.is_rebuild:
-        chain.append(OpenCells())  # before the room, which nobody gets there; what has its host already may stay
-    chain.append(Placement(needs))  # it turns away most and costs least, and a claim would fail on what it rejects
+        chain.append(OpenCells())  # before placement: closed cells take no new servers; servers there may stay
+    chain.append(Placement(needs))  # rejects most and costs least, and a claim would fail on what it rejects
     if spec.move is not None:
-        chain.append(MoveRange())  # what exists already is bound, whoever asks
+        chain.append(MoveRange())  # an existing server is bound, whoever moves it
     if spec.requested_cell:
-        chain.append(RequestedCell())  # before the hosts: the cell says where they are looked for
+        chain.append(RequestedCell())  # before the hosts: they are looked up in the cell
     if spec.names_hosts:
-        chain.append(RequestedHosts())  # before the plugins: they need not judge what nobody asked for
+        chain.append(RequestedHosts())  # before the plugins: they need not judge other hosts
     if spec.is_rebuild:
         return (*chain, *(one for one in pipeline.filters if one.runs_on_rebuild))  # the others judge room and place
     if pipeline.rechecks_room and (spec.numa is not None or spec.pci_requests):
         chain.append(HardwareFit())  # whichever filters the operator chose: a claim would fail on what it rejects
     if spec.force_hosts or spec.force_nodes:
-        return tuple(chain)  # an operator who forces a host has judged for himself
+        return tuple(chain)  # an operator who forces a host bypasses the filters
     if not pipeline.asks_zones:
-        chain.append(RequestedZone())  # a zone is a promise, whichever filters the operator chose
+        chain.append(RequestedZone())  # a zone is guaranteed, whichever filters the operator chose
     chain.extend(pipeline.filters)  # then the plugins, in the operator's order
     return tuple(chain)
 
 
 class _Placing:
-    """One request on its way: the hosts as its earlier picks leave them, and which of them still pass."""
+    """Placement of one request: the hosts after its earlier picks, and which of them still pass."""
 
     def __init__(
         self,
@@ -145,17 +153,17 @@ class _Placing:
         self.watch = Watch(pipeline.rules)
         self.table = WorkingTable(hosts)
         self.spec = _for_instance(_without_own(spec, instance_uuids), next(iter(instance_uuids), ""))
-        if pipeline.has_strangers:
+        if pipeline.has_unmanaged:
             self.spec = sealed(self.spec)
         self.instance_uuids = instance_uuids
         self.pipeline = pipeline
         self.seed = seed
         self.random = random.Random(seed) if pipeline.host_subset_size > 1 else None
         self.answers_for_all = answers_for_all(pipeline)
-        recall = pipeline.recall if self.answers_for_all and needs is None and hosts.identity else None
-        key = class_of(self.spec, pipeline) if recall else None
+        decision_cache = pipeline.decision_cache if self.answers_for_all and needs is None and hosts.identity else None
+        key = class_of(self.spec, pipeline) if decision_cache else None
         self.key: Key | None = (key, hosts.has_closed_cells) if key else None
-        kept = recall.find(self.key) if recall and self.key else None
+        kept = decision_cache.find(self.key) if decision_cache and self.key else None
         self.needs = needs or (kept.needs if kept else needs_of(spec))
         self.links = links_of(hosts, spec, pipeline, self.needs)
         self.faults: list[PluginFault] = []
@@ -163,15 +171,15 @@ class _Placing:
         self.placed: list[Selection] = []
         self._ranking: Ranking | None = None
         self.first = self._first_round(kept)
-        self.since: Since | None = None  # what is known of the hosts but for the last pick
+        self.since: Since | None = None  # the weighing before the last pick, and the rows changed since
         self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SelectionResult:
         return self._as_batch() or self._one_by_one()
 
-    def _as_batch(self) -> Outcome | None:
-        """The same as one by one, where what an instance changes is known beforehand; None where it is not."""
+    def _as_batch(self) -> SelectionResult | None:
+        """Like `_one_by_one`, computed as a batch; None where the effect of an instance is not predictable."""
         plain = self.answers_for_all and self.pipeline.rechecks_room and self.random is None and not self.faults
         if len(self.instance_uuids) < 2 or not plain or not (self.key or class_of(self.spec, self.pipeline)):
             return None
@@ -196,7 +204,7 @@ class _Placing:
         found = alternates_by_cell(hosts, Ranking(left), set(batch.picks), count=count, seed=draw)
         return self._ended(self.first, picks=tuple(batch.picks), alternates=found)
 
-    def _one_by_one(self) -> Outcome:
+    def _one_by_one(self) -> SelectionResult:
         weighing = self.first.weighing
         for index, uuid in enumerate(self.instance_uuids):
             if index:
@@ -208,7 +216,7 @@ class _Placing:
             self._take(row, uuid, weighing)
         count = self.pipeline.max_attempts - 1
         if len(self.picks) > 1 and count > 0:
-            # the alternates must fit beside all that was picked
+            # the alternates must fit beside all picks
             weighing = self._next() if self.pipeline.watcher else self._round(0).weighing
         alternates = alternates_by_cell(
             self.table.hosts,
@@ -221,8 +229,8 @@ class _Placing:
         return self._ended(self.first, picks=tuple(self.picks), alternates=alternates)
 
     def _first_round(self, kept: Remembered | None) -> Round:
-        """What is known of the request's class, brought up to date where that costs less than a look at all hosts."""
-        hosts, recall = self.table.hosts, self.pipeline.recall
+        """Return the first round: that of the request's class in the cache, updated where that is cheaper."""
+        hosts, decision_cache = self.table.hosts, self.pipeline.decision_cache
         rows = hosts.rows_since(kept.identity) if kept else None
         found = None
         if kept and rows is not None and not rows:
@@ -235,20 +243,20 @@ class _Placing:
                 since = Since.of(kept.weighing, kept.filtering.passing, changed).now(filtering.passing)
                 found = Round(0, hosts, self.spec, filtering, self._weigh(since))
         first = found or self._round(0)
-        if recall and self.key and hosts.identity and not self.faults:
+        if decision_cache and self.key and hosts.identity and not self.faults:
             kept = Remembered(hosts.identity, self.needs, first.filtering, first.weighing, self.pipeline.weighers)
             self._ranking = kept.ranking
-            recall.keep(self.key, kept)
+            decision_cache.keep(self.key, kept)
         return self._counted(first, is_hit=found is not None)
 
     def _counted(self, first: Round, *, is_hit: bool) -> Round:
-        if self.pipeline.recall and self.key:
-            self.pipeline.recall.count(is_hit=is_hit)
+        if self.pipeline.decision_cache and self.key:
+            self.pipeline.decision_cache.count(is_hit=is_hit)
         return first
 
     @cached_property
     def repeated(self) -> tuple[Filter, ...]:
-        """Those that are asked again once an instance has a host."""
+        """The filters that run again once an instance has a host."""
         return tuple(one for one in self.links if self._is_repeated(one))
 
     def _is_repeated(self, one: Filter) -> bool:
@@ -257,7 +265,7 @@ class _Placing:
         return not one.runs_once_per_request
 
     def _round(self, index: int) -> Round:
-        """Every filter on every host, as the pipeline stands."""
+        """Run every filter on every host, with the earlier picks in place."""
         filtering = run_filters(self.table.hosts, self.spec, self.links, self.pipeline.rules, self.watch)
         self.faults += filtering.faults
         if self.pipeline.watcher:
@@ -265,9 +273,9 @@ class _Placing:
         return Round(index, self.table.hosts, self.spec, filtering, self._weigh(filtering.passing))
 
     def _next(self) -> Weighing:
-        """The weights for the next instance, of the hosts that are left."""
+        """Return the weights for the next instance, of the remaining hosts."""
         watcher = self.pipeline.watcher
-        if watcher:  # it wants to see who turns away whom, so all are asked again
+        if watcher:  # it records rejections, so all filters run again
             came = self.passing
             filtering = run_filters(
                 self.table.hosts, self.spec, self.repeated, self.pipeline.rules, self.watch, among=came
@@ -291,7 +299,7 @@ class _Placing:
         return weighing
 
     def _picked(self, weighing: Weighing, index: int) -> int | None:
-        """The host that the instance gets; None where none is left that has room."""
+        """Return the host for the instance; None where none is left that has room."""
         if not weighing.count:
             return None
         count = max(self.pipeline.host_subset_size, 1)
@@ -303,19 +311,19 @@ class _Placing:
         return next((row for row in (chosen, *ordered) if self._has_room(row)), None)
 
     def _has_room(self, row: int) -> bool:
-        """Whether the host still answers the question that it answered first: a claim knows no other way by then."""
+        """Whether the host still satisfies the query that it satisfied first: its claim is made with that one."""
         before, now = self.first.hosts.states[row], self.table.hosts.states[row]
         way = next((query for query in self.needs.queries if can_answer(before, query)), None)
         return self.spec.is_rebuild or (way is not None and can_answer(now, way))
 
     def _ranked(self, totals: Column) -> Ranking:
-        """The candidates by weight: who is picked and who are the alternates is asked of the same ones."""
+        """Return the ranking of the candidates, shared by picks and alternates."""
         if self._ranking is None or self._ranking.totals is not totals:
             self._ranking = Ranking(totals)
         return self._ranking
 
     def _take(self, row: int, instance_uuid: str, weighing: Weighing) -> None:
-        """Give the host in `row` one instance more, and ask again what its answer may change."""
+        """Place an instance on the host in `row`, and run the filters again whose verdicts may change."""
         self.picks.append(row)
         if len(self.instance_uuids) == 1:
             return
@@ -331,8 +339,8 @@ class _Placing:
             following = next(iter(self.instance_uuids[len(self.picks) :]), instance_uuid)
             self.spec = _for_instance(replace(self.spec, group=replace(group, member_hosts=members)), following)
         if self.pipeline.watcher:
-            return  # the next round asks about all hosts
-        if group is None:  # nothing but this one host has changed, and who shares with it
+            return  # the next round judges all hosts
+        if group is None:  # only this host has changed, and those that share with it
             for changed in (row, *(other for other in self.table.sharers if self.passing[other])):
                 self.passing[changed], faults = passes_all(
                     self.table.hosts, self.spec, self.repeated, row=changed, rules=self.pipeline.rules, watch=self.watch
@@ -346,8 +354,10 @@ class _Placing:
         self.faults += again.faults
         self.passing = self._once & again.passing
 
-    def _ended(self, shown: Round, *, picks: tuple[int, ...], alternates: Mapping[str, Sequence[int]]) -> Outcome:
-        return Outcome(
+    def _ended(
+        self, shown: Round, *, picks: tuple[int, ...], alternates: Mapping[str, Sequence[int]]
+    ) -> SelectionResult:
+        return SelectionResult(
             shown,
             num_instances=len(self.instance_uuids),
             picks=picks,
@@ -362,7 +372,7 @@ class _Placing:
 
 
 def selection_of(hosts: HostTable, row: int, needs: Needs, hardware: Mapping[str, Any] = NO_HARDWARE) -> Selection:
-    """The host in `row` as a place to claim the needs on, and what is wanted of its inside."""
+    """Return the host in `row` as a selection: the needs to claim, and the hardware to take."""
     state = hosts.states[row]
     return Selection(
         host=state.host,
@@ -377,12 +387,12 @@ def selection_of(hosts: HostTable, row: int, needs: Needs, hardware: Mapping[str
 
 
 def _for_instance(spec: RequestSpec, instance_uuid: str) -> RequestSpec:
-    """The request for one of its instances; only members of a group are told apart."""
+    """Return the request for one of its instances; only members of a group differ."""
     return spec if spec.group is None else replace(spec, instance_uuid=instance_uuid)
 
 
 def _without_own(spec: RequestSpec, instance_uuids: Sequence[str]) -> RequestSpec:
-    """The request without where its own instances are: they are placed now."""
+    """Return the request without its own instances in the group: they are being placed."""
     if spec.group is None:
         return spec
     own = {f"{uuid}{suffix}" for uuid in instance_uuids for suffix in ("", LEAVING)}
@@ -391,7 +401,7 @@ def _without_own(spec: RequestSpec, instance_uuids: Sequence[str]) -> RequestSpe
 
 
 def _summed(faults: Sequence[PluginFault]) -> tuple[PluginFault, ...]:
-    """One fault per plugin: in a request for many, the same plugin fails many times."""
+    """Return one fault per plugin: in a request for many instances, the same plugin fails many times."""
     found: dict[tuple[str, str, str], PluginFault] = {}
     for fault in faults:
         key = (fault.kind, fault.plugin, fault.error)

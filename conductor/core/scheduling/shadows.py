@@ -1,4 +1,4 @@
-"""What a decision would have been had those in the shadow had their say."""
+"""Effects that shadow plugins would have had on a decision."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from conductor.core.filter import Filter
 from conductor.core.plugin_choice import FILTER, PluginKey
 from conductor.core.scheduling.filtering import timed_verdict
 from conductor.core.scheduling.pipeline import Pipeline
-from conductor.core.scheduling.select import Outcome
+from conductor.core.scheduling.select import SelectionResult
 from conductor.core.scheduling.watching import Use
 
 
-def differences(outcome: Outcome, pipeline: Pipeline) -> dict[PluginKey, str]:
-    """In words, of each plugin in the shadow that would have changed where an instance goes."""
+def differences(outcome: SelectionResult, pipeline: Pipeline) -> dict[PluginKey, str]:
+    """Return a description by shadow plugin that would have changed where an instance goes."""
     filters = {one.name: one for one in pipeline.filters}
     found = {}
     for use in outcome.uses:
@@ -22,8 +22,8 @@ def differences(outcome: Outcome, pipeline: Pipeline) -> dict[PluginKey, str]:
     return found
 
 
-def _filtered(outcome: Outcome, one: Filter, use: Use) -> str:
-    """A filter is asked once more about the hosts that were picked, on the account of explanations."""
+def _filtered(outcome: SelectionResult, one: Filter, use: Use) -> str:
+    """Run a shadow filter again on the picked hosts; its time counts as explanation."""
     if not use.rejected:
         return ""
     shown = outcome.shown
@@ -31,7 +31,7 @@ def _filtered(outcome: Outcome, one: Filter, use: Use) -> str:
         try:
             verdict = timed_verdict(one, shown.hosts, shown.spec, row, shown.filtering.aside)
         except Exception:
-            continue  # when it was asked at first, that was on its account
+            continue  # its first failure has been recorded
         if not verdict:
             name = shown.hosts.states[row].host
             reason = f" ({verdict.reason})" if verdict.reason else ""
@@ -39,8 +39,8 @@ def _filtered(outcome: Outcome, one: Filter, use: Use) -> str:
     return ""
 
 
-def _weighed(outcome: Outcome, use: Use) -> str:
-    """Of equals any may be chosen: only a host that was not among the heaviest is another choice."""
+def _weighed(outcome: SelectionResult, use: Use) -> str:
+    """Describe another choice of a shadow weigher: a host of the largest weight is no other choice."""
     shown = outcome.shown
     totals = shown.weighing.totals
     rows = shown.hosts.rows_of([use.would_choose]) if use.would_choose else []

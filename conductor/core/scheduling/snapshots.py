@@ -1,7 +1,7 @@
-"""Hosts as few bytes, and back: what a decision saw is kept, so that it can be asked again later.
+"""Compact binary snapshots of hosts, so that a decision can be replayed later.
 
 Columns instead of rows, each distinct value once, then compressed. Only plain values and the dataclasses of the core
-go in and come out: reading a snapshot runs nobody's code.
+go in and come out: reading a snapshot executes no foreign code.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from conductor.core.host_state import HostState
 
 VERSION = 1
-LEVEL = 1  # the next ones cost thrice the time for a tenth of the size
+LEVEL = 1  # higher levels cost three times the time for a tenth of the size
 NAMES = tuple(one.name for one in fields(HostState))
 
 
 def _classes_in(kind: Any) -> dict[str, type[Any]]:
-    """The dataclasses that a state may hold, by what its fields say."""
+    """Return the dataclasses that a state may hold, by its fields' annotations."""
     found: dict[str, type[Any]] = {}
     for inner in get_args(kind):
         found |= _classes_in(inner)
@@ -37,19 +37,19 @@ CLASSES: Mapping[str, type[Any]] = _classes_in(HostState)
 
 
 class Unreadable(ValueError):
-    """Bytes that are no snapshot, or one of a later version."""
+    """The bytes are not a snapshot, or one of a later version."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """States by their row in the table that they are from."""
+    """States by their row in their original table."""
 
     rows: tuple[int, ...]
     states: tuple[HostState, ...]
 
 
 def pack(states: Sequence[HostState], rows: Sequence[int] | None = None) -> bytes:
-    """The states in `rows`, or all, as bytes. Raises TypeError for a value that nobody could read back."""
+    """Return the states in `rows`, or all, as bytes. Raises TypeError for a value that could not be read back."""
     chosen = range(len(states)) if rows is None else rows
     picked = [states[row] for row in chosen]
     body = {
@@ -62,7 +62,7 @@ def pack(states: Sequence[HostState], rows: Sequence[int] | None = None) -> byte
 
 
 def unpack(content: bytes) -> Packed:
-    """What `pack` was given. Fields that a state had then and has no more are passed over. Raises Unreadable."""
+    """The inverse of `pack`. Fields that a state no longer has are skipped. Raises Unreadable."""
     try:
         body = json.loads(zlib.decompress(bytes(content)))
         if body["version"] != VERSION:
@@ -76,7 +76,7 @@ def unpack(content: bytes) -> Packed:
 
 
 def changed_rows(base: Sequence[HostState], now: Sequence[HostState], most: int) -> list[int] | None:
-    """The rows in which `now` differs from `base`; None where they are other hosts, or more than `most` differ."""
+    """Return the rows in which `now` differs from `base`; None where the hosts differ, or more than `most` rows do."""
     if len(base) != len(now):
         return None
     found: list[int] = []
@@ -90,9 +90,9 @@ def changed_rows(base: Sequence[HostState], now: Sequence[HostState], most: int)
 
 
 def _column(values: list[Any]) -> Any:
-    """`{"one": v}`, or the distinct values with a code per row, or a value per row."""
+    """Encode a column as `{"one": v}`, or the distinct values with a code per row, or a value per row."""
     codes: dict[Any, int] = {}
-    by_identity: dict[int, int] = {}  # hosts mostly share what is large: it is looked into once
+    by_identity: dict[int, int] = {}  # hosts mostly share large values: they are compared once
     distinct: list[Any] = []
     row_codes = []
     for value in values:
@@ -112,7 +112,7 @@ def _column(values: list[Any]) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """The same exactly where the values are: 1, 1.0 and True are three."""
+    """Return a key that is equal exactly for identical values: 1, 1.0 and True differ."""
     if value is None or isinstance(value, int | float | str):
         return type(value), value
     if not value:

@@ -1,4 +1,4 @@
-"""What plugins did in one decision, and whether one may still be asked: in quarantine, or out of time, it may not."""
+"""Runs plugins under quarantine and time limits, and records what each did in one decision."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import numpy as np
 from conductor.core.plugin_choice import FILTER, LET_PASS, PluginKey
 
 Clock = Callable[[], float]
-Turn = tuple[str, Any, float, int]  # kind, plugin, seconds, hosts that it turned away
+Turn = tuple[str, Any, float, int]  # kind, plugin, seconds, rejected hosts
 
-OURS = "conductor"  # the package whose filters are links of the pipeline, and no plugins
+OURS = "conductor"  # the package of the built-in filters, which are no plugins
 IN_QUARANTINE = "in quarantine"
 OUT_OF_TIME = "out of time"
+ENDED = "it ended its process"
 NO_TIME_LEFT = "no time left for it in this decision"
 NOT_ASKED = frozenset({IN_QUARANTINE, OUT_OF_TIME, NO_TIME_LEFT})
 TOO_SLOW = "took too long"
@@ -33,26 +34,33 @@ T = TypeVar("T")
 
 
 class Nonsense(Exception):
-    """A plugin's answer has the wrong type or shape."""
+    """A plugin returned a value of the wrong type or shape."""
 
 
 class Left(Exception):
-    """The plugin raised something that ends threads or processes; the text is its kind."""
+    """A plugin raised an exception that ends threads or processes; the text is its type."""
+
+
+class Ended(Left):
+    """The plugin's process ended during a call."""
+
+    def __init__(self) -> None:
+        super().__init__(ENDED)
 
 
 class NotAsked(Exception):
-    """The plugin may not be asked; the text says why."""
+    """The plugin was not called; the text says why."""
 
 
 class LeftBehind(NotAsked):
-    """The plugin was asked and had not come back long after its time: it was stopped."""
+    """The plugin was called and exceeded its time limit by far: it was stopped."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_TIME)
 
 
 class Raised(Exception):
-    """What a plugin raised in a process of its own: its kind, where in the code, and what the log is to have of it."""
+    """Exception of a plugin in a process of its own: its type, its place in the code, and its text for the log."""
 
     def __init__(self, text: str, place: str = "", trace: str = "") -> None:
         super().__init__(text, place, trace)
@@ -63,18 +71,18 @@ class Raised(Exception):
 
 
 def plainly(seconds: float, method: Callable[..., T], *args: Any) -> T:
-    """A call that is waited for, however long it takes."""
+    """Call without a time limit."""
     return method(*args)
 
 
 def ready() -> float:
-    """Such a call needs nothing that would have to be made first."""
+    """Return 0: such a call needs no preparation."""
     return 0.0
 
 
 @dataclass(frozen=True)
 class PluginFault:
-    """A plugin that raised or answered nonsense about `count` hosts, and what was done instead."""
+    """A failure of a plugin about `count` hosts, and its consequence."""
 
     kind: str
     plugin: str
@@ -88,8 +96,8 @@ class PluginFault:
 class Rules:
     """How plugins run. A filter that fails turns hosts away, unless the operator named it in `fail_open`.
 
-    `shadows` are asked and do not decide; `quarantined` are not asked. A plugin gets `plugin_seconds` of one decision,
-    and all together get `decision_seconds`; the `trusted` ones take what they need.
+    `shadows` run and do not decide; `quarantined` do not run. A plugin gets `plugin_seconds` of one decision,
+    and all together get `decision_seconds`; `trusted` plugins have no limit.
     """
 
     fail_open: frozenset[str] = frozenset()
@@ -99,21 +107,28 @@ class Rules:
     trusted: frozenset[PluginKey] = frozenset()
     plugin_seconds: float = math.inf
     decision_seconds: float = math.inf
-    within: Callable[..., Any] = plainly  # how those are called that are held to a time: raises LeftBehind
-    prepare: Callable[[], float] = ready  # makes what such a call needs; the seconds in which the plugin had to wait
-    digest: str = ""  # the same exactly where the same plugins decide in the same way
+    within: Callable[..., Any] = plainly  # calls plugins with a time limit: raises LeftBehind
+    prepare: Callable[[], float] = ready  # prepares such a call; returns the seconds that the plugin had to wait
+    digest: str = ""  # equal exactly where the same plugins decide in the same way
 
     @functools.cached_property
     def plain(self) -> dict[tuple[str, str, type[Any]], bool]:
-        """The plugins that nothing limits, as far as somebody has asked."""
+        """Cache of whether a plugin has no limits."""
+        return {}
+
+    @functools.cached_property
+    def lost(self) -> dict[PluginKey, str]:
+        """Plugins that cost a worker process, and how: they do not run again, not even to explain a decision."""
         return {}
 
 
 @dataclass(slots=True)
 class Use:
-    """What one plugin did in one decision. `rejected` hosts are of its first turn; those of a shadow stayed.
+    """Record of one plugin in one decision. `rejected` hosts are of its first turn; those of a shadow stayed.
 
-    `would_choose` is the host that would have been the heaviest had a weigher in the shadow had its say.
+    `losses` counts the worker processes that it cost: one that hangs is killed with its process.
+
+    `would_choose` is the host that would have been the heaviest with the weight of this shadow weigher.
     """
 
     kind: str
@@ -125,6 +140,7 @@ class Use:
     rejected: int = 0
     faults: int = 0
     overruns: int = 0
+    losses: int = 0
     would_choose: str = ""
     milliseconds: list[float] = field(default_factory=list)  # of each turn
 
@@ -133,7 +149,7 @@ class Use:
         return self.kind, self.name
 
     def to_json(self) -> dict[str, Any]:
-        """What is kept with the decision; `would_choose` names a host and is kept elsewhere."""
+        """Return what is kept with the decision; `would_choose` names a host and is kept elsewhere."""
         return {
             "kind": self.kind,
             "plugin": self.name,
@@ -147,18 +163,18 @@ class Use:
 
 
 class Watch:
-    """The account of one decision."""
+    """Record of the plugins in one decision, with their time budgets."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._uses: dict[PluginKey, Use] = {}
-        self._noted: list[Turn] = []  # turns that are not on their plugins' accounts yet
-        self._spent = 0.0  # by all that are not trusted
-        self._waited = 0.0  # in the turn that is not on its plugin's account yet
+        self._noted: list[Turn] = []  # turns not yet added to their plugins' records
+        self._spent = 0.0  # by all untrusted plugins
+        self._waited = 0.0  # in the turn that is not yet recorded
 
     @property
     def uses(self) -> dict[PluginKey, Use]:
-        """What each plugin did so far."""
+        """Return the record of each plugin so far."""
         noted, self._noted = self._noted, []
         for kind, plugin, seconds, rejected in noted:
             use = self.of(kind, plugin)
@@ -167,7 +183,7 @@ class Watch:
         return self._uses
 
     def is_plain(self, kind: str, plugin: Any) -> bool:
-        """Whether nothing limits the plugin: its turns are only noted, as accounts cost more than what it says."""
+        """Whether nothing limits the plugin: its turns are only noted, as full accounting costs more than the call."""
         key = kind, plugin.name, type(plugin)
         known = self.rules.plain.get(key)
         if known is None:
@@ -181,11 +197,11 @@ class Watch:
         return not (key in rules.quarantined or key in rules.shadows)
 
     def note(self, kind: str, plugin: Any, seconds: float, rejected: int = 0) -> None:
-        """A turn of a plain plugin."""
+        """Note a turn of a plain plugin."""
         self._noted.append((kind, plugin, seconds, rejected))
 
     def note_all(self, turns: Sequence[Turn]) -> None:
-        """The same of many."""
+        """Note several turns."""
         self._noted.extend(turns)
 
     def of(self, kind: str, plugin: Any) -> Use:
@@ -198,41 +214,48 @@ class Watch:
         return use
 
     def refusal(self, use: Use) -> str:
-        """Why the plugin may not be asked now; empty where it may."""
+        """Return why the plugin may not run now; empty where it may."""
         if use.key in self.rules.quarantined:
             return IN_QUARANTINE
         if use.is_trusted:
             return ""
+        if use.key in self.rules.lost:
+            return self.rules.lost[use.key]
         if self.is_overdue(use):
             return OUT_OF_TIME
         return NO_TIME_LEFT if self._spent >= self.rules.decision_seconds else ""
 
     def seconds_left(self, use: Use) -> float:
-        """For how long the plugin may still go on."""
+        """Return for how many seconds the plugin may still run."""
         if use.is_trusted:
             return math.inf
         return min(self.rules.plugin_seconds - use.seconds, self.rules.decision_seconds - self._spent)
 
     def call(self, use: Use, method: Callable[..., T], *args: Any) -> T:
-        """What the call returns or raises. Raises LeftBehind for one that does not come back in twice its time."""
+        """Call a plugin's method. Raises LeftBehind where it does not return in its time and as much again."""
         if use.is_trusted:
             return method(*args)
         self._waited += self.rules.prepare()
         patience = max(self.rules.plugin_seconds, LEAST_PATIENCE_SECONDS)
-        return self.rules.within(self.seconds_left(use) + patience, method, *args)  # type: ignore[no-any-return]
+        try:
+            return self.rules.within(self.seconds_left(use) + patience, method, *args)  # type: ignore[no-any-return]
+        except (LeftBehind, Ended) as error:
+            use.losses += 1
+            self.rules.lost[use.key] = str(error)
+            raise
 
     def is_overdue(self, use: Use) -> bool:
-        """Whether the plugin has had all of its own time; what others took is not its fault."""
+        """Whether the plugin has used its own time; time of other plugins does not count."""
         return not use.is_trusted and use.seconds >= self.rules.plugin_seconds
 
     def require(self, use: Use) -> None:
-        """Raises NotAsked where the plugin may not be asked now."""
+        """Raise NotAsked where the plugin may not run now."""
         refusal = self.refusal(use)
         if refusal:
             raise NotAsked(refusal)
 
     def turned(self, use: Use, seconds: float) -> bool:
-        """Put one turn on the plugin's account; whether its time has run out with it."""
+        """Record one turn of the plugin. Return whether its time ran out with this turn."""
         was_overdue = self.is_overdue(use)
         seconds = self.took(use, seconds)
         use.milliseconds.append(seconds * 1000)
@@ -242,11 +265,11 @@ class Watch:
         return is_late
 
     def late(self, use: Use, count: int) -> PluginFault:
-        """An answer that could not be cut short and came too late: it is used, and named."""
+        """Return the fault for a result that could not be interrupted and came too late: it is used, and reported."""
         return PluginFault(use.kind, use.name, count, TOO_SLOW, ONLY_WATCHED if use.is_shadow else USED)
 
     def took(self, use: Use, seconds: float) -> float:
-        """Put so many seconds on the plugin's account, without those in which it had to wait; returns them."""
+        """Add seconds to the plugin's record, without the time that it had to wait; return them."""
         seconds, self._waited = max(seconds - self._waited, 0.0), 0.0
         use.seconds += seconds
         if not use.is_trusted:
@@ -254,7 +277,7 @@ class Watch:
         return seconds
 
     def fault(self, use: Use, count: int, error: Exception) -> PluginFault:
-        """Note that the plugin failed about so many hosts, and say what becomes of them."""
+        """Record that the plugin failed for `count` hosts, and return the fault with its consequence."""
         if isinstance(error, NotAsked):
             return PluginFault(use.kind, use.name, count, str(error), self.consequence(use))
         use.faults += count
@@ -268,7 +291,7 @@ class Watch:
         return LET_PASS if use.name in self.rules.fail_open else TURNED_AWAY
 
     def lets_pass(self, use: Use) -> bool:
-        """What becomes of a host that the filter fails about."""
+        """Whether a host passes for which the filter fails."""
         return use.name in self.rules.fail_open
 
 
@@ -278,18 +301,18 @@ def _is_ours(kind: type[Any]) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """What to show of a foreign error: its kind. Its text may hold paths or secrets."""
+    """Return the text to show of a foreign error: its type. Its message may hold paths or secrets."""
     if isinstance(error, Raised):
         return error.text[:LONGEST_ERROR]
-    if type(error) in (Nonsense, NotAsked, Left):
+    if type(error) in (Nonsense, NotAsked, Left, Ended):
         return str(error)[:LONGEST_ERROR]
     return readable(type(error).__name__, LONGEST_ERROR)
 
 
 def guarded(method: Callable[..., T], *args: Any) -> T:
-    """What a plugin's method returns. All that it raises is an Exception: it cannot end the thread that asks it.
+    """Call a plugin's method. It can raise only an Exception, so it cannot end the caller's thread.
 
-    But for what is meant for that thread: an interrupt by the keyboard, a worker's time limit.
+    Interrupts of the thread itself pass through: by the keyboard, or a worker's time limit.
     """
     try:
         return method(*args)
@@ -300,7 +323,7 @@ def guarded(method: Callable[..., T], *args: Any) -> T:
 
 
 def contained(error: BaseException) -> Exception:
-    """What a plugin raised, as an Exception; raises what is meant for the thread that asks it."""
+    """Return a plugin's exception as an Exception; raises one that is meant for the caller's thread."""
     if isinstance(error, Exception):
         return error
     kinds = type(error).__mro__
@@ -310,7 +333,7 @@ def contained(error: BaseException) -> Exception:
 
 
 def readable(text: object, longest: int) -> str:
-    """A foreign text as it can be kept and shown anywhere: no control characters, nothing half, not too long."""
+    """Return a foreign text that can be stored and shown anywhere: no control characters, not too long."""
     if not isinstance(text, str):
         raise Nonsense(f"text expected, not {type(text).__name__}"[:LONGEST_ERROR])
     text = str(text)

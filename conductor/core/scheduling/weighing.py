@@ -1,4 +1,4 @@
-"""Weigh hosts: normalise each weigher's raw numbers over the candidates, multiply, add."""
+"""Weighs hosts: normalises each weigher's raw numbers over the candidates, multiplies and adds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.multipliers import Multipliers as Multipliers
-from conductor.core.scheduling.multipliers import said_of
+from conductor.core.scheduling.multipliers import options_of
 from conductor.core.scheduling.watching import (
     LeftBehind,
     Nonsense,
@@ -30,19 +30,19 @@ from conductor.core.scheduling.watching import (
 from conductor.core.sums import Term
 from conductor.core.weigher import Weigher
 
-OUT = -np.inf  # the weight of a host that is no candidate
+OUT = -np.inf  # the weight of a host that is not a candidate
 BLOCK = 16_384
 
 
 class WeightMissing(NovellaError):
-    """A weigher without which nobody may decide lacks a number."""
+    """A weigher lacks a number that a decision requires."""
 
 
-class Part(NamedTuple):  # a dataclass that is frozen takes four times as long to make
-    """One weigher's say: its raw column, the ends between which it was normalised, and the factor.
+class WeightTerm(NamedTuple):  # a frozen dataclass takes four times as long to create
+    """One weigher's part: its raw column, the range of its normalisation, and the factor.
 
-    `multiplier` is a number, or a column where aggregates differ. What one host gets is worked out when somebody
-    asks: a decision asks about few of the hosts that it weighs.
+    `multiplier` is a number, or a column where aggregates differ. The part of a single host is computed on demand: a
+    decision needs that of few hosts.
     """
 
     weigher: str
@@ -50,17 +50,17 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
     low: float
     high: float
     multiplier: float | Column
-    is_beyond: bool = False  # some candidates' numbers lie beyond the ends
-    ends: tuple[float, float] = (0.0, 0.0)  # the least and the greatest of the candidates' numbers
-    own: str = ""  # what the table calls the column, where it is one of its own
+    is_beyond: bool = False  # some candidates' numbers lie outside the range
+    ends: tuple[float, float] = (0.0, 0.0)  # minimum and maximum of the candidates' numbers
+    own: str = ""  # the name of the table's column, if it is one
 
     @property
     def is_counted(self) -> bool:
         """Whether its factor is not 0 for all."""
         return not isinstance(self.multiplier, float) or self.multiplier != 0.0
 
-    def of_its_own(self) -> Part:
-        """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
+    def of_its_own(self) -> WeightTerm:
+        """Return the term with a private copy of its column, which the plugin could modify."""
         return self._replace(column=self.column.copy()) if self.column.flags.writeable else self
 
     def numbers(self, rows: Sequence[int]) -> list[float]:
@@ -68,7 +68,7 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
         return [float(self.column[row]) for row in rows]
 
     def weight(self, row: int) -> float:
-        """What it adds to the total of one candidate: the very sum of a column."""
+        """Return its part of one candidate's total, computed exactly as in the column's sum."""
         factor = self.multiplier if isinstance(self.multiplier, float) else float(self.multiplier[row])
         if self.low == self.high or not factor:
             return 0.0
@@ -77,11 +77,11 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
         return share * factor
 
     def of(self, row: int) -> tuple[float, float, float]:
-        """Raw number, share and factor of the candidate in `row`."""
+        """Return raw number, share and factor of the candidate in `row`."""
         return self.of_rows((row,))[0]
 
     def of_rows(self, rows: Sequence[int]) -> list[tuple[float, float, float]]:
-        """The same of several."""
+        """Like `of`, for several rows."""
         chosen, low, high = list(rows), self.low, self.high
         one = self.multiplier
         factors = [one] * len(chosen) if isinstance(one, float) else one[chosen].tolist()
@@ -93,22 +93,24 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
 
 @dataclass(frozen=True)
 class Weighing:
-    """The total weight of each row, OUT where it is none of the `count` candidates. A lone one has no parts."""
+    """The total weight of each row, OUT for rows that are not among the `count` candidates. A lone one has no parts."""
 
     totals: Column
     count: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WeightTerm, ...] = ()
     faults: tuple[PluginFault, ...] = ()
 
 
 @dataclass(frozen=True)
 class Since:
-    """The candidates now, and a weighing of the same request with the few rows that may be different since: their
-    numbers and whether they were candidates then. Of all other rows each weigher says the same."""
+    """An earlier weighing of the request, and the few rows that may have changed since.
+
+    Of these it has the numbers, and whether they were candidates then. All other rows have the same numbers.
+    """
 
     weighing: Weighing
     rows: Sequence[int]
-    raws: tuple[list[float], ...]  # of each weigher, of those rows that were candidates
+    raws: tuple[list[float], ...]  # of each weigher, for the rows that were candidates
     passing: Mask
 
     @classmethod
@@ -117,23 +119,23 @@ class Since:
         return cls(weighing, rows, tuple(part.numbers(were) for part in weighing.parts), passing)
 
     def now(self, passing: Mask) -> Since:
-        """With the candidates of now."""
+        """Return this with the current candidates."""
         return replace(self, passing=passing)
 
     def ends(self, index: int, column: Column, candidates: _Candidates) -> tuple[float, float]:
-        """The ends of a weigher's numbers now: all are looked at only where one went that was an end."""
+        """Return the current range of a weigher; all candidates are scanned only where a row at an end of it left."""
         least, greatest = self.weighing.parts[index].ends
         gone = self.raws[index]
         come = [float(column[row]) for row in self.rows if self.passing[row]]
         if not all(map(math.isfinite, come)):
-            return math.nan, math.nan  # which is refused
+            return math.nan, math.nan  # which is rejected
         low, high = min(come, default=np.inf), max(come, default=OUT)
         if gone and (min(gone) <= least < low or max(gone) >= greatest > high):
             return candidates.ends(column)
         return min(least, low), max(greatest, high)
 
-    def totals(self, parts: Sequence[Part]) -> Column:
-        """The sums now, where all is measured as it was then: added up in the same order as those of all rows."""
+    def totals(self, parts: Sequence[WeightTerm]) -> Column:
+        """Return the current sums where no range changed: added in the same order as those of all rows."""
         totals = self.weighing.totals.copy()
         for row in self.rows:
             totals[row] = sum((part.weight(row) for part in parts), 0.0) if self.passing[row] else OUT
@@ -149,15 +151,15 @@ def weigh(
     passing: Mask | Since,
     watch: Watch | None = None,
 ) -> Weighing:
-    """Weigh the hosts that pass. A weigher that fails has no say, and is named; so has one in the shadow.
+    """Weigh the hosts that pass. A weigher that fails is left out, and reported; a shadow weigher does not count.
 
-    Whole columns are computed and others struck out at the end: to pick the candidates out of each would cost more.
+    Whole columns are computed and others masked at the end: to select the candidates from each would cost more.
     """
     since, passing = (passing, passing.passing) if isinstance(passing, Since) else (None, passing)
     count = int(np.count_nonzero(passing))
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
-    turn = _Turn(hosts, spec, multipliers, _Candidates(hosts, passing, count), watch or Watch(Rules()))
+    turn = _WeighingRound(hosts, spec, multipliers, _Candidates(hosts, passing, count), watch or Watch(Rules()))
     is_by_row = not any(one.compares_hosts for one in weighers)
     turn.since = since if since and is_by_row and len(since.raws) == len(weighers) else None
     for is_plain, some in groupby(weighers, partial(turn.watch.is_plain, WEIGHER)):
@@ -179,7 +181,7 @@ class _Candidates:
         self.count = count
 
     def ends(self, column: Column) -> tuple[float, float]:
-        """The least and the greatest of the candidates' numbers."""
+        """Return the minimum and maximum of the candidates' numbers."""
         if column.strides == (0,):  # one number for all hosts
             number = float(column[0])
             return number, number
@@ -187,14 +189,14 @@ class _Candidates:
         if known is not None:
             return known
         least, greatest = column.argmin(), column.argmax()
-        if self.passing[least] and self.passing[greatest]:  # the ends of all hosts are those of the candidates
+        if self.passing[least] and self.passing[greatest]:  # all hosts and the candidates have the same ends
             return float(column[least]), float(column[greatest])
         candidates = column[self.passing]
         return float(candidates.min()), float(candidates.max())
 
 
-class _Turn:
-    """Every weigher's say in one turn."""
+class _WeighingRound:
+    """Runs all weighers of one round."""
 
     def __init__(
         self, hosts: HostTable, spec: RequestSpec, multipliers: Multipliers, candidates: _Candidates, watch: Watch
@@ -204,15 +206,15 @@ class _Turn:
         self.multipliers = multipliers
         self.candidates = candidates
         self.watch = watch
-        self.parts: list[Part] = []
-        self.shadows: list[tuple[Use, Part]] = []
+        self.parts: list[WeightTerm] = []
+        self.shadows: list[tuple[Use, WeightTerm]] = []
         self.faults: list[PluginFault] = []
-        self.said = said_of(hosts)
+        self.host_options = options_of(hosts)
         self.zeros = hosts.zeros
         self.since: Since | None = None
 
     def ask_plain(self, weighers: Sequence[Weigher]) -> None:
-        """One turn of each of these, which may take their time."""
+        """Run these weighers without time limits."""
         clock, note = self.watch.rules.clock, self.watch.note
         began = clock()
         for one in weighers:
@@ -225,7 +227,7 @@ class _Turn:
             began = ended
 
     def ask(self, one: Weigher) -> None:
-        """One turn of any weigher, on its account."""
+        """Run a weigher, accounting its time."""
         use = self.watch.of(WEIGHER, one)
         if use.is_shadow and use.turns:
             return
@@ -246,46 +248,46 @@ class _Turn:
             self.faults.append(self.watch.late(use, self.candidates.count))
 
     def totals(self) -> Column:
-        """The sums; where nothing but some rows has changed, of these only."""
+        """Return the sums; where only some rows have changed, these are updated."""
         passing, since = self.candidates.passing, self.since
         if since is None or not _is_measured_alike(self.parts, since.weighing.parts):
             return totals_of(self.parts, passing, self.hosts)
         return since.totals(self.parts)
 
     def note_shadows(self) -> None:
-        """The host that would be the heaviest, had each one in the shadow its say."""
+        """Record the host that would be heaviest with each shadow weigher."""
         for use, part in self.shadows:
             totals = totals_of([*self.parts, part], self.candidates.passing)
             use.would_choose = self.hosts.states[int(totals.argmax())].host
 
     def _failed(self, one: Weigher, use: Use, error: Exception) -> None:
-        """Raises WeightMissing where nobody may decide without this weigher's number."""
+        """Record a failure. Raises WeightMissing where the weigher's number is required."""
         if one.must_know and isinstance(error, Nonsense):
             raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
         self.faults.append(self.watch.fault(use, self.candidates.count, error))
 
-    def _part(self, one: Weigher, call: Callable[..., Column] | None = None) -> Part:
-        """What one weigher says. Raises what it raises, or Nonsense."""
+    def _part(self, one: Weigher, call: Callable[..., Column] | None = None) -> WeightTerm:
+        """Return one weigher's term. Raises what it raises, or Nonsense."""
         hosts = self.hosts
         multiplier: float | Column = self.multipliers.general(one)
         asked = multiplier or one.asked_at_zero
         weigh = partial(call, one.weigh_among) if call else one.weigh_among
         column = weigh(hosts, self.spec, self.candidates.passing) if asked else self.zeros
-        if one.multiplier_option in self.said:
+        if one.multiplier_option in self.host_options:
             multiplier = self.multipliers.of(one, hosts)
-        if column is self.zeros and not one.minval and not one.maxval:  # nothing to say
-            return Part(one.name, column, 0.0, 0.0, multiplier)
+        if column is self.zeros and not one.minval and not one.maxval:  # no opinion
+            return WeightTerm(one.name, column, 0.0, 0.0, multiplier)
         own = hosts.name_of(column)
         if not own:
             _check(column, len(hosts))
         ends = self.since.ends(len(self.parts), column, self.candidates) if self.since else self.candidates.ends(column)
         low, high = share_ends(ends, one.minval, one.maxval)
         is_beyond = ends[0] < low or ends[1] > high
-        return Part(one.name, column, low, high, multiplier, is_beyond, ends, own)
+        return WeightTerm(one.name, column, low, high, multiplier, is_beyond, ends, own)
 
 
-def totals_of(parts: Sequence[Part], passing: Mask, hosts: HostTable | None = None) -> Column:
-    """The sums. What the first ones say of the table's own columns is added up once for all who measure alike."""
+def totals_of(parts: Sequence[WeightTerm], passing: Mask, hosts: HostTable | None = None) -> Column:
+    """Return the sums. The part of leading terms over the table's own columns is cached."""
     telling = [part for part in parts if part.low != part.high and part.is_counted]
     terms = tuple(map(_term, takewhile(_is_own, telling))) if hosts else ()
     if hosts and terms:
@@ -298,16 +300,16 @@ def totals_of(parts: Sequence[Part], passing: Mask, hosts: HostTable | None = No
     return totals
 
 
-def _is_own(part: Part) -> bool:
+def _is_own(part: WeightTerm) -> bool:
     return bool(part.own) and not part.is_beyond and isinstance(part.multiplier, float)
 
 
-def _term(part: Part) -> Term:
+def _term(part: WeightTerm) -> Term:
     return Term(part.own, part.low, part.high, part.multiplier)  # type: ignore[arg-type]
 
 
-def _with(totals: Column, parts: Sequence[Part]) -> Column:
-    """What these say added in place, block by block: a block of all that is added up stays in the processor's cache."""
+def _with(totals: Column, parts: Sequence[WeightTerm]) -> Column:
+    """Add these terms in place, block by block, so that a block stays in the processor's cache."""
     if not parts:
         return totals
     scratch = np.empty(min(BLOCK, len(totals)), np.float64)
@@ -320,8 +322,8 @@ def _with(totals: Column, parts: Sequence[Part]) -> Column:
     return totals
 
 
-def _is_measured_alike(parts: Sequence[Part], before: Sequence[Part]) -> bool:
-    """Whether each weigher's numbers count as they did then."""
+def _is_measured_alike(parts: Sequence[WeightTerm], before: Sequence[WeightTerm]) -> bool:
+    """Whether each weigher's range and factor are the same as then."""
     return len(parts) == len(before) and all(
         (now.weigher, now.low, now.high) == (then.weigher, then.low, then.high)
         and isinstance(now.multiplier, float)
@@ -334,10 +336,10 @@ def _is_measured_alike(parts: Sequence[Part], before: Sequence[Part]) -> bool:
 def share_ends(
     ends: tuple[float, float], minval: float | None = None, maxval: float | None = None
 ) -> tuple[float, float]:
-    """The ends of the way that shares are measured on: the weigher's own, or where it names none, the numbers'.
+    """Return the range of normalisation: the weigher's own ends, or those of the numbers where it sets none.
 
-    Numbers beyond a named end count as that end. Where both ends are the same there is nothing to tell apart, and
-    all shares are 0. Raises Nonsense for numbers that are not finite.
+    Numbers beyond an end count as that end. Where both ends are equal all shares are 0. Raises Nonsense for numbers
+    that are not finite.
     """
     least, greatest = ends
     if not (math.isfinite(least) and math.isfinite(greatest)):
@@ -351,8 +353,8 @@ def share_ends(
     return low, high
 
 
-def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
-    """Add share times factor to the totals of `rows`, leaving out what changes no number."""
+def _add(totals: Column, part: WeightTerm, rows: slice, scratch: Column) -> None:
+    """Add share times factor to the totals of `rows`, skipping steps that change no number."""
     shares = _shares_in(part, rows, scratch)
     if not isinstance(part.multiplier, float):
         shares = np.multiply(shares, part.multiplier[rows], out=scratch)
@@ -364,8 +366,8 @@ def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
     np.add(totals, shares, out=totals)
 
 
-def _shares_in(part: Part, rows: slice, scratch: Column) -> Column:
-    """The shares of some rows."""
+def _shares_in(part: WeightTerm, rows: slice, scratch: Column) -> Column:
+    """Return the shares of some rows."""
     numbers = part.column[rows]
     if part.is_beyond:
         numbers = np.clip(numbers, part.low, part.high, out=scratch)

@@ -1,4 +1,4 @@
-"""Questions about fleets and requests that do not exist: the same engine, on tables that nobody else sees."""
+"""Hypothetical (what-if) comparisons: runs the same engine on hypothetical fleets and requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from conductor.core.scheduling.select import Pipeline, decide
 from conductor.core.scheduling.working_table import WorkingTable
 
 MOST_NEW_HOSTS = 10_000
-SEED = 0  # the same question gets the same answer
+SEED = 0  # the same question gets the same result
 
 
 @dataclass(frozen=True, slots=True)
 class NewHosts:
-    """So many hosts more: like one that is there but empty, with other `values` of core.host_state.HostState."""
+    """Additional hosts: like an existing one but empty, with other `values` of core.host_state.HostState."""
 
     count: int
     like: str = ""
@@ -28,7 +28,7 @@ class NewHosts:
 
 @dataclass(frozen=True, slots=True)
 class FleetChange:
-    """What is different in the fleet that is asked about. Hosts are named; unknown names are refused."""
+    """Changes of the fleet. Hosts are named; unknown names are refused."""
 
     add: tuple[NewHosts, ...] = ()
     remove: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class FleetChange:
 
 @dataclass(frozen=True)
 class LaunchTrial:
-    """What would become of a launch: the decision, and of how many of the instances hosts were found, and which."""
+    """Result of a hypothetical launch: the decision, and the number and hosts of the instances that fit."""
 
     decision: Decision
     num_instances: int
@@ -54,8 +54,8 @@ class LaunchTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
-    """An instance that would have to move, and what it asks of its next host."""
+class InstanceToMove:
+    """An instance to move, and the requirements on its next host."""
 
     instance_uuid: str
     name: str
@@ -63,8 +63,8 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True)
-class GuestPlan:
-    """Where a guest would go: `host`, or "" and why not."""
+class PlacementPlan:
+    """Planned place of a guest: `host`, or "" and why there is none."""
 
     instance_uuid: str
     name: str
@@ -73,7 +73,7 @@ class GuestPlan:
 
 
 def changed(hosts: HostTable, change: FleetChange) -> HostTable:
-    """The fleet with the change. Raises Invalid naming the field for a host that is not there, or for too many."""
+    """Return the fleet with the change. Raises Invalid naming the field for an unknown host, or for too many hosts."""
     if change.is_none:
         return hosts
     known = {state.host for state in hosts.states}
@@ -100,7 +100,7 @@ def launch(
     missing_cells: Mapping[str, str] | None = None,
     seed: int = SEED,
 ) -> LaunchTrial:
-    """Would these instances find a host, and if not all of them, how many?"""
+    """Try to place these instances; if not all fit, find out how many do."""
     outcome = decide(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed)
     decision = explain(outcome, missing_cells)
     found = outcome
@@ -111,34 +111,34 @@ def launch(
 
 def drain(
     hosts: HostTable,
-    guests: Sequence[Guest],
+    guests: Sequence[InstanceToMove],
     *,
     pipeline: Pipeline,
-) -> tuple[list[GuestPlan], HostTable]:
-    """Where each guest would go, and the fleet then. Each takes its room before the next one looks."""
+) -> tuple[list[PlacementPlan], HostTable]:
+    """Plan a place for each guest, each beside the ones before it. Return the plans and the fleet afterwards."""
     moved: dict[str, str] = {}
-    plans: list[GuestPlan] = []
+    plans: list[PlacementPlan] = []
     for guest in guests:
         spec = with_members(guest.spec, moved)
         try:
             outcome = decide(hosts, spec, [guest.instance_uuid], pipeline=pipeline, seed=SEED)
         except Invalid as error:
-            plans.append(GuestPlan(guest.instance_uuid, guest.name, advice=(error.message,)))
+            plans.append(PlacementPlan(guest.instance_uuid, guest.name, advice=(error.message,)))
             continue
         if not outcome.is_successful:
-            plans.append(GuestPlan(guest.instance_uuid, guest.name, advice=explain(outcome).advice))
+            plans.append(PlacementPlan(guest.instance_uuid, guest.name, advice=explain(outcome).advice))
             continue
         (row,) = outcome.picks
         moved[guest.instance_uuid] = host = hosts.states[row].host
         table = WorkingTable(hosts)
         table.take(row, spec, outcome.needs)
         hosts = hosts.with_rows({row: table.hosts.states[row]}, age_seconds=hosts.age_seconds)
-        plans.append(GuestPlan(guest.instance_uuid, guest.name, host))
+        plans.append(PlacementPlan(guest.instance_uuid, guest.name, host))
     return plans, hosts
 
 
 def with_members(spec: RequestSpec, moved: Mapping[str, str]) -> RequestSpec:
-    """The request with the members of its group, and the instances of its hints, where they would be by then."""
+    """Return the request with the members of its group, and the instances of its hints, at their planned places."""
     hosts = {uuid: moved.get(uuid, host) for uuid, host in spec.instance_hosts.items()}
     group = spec.group
     if group is not None:
@@ -148,7 +148,7 @@ def with_members(spec: RequestSpec, moved: Mapping[str, str]) -> RequestSpec:
 
 
 def emptied(state: HostState) -> HostState:
-    """The host as it is without any guest, and in service."""
+    """Return the host without any guest, and in service."""
     topology = state.topology
     if topology is not None:
         topology = replace(topology, cells=tuple(_unused(cell) for cell in topology.cells))

@@ -1,4 +1,4 @@
-"""The hosts while one request is being placed: each pick takes its share at once, in place."""
+"""Working copy of the hosts while one request is placed: each pick updates it in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conductor.core.scheduling.provider_answers import parts_at, resources_at
 
 
 class _Rows(Sequence[HostState]):
-    """States that their owner changes in place and nobody else can."""
+    """States that only their owner can change, in place."""
 
     def __init__(self, states: Sequence[HostState]) -> None:
         self._states = list(states)
@@ -38,9 +38,9 @@ class _Rows(Sequence[HostState]):
 
 
 class WorkingTable:
-    """`hosts` is what filters and weighers see; `take` makes it show one instance more on a host.
+    """Mutable view of the hosts: filters and weighers read `hosts`; `take` adds an instance to a host.
 
-    Nothing is copied before the first pick, and afterwards a pick costs one row, however many hosts there are.
+    The table is copied at the first pick; after that a pick costs one row, regardless of the number of hosts.
     """
 
     def __init__(self, hosts: HostTable) -> None:
@@ -48,12 +48,12 @@ class WorkingTable:
         self._rows: _Rows | None = None
         self._columns: dict[str, Column] = {}
         self._claimed: set[int] = set()
-        self.sharers: list[int] = []  # hosts that the last pick left with less, besides the one that was picked
+        self.sharers: list[int] = []  # other hosts with less after the last pick
 
     def take(self, row: int, spec: RequestSpec, needs: Needs) -> RequestSpec:
-        """An instance of `spec` goes to the host in `row`. Returns the request for the next instance.
+        """Place an instance of `spec` on the host in `row`. Return the request for the next instance.
 
-        That is the same, but for what was settled about the guest's inside here, such as its page size.
+        It is the same, except for hardware choices that were settled here, such as the page size.
         """
         rows = self._rows or self._open()
         parts = parts_at(rows[row], needs)
@@ -82,7 +82,7 @@ class WorkingTable:
 
 
 def with_more(state: HostState, spec: RequestSpec, needs: Needs, count: int) -> HostState:
-    """A host that is one provider with so many instances more."""
+    """Return a host with one provider, with `count` more instances."""
     for _ in range(count):
         state = _with_one_more(state, spec, needs, {})
     return state

@@ -1,4 +1,4 @@
-"""Who there is, what they may, and where services answer."""
+"""Users, roles, tokens and the catalog of services."""
 
 from conductor.identity.models.catalog import (
     DomainOption,
@@ -12,12 +12,20 @@ from conductor.identity.models.catalog import (
     Service,
 )
 from conductor.identity.models.ids import new_id
-from conductor.identity.models.oauth import AccessToken, Consumer, Nonce, RequestToken
-from conductor.identity.models.people import Domain, Group, Membership, Project, ProjectTag, User, UserManager
+from conductor.identity.models.people import (
+    Domain,
+    Group,
+    Membership,
+    Project,
+    ProjectTag,
+    RecoveryCode,
+    SecondFactor,
+    SignInRecord,
+    User,
+    UserManager,
+)
 from conductor.identity.models.provider_account import ProvidedRole, ProviderAccount
 from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
-from conductor.identity.models.second_factor import RecoveryCode, SecondFactor
-from conductor.identity.models.sign_in_record import SignInRecord
 from conductor.identity.models.token import (
     AccessRule,
     ApplicationCredential,
@@ -29,9 +37,7 @@ from conductor.identity.models.token import (
 
 __all__ = [
     "AccessRule",
-    "AccessToken",
     "ApplicationCredential",
-    "Consumer",
     "Credential",
     "Domain",
     "DomainOption",
@@ -41,7 +47,6 @@ __all__ = [
     "ImpliedRole",
     "Limit",
     "Membership",
-    "Nonce",
     "Policy",
     "Project",
     "ProjectEndpoint",
@@ -51,7 +56,6 @@ __all__ = [
     "RecoveryCode",
     "Region",
     "RegisteredLimit",
-    "RequestToken",
     "RightsVersion",
     "Role",
     "RoleAssignment",

@@ -1,4 +1,4 @@
-"""What operators add to the catalog, and the limits that they state in one place for all services."""
+"""Catalog entries that operators add, and unified limits of all services."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conductor.identity.models.people import Domain, Project
 
 
 class Region(models.Model):
-    """A place with endpoints of its own."""
+    """A region with its own endpoints."""
 
     id = models.CharField(primary_key=True, max_length=255, default=new_id)
     description = models.TextField(default="")
@@ -20,7 +20,7 @@ class Region(models.Model):
 
 
 class Service(models.Model):
-    """A service that is not ours."""
+    """A service that is not built in."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     type = models.CharField(max_length=255)
@@ -31,7 +31,7 @@ class Service(models.Model):
 
 
 class Endpoint(models.Model):
-    """Where a service answers. `service_id` may be that of one of ours, which have no rows."""
+    """Address of a service. `service_id` may be that of a built-in service, which has no row."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     service_id = models.CharField(max_length=64, db_index=True)
@@ -43,7 +43,7 @@ class Endpoint(models.Model):
 
 
 class ProjectEndpoint(models.Model):
-    """One endpoint, ours or an added one, that the catalog of a project's tokens is narrowed to."""
+    """One endpoint, built in or added, that the catalog of a project's tokens is restricted to."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="endpoints")
     endpoint_id = models.CharField(max_length=64, db_index=True)
@@ -53,7 +53,7 @@ class ProjectEndpoint(models.Model):
 
 
 class EndpointGroup(models.Model):
-    """All endpoints of a service, region or interface: those which are there now, and those to come."""
+    """All present and future endpoints of a service, region or interface."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     name = models.CharField(max_length=255, unique=True)
@@ -65,7 +65,7 @@ class EndpointGroup(models.Model):
 
 
 class Policy(models.Model):
-    """A policy of a service that is not ours, kept for it as it is."""
+    """A policy of a service that is not built in, stored as it is."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     blob = models.JSONField()  # text, or an object as some clients send it
@@ -74,7 +74,7 @@ class Policy(models.Model):
 
 
 class DomainOption(models.Model):
-    """One option of a domain's configuration, kept for tools that read it."""
+    """One option of a domain's configuration, stored for external tools."""
 
     domain = models.ForeignKey(Domain, on_delete=models.CASCADE, related_name="configuration")
     group = models.CharField(max_length=64)

@@ -1,4 +1,4 @@
-"""Domains, projects, users and groups."""
+"""Domains, projects, users and groups, and what belongs to one user: accounts elsewhere, second factors, sign-ins."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Domain(models.Model):
 
 
 class Project(models.Model):
-    """The owner of servers, networks and images: a wall between tenants.
+    """The owner of servers, networks and images: the unit of isolation between tenants.
 
-    `path` holds the ids of all that it stands under, from the top, each followed by a slash; empty at the top. It
+    `path` holds the ids of all its ancestors, from the top, each followed by a slash; empty at the top. It
     never changes, as a project never gets another parent.
     """
 
@@ -42,17 +42,17 @@ class Project(models.Model):
 
     @property
     def ancestor_ids(self) -> list[str]:
-        """The projects above this one, from the top."""
+        """The ids of the ancestors, from the top."""
         return self.path.split("/")[:-1]
 
     @property
     def parent_or_domain_id(self) -> str:
-        """What clients call the parent: a project at the top hangs on its domain."""
+        """The parent's id as clients see it: the domain's for a project at the top."""
         return self.parent_id or self.domain_id
 
 
 class ProjectTag(models.Model):
-    """A word that marks a project."""
+    """A tag of a project."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="tags")
     name = models.CharField(max_length=255)
@@ -62,10 +62,10 @@ class ProjectTag(models.Model):
 
 
 class UserManager(BaseUserManager["User"]):
-    """Finds users by what they type."""
+    """Finds users by the name that they type."""
 
     def get_by_natural_key(self, username: str | None) -> User:
-        """The user of that name in the domain `default`, else the only one elsewhere, else `name@domain`.
+        """Return the user of that name in the domain `default`, else the only one elsewhere, else `name@domain`.
 
         Raises DoesNotExist.
         """
@@ -87,11 +87,11 @@ class User(AbstractBaseUser):
     description = models.TextField(default="")
     default_project_id = models.CharField(max_length=64, null=True)
     theme = models.CharField(max_length=8, default="system")  # system, light or dark
-    preferences = models.JSONField(default=dict, db_default={})  # what else they want of the portal
+    preferences = models.JSONField(default=dict, db_default={})  # other preferences in the portal
     is_active = models.BooleanField(default=True)
     options = models.JSONField(default=dict, db_default={})
     extra = models.JSONField(default=dict, db_default={})
-    failed_logins = models.PositiveIntegerField(default=0, db_default=0)  # in a row
+    failed_logins = models.PositiveIntegerField(default=0, db_default=0)  # consecutive failures
     failed_at = models.DateTimeField(null=True)
 
     USERNAME_FIELD = "username"
@@ -102,7 +102,7 @@ class User(AbstractBaseUser):
 
 
 class Group(models.Model):
-    """Users who share their roles."""
+    """Users with common roles."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="user_groups")
@@ -116,10 +116,44 @@ class Group(models.Model):
 
 
 class Membership(models.Model):
-    """A user in a group."""
+    """Membership of a user in a group."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "user"], name="member_once")]
+
+
+class SecondFactor(models.Model):
+    """The key of an authenticator, encrypted. It counts from `confirmed_at` on.
+
+    `last_step` is the time step of the newest accepted code: no code is accepted twice.
+    """
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="second_factor")
+    encrypted_key = models.TextField()
+    confirmed_at = models.DateTimeField(null=True)
+    last_step = models.BigIntegerField(default=0)
+    failures = models.PositiveIntegerField(default=0)  # consecutive wrong codes
+    failed_at = models.DateTimeField(null=True)
+
+
+class RecoveryCode(models.Model):
+    """A code that replaces the authenticator once; only its digest is stored."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
+    digest = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "digest"], name="recovery_code_once_per_user")]
+
+
+class SignInRecord(models.Model):
+    """A token bucket of failures, or an address that is known for an account: see `sign_in_limits`.
+
+    A bucket is full again at `ends_at`; a known address is forgotten then. The key is a digest of what it is about.
+    """
+
+    key = models.CharField(primary_key=True, max_length=64)
+    ends_at = models.DateTimeField(db_index=True)

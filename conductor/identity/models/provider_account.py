@@ -1,4 +1,4 @@
-"""Who signs in with an OpenID provider, and which roles they have from what it says of them."""
+"""Users of OpenID providers, and the roles that follow from the provider's claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conductor.identity.models.role import RoleAssignment
 
 
 class ProviderAccount(models.Model):
-    """Somebody as a provider knows them: its issuer and subject never change, names may."""
+    """A user as a provider knows them: its issuer and subject never change, names may."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     issuer = models.CharField(max_length=255)
@@ -24,7 +24,7 @@ class ProviderAccount(models.Model):
 
 
 class ProvidedRole(models.Model):
-    """An assignment that a provider's word has given, and that goes when it does not say so any more."""
+    """An assignment from a provider's claim; it is removed when the claim no longer has it."""
 
     account = models.ForeignKey(ProviderAccount, on_delete=models.CASCADE, related_name="provided_roles")
     assignment = models.OneToOneField(RoleAssignment, on_delete=models.CASCADE, related_name="provided")

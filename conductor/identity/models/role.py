@@ -1,4 +1,4 @@
-"""Roles, what they imply, and who has them where."""
+"""Roles, their implications, and their assignments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from conductor.identity.models.people import Domain, Group, Project, User
 
 
 class Role(models.Model):
-    """admin, manager, member, reader or service, and what an operator adds.
+    """One of admin, manager, member, reader and service, or one that an operator adds.
 
-    A role of one domain is never in a token: it only stands for what it implies.
+    A role of one domain is never in a token: it only stands for the roles that it implies.
     """
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
@@ -31,7 +31,7 @@ class Role(models.Model):
 
 
 class ImpliedRole(models.Model):
-    """Whoever has `prior` has `implied` too."""
+    """Rule: a holder of `prior` has `implied` too."""
 
     prior = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="implications")
     implied = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="implied_by")
@@ -47,7 +47,7 @@ def _or_nothing(field: str) -> Coalesce:
 class RoleAssignment(models.Model):
     """A user's or group's role on a project, a domain or the system: exactly one of each.
 
-    An inherited one holds on all projects below its project or domain, and not there itself.
+    An inherited one applies to all projects below its project or domain, and not to that itself.
     """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="role_assignments")

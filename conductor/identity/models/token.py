@@ -1,11 +1,10 @@
-"""Tokens, and what stands behind those that are not a person at a keyboard."""
+"""Tokens, application credentials, trusts and other credentials."""
 
 from __future__ import annotations
 
 from django.db import models
 
 from conductor.identity.models.ids import new_id
-from conductor.identity.models.oauth import AccessToken
 from conductor.identity.models.people import Domain, Project, User
 from conductor.identity.models.role import Role
 
@@ -34,7 +33,7 @@ class ApplicationCredential(models.Model):
     name = models.CharField(max_length=255)
     description = models.TextField(default="")
     secret_hash = models.CharField(max_length=128)
-    is_unrestricted = models.BooleanField(default=False)  # may it make and remove others of its kind, and trusts
+    is_unrestricted = models.BooleanField(default=False)  # may create and delete credentials and trusts
     expires_at = models.DateTimeField(null=True)
     roles = models.ManyToManyField(Role, related_name="+")
     access_rules = models.ManyToManyField(AccessRule, related_name="application_credentials")
@@ -44,7 +43,7 @@ class ApplicationCredential(models.Model):
 
 
 class Trust(models.Model):
-    """A user (the trustor) lets another one (the trustee) act on a project, with some roles."""
+    """A user (the trustor) lets another user (the trustee) act on a project, with some roles."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     trustor = models.ForeignKey(User, on_delete=models.CASCADE, related_name="trusts_given")
@@ -57,7 +56,7 @@ class Trust(models.Model):
 
 
 class Token(models.Model):
-    """A token by the digest of its secret: a stolen database opens nothing."""
+    """A token, stored by the digest of its secret: a stolen database opens no session."""
 
     digest = models.CharField(primary_key=True, max_length=64)  # sha256 of the token's text, hex
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
@@ -68,7 +67,6 @@ class Token(models.Model):
         ApplicationCredential, on_delete=models.CASCADE, null=True, related_name="tokens"
     )
     trust = models.ForeignKey(Trust, on_delete=models.CASCADE, null=True, related_name="tokens")
-    access = models.ForeignKey(AccessToken, on_delete=models.CASCADE, null=True, related_name="tokens")
     methods = models.JSONField(default=list)
     audit_id = models.CharField(max_length=32)
     parent_audit_id = models.CharField(max_length=32, default="", db_default="")  # of the login that it stems from
@@ -77,14 +75,14 @@ class Token(models.Model):
 
 
 class RightsVersion(models.Model):
-    """One row: a number that grows with every change by which a token may stand for something else than before."""
+    """One row: a number that changes with every change that may alter what a token grants."""
 
     id = models.PositiveSmallIntegerField(primary_key=True)
     number = models.BigIntegerField()
 
 
 class Credential(models.Model):
-    """A secret that is kept for other programs: an EC2 key pair, a certificate. The text is encrypted."""
+    """An encrypted secret for other programs: an EC2 key pair, a certificate."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="credentials")

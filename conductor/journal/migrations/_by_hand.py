@@ -1,8 +1,38 @@
-"""What the schema of the journal needs beyond what its models say."""
+"""Parts of the journal schema that models cannot describe: triggers, functions and partial indexes."""
 
 from typing import Any
 
-from conductor.journal.event_order import CREATE_FUNCTIONS
+# The upper bits of the keys of the locks of writers of events, see `conductor.journal.event_order`; the lower 40 are a
+# number of the log.
+WRITING = 7002
+NUMBER_BITS = 40
+
+# A transaction records its start once: the setting ends with it, as the lock does, even
+# when only a savepoint is rolled back.
+CREATE_FUNCTIONS = f"""
+CREATE OR REPLACE FUNCTION journal_event_newest() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM journal_event_id_seq
+$$;
+CREATE OR REPLACE FUNCTION journal_event_number() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF coalesce(current_setting('novella.writes_events', true), '') = '' THEN
+        PERFORM pg_advisory_xact_lock_shared(({WRITING}::bigint << {NUMBER_BITS}) | journal_event_newest());
+        PERFORM set_config('novella.writes_events', 'yes', true);
+    END IF;
+    RETURN nextval('journal_event_id_seq');
+END $$;
+CREATE OR REPLACE FUNCTION journal_event_settled() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    newest bigint := journal_event_newest();  -- first: who locks after we look takes numbers above this one
+    lowest bigint;
+BEGIN
+    SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << {NUMBER_BITS}) - 1)) INTO lowest
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> {NUMBER_BITS - 32} = {WRITING}
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+    RETURN least(newest, lowest);
+END $$;
+"""
 
 # Nothing is searched by these alone: the first column of another index serves, or the number that a reader stands at.
 IDLE = {

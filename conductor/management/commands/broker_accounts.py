@@ -1,4 +1,4 @@
-"""`manage.py broker_accounts`: the commands that give each host an account of its own at the broker."""
+"""`novella broker_accounts`: prints commands that create broker accounts for hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from conductor.rpc.broker_accounts import Account, rabbitmq_commands, redis_rules
-from conductor.services import host_keys
+from conductor.services.hosts import keys
 
 RABBITMQ, REDIS = "rabbitmq", "redis"
 PLACES = {RABBITMQ: "amqp://BROKER:5672/", REDIS: "redis://BROKER:6379/0"}
@@ -19,8 +19,9 @@ PLACES = {RABBITMQ: "amqp://BROKER:5672/", REDIS: "redis://BROKER:6379/0"}
 
 class Command(BaseCommand):
     help = (
-        "Print the commands that make accounts at the broker, with new passwords: for each enrolled host, or those "
-        "that are named, one that reads its own queue only. Run them where the broker is."
+        "Print the commands that create the hosts' accounts at the broker. They come with new passwords, for each "
+        "enrolled host or for those that are named; an account reads the queue of its host only. Run them where the "
+        "broker is."
     )
     requires_system_checks = []
 
@@ -30,10 +31,10 @@ class Command(BaseCommand):
         parser.add_argument("--conductors", action="store_true", help="also the account of webs and conductors")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        cells = {key.host: key.cell for key in host_keys.list_keys()}
+        cells = {key.host: key.cell for key in keys.list_keys()}
         unknown = [host for host in options["hosts"] if host not in cells]
         if unknown:
-            raise CommandError(f"Not enrolled: {', '.join(unknown)}. Run manage.py hosts enroll first.")
+            raise CommandError(f"Not enrolled: {', '.join(unknown)}. Run novella hosts enroll first.")
         accounts = [Account.of_conductors()] if options["conductors"] else []
         accounts += [Account.of_host(host, cells[host]) for host in options["hosts"] or sorted(cells)]
         for account in accounts:

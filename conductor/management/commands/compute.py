@@ -1,4 +1,4 @@
-"""`manage.py compute`: the agent of one host, in a process of its own."""
+"""`novella compute`: the compute agent of one host, in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 
 from conductor.management import preflight
 from conductor.management.compute_process import ComputeProcess, forbid_databases, host_config, load_identity
-from conductor.management.stopping import stop_wish
+from conductor.management.stopping import stop_requested
 
 
 class Command(BaseCommand):
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             options["host"], options["cell"], options["driver"], zone=options["zone"], options=options["option"]
         )
         load_identity(config)
-        stop = stop_wish()
+        stop = stop_requested()
         process = ComputeProcess(config)
         try:
             process.serve(stop, lambda: self._say_ready(f"{config.host} of {config.cell} by driver {config.driver}"))

@@ -1,4 +1,4 @@
-"""`manage.py conductor`: a conductor in a process of its own."""
+"""`novella conductor`: a conductor in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from django.core.management.base import BaseCommand
 
 from conductor.management import preflight
 from conductor.management.conductor_process import ConductorProcess, charge, conductor_name, keep_to_core
-from conductor.management.stopping import stop_wish
+from conductor.management.stopping import stop_requested
 
 
 class Command(BaseCommand):
-    help = "Run a conductor: of the API level and of all cells, or only of those that are named."
+    help = "Run a conductor. It serves the API level and all cells, or only those that are named."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -31,6 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         preflight.require_broker(settings.NOVELLA_BROKER_URL)
+        preflight.require_server_databases()
         preflight.require_membership()
         served = charge(cells=options["cell"], is_api_level=options["api_level"])
         preflight.require_schema(served.aliases)
@@ -38,7 +39,7 @@ class Command(BaseCommand):
         if options["core"] is not None:
             keep_to_core(options["core"])
         with preflight.beside_others(settings.NOVELLA_DATA):
-            stop = stop_wish()
+            stop = stop_requested()
             process = ConductorProcess(served, options["name"])
             process.start()
             self.stdout.write(f"Novella conductor is ready: {options['name']} serves {served}")

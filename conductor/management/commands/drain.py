@@ -1,4 +1,4 @@
-"""`manage.py drain HOST`: empty a host for maintenance, and watch it become empty."""
+"""`novella drain HOST`: drain a host for maintenance, and watch the progress."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
 from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.services import drains, host_deeds
-from conductor.services.announcements import moment
-from conductor.services.drains import DrainView, Wish
+from conductor.services.fleet import drains, host_actions
+from conductor.services.fleet.drains import DrainRequest, DrainView
+from conductor.services.operations.announcements import moment
 
 LOOK_EVERY_SECONDS = 2.0
 NOT_EMPTY = 2
@@ -25,14 +25,16 @@ UNSAID = "asked for on the command line"
 
 class Command(BaseCommand):
     help = (
-        "Empty a compute host: nothing new comes to it, and its servers move away. Ends with 0 when that was done (or "
-        "begun, without --wait), 1 when it was refused, 2 when it was given up with servers left."
+        "Move all servers off a compute host and schedule no new ones to it. Exits with 0 when the host is empty "
+        "(or the drain has begun, without --wait), 1 when it was refused, 2 when it was given up with servers left."
     )
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("host")
-        parser.add_argument("--most-at-once", type=int, default=Wish().most_at_once, metavar="N", help="1 to 100")
+        parser.add_argument(
+            "--most-at-once", type=int, default=DrainRequest().most_at_once, metavar="N", help="1 to 100"
+        )
         parser.add_argument("--allow-cold", action="store_true", help="servers may be off while they move")
         parser.add_argument("--no-cold", action="store_true", help="as without --allow-cold")
         parser.add_argument("--deadline", default="", metavar="TIME", help="begin no move after it; UTC without a zone")
@@ -54,25 +56,25 @@ class Command(BaseCommand):
     def _handle(self, host: str, options: dict[str, Any]) -> None:
         context = system_context()
         until = moment(options["deadline"], "deadline_at") if options["deadline"] else None
-        wish = Wish(options["most_at_once"], options["allow_cold"] and not options["no_cold"], until)
+        requested = DrainRequest(options["most_at_once"], options["allow_cold"] and not options["no_cold"], until)
         asked = [action for action in drains.ACTIONS if options[action]]
         if options["dry_run"]:
-            plan = [asdict(row) for row in drains.preview(context, host, wish)]
+            plan = [asdict(row) for row in drains.preview(context, host, requested)]
             self._say(options, {"plan": plan}, [f"{row['name']}: {row['how'] or row['reason']}" for row in plan])
         elif options["open"]:
             drains.open_again(context, host)
             self._say(options, {"host": host, "is_disabled": False}, [f"{host} takes new work."])
         elif asked:
-            host_deeds.steer(context, host, asked[0], deadline_at=until)
+            host_actions.steer(context, host, asked[0], deadline_at=until)
             self._show(options, drains.get(context, host))
         else:
-            host_deeds.drain(context, host, wish, reason=options["reason"] or UNSAID)
+            host_actions.drain(context, host, requested, reason=options["reason"] or UNSAID)
             if options["note"]:
-                host_deeds.note(context, host, options["note"])
+                host_actions.note(context, host, options["note"])
             self._show(options, self._wait(host) if options["wait"] else drains.get(context, host))
 
     def _wait(self, host: str) -> DrainView:
-        """Look until the drain is over; conductors do the work."""
+        """Poll until the drain has ended; conductors do the work."""
         while True:
             view = drains.get(system_context(), host)
             if view.state not in LIVE_RUN_STATES:

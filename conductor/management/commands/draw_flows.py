@@ -1,4 +1,4 @@
-"""`manage.py draw_flows`: the sequence diagrams of docs/workflows.md, from the flows' code."""
+"""`manage.py draw_flows`: the sequence diagrams of docs/reference/workflows.md, from the flows' code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from django.core.management.base import BaseCommand, CommandError
 from conductor.workflows.catalog import FLOWS
 from conductor.workflows.diagrams import drawn_into
 
-PAGE = "docs/workflows.md"
+PAGE = "docs/reference/workflows.md"
 
 
 class Command(BaseCommand):
-    help = f"Draw the sequence diagram of every flow into {PAGE}."
+    help = "Draw the sequence diagram of every flow into the documentation."
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:

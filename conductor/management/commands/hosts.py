@@ -1,4 +1,4 @@
-"""`manage.py hosts`: which keys speak for which host."""
+"""`novella hosts`: enrolment and keys of compute hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conductor.core.errors import NovellaError
 from conductor.management.compute_process import HOST_NAME
 from conductor.management.redeeming import redeem
 from conductor.rpc import identities
-from conductor.services import host_keys
+from conductor.services.hosts import keys
 
 
 class Command(BaseCommand):
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         enroll.add_argument("--cell", required=True, help="cell to which the host belongs")
         enroll.add_argument("--file", type=Path, help="where to write the identity (default: in NOVELLA_DATA)")
         enroll.add_argument("--token", action="store_true", help="make a one-time token and no key")
-        enroll.add_argument("--seconds", type=float, default=host_keys.TOKEN_SECONDS, help="how long the token counts")
+        enroll.add_argument("--seconds", type=float, default=keys.TOKEN_SECONDS, help="how long the token counts")
         redeeming = actions.add_parser("redeem", help="on the host: make a key and hand it in with a one-time token")
         redeeming.add_argument("--url", required=True, help="address of the portal, such as https://cloud.example")
         redeeming.add_argument("--token", required=True)
@@ -40,8 +40,8 @@ class Command(BaseCommand):
         for name, text in (("rotate", "have a host replace its key"), ("revoke", "delete every key of a host")):
             actions.add_parser(name, help=text).add_argument("host")
         conductors = actions.add_parser("rotate-conductors", help="make the conductors' next key")
-        conductors.add_argument("--after", type=float, default=host_keys.ROTATE_AFTER_SECONDS, metavar="SECONDS")
-        conductors.add_argument("--keep-old", type=float, default=host_keys.KEEP_OLD_SECONDS, metavar="SECONDS")
+        conductors.add_argument("--after", type=float, default=keys.ROTATE_AFTER_SECONDS, metavar="SECONDS")
+        conductors.add_argument("--keep-old", type=float, default=keys.KEEP_OLD_SECONDS, metavar="SECONDS")
 
     def handle(self, *args: Any, **options: Any) -> None:
         acts: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -68,10 +68,10 @@ class Command(BaseCommand):
 
     def _enroll_one(self, host: str, cell: str, options: dict[str, Any]) -> None:
         if options["token"]:
-            self.stdout.write(host_keys.create_token(system_context(), host, cell, seconds=options["seconds"]))
+            self.stdout.write(keys.create_token(system_context(), host, cell, seconds=options["seconds"]))
             return
         path = options["file"] or identities.path_of(Path(settings.NOVELLA_DATA), host)
-        made = host_keys.enroll(system_context(), host, cell)
+        made = keys.enroll(system_context(), host, cell)
         self._write(path, made)
         self.stdout.write(f"{host} of {cell} is enrolled with key {made.keys[0].key_id}; its identity is in {path}")
 
@@ -88,7 +88,7 @@ class Command(BaseCommand):
             raise CommandError(f"Cannot write {path} ({error.strerror}).") from None
 
     def _list(self, options: dict[str, Any]) -> None:
-        found = host_keys.list_keys()
+        found = keys.list_keys()
         if options["json"]:
             self.stdout.write(json.dumps([asdict(one) for one in found], indent=2, default=str))
             return
@@ -97,15 +97,15 @@ class Command(BaseCommand):
             self.stdout.write(f"{one.host:<24} {one.cell:<12} {one.key_id} {one.created_at:%Y-%m-%d} {state}".rstrip())
 
     def _rotate(self, options: dict[str, Any]) -> None:
-        host_keys.rotate(system_context(), options["host"])
+        keys.rotate(system_context(), options["host"])
         self.stdout.write(f"{options['host']} replaces its key with its next report.")
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        count = host_keys.revoke(system_context(), options["host"])
+        count = keys.revoke(system_context(), options["host"])
         self.stdout.write(f"{count} keys of {options['host']} are revoked.")
 
     def _rotate_conductors(self, options: dict[str, Any]) -> None:
-        key_id = host_keys.rotate_conductors(
+        key_id = keys.rotate_conductors(
             system_context(), after_seconds=options["after"], keep_seconds=options["keep_old"]
         )
         self.stdout.write(f"The conductors' next key {key_id} signs in {options['after']:.0f} seconds.")

@@ -1,4 +1,4 @@
-"""`manage.py members`: which conductors live, by their group."""
+"""`novella members`: the conductors that are alive, by their groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from conductor.core.errors import Invalid, Unavailable
 
 
 class Command(BaseCommand):
-    help = "List the conductors that live: by locked files, sessions on the databases, and the group service if any."
+    help = (
+        "List the conductors that are alive. They are known by locked files, by sessions on the databases and by "
+        "the group service, if any."
+    )
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

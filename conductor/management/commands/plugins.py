@@ -1,4 +1,4 @@
-"""`manage.py plugins`: see which plugins decide, and change that while all runs."""
+"""`novella plugins`: lists plugins and changes their settings while the cloud runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from conductor.core.extensions import BY_KIND
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.management import preflight
 from conductor.plugins import registry
-from conductor.services import plugin_details, plugin_records, plugin_views, plugins
-from conductor.services.plugin_details import PluginDetail
-from conductor.services.plugin_views import MetricsView, PluginView
-from conductor.services.plugins import Change
+from conductor.services.plugins import catalog, conformance_records, details, plugins
+from conductor.services.plugins.catalog import MetricsView, PluginView
+from conductor.services.plugins.details import PluginDetail
+from conductor.services.plugins.plugins import Change
 
 
 class Command(BaseCommand):
     help = (
-        "List filters and weighers, and choose which of them run, in which order and with which options. Every "
-        "scheduler follows at its next decision. Ends with 1 when something was refused; nothing is changed then."
+        "List filters and weighers and choose which run, in which order. Their options can be set, too. Every "
+        "scheduler follows at its next decision. Exits with 1 when something was refused; then nothing is changed."
     )
     requires_system_checks = []
 
@@ -73,25 +73,25 @@ class Command(BaseCommand):
         except NovellaError as error:
             field = error.details.get("field", "")
             raise CommandError(f"{field}: {error.message}" if field else error.message) from None
-        except DatabaseError:  # an author may never have started anything here
+        except DatabaseError:  # a plugin's author may never have created the databases
             preflight.require_schema([API_ALIAS])
             raise
 
     def _list(self, options: dict[str, Any]) -> None:
-        found = plugin_views.catalogue(system_context(), options["kind"])
+        found = catalog.catalogue(system_context(), options["kind"])
         shut_out = [f"{one.name} of {one.distribution} is not used: {one.reason}" for one in found.shut_out]
         self._show(options, [*found.plugins], shut_out)
 
     def _show_one(self, options: dict[str, Any]) -> None:
-        found = plugin_details.detail(system_context(), self._kind_of(options), options["name"])
+        found = details.detail(system_context(), self._kind_of(options), options["name"])
         if options["json"]:
             self.stdout.write(json.dumps(asdict(found), indent=2, default=str))
             return
         self.stdout.write("\n".join([_line(found.plugin), *lines_about(found)]))
 
     def _kind_of(self, options: dict[str, Any]) -> str:
-        """Of any plugin in the catalogue: here extensions, drivers and sinks can be looked at, too."""
-        kinds = [one.kind for one in plugin_views.catalogue(system_context()).plugins if one.name == options["name"]]
+        """Return the kind of any plugin in the catalog: including extensions, drivers and sinks."""
+        kinds = [one.kind for one in catalog.catalogue(system_context()).plugins if one.name == options["name"]]
         if len(kinds) > 1 and not options["kind"]:
             refuse(f"{options['name']} is of several kinds: say which by --kind ({', '.join(kinds)}).")
         return options["kind"] or next(iter(kinds), FILTER)
@@ -104,8 +104,8 @@ class Command(BaseCommand):
             refuse(f"{path}: it cannot be read: {error.strerror}.")
         except ValueError:
             refuse(f"{path}: it is no JSON: give what a conformance command wrote by --json.")
-        keys = plugin_records.record(system_context(), report)
-        found = plugin_views.catalogue(system_context()).plugins
+        keys = conformance_records.record(system_context(), report)
+        found = catalog.catalogue(system_context()).plugins
         self._show(options, [one for one in found if (one.kind, one.name) in keys], [])
 
     def _enable(self, options: dict[str, Any]) -> None:
@@ -126,8 +126,8 @@ class Command(BaseCommand):
 
     def _set(self, options: dict[str, Any]) -> None:
         values = dict(_parsed(text) for text in options["option"]) | dict.fromkeys(options["default"])
-        wishes = {"mode": options["mode"], "on_failure": options["on_failure"], "multiplier": options["multiplier"]}
-        given = {key: value for key, value in wishes.items() if value is not None}
+        requests = {"mode": options["mode"], "on_failure": options["on_failure"], "multiplier": options["multiplier"]}
+        given = {key: value for key, value in requests.items() if value is not None}
         if values:
             given["options"] = values
         if not given:
@@ -150,7 +150,7 @@ class Command(BaseCommand):
         self._show_some(options, kind, asked.get("plugins"))
 
     def _show_some(self, options: dict[str, Any], kind: str, names: Any) -> None:
-        found = plugin_views.catalogue(system_context(), kind).plugins
+        found = catalog.catalogue(system_context(), kind).plugins
         self._show(options, [one for one in found if names is None or one.name in names], [])
 
     def _show(self, options: dict[str, Any], views: list[PluginView], besides: list[str]) -> None:
@@ -161,7 +161,7 @@ class Command(BaseCommand):
 
 
 def kind_of(name: str) -> str:
-    """Names are their own in one kind, and a plugin is called by its name alone."""
+    """Return a plugin's kind by its name, which is unique within a kind."""
     found = registry()
     kinds = [kind for kind in KINDS if name in plugins.by_name(found, kind)]
     if len(kinds) > 1:
@@ -177,7 +177,7 @@ def refuse(text: str) -> NoReturn:
 
 
 def _parsed(text: str) -> tuple[str, Any]:
-    """KEY=VALUE; a value that is no JSON is a text."""
+    """Parse KEY=VALUE; a value that is no JSON is a text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         refuse(f"{text}: write KEY=VALUE, such as max_io_ops_per_host=8.")
@@ -189,32 +189,34 @@ def _parsed(text: str) -> tuple[str, Any]:
 
 def _line(one: PluginView) -> str:
     place = f"{one.position:>3}" if one.position else "  –"
-    said = [f"{place} {one.kind:<10} {one.name:<36} {one.state:<14} {one.distribution} {one.version}".rstrip()]
-    said += [f"{option.name}={json.dumps(option.value)}" for option in one.options if option.source == "chosen"]
+    messages = [f"{place} {one.kind:<10} {one.name:<36} {one.state:<14} {one.distribution} {one.version}".rstrip()]
+    messages += [f"{option.name}={json.dumps(option.value)}" for option in one.options if option.source == "chosen"]
     if one.quarantine is not None:
-        said.append(f"({one.quarantine.reason})")
+        messages.append(f"({one.quarantine.reason})")
     if one.conformance is not None:
         of_other = "" if one.conformance.is_current else f" by version {one.conformance.version or 'unknown'}"
-        said.append(f"[law: {one.conformance.level}, shown{of_other} on {one.conformance.shown_at:%Y-%m-%d}]")
-    return " ".join(said)
+        messages.append(f"[law: {one.conformance.level}, shown{of_other} on {one.conformance.shown_at:%Y-%m-%d}]")
+    return " ".join(messages)
 
 
 def lines_about(found: PluginDetail) -> list[str]:
-    """What `show` says below the plugin's own line."""
-    said = [f"warning: {line}" for line in found.plugin.warnings]
+    """Return the lines that `show` prints below the plugin's own line."""
+    messages = [f"warning: {line}" for line in found.plugin.warnings]
     for title, metrics in (("last 24 hours", found.plugin.metrics), ("since the full hour", found.plugin.this_hour)):
         if metrics is not None:
-            said.append(f"{title}: {_figures(metrics)}")
+            messages.append(f"{title}: {_figures(metrics)}")
     law = found.plugin.conformance
     if law is not None:
-        said.append(
+        messages.append(
             f"law: {law.level}; {law.kept} kept, {len(law.broken)} broken, {law.untried} not asked or not tried"
         )
-        said += [f"  broken: {name}" for name in law.broken]
-    said += [f"error: {_moment(one.last_at)} {one.error} {_at(one.place)}{_times(one.times)}" for one in found.faults]
-    said += [f"shadow: {_moment(one.at)} {one.text} (workflow {one.run_uuid})" for one in found.differences]
-    said += [f"log: {_moment(one.at)} {one.level} {one.text}{_times(one.times)}" for one in found.lines]
-    return said
+        messages += [f"  broken: {name}" for name in law.broken]
+    messages += [
+        f"error: {_moment(one.last_at)} {one.error} {_at(one.place)}{_times(one.times)}" for one in found.faults
+    ]
+    messages += [f"shadow: {_moment(one.at)} {one.text} (workflow {one.run_uuid})" for one in found.differences]
+    messages += [f"log: {_moment(one.at)} {one.level} {one.text}{_times(one.times)}" for one in found.lines]
+    return messages
 
 
 def _figures(metrics: MetricsView) -> str:

@@ -1,4 +1,4 @@
-"""`manage.py prune`: remove what is over and older than its retention."""
+"""`novella prune`: delete ended records that are older than their retention."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from conductor.services.pruning import pruner
+from conductor.services.operations.pruning import pruner
 
 LEFT_OUT = 1
 
 
 class Command(BaseCommand):
     help = (
-        "Remove workflows, events, decisions and the hosts that they saw, consoles, audit records, deliveries and "
-        "findings that are over and older than NOVELLA_KEEP_…_DAYS. Conductors do the same each hour. Ends with 1 "
-        "when a database was left out."
+        "Remove records that are older than NOVELLA_KEEP_…_DAYS. These are workflows, events, decisions and the "
+        "hosts that they saw, consoles, audit records, deliveries and findings that are over. Conductors do the "
+        "same each hour. Exits with 1 when a database was left out."
     )
     requires_system_checks = []
 
@@ -29,10 +29,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         pruned = pruner.prune(is_dry_run=options["dry_run"])
         if options["json"]:
-            self.stdout.write(json.dumps({"rows": pruned.counts, "missing_databases": pruned.silent}, indent=2))
+            self.stdout.write(json.dumps({"rows": pruned.counts, "missing_databases": pruned.down}, indent=2))
         else:
             self.stdout.write("\n".join(_lines(pruned)))
-        if pruned.silent:
+        if pruned.down:
             sys.exit(LEFT_OUT)
 
 
@@ -40,5 +40,5 @@ def _lines(pruned: pruner.Pruned) -> list[str]:
     lines = [
         f"{alias}: {count} {kind}" for alias, kinds in sorted(pruned.counts.items()) for kind, count in kinds.items()
     ]
-    lines += [f"{alias} was left out" for alias in pruned.silent]
+    lines += [f"{alias} was left out" for alias in pruned.down]
     return lines or ["Nothing is old enough."]

@@ -1,4 +1,4 @@
-"""`manage.py reconcile`: find what does not agree between databases and hosts, and repair what is safe."""
+"""`novella reconcile`: find discrepancies between databases and hosts, and repair what is safe."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from conductor.cells.lookup import cell_aliases
-from conductor.services.reconciliation import reconciler
-from conductor.services.reconciliation.reconciler import Judged, Report
+from conductor.services.operations.reconciliation import reconciler
+from conductor.services.operations.reconciliation.reconciler import Judged, Report
 
 SOMETHING_LEFT = 1
 
 
 class Command(BaseCommand):
     help = (
-        "Compare instances, guests, allocations, ports, volumes, locks, moves and workflows in all databases, and "
-        "repair what is safe. Ends with 0 when nothing is left, 1 when something is, or when a cell did not answer."
+        "Find where databases and hosts disagree and repair what is safe. It compares instances, guests, "
+        "allocations, ports, volumes, locks, moves and workflows in all databases. Exits with 0 when nothing is "
+        "left, 1 when something is left or a cell did not answer."
     )
     requires_system_checks = []
 
@@ -40,12 +41,12 @@ class Command(BaseCommand):
             raise CommandError(f"--grace: {grace:g} is not a number of seconds from 0 on.")
         report = reconciler.reconcile(options["cell"], is_dry_run=options["dry_run"], grace_seconds=grace)
         self.stdout.write(json.dumps(_body(report), indent=2) if options["json"] else "\n".join(_lines(report)))
-        if report.left or report.silent:
+        if report.left or report.down:
             sys.exit(SOMETHING_LEFT)
 
 
 def _body(report: Report) -> dict[str, Any]:
-    return {"findings": [_finding(one) for one in report.judged], "missing_cells": report.silent}
+    return {"findings": [_finding(one) for one in report.judged], "missing_cells": report.down}
 
 
 def _finding(one: Judged) -> dict[str, Any]:
@@ -57,14 +58,14 @@ def _finding(one: Judged) -> dict[str, Any]:
         "instance_uuid": one.found.instance_uuid,
         "detail": one.found.detail,
         "outcome": one.outcome,
-        "said": one.said,
+        "said": one.note,
     }
 
 
 def _lines(report: Report) -> list[str]:
     lines = [
-        f"{one.outcome}: {one.kind.name} ({one.kind.severity}): {one.found.detail} {one.said}".rstrip()
+        f"{one.outcome}: {one.kind.name} ({one.kind.severity}): {one.found.detail} {one.note}".rstrip()
         for one in report.judged
     ]
-    lines += [f"{cell} was left out: {reason}" for cell, reason in sorted(report.silent.items())]
+    lines += [f"{cell} was left out: {reason}" for cell, reason in sorted(report.down.items())]
     return lines or ["Everything agrees."]

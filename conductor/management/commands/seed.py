@@ -1,4 +1,4 @@
-"""`manage.py seed`: once, before the separate processes of a cloud are started; and again after each upgrade."""
+"""`novella seed`: run before the separate processes of a cloud are first started, and after each upgrade."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from conductor.management import first_start, preflight
+from conductor.management.tiny_linux.builder import CannotBuild
 
 
 class Command(BaseCommand):
-    help = "Bring every database to the newest schema and fill it with what a new cloud holds; safe to repeat."
+    help = "Create and upgrade every database and fill it for a new cloud. It is safe to run again."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -23,7 +24,7 @@ class Command(BaseCommand):
         with preflight.beside_others(data_dir):
             try:
                 tiny_linux = first_start.build_tiny_linux(data_dir) if options["tiny_linux"] else None
-            except first_start.NotBuilt as reason:
+            except CannotBuild as reason:
                 raise CommandError(f"--tiny-linux: {reason}") from None
             first_start.prepare(data_dir, tiny_linux)
         self.stdout.write(f"Novella is seeded; the first passwords are in {data_dir}/passwords.json")

@@ -1,4 +1,4 @@
-"""`manage.py simulate_scheduling`: what the scheduler decides about fleets and requests that are written in a file."""
+"""`novella simulate_scheduling`: the scheduler's decisions on fleets and requests in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conductor.plugins import SHIPPED, PluginOptions, load
 
 
 class Command(BaseCommand):
-    help = "Decide about the scheduling cases of a file: fleets and requests, without any database."
+    help = "Schedule the requests of a file onto the fleets of that file. It needs no database."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -48,7 +48,7 @@ class Command(BaseCommand):
 
 
 def _write_whole(path: Path, lines: Iterable[str]) -> None:
-    """All of it or nothing: whoever reads the file never sees a part. Raises CommandError."""
+    """Write a file atomically: a reader never sees a part of it. Raises CommandError."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:

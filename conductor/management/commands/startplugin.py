@@ -1,4 +1,4 @@
-"""`manage.py startplugin`: write the package of a plugin that works, with tests that pass."""
+"""`novella startplugin`: write the package of a working plugin, with passing tests."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class _Written(TemplateCommand):
-    """Django's way of filling in templates, over files of ours."""
+    """Django's template command, with our files."""
 
     rewrite_template_suffixes = ((".py-tpl", ".py"), (".toml-tpl", ".toml"), (".md-tpl", ".md"))
 
     def validate_name(self, name: str | None, name_or_dir: str = "name") -> None:
-        """Names were judged before anything was written; a folder may be called anything."""
+        """Accept any name: the plugin's name is validated before, and a folder may have any."""
 
 
 class Command(BaseCommand):
     help = (
-        "Write the package of a plugin: a pyproject.toml with its entry point, a filter, weigher, compute driver or "
-        "notification sink that works, and tests that hold it to the law for its kind. Ends with 1 when nothing was "
-        "written."
+        "Write the package of a new plugin that works, with its tests. It has a pyproject.toml with the entry "
+        "point, a filter, weigher, compute driver or notification sink, and tests of the contract for its kind. "
+        "Exits with 1 when nothing was written."
     )
     requires_system_checks = []
 

@@ -1,4 +1,4 @@
-"""`manage.py up`: the embedded default, all of it in one process."""
+"""`novella up`: the embedded default, all of it in one process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from django.core.management.base import BaseCommand
 from conductor.management import first_start, preflight
 from conductor.management.default_fleet import default_fleet
 from conductor.management.embedded import Embedded
-from conductor.services.credentials import PASSWORDS_FILE
+from conductor.management.tiny_linux.builder import CannotBuild
+from conductor.services.accounts.credentials import PASSWORDS_FILE
 
 
 class Command(BaseCommand):
-    help = "Start the whole cloud in this process: web server, conductors, scheduler, agents, on SQLite files."
+    help = (
+        "Start the whole cloud in this process. It runs the web server, conductors, the scheduler and agents, on "
+        "SQLite files."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         data_dir: Path = settings.NOVELLA_DATA
@@ -37,15 +41,15 @@ class Command(BaseCommand):
             held.close()
 
     def _tiny_linux(self, data_dir: Path) -> Path | None:
-        """The folder with a real Linux image; None when it cannot be built."""
+        """Return the folder with a real Linux image; None when it cannot be built."""
         try:
             return first_start.build_tiny_linux(data_dir)
-        except first_start.NotBuilt as reason:
+        except CannotBuild as reason:
             self.stdout.write(f"No image tiny-linux: {reason}")
             return None
 
     def _say_ready(self, data_dir: Path, passwords: dict[str, str]) -> None:
-        """Print where to sign in. A password goes to a terminal only: what is not one is a log that others keep."""
+        """Print where to sign in; passwords only to a terminal, as other output may be a log that is kept."""
         kept_in = f"{data_dir}/{PASSWORDS_FILE}"
         demo = f"with the password {passwords['demo']}" if self.stdout.isatty() else f"with its password in {kept_in}"
         self.stdout.write(

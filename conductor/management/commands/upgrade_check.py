@@ -1,4 +1,4 @@
-"""`manage.py upgrade_check`: who runs an older version, and which workflows this version could not go on with."""
+"""`novella upgrade_check`: processes of older versions, and workflows that this version cannot continue."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ CANNOT_GO_ON = 1
 
 class Command(BaseCommand):
     help = (
-        "Say which conductors and hosts run an older version than this, and which unfinished workflows follow a "
-        "flow that it does not have. Ends with 1 when there is such a workflow: end the other version when it is gone."
+        "List processes of older versions and the workflows that need them. A workflow needs an older version when "
+        "it follows a flow that this version does not have. Exits with 1 when there is such a workflow: stop the "
+        "older version when it has ended."
     )
     requires_system_checks = []
 
@@ -45,7 +46,7 @@ def _older(alias: str) -> list[dict[str, Any]]:
 
 
 def _flows(alias: str) -> list[dict[str, Any]]:
-    """Unfinished workflows by flow and version; version 0 has not begun, and begins on the newest."""
+    """Return unfinished workflows by flow and version; version 0 has not begun, and begins with the newest."""
     rows = WorkflowRun.objects.using(alias).exclude(state__in=FINAL_RUN_STATES).values("flow", "flow_version")
     return [
         {

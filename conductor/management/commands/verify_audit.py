@@ -1,4 +1,4 @@
-"""`manage.py verify_audit`: whether the audit log is as it was written."""
+"""`novella verify_audit`: check that no record of the audit log was changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError
 from conductor.cells.lookup import journal_aliases
 from conductor.core.audit_chain import plain
 from conductor.core.errors import Invalid
-from conductor.services import audit_files, audit_seals
+from conductor.services.audit import files, seals
 
 CHANGED, LEFT_OUT = 1, 2
 MOST_LINES = 20  # of a file, that are named
@@ -23,9 +23,9 @@ MOST_LINES = 20  # of a file, that are named
 
 class Command(BaseCommand):
     help = (
-        "Check each record of the audit log against its seal, in every database; or those of a file that the page of "
-        "the audit log made. Ends with 0 when all are as they were written, 1 when one is not, with the first one's "
-        "name, and 2 when a database did not answer."
+        "Check every record of the audit log against its seal. It reads the log in every database, or a file that "
+        "the page of the audit log made. Exits with 0 when all records are as they were written, 1 when one is not, "
+        "with the name of the first one, and 2 when a database did not answer."
     )
     requires_system_checks = []
 
@@ -40,27 +40,27 @@ class Command(BaseCommand):
             self._check_databases(is_json=options["json"])
 
     def _check_databases(self, *, is_json: bool) -> None:
-        views, silent = [], []
+        views, down = [], []
         for alias in journal_aliases():
             try:
-                audit_seals.check(alias)
-                views.append(audit_seals.view(alias))
+                seals.check(alias)
+                views.append(seals.view(alias))
             except (DatabaseError, InterfaceError):
-                silent.append(alias)
+                down.append(alias)
         if is_json:
-            body = {"databases": [plain(asdict(one)) for one in views], "missing_databases": silent}
+            body = {"databases": [plain(asdict(one)) for one in views], "missing_databases": down}
             self.stdout.write(json.dumps(body, indent=2))
         else:
-            self.stdout.write("\n".join([*map(_line, views), *(f"{alias} did not answer" for alias in silent)]))
+            self.stdout.write("\n".join([*map(_line, views), *(f"{alias} did not answer" for alias in down)]))
         if any(one.trouble for one in views):
             sys.exit(CHANGED)
-        if silent:
+        if down:
             sys.exit(LEFT_OUT)
 
     def _check_file(self, path: Path, *, is_json: bool) -> None:
         try:
             with path.open(encoding="utf-8", newline="") as lines:
-                found = list(audit_files.faults(lines))
+                found = list(files.faults(lines))
         except (OSError, UnicodeDecodeError, Invalid) as error:
             raise CommandError(f"{path}: {getattr(error, 'message', error)}") from None
         except (DatabaseError, InterfaceError):
@@ -75,7 +75,7 @@ class Command(BaseCommand):
             sys.exit(CHANGED)
 
 
-def _line(one: audit_seals.SealView) -> str:
+def _line(one: seals.SealView) -> str:
     waits = f", {one.unsealed} not yet sealed" if one.unsealed else ""
     if one.trouble:
         return f"{one.database}: {one.trouble}{waits}"

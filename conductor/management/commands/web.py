@@ -1,4 +1,4 @@
-"""`manage.py web`: pages, APIs and websockets in a process of their own, or in several behind one port."""
+"""`novella web`: pages, APIs and websockets in a process of their own, or in several behind one port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRAIN_SECONDS = 2.0
 
 
 class Command(BaseCommand):
-    help = "Serve pages, APIs and websockets; conductors and hosts run in other processes."
+    help = "Serve pages, APIs and WebSockets. Conductors and hosts run in other processes."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,6 +32,7 @@ class Command(BaseCommand):
         if workers < 1:
             raise CommandError("--workers: at least 1")
         preflight.require_broker(settings.NOVELLA_BROKER_URL)
+        preflight.require_server_databases()
         preflight.require_certificate(settings.NOVELLA_TLS_CERT, settings.NOVELLA_TLS_KEY)
         preflight.require_free_port(host, port)
         with preflight.beside_others(settings.NOVELLA_DATA):

@@ -1,4 +1,4 @@
-"""`manage.py what_if launch|drain …`: ask before doing. Nothing is claimed or written."""
+"""`novella what_if launch|drain …`: evaluate a launch or drain without changing anything."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from django.core.management.base import BaseCommand, CommandError
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import NovellaError
 from conductor.core.scheduling.what_if import FleetChange, NewHosts
-from conductor.services import what_if
-from conductor.services.drains import Wish
-from conductor.services.values import BuildWish
-from conductor.services.what_if import DrainPreview, FitView
+from conductor.services.fleet.drains import DrainRequest
+from conductor.services.scheduling import what_if
+from conductor.services.scheduling.what_if import DrainPreview, FitView
+from conductor.services.servers.types import InstanceCreate
 
 DOES_NOT_FIT = 2
 FLAVOR_NUMBERS = ("vcpus", "memory_mb", "root_gb")
@@ -25,8 +25,9 @@ FLAVOR_NUMBERS = ("vcpus", "memory_mb", "root_gb")
 
 class Command(BaseCommand):
     help = (
-        "Ask the scheduler without consequences: would servers of a flavor find hosts, and where would the guests of "
-        "a host go. Ends with 0 when all of it fits, 1 when the question was refused, 2 when something does not fit."
+        "Ask the scheduler where servers would go, without changing anything. It answers whether servers of a "
+        "flavor would find hosts, or where the guests of a host would go. Exits with 0 when all of it fits, 1 when "
+        "the question was refused, 2 when something does not fit."
     )
     requires_system_checks = []
 
@@ -57,11 +58,11 @@ class Command(BaseCommand):
         try:
             fleet = _fleet(options)
             if options["kind"] == "launch":
-                fit = what_if.launch(_asker(options), _wish(options), fleet=fleet, flavor=_flavor(options))
+                fit = what_if.launch(_caller(options), _requested(options), fleet=fleet, flavor=_flavor(options))
                 fits, body, lines = fit.would_be_done, asdict(fit), _fit_lines(fit)
             else:
-                wish = Wish(allows_cold=options["allow_cold"] and not options["no_cold"])
-                found = what_if.drain(system_context(), options["host"], wish, fleet=fleet)
+                requested = DrainRequest(allows_cold=options["allow_cold"] and not options["no_cold"])
+                found = what_if.drain(system_context(), options["host"], requested, fleet=fleet)
                 fits, body, lines = not found.staying, asdict(found), _drain_lines(found)
         except NovellaError as error:
             raise CommandError(error.message) from None
@@ -70,16 +71,16 @@ class Command(BaseCommand):
             sys.exit(DOES_NOT_FIT)
 
 
-def _asker(options: Mapping[str, Any]) -> RequestContext:
+def _caller(options: Mapping[str, Any]) -> RequestContext:
     context = system_context()
     return replace(context, project_id=options["project"]) if options["project"] else context
 
 
-def _wish(options: Mapping[str, Any]) -> BuildWish:
+def _requested(options: Mapping[str, Any]) -> InstanceCreate:
     count = options["count"]
     if not 1 <= count <= 1000:
         raise CommandError(f"--count {count}: ask about 1 to 1000 servers.")
-    return BuildWish(
+    return InstanceCreate(
         name="what-if",
         flavor_ref=options["flavor"],
         image_ref=options["image"],

@@ -1,4 +1,4 @@
-"""A database backend for processes that must have none: whatever asks it for anything is a fault of ours."""
+"""Database backend for processes that must not use any: every access is a bug of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every message on the wire."""
+"""All messages on the wire."""
 
 from conductor.rpc.messages.to_compute import (
     AbortLiveMigration,

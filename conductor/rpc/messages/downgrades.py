@@ -1,8 +1,7 @@
-"""How a message is said to a process that knows only an earlier version of it.
+"""Downgrades of messages for processes that know only an earlier version.
 
-One row per message and version: how to get from there to the version before. A field that the earlier version has not
-may go only where it says what the earlier one means without it; else the message cannot be said, and is refused with
-the fix.
+One row per message and version: the conversion to the version before. A field that the earlier version lacks may be
+dropped only if its value is the earlier version's behaviour; otherwise the message is refused with the fix.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ class Inexpressible(Exception):
 
 
 def _spawn(body: Body) -> dict[str, Any]:
-    """The first version starts every guest, and its guests had no volumes and no password of their own."""
+    """Downgrade to 1.0, which starts every guest, and whose guests have no volumes and no password of their own."""
     guest = body["guest"]
     lost = [name for name in ("volumes", "admin_password") if guest.get(name)]
     if not body.get("is_running", True):
         lost.append("is_running")
-    if lost:  # named, never shown: one of them is a secret
+    if lost:  # names only: one of the values is a secret
         raise Inexpressible(", ".join(lost))
     known = {key: value for key, value in guest.items() if key not in ("volumes", "admin_password")}
     return {**{key: value for key, value in body.items() if key != "is_running"}, "guest": known}
 
 
 def _plain(body: Body) -> dict[str, Any]:
-    """Before, no guest had cells, pins or devices of its own."""
+    """Downgrade to guests without cells, pins and devices of their own."""
     guest = dict(body["guest"])
     if guest.pop("hardware", None):
         raise Inexpressible("hardware")
@@ -40,9 +39,9 @@ def _plain(body: Body) -> dict[str, Any]:
 
 
 def _ports_without(*names: str) -> Callable[[Body], dict[str, Any]]:
-    """Hosts that knew no better had each port by itself (without its network), or one address of each (without more).
+    """Return a downgrade of ports: each by itself (without its network), or with one address only (without `more`).
 
-    So they go on, and no guest is refused for it.
+    Older hosts keep that behaviour, so no guest is refused for it.
     """
 
     def lacking(port: Body) -> dict[str, Any]:
@@ -58,7 +57,7 @@ def _ports_without(*names: str) -> Callable[[Body], dict[str, Any]]:
 
 
 def _without_files(body: Body) -> dict[str, Any]:
-    """Before, no guest had files of its own, and hosts locked each volume for one guest."""
+    """Downgrade to guests without files, and to volumes that are locked for one guest."""
     guest = dict(body["guest"])
     if guest.pop("files", None):
         raise Inexpressible("files")
@@ -80,18 +79,18 @@ _without_addresses = _ports_without("ipv6_mode", "more")
 
 
 def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
-    """The earlier version lacks what is nice to know."""
+    """Return a downgrade that drops optional information."""
     return lambda body: {key: value for key, value in body.items() if key != name}
 
 
 def _report(body: Body) -> dict[str, Any]:
-    """The first version knows no inside of hosts and no metrics: nothing that needs them is placed there meanwhile."""
+    """Downgrade to 1.0, without hardware and metrics: nothing that needs them is placed on the host meanwhile."""
     newer = ("numa_cells", "pci_devices", "metrics")
     known = {key: value for key, value in body["report"].items() if key not in newer}
     return {**body, "report": known}
 
 
-# (message, version) → (the version before, how to say it so)
+# (message, version) → (the version before, the conversion)
 DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]]] = {
     ("spawn_instance", "1.1"): ("1.0", _spawn),
     ("spawn_instance", "1.2"): ("1.1", _plain),

@@ -1,4 +1,4 @@
-"""What a conductor tells a compute agent. Every command carries its key and its fencing token."""
+"""Commands from a conductor to a compute agent. Every command carries its key and its fencing token."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from conductor.rpc.codec import message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What all commands carry.
+    """Common fields of all commands.
 
     `UNKEPT` names fields that a host's journal must not keep: they may hold secrets. An urgent command does not wait
-    in the guest's lane: it concerns the command that is under way there.
+    in the guest's queue: it concerns the running command.
     """
 
     UNKEPT: ClassVar[frozenset[str]] = frozenset({"guest", "password"})
@@ -27,7 +27,7 @@ class Command:
     instance_uuid: str
 
 
-# -- there and gone. `guest` is core.GuestSpec as JSON everywhere.
+# -- create and destroy. `guest` is core.GuestSpec as JSON everywhere.
 
 
 @message("spawn_instance", version="1.5")
@@ -51,12 +51,12 @@ class RebuildInstance(Command):
     is_running: bool = True
 
 
-# -- on a host of its own no more
+# -- evacuation
 
 
 @message("take_over_instance", version="1.3")
 class TakeOverInstance(Command):
-    """Start the guest of a dead host from the disks that it has on shared storage, unless `is_running` is false."""
+    """Start the guest of a dead host from its disks on shared storage, unless `is_running` is false."""
 
     guest: dict[str, Any]
     source_host: str
@@ -65,7 +65,7 @@ class TakeOverInstance(Command):
 
 @message("hand_back_instance", version="1.0")
 class HandBackInstance(Command):
-    """End a guest that was taken over, and leave its disks to the host that it came from."""
+    """End a guest that was taken over, and return its disks to the original host."""
 
     source_host: str
 
@@ -103,7 +103,7 @@ class PauseInstance(Command):
 
 @message("unpause_instance", version="1.0")
 class UnpauseInstance(Command):
-    """Let a paused guest go on."""
+    """Resume a paused guest."""
 
 
 @message("suspend_instance", version="1.0")
@@ -113,7 +113,7 @@ class SuspendInstance(Command):
 
 @message("resume_instance", version="1.4")
 class ResumeInstance(Command):
-    """Read a suspended guest's memory back and let it go on."""
+    """Read a suspended guest's memory back and resume it."""
 
     guest: dict[str, Any]
 
@@ -146,7 +146,7 @@ class TriggerCrashDump(Command):
     """Inject a non-maskable interrupt."""
 
 
-# -- what hangs on it
+# -- volumes, ports and snapshots
 
 
 @message("snapshot_instance", version="1.0")
@@ -165,7 +165,7 @@ class AttachVolume(Command):
 
 @message("detach_volume", version="1.0")
 class DetachVolume(Command):
-    """Take a volume from the guest."""
+    """Detach a volume from the guest."""
 
     volume_uuid: str
 
@@ -187,17 +187,17 @@ class AttachInterface(Command):
 
 @message("detach_interface", version="1.0")
 class DetachInterface(Command):
-    """Take a port from the guest."""
+    """Detach a port from the guest."""
 
     port_uuid: str
 
 
-# -- moving with the guest off: out at the source, in at the destination, then confirm or revert at the source
+# -- cold migration: out at the source, in at the destination, then confirm or revert at the source
 
 
 @message("migrate_out", version="1.4")
 class MigrateOut(Command):
-    """Power off and make the guest's disks ready to be fetched; what is there stays until confirm or revert."""
+    """Power off and prepare the guest's disks for transfer; the source keeps them until confirm or revert."""
 
     guest: dict[str, Any]
     destination: str
@@ -205,7 +205,7 @@ class MigrateOut(Command):
 
 @message("migrate_in", version="1.4")
 class MigrateIn(Command):
-    """Build the guest from the disks that `migrate_out` answered with."""
+    """Build the guest from the disks that `migrate_out` returned."""
 
     guest: dict[str, Any]
     disks: dict[str, Any]
@@ -214,23 +214,23 @@ class MigrateIn(Command):
 
 @message("confirm_migration", version="1.0")
 class ConfirmMigration(Command):
-    """At the source: remove what was kept for going back."""
+    """At the source: remove what was kept for a revert."""
 
 
 @message("revert_migration", version="1.4")
 class RevertMigration(Command):
-    """At the source: bring the guest back as it was. One that never went out is left as it is."""
+    """At the source: restore the guest. One that was never migrated out is left as it is."""
 
     guest: dict[str, Any]
     is_running: bool = True
 
 
-# -- moving while the guest runs
+# -- live migration
 
 
 @message("prepare_live_migration", version="1.4")
 class PrepareLiveMigration(Command):
-    """At the destination: make room and say where to send the guest to; answers with `target`."""
+    """At the destination: make room and return where to send the guest; answers with `target`."""
 
     guest: dict[str, Any]
     is_block_migration: bool | None = None
@@ -259,21 +259,21 @@ class CancelLiveMigration(Command):
 
 @message("abort_live_migration", version="1.0")
 class AbortLiveMigration(Command):
-    """At the source, while `live_migrate` is under way: stop it before the switch."""
+    """At the source, during `live_migrate`: stop it before the switch."""
 
     IS_URGENT: ClassVar[bool] = True
 
 
 @message("force_live_migration", version="1.0")
 class ForceLiveMigration(Command):
-    """At the source, while `live_migrate` is under way: switch now."""
+    """At the source, during `live_migrate`: switch now."""
 
     IS_URGENT: ClassVar[bool] = True
 
 
 @message("steer_live_migration", version="1.0")
 class SteerLiveMigration(Command):
-    """At the source, while `live_migrate` is under way: an order of `kind`, see core.live_steering."""
+    """At the source, during `live_migrate`: a command of `kind`, see core.live_steering."""
 
     IS_URGENT: ClassVar[bool] = True
 
@@ -281,12 +281,12 @@ class SteerLiveMigration(Command):
     amount: int = 0
 
 
-# -- for the host itself: no run waits for an answer, and the host's reports say what it has
+# -- for the host itself: no run waits for an answer, and the host's reports show the result
 
 
 @message("filter_ports", version="1.0")
 class FilterPorts:
-    """What the ports on the host let through from now on: `filters` are core.PortFilter as JSON, by port."""
+    """Rules of the host's ports from now on: `filters` are core.PortFilter as JSON, by port."""
 
     host: str
     filters: dict[str, Any]
@@ -294,9 +294,9 @@ class FilterPorts:
 
 @message("keys_announced", version="1.0")
 class KeysAnnounced:
-    """Whose signatures count: `conductor_keys` are public keys by id, `accepted` the ids of the host's own keys.
+    """Valid keys: `conductor_keys` are public keys by id, `accepted` the ids of the host's own keys.
 
-    Of its own keys the host replaces those whose ids are in `replace`.
+    The host replaces those of its own keys whose ids are in `replace`.
     """
 
     host: str
@@ -306,6 +306,6 @@ class KeysAnnounced:
 
 
 def names() -> list[str]:
-    """The messages to hosts, by name."""
+    """Return the names of messages to hosts."""
     sent = (value for value in globals().values() if isinstance(value, type) and value.__module__ == __name__)
     return sorted(str(cls.MESSAGE_NAME) for cls in sent if hasattr(cls, "MESSAGE_NAME"))

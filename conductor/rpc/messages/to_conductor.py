@@ -1,4 +1,4 @@
-"""What a compute agent tells its cell's conductor."""
+"""Messages from a compute agent to its cell's conductor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conductor.rpc.codec import message
 
 @message("step_answered", version="1.0")
 class StepAnswered:
-    """The outcome of one command. `error` is {"class", "message", "is_reschedulable"} when not ok."""
+    """The result of one command. `error` is {"class", "message", "is_reschedulable"} when not ok."""
 
     step_key: str
     run_uuid: str
@@ -23,7 +23,7 @@ class StepAnswered:
 
 @message("step_progressed", version="1.1")
 class StepProgressed:
-    """How far a long command is; throttled by the sender. `share` is between 0 and 1 where it is known.
+    """Progress of a long command; throttled by the sender. `share` is between 0 and 1 where it is known.
 
     `figures` are amounts by name, such as {"memory_remaining": bytes}.
     """
@@ -43,9 +43,9 @@ class HostReported:
 
     1.1: the report has the host's NUMA cells and PCI devices.
     1.2: `doings` are the driver's calls, errors and own lines since the report before.
-    1.3: `kept` are the uuids of instances whose disks the host has put aside for going back.
+    1.3: `kept` are the uuids of instances whose disks the host keeps for a revert.
 
-    `report_number` rises with each report of one agent; an older one than seen is ignored.
+    `report_number` rises with each report of one agent; an outdated report is ignored.
     """
 
     host: str
@@ -63,7 +63,7 @@ class HostReported:
 
 @message("console_written", version="1.0")
 class ConsoleWritten:
-    """New text on a guest's serial console, from byte `offset` on. Agents of today send `ConsolesWritten`."""
+    """New text on a guest's serial console, from byte `offset` on. Current agents send `ConsolesWritten`."""
 
     host: str
     instance_uuid: str
@@ -81,7 +81,7 @@ class ConsolesWritten:
 
 @message("consoles_offered", version="1.0")
 class ConsolesOffered:
-    """Where the consoles of a host's guests are joined, and how: `fingerprint` is its certificate's, `key` a secret."""
+    """Address of a host's console relay: `fingerprint` is its certificate's, `key` a secret."""
 
     host: str
     address: str
@@ -92,9 +92,9 @@ class ConsolesOffered:
 
 @message("guests_counted", version="1.0")
 class GuestsCounted:
-    """What each guest of a host that runs has used: figures by instance uuid, in the order of core.guest_figures.NAMES.
+    """Usage of each running guest of a host: figures by instance uuid, in the order of core.guest_usage.NAMES.
 
-    `counted_at` is in seconds since 1970, by the host's clock. One that is lost is no harm: the next comes in minutes.
+    `counted_at` is in seconds since 1970, by the host's clock. A lost message does no harm: the next comes in minutes.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""What chats are told: the one line of text that incoming webhooks of Slack, Mattermost and their kin take."""
+"""Chat messages: one line of text, as incoming webhooks of Slack, Mattermost and similar services take it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from conductor.services.notifications import notices
 from conductor.services.notifications.event_types import TEST
 
 LONGEST = 4000
-# Names are anybody's to choose: none of them may call a whole channel, or look like a link that leads elsewhere.
+# Users choose names freely: none may notify a whole channel, or look like a link to another site.
 HARMLESS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "]": "]\u200b", "`": "'"})
 
 
 def as_chat(message: Notification) -> dict[str, Any]:
-    """The body of a POST: "Create of web-1 failed: … (instance.create.error)"."""
+    """Return the body of a POST: "Create of web-1 failed: … (instance.create.error)"."""
     return {"text": f"{line_of(message)[:LONGEST].translate(HARMLESS)} ({message.event_type})"}
 
 
 def line_of(message: Notification) -> str:
-    """What happened, in one line."""
+    """Return a one-line summary of a notification."""
     title = "A test: what you subscribed to arrives here" if message.event_type == TEST else notices.title_of(message)
     return " ".join(title.split())

@@ -1,4 +1,4 @@
-"""What became of a subscription's messages. Sending one once more is asked for here; who tells subscribers does it."""
+"""Delivery attempts of subscriptions. Requests to send a message again are stored here, and sent by the dispatcher."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.phrases import phrase
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import Event, NotificationDelivery
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.event_types import TEST
-from conductor.services.values import Page
-from conductor.transactions import database_now, write_tx
+from conductor.services.types import Page
 
 ASKED, DELIVERED, FAILED = "asked", "delivered", "failed"
 MOST = 100
@@ -24,7 +25,7 @@ LONGEST_ID = 60
 
 @dataclass(frozen=True)
 class DeliveryView:
-    """One attempt to tell a subscription's target of something. `asked` ones are about to be made."""
+    """One attempt to deliver a message to a subscription's target. `asked` ones are requested and not sent yet."""
 
     id: str
     message_id: str
@@ -36,12 +37,12 @@ class DeliveryView:
 
 
 def list_of(context: RequestContext, subscription_uuid: str, limit: int = MOST, marker: str = "") -> Page[DeliveryView]:
-    """The attempts of a subscription, the newest first. Raises NotFound, and Invalid for a marker that is none."""
+    """Return the deliveries of a subscription, newest first. Raises NotFound, and Invalid for an unknown marker."""
     row = subscriptions.row_of(context, subscription_uuid)
     name = subscriptions.sink_name(row)
     anchor = _found(row, marker) if marker else None
     if marker and anchor is None:
-        raise Invalid(f"Marker {marker[:LONGEST_ID]} could not be found.", field="marker")
+        raise Invalid(phrase("Marker %(marker)s could not be found.", marker=marker[:LONGEST_ID]), field="marker")
 
     def ask(alias: str) -> list[NotificationDelivery]:
         rows = NotificationDelivery.objects.using(alias).filter(sink=name)
@@ -56,23 +57,26 @@ def list_of(context: RequestContext, subscription_uuid: str, limit: int = MOST, 
 
 
 def send_again(context: RequestContext, subscription_uuid: str, delivery_id: str) -> DeliveryView:
-    """Have a message sent once more, under its own id. Raises NotFound, and Conflict where that cannot be."""
+    """Request that a message is sent again, under its own id.
+
+    Raises NotFound, and Conflict where that is impossible.
+    """
     row = subscriptions.row_of(context, subscription_uuid)
     _require_enabled(row)
     before = _found(row, delivery_id)
     if before is None:
-        raise NotFound(f"Delivery {delivery_id[:LONGEST_ID]} could not be found.")
+        raise NotFound(phrase("Delivery %(delivery_id)s could not be found.", delivery_id=delivery_id[:LONGEST_ID]))
     alias = str(before._state.db)
     if before.event_number is None:
-        raise Conflict("This was a test: ask for another one.")
+        raise Conflict(phrase("Test messages can't be sent again. Send a new test message."))
     with write_tx(alias):
         if not Event.objects.using(alias).filter(pk=before.event_number).exists():
-            raise Conflict("What this told of is no longer in the event log.")
+            raise Conflict(phrase("The events of this notification are no longer in the event log."))
         return _ask(alias, row, before)
 
 
 def test(context: RequestContext, subscription_uuid: str) -> DeliveryView:
-    """Have a message of type `subscription.test` sent. Raises NotFound, and Conflict while one is about to be."""
+    """Request a message of type `subscription.test`. Raises NotFound, and Conflict while one is requested already."""
     row = subscriptions.row_of(context, subscription_uuid)
     _require_enabled(row)
     with write_tx(API_ALIAS):
@@ -83,7 +87,7 @@ def _ask(alias: str, row: Subscription, like: NotificationDelivery) -> DeliveryV
     rows = NotificationDelivery.objects.using(alias)
     name = subscriptions.sink_name(row)
     if rows.filter(sink=name, outcome=ASKED, event_type=like.event_type, event_number=like.event_number).exists():
-        raise Conflict("This is about to be sent already.")
+        raise Conflict(phrase("This notification is already being sent."))
     made = rows.create(
         sink=name,
         message_id=like.message_id,
@@ -97,11 +101,11 @@ def _ask(alias: str, row: Subscription, like: NotificationDelivery) -> DeliveryV
 
 def _require_enabled(row: Subscription) -> None:
     if not row.is_enabled:
-        raise Conflict("The subscription is off: turn it on first.")
+        raise Conflict(phrase("Turn the subscription on first."))
 
 
 def _found(row: Subscription, delivery_id: str) -> NotificationDelivery | None:
-    """By its id: the database and the number there."""
+    """Return a delivery by its id, which is the database and the number there."""
     alias, _, number = delivery_id.partition(":")
     if alias not in journal_aliases() or not (number.isascii() and number.isdigit() and len(number) <= 18):
         return None

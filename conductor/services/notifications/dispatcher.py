@@ -1,9 +1,8 @@
-"""Telling sinks what the event log holds: at least once, in the log's order, each sink at its own pace.
+"""Dispatcher of the event log to sinks: at least once, in the log's order, each sink at its own pace.
 
-For each journal and sink a row keeps how far the sink was told, and who tells it now: the lease on that row elects one
-dispatcher among all conductors. The place moves after the sink has taken a message; who dies in between leaves it
-where it was, and the message comes once more under the same id. A sink that fails is left alone for a while, each time
-for longer, and holds up nobody else.
+For each journal and sink a row stores the position in the log, and its dispatcher: the lease on that row elects one
+among all conductors. The position advances after the sink has accepted a message; after a crash in between, the message
+is sent again under the same id. A failed sink is retried with backoff, and delays no other sink.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from dataclasses import dataclass, field
 from django.db.models import F, Q, QuerySet
 
 from conductor.core.notification_sink import Notification, Send, SinkFailed
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal import event_order
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
 from conductor.services.notifications.event_types import KINDS
 from conductor.services.notifications.payloads import compose
 from conductor.services.notifications.sinks import Sink
-from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
 
@@ -30,19 +29,19 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 
 
-def tell_all(aliases: Iterable[str], sink: Sink, teller: str) -> None:
-    """Tell one sink what is new in each of these journals."""
+def dispatch_all(aliases: Iterable[str], sink: Sink, teller: str) -> None:
+    """Send the new events of each of these journals to one sink."""
     for alias in aliases:
         try:
-            while tell(alias, sink, teller) == MOST_AT_ONCE:
+            while dispatch(alias, sink, teller) == MOST_AT_ONCE:
                 pass
         except Exception:
             log.exception("notifications failed: alias=%s sink=%s", alias, sink.name)
 
 
 @dataclass(frozen=True)
-class Part:
-    """What of a journal a sink is told: `wanted` narrows the events, `make` makes a message of one, or None."""
+class EventSelection:
+    """Selection of a journal's events for a sink: `wanted` filters them, `make` composes a message or returns None."""
 
     wanted: Q = field(default_factory=Q)
     make: Callable[[str, Event], Notification | None] = compose
@@ -51,13 +50,13 @@ class Part:
         return Event.objects.using(alias).filter(self.wanted, kind__in=KINDS)
 
 
-WHOLE = Part()
+WHOLE = EventSelection()
 
 
-def tell(alias: str, sink: Sink, teller: str, part: Part = WHOLE) -> int:
-    """Tell `sink` of the next events in the journal of `alias`; how many events were looked at.
+def dispatch(alias: str, sink: Sink, teller: str, part: EventSelection = WHOLE) -> int:
+    """Send the next events in the journal of `alias` to `sink`; returns how many events were read.
 
-    Does nothing while another teller has the lease, or while the sink is left alone after a failure.
+    Does nothing while another dispatcher has the lease, or during the backoff after a failure.
     """
     place = _claim(alias, sink, teller, part)
     if place is None:
@@ -82,10 +81,10 @@ def tell(alias: str, sink: Sink, teller: str, part: Part = WHOLE) -> int:
 
 
 class _LostLease(Exception):
-    """Another teller has taken over: what it does not know yet it sends again."""
+    """Another dispatcher has taken over; it sends again what is not recorded as sent."""
 
 
-def _claim(alias: str, sink: Sink, teller: str, part: Part) -> NotificationPlace | None:
+def _claim(alias: str, sink: Sink, teller: str, part: EventSelection) -> NotificationPlace | None:
     places = NotificationPlace.objects.using(alias)
     if not places.filter(sink=sink.name).exists():
         begin_at_the_end(alias, sink.name)
@@ -94,7 +93,7 @@ def _claim(alias: str, sink: Sink, teller: str, part: Part) -> NotificationPlace
     reached = mine.values_list("reached", flat=True).first()
     if (
         reached is None or not event_order.after(part.events(alias), reached).exists()
-    ):  # the usual answer, which needs no write
+    ):  # the typical case, which needs no write
         return None
     with write_tx(alias):
         if not mine.update(owner=teller, lease_expires_at=database_now(LEASE_SECONDS)):
@@ -103,7 +102,7 @@ def _claim(alias: str, sink: Sink, teller: str, part: Part) -> NotificationPlace
 
 
 def begin_at_the_end(alias: str, name: str) -> None:
-    """A sink that is new is told of what happens from now on."""
+    """Start a new sink at the end of the log."""
     end = event_order.end(Event.objects.using(alias))
     with write_tx(alias):
         NotificationPlace.objects.using(alias).get_or_create(

@@ -1,4 +1,4 @@
-"""What notifications there are: one table from a run's action to the name that operators' tools know."""
+"""Event types of notifications: a table from a run's action to the names that operators' tools know."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from conductor.core.states import RunState
 
-TEST = "subscription.test"  # what its owner has sent to see whether it arrives
+TEST = "subscription.test"  # sent on request to test a subscription
 
-# The instance action of a run → object and action of its notifications.
+# Instance action of a run → object and action of its notifications.
 BY_ACTION: Mapping[str, str] = {
     "create": "instance.create",
     "delete": "instance.delete",
@@ -44,21 +44,21 @@ BY_ACTION: Mapping[str, str] = {
     "evacuate": "instance.evacuate",
     "trigger_crash_dump": "instance.trigger_crash_dump",
 }
-# Runs that hand their work on tell only when that fails: the runs in the cells tell the rest.
+# Runs that hand over to others notify only of failures: the runs in the cells notify of the rest.
 ONLY_FAILURES: Mapping[str, str] = {"build_instances": "compute_task.build_instances"}
 
 STARTED, ENDED, INTERVENED = "run.started", "run.ended", "run.intervention"
-# What is told of without a workflow: the kind of the event is the name of its notification.
-TOLD_ALONE = ("budget.crossed", "snapshot_schedule.error")
-KINDS = (STARTED, ENDED, INTERVENED, *TOLD_ALONE)
+# Events without a workflow: the kind of the event is its notification's type.
+SENT_ALONE = ("budget.crossed", "snapshot_schedule.error")
+KINDS = (STARTED, ENDED, INTERVENED, *SENT_ALONE)
 INTERVENTION = "workflow.intervention"
 PHASES = ("start", "end", "error")
 
 
 def event_type_of(flow: str, action: str, kind: str, state: str) -> str | None:
-    """The name of the notification that an event of a run makes; None when it makes none.
+    """Return the event type of the notification for a run's event; None when there is none.
 
-    `state` is how the run ended.
+    `state` is the final state of the run.
     """
     if kind == INTERVENED:
         return INTERVENTION
@@ -74,6 +74,6 @@ def event_type_of(flow: str, action: str, kind: str, state: str) -> str | None:
 
 
 def every_event_type() -> list[str]:
-    """All names that can ever be sent, sorted."""
+    """Return all event types that can be sent, sorted."""
     names = {f"{name}.{phase}" for name in BY_ACTION.values() for phase in PHASES}
-    return sorted(names | {f"{name}.error" for name in ONLY_FAILURES.values()} | {INTERVENTION, *TOLD_ALONE})
+    return sorted(names | {f"{name}.error" for name in ONLY_FAILURES.values()} | {INTERVENTION, *SENT_ALONE})

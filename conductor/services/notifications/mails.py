@@ -1,4 +1,4 @@
-"""What mailboxes are told: a few lines to the address that a person's account has, by the operator's server."""
+"""E-mail notifications: a few lines to the address of a user's account, through the operator's mail server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
 from conductor.core.errors import Unavailable
+from conductor.core.messages import message
 from conductor.core.notification_sink import Notification, Send, SinkFailed
 from conductor.identity.models import User
 from conductor.services.notifications.chats import line_of
@@ -20,12 +21,12 @@ from conductor.services.notifications.chats import line_of
 TIMEOUT_SECONDS = 5.0
 LONGEST_SUBJECT = 200
 PORTS: Mapping[str, int] = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
-NO_SERVER = "This cloud sends no e-mail: its operator has not set NOVELLA_SMTP_URL."
-NO_ADDRESS = "Your account has no e-mail address: an operator can give it one."
+NO_SERVER = message("mail.no_server")
+NO_ADDRESS = message("mail.no_address")
 
 
 def address_of(user_id: str) -> str:
-    """Where somebody's mail goes: to what their account says, which is not theirs to choose. Raises Unavailable."""
+    """Return a user's address for mail: the account's, which only administrators change. Raises Unavailable."""
     if not settings.NOVELLA_SMTP_URL:
         raise Unavailable(NO_SERVER)
     address = User.objects.filter(pk=user_id).values_list("email", flat=True).first()
@@ -36,10 +37,10 @@ def address_of(user_id: str) -> str:
 
 @dataclass(frozen=True)
 class Mailbox:
-    """Sends each message to one person; what the server does not take is a failure."""
+    """Sink that sends each message to one user; a refusal by the server is a failure."""
 
     address: str
-    subscription: str  # as its owner calls it
+    subscription: str  # the name that its owner gave it
     name: str
 
     @contextmanager
@@ -60,7 +61,7 @@ class Mailbox:
             _hang_up(server)
 
     def _mail(self, message: Notification) -> EmailMessage:
-        said = line_of(message)
+        reported = line_of(message)
         data = message.body["payload"]["data"]
         facts = {
             "Event": message.event_type,
@@ -69,13 +70,13 @@ class Mailbox:
             "Workflow": (data.get("workflow") or {}).get("uuid"),
         }
         lines = [f"{name}: {value}" for name, value in facts.items() if value]
-        end = f"You are told by your subscription {self.subscription}. In the portal you can change or end it."
+        end = f"This message comes from your subscription {self.subscription}. In the portal you can change or end it."
         return EmailMessage(
-            subject=said[:LONGEST_SUBJECT],
-            body="\n".join([said, "", *lines, "", end, ""]),
+            subject=reported[:LONGEST_SUBJECT],
+            body="\n".join([reported, "", *lines, "", end, ""]),
             from_email=settings.NOVELLA_MAIL_FROM,
             to=[self.address],
-            # The same for one that comes again, and no answering machine answers.
+            # The same id when a message is sent again; and no automatic replies.
             headers={"Message-ID": f"<{message.message_id}@novella>", "Auto-Submitted": "auto-generated"},
         )
 
@@ -99,7 +100,7 @@ def _hang_up(server: EmailBackend) -> None:
 
 
 def _why(error: Exception) -> str:
-    """By the server's number alone: its words may quote what is nobody's business."""
+    """Describe an error by the server's status code only: its text may quote confidential data."""
     codes = [code for code, _ in error.recipients.values()] if isinstance(error, smtplib.SMTPRecipientsRefused) else []
     code = getattr(error, "smtp_code", codes[0] if codes else None)
     return f"answered {code}" if code else type(error).__name__

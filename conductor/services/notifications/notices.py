@@ -1,4 +1,4 @@
-"""What stands in a person's bell beside their own workflows: what they subscribed to, and what became of that."""
+"""Notices of users: messages of their subscriptions, and what happened to these."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.notification_sink import Notification, Send
 from conductor.core.phrases import phrase
-from conductor.transactions import database_now, write_tx
+from conductor.db.transactions import database_now, write_tx
 
 TURNED_OFF = "subscription.turned_off"
 MOST_SHOWN = 12
 QUOTA_APPROVED, QUOTA_REFUSED = "quota_request.approved", "quota_request.refused"
-BUDGET_CROSSED, BUDGET_SPENT = "budget.crossed", "budget.spent"
+BUDGET_WARNING, BUDGET_SPENT = "budget.crossed", "budget.spent"
 SCHEDULE_ERROR = "snapshot_schedule.error"
-# What every member of the project finds in the bell without a subscription.
-TOLD_TO_MEMBERS = (BUDGET_CROSSED, SCHEDULE_ERROR)
-NO_SUBSCRIPTION = UUID(int=0)  # of what is told without being subscribed to
-# What a notice says that keeps only what somebody wrote: in the language of whoever looks.
-SAID: Mapping[str, str] = {
-    QUOTA_APPROVED: phrase("Your request for more quota was approved"),
-    QUOTA_REFUSED: phrase("Your request for more quota was refused"),
-    BUDGET_CROSSED: phrase("A part of the month's budget is spent"),
-    BUDGET_SPENT: phrase("The month's budget is spent"),
-    SCHEDULE_ERROR: phrase("A scheduled snapshot was not taken"),
+# Events that every member of the project gets as notices without a subscription.
+MEMBER_EVENTS = (BUDGET_WARNING, SCHEDULE_ERROR)
+NO_SUBSCRIPTION = UUID(int=0)  # of notices without a subscription
+# Titles of notices that store only free text; translated for the reader.
+TITLES: Mapping[str, str] = {
+    QUOTA_APPROVED: phrase("Your quota request was approved"),
+    QUOTA_REFUSED: phrase("Your quota request was declined"),
+    BUDGET_WARNING: phrase("Part of the month's budget is used"),
+    BUDGET_SPENT: phrase("The month's budget is used up"),
+    SCHEDULE_ERROR: phrase("A scheduled snapshot failed"),
 }
 PHASES = {"start": "began", "end": "ended", "error": "failed"}
 
 
 @dataclass(frozen=True)
 class NoticeView:
-    """One entry of the bell; what nobody subscribed to has no `subscription_uuid`."""
+    """One notice; without a subscription its `subscription_uuid` is ""."""
 
     uuid: str
     title: str
@@ -53,13 +53,13 @@ class NoticeView:
 
 
 def of(context: RequestContext) -> tuple[list[NoticeView], int]:
-    """The newest notices of the asker in the project in use, and how many there are."""
+    """Return the newest notices of the caller in the current project, and their number."""
     rows = _mine(context)
     return [_view(row) for row in rows.order_by("-created_at", "-pk")[:MOST_SHOWN]], rows.count()
 
 
 def clear(context: RequestContext, notice_uuid: str = "") -> None:
-    """Take one out of the bell, or all of them. What is unknown is gone already."""
+    """Delete one notice, or all of them; does nothing for an unknown one."""
     rows = _mine(context)
     if notice_uuid:
         known = uuid_or_none(notice_uuid)
@@ -70,7 +70,7 @@ def clear(context: RequestContext, notice_uuid: str = "") -> None:
 
 @dataclass(frozen=True)
 class Bell:
-    """The sink that puts messages into the bell of a subscription's owner; one that comes again is there already."""
+    """Sink that stores messages as notices of a subscription's owner; a repeated message is stored once."""
 
     subscription: Subscription
     name: str
@@ -85,14 +85,14 @@ class Bell:
         yield send
 
 
-def say_turned_off(subscription: Subscription, reason: str) -> None:
-    """Tell the owner that nothing comes any more."""
+def notify_turned_off(subscription: Subscription, reason: str) -> None:
+    """Notify the owner that the subscription was turned off."""
     title = f"The subscription {subscription.name} was turned off: {reason}"
     _put(subscription, uuid4(), TURNED_OFF, title, None)
 
 
 def title_of(message: Notification) -> str:
-    """ "instance.create.error" about web-1: "Create of web-1 failed"."""
+    """Return a title: "instance.create.error" about web-1 gives "Create of web-1 failed"."""
     data = message.body["payload"]["data"]
     if data.get("said"):
         return str(data["said"])
@@ -106,11 +106,11 @@ def title_of(message: Notification) -> str:
     return f"{action.capitalize()}{about} {phase}{why}"
 
 
-def tell(user_id: str, project_id: str, event_type: str, message_id: UUID, said: str = "") -> None:
-    """Tell somebody of what concerns them, whether or not they subscribed to anything; once per message."""
+def notify(user_id: str, project_id: str, event_type: str, message_id: UUID, title: str = "") -> None:
+    """Notify a user without a subscription; once per message id."""
     _keep(
         {"subscription_uuid": NO_SUBSCRIPTION, "message_id": message_id},
-        {"user_id": user_id, "project_id": project_id, "event_type": event_type, "title": said},
+        {"user_id": user_id, "project_id": project_id, "event_type": event_type, "title": title},
     )
 
 
@@ -129,8 +129,8 @@ def _keep(key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         _, is_new = Notice.objects.get_or_create(
             **key, defaults={**values, "is_bad": is_bad, "created_at": database_now()}
         )
-        if is_new:  # pages that are open look into the bell again
-            subject = events.Subject(f"notice:{values['user_id']}", values["project_id"])
+        if is_new:  # open pages then reload the notices
+            subject = events.EventSubject(f"notice:{values['user_id']}", values["project_id"])
             events.append(API_ALIAS, subject, "notice.added")
 
 
@@ -139,10 +139,10 @@ def _mine(context: RequestContext) -> QuerySet[Notice]:
 
 
 def _title(row: Notice) -> str:
-    said = SAID.get(row.event_type)
-    if said is None or row.subscription_uuid != NO_SUBSCRIPTION:  # what a subscription tells is whole as it is
+    title = TITLES.get(row.event_type)
+    if title is None or row.subscription_uuid != NO_SUBSCRIPTION:  # a subscription's title is complete
         return row.title
-    return phrase("%(what)s: %(answer)s", what=said, answer=row.title) if row.title else said
+    return phrase("%(what)s: %(answer)s", what=title, answer=row.title) if row.title else title
 
 
 def _view(row: Notice) -> NoticeView:

@@ -1,4 +1,7 @@
-"""From an event of the log to a notification. Fields are named one by one, so that nothing secret can slip in."""
+"""Composition of notifications from events.
+
+Fields are listed one by one, so that no secret can be included by accident.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.notification_sink import Notification
 from conductor.journal.models import Event, WorkflowRun
-from conductor.services.notifications.event_types import INTERVENTION, TOLD_ALONE, event_type_of
+from conductor.services.notifications.event_types import INTERVENTION, SENT_ALONE, event_type_of
 
 SCHEMA = "workflow.action"
-VERSION = "1.0"  # a field more: 1.1; a field gone or changed: 2.0
-# The space of message ids: the same event always has the same id, so that what comes twice can be told.
+VERSION = "1.0"  # an added field: 1.1; a removed or changed field: 2.0
+# The UUID namespace of message ids: the same event always has the same id, so that receivers detect duplicates.
 MESSAGES = UUID("6b8a9b0e-6f0c-4a39-9d0a-1f6f5f3c8a11")
 
 
 def compose(alias: str, event: Event) -> Notification | None:
-    """The notification of an event; None for one that nobody is told of."""
-    if event.kind in TOLD_ALONE:
-        return _told_alone(alias, event)
+    """Return the notification of an event; None for an event without one."""
+    if event.kind in SENT_ALONE:
+        return _message_alone(alias, event)
     run = WorkflowRun.objects.using(alias).filter(uuid=event.run_uuid).first() if event.run_uuid else None
     if run is None:
         return None
@@ -33,8 +36,8 @@ def compose(alias: str, event: Event) -> Notification | None:
     return _notification(alias, event, event_type, resource, SCHEMA, _data(alias, run, event, event_type))
 
 
-def _told_alone(alias: str, event: Event) -> Notification:
-    """Of what concerns a project and is no workflow: the event's own words, in a schema of their own."""
+def _message_alone(alias: str, event: Event) -> Notification:
+    """Compose the notification of a project's event without a workflow; its data has a schema of its own."""
     data = {"instance": None, "project_id": event.project_id, **event.data}
     return _notification(alias, event, event.kind, event.topic, event.kind, data)
 
@@ -55,7 +58,7 @@ def _notification(
 
 
 def for_tenants(message: Notification) -> Notification:
-    """The same without what only operators see: where an instance is."""
+    """Return the message without data for operators only: the instance's host and node."""
     data = dict(message.body["payload"]["data"])
     if data["instance"] is not None:
         data["instance"] = {**data["instance"], "host": "", "node": ""}
@@ -84,7 +87,7 @@ def _data(alias: str, run: WorkflowRun, event: Event, event_type: str) -> dict[s
 
 
 def _instance(alias: str, run: WorkflowRun) -> dict[str, Any] | None:
-    """The instance as it is when the message is sent; None at the API level, where there is none yet."""
+    """Return the instance as of now; None at the API level, where there is none yet."""
     if alias == API_ALIAS or run.instance_uuid is None:
         return None
     row = Instance.objects.using(alias).filter(uuid=run.instance_uuid).first()
@@ -110,7 +113,7 @@ def _instance(alias: str, run: WorkflowRun) -> dict[str, Any] | None:
 
 
 def _held(row: Instance) -> Iterator[Mapping[str, Any]]:
-    """What the ports have: each tells of its first address, and of more where it has them."""
+    """Yield each port's first address, and its further ones."""
     for port in row.addresses:
         yield port
         yield from port.get("more", ())

@@ -1,4 +1,4 @@
-"""What a subscription must not show: the whole address of its target and the key that signs what goes there."""
+"""Encryption of a subscription's secrets: the full URL of its target and the key that signs its messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 
 from conductor.core.errors import Unavailable
+from conductor.core.phrases import phrase
 from conductor.core.sealing import box
 
 SECRET_BYTES = 32
@@ -18,7 +19,7 @@ HINT_LENGTH = 4
 
 @dataclass(frozen=True)
 class Target:
-    """Where a webhook goes, and the key that signs it."""
+    """URL of a webhook, and the key that signs its messages."""
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
@@ -29,7 +30,7 @@ def new_secret() -> str:
 
 
 def hint_of(secret: str) -> str:
-    """By which its owner tells one key from another."""
+    """Return the end of a key, by which its owner tells keys apart."""
     return f"…{secret[-HINT_LENGTH:]}"
 
 
@@ -38,11 +39,11 @@ def seal(target: Target) -> str:
 
 
 def unseal(sealed: str) -> Target:
-    """Raises Unavailable where it was sealed with another secret key."""
+    """Decrypt a target. Raises Unavailable where it was encrypted with another secret key."""
     try:
         return Target(**json.loads(_box().decrypt(sealed.encode())))
     except InvalidToken:
-        raise Unavailable("The target was sealed with another secret key: give its URL again.") from None
+        raise Unavailable(phrase("The URL was stored with another secret key. Enter it again.")) from None
 
 
 def _box() -> Fernet:

@@ -1,4 +1,4 @@
-"""Where notifications go: webhooks, a topic exchange of RabbitMQ, plugins. A sink fails by raising SinkFailed."""
+"""Sinks of notifications: webhooks, a topic exchange of RabbitMQ, plugins. A sink fails by raising SinkFailed."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from conductor.core.notification_sink import Notification, Send, SinkFailed
 from conductor.services.notifications import plugin_sinks, targets
 
 TIMEOUT_SECONDS = 5.0
-LONGEST_SECONDS = 10.0  # for a whole answer of a target that somebody named
+LONGEST_SECONDS = 10.0  # for the whole response of a user's target
 EXCHANGE = "novella.notifications"
 SIGNATURE = "Novella-Signature"
 
 
 class Sink(Protocol):
-    """`name` is kept in databases and logs: it holds no secret of the sink's address."""
+    """A target of notifications. `name` is stored in databases and logs: it holds no secret of the sink's address."""
 
     @property
     def name(self) -> str: ...
 
     def open(self) -> AbstractContextManager[Send]:
-        """A connection for some messages: a function that sends one and says how it was taken."""
+        """Open a connection for some messages: a function that sends one and returns the receiver's answer."""
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """POSTs each message, signed; whatever is not 2xx is a failure. Redirects are not followed.
+    """Sink that POSTs each message, signed; any status but 2xx is a failure. Redirects are not followed.
 
-    `is_guarded` is set for targets that people name: they reach nothing private, and must answer in time as a whole.
-    `said` makes the body for receivers that take another one than ours; without a secret nothing is signed.
+    `is_guarded` is set for targets of users: private addresses are blocked, and the whole response has a time limit.
+    `render_body` makes the body for receivers with another format than ours; without a secret messages are not signed.
     """
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
     is_guarded: bool = False
     given_name: str = ""
-    said: Callable[[Notification], Mapping[str, Any]] | None = None
+    render_body: Callable[[Notification], Mapping[str, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Webhook:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
         def send(message: Notification) -> str:
-            body = encoded(self.said(message) if self.said is not None else message.body)
+            body = encoded(self.render_body(message) if self.render_body is not None else message.body)
             try:
                 with self._in_time(connection):
                     connection.request("POST", path, body, headers(message, body, self.secret))
@@ -84,7 +84,7 @@ class Webhook:
 
     @contextmanager
     def _in_time(self, connection: http.client.HTTPConnection) -> Iterator[None]:
-        """A server that answers a byte at a time is in time with each: cut off what takes too long as a whole."""
+        """Limit the time of the whole response: a server that sends byte by byte never exceeds the socket's timeout."""
         if not self.is_guarded:
             yield
             return
@@ -104,14 +104,14 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Publishes to a durable topic exchange with the event type as routing key, and waits for the confirmation."""
+    """Sink that publishes to a durable topic exchange, the event type as routing key, and waits for confirmation."""
 
     url: str = field(repr=False)
     name: str = "exchange"
 
     @contextmanager
     def open(self) -> Iterator[Send]:
-        import pika  # only where an operator has named an exchange
+        import pika  # imported only where an operator has configured an exchange
         import pika.exceptions
 
         parameters = pika.URLParameters(self.url)
@@ -152,7 +152,7 @@ def _close(connection: Any) -> None:
         if connection is not None and connection.is_open:
             connection.close()
     except (pika.exceptions.AMQPError, OSError):
-        pass  # it is gone, which is what was wanted
+        pass  # it is closed already
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -160,7 +160,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def headers(message: Notification, body: bytes, secret: str) -> dict[str, str]:
-    """What goes with a webhook: who it is from, which message, and the proof that it is ours."""
+    """Return the headers of a webhook: sender, message id and signature."""
     sent_at = str(int(time.time()))
     return {
         "Content-Type": "application/json",
@@ -172,12 +172,12 @@ def headers(message: Notification, body: bytes, secret: str) -> dict[str, str]:
 
 
 def signature(secret: str, sent_at: str, body: bytes) -> str:
-    """HMAC-SHA256 over time and body: a receiver refuses what is too old, so that nothing can be played again."""
+    """Return the HMAC-SHA256 over time and body: a receiver rejects old ones, which prevents replays."""
     return hmac.new(secret.encode(), sent_at.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def configured() -> list[Sink]:
-    """The sinks that the settings name."""
+    """Return the sinks in the settings."""
     secret = settings.NOVELLA_NOTIFICATION_SECRET
     found: list[Sink] = [Webhook(url, secret) for url in settings.NOVELLA_NOTIFICATION_WEBHOOKS]
     if settings.NOVELLA_NOTIFICATION_URL:

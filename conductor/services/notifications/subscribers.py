@@ -1,7 +1,7 @@
-"""Telling subscribers: the same dispatcher and the same places as for other sinks, for as many as there are.
+"""Delivery to subscribers, with the same dispatcher and positions as for other sinks.
 
-A pass looks once into each journal for all of them. Who has news is told on a thread, those of one project one after
-another: a target that answers late holds up its own project alone.
+A pass reads each journal once for all of them. Subscribers with news are served on threads, those of one project one
+after another: a slow target delays only its own project.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from conductor.api_db.models import Subscription
 from conductor.core.context import RequestContext
 from conductor.core.errors import Unavailable
 from conductor.core.notification_sink import Notification, SinkFailed
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal import event_order
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
-from conductor.services import sign_in
+from conductor.services.accounts import sign_in
 from conductor.services.notifications import dispatcher, mails, notices, sealing, subscriptions
 from conductor.services.notifications.chats import as_chat
 from conductor.services.notifications.deliveries import ASKED, DELIVERED, FAILED
-from conductor.services.notifications.dispatcher import Part
+from conductor.services.notifications.dispatcher import EventSelection
 from conductor.services.notifications.event_types import KINDS, TEST
 from conductor.services.notifications.mails import Mailbox
 from conductor.services.notifications.payloads import compose, for_tenants
 from conductor.services.notifications.sinks import Sink, Webhook
-from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
 
-OFF_AFTER_FAILURES = 20  # in a row in one journal; with the pauses between them about an hour
+OFF_AFTER_FAILURES = 20  # in a row in one journal; with the backoff about an hour
 MOST_LOOKED_AT = 1000
-SEND_AGAIN_AFTER_SECONDS = 60.0  # when whoever took a message that was asked for has died
+SEND_AGAIN_AFTER_SECONDS = 60.0  # when the process that took a requested message has died
 WORKERS = 8
 RIGHTS_GONE = "its owner has no right to it any more"
 
 Work = Callable[[], None]
-Due = tuple[str, Subscription]  # who is to be told of what is new in a journal
+Due = tuple[str, Subscription]  # a journal with news, and the subscription to notify
 
 
 @dataclass
 class Subscribers:
-    """The passes of one process; `submit` runs work elsewhere and returns at once."""
+    """The passes of one process; `submit` runs work on another thread and returns at once."""
 
     aliases: Sequence[str]
     teller: str
@@ -59,8 +59,8 @@ class Subscribers:
     _gate: threading.Lock = field(default_factory=threading.Lock)
 
     def go_round(self) -> None:
-        """One pass over all journals. One that does not answer is left for the next pass."""
-        places = dict(_answered(self.aliases, _places))  # before the subscriptions: none is taken for a forgotten one
+        """Run one pass over all journals. One that is down is left for the next pass."""
+        places = dict(_answered(self.aliases, _places))  # read first, so that no new subscription seems deleted
         known = {subscriptions.sink_name(row): row for row in Subscription.objects.filter(is_enabled=True)}
         due: defaultdict[str, list[Due]] = defaultdict(list)
         for alias, rows in places.items():
@@ -75,7 +75,7 @@ class Subscribers:
     def _hand_out(self, project_id: str, due: list[Due]) -> None:
         with self._gate:
             if project_id in self._busy:
-                return  # its turn comes with a later pass
+                return  # a later pass serves it
             self._busy.add(project_id)
         if self.submit is None:
             self._work(project_id, due)
@@ -86,28 +86,28 @@ class Subscribers:
         try:
             self._work(project_id, due)
         finally:
-            connections.close_all()  # a thread has connections of its own
+            connections.close_all()  # each thread has connections of its own
 
     def _work(self, project_id: str, due: list[Due]) -> None:
         try:
             for alias, row in due:
                 try:
-                    tell(alias, row, self.teller)
+                    deliver(alias, row, self.teller)
                 except Exception:
-                    log.exception("subscriber was not told: alias=%s subscription=%s", alias, row.uuid)
+                    log.exception("subscriber was not notified: alias=%s subscription=%s", alias, row.uuid)
         finally:
             with self._gate:
                 self._busy.discard(project_id)
 
 
 def on_threads(aliases: Sequence[str], teller: str) -> Subscribers:
-    """Passes that tell several projects' subscribers at once."""
+    """Return subscribers whose projects are served on threads in parallel."""
     pool = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="subscribers")
     return Subscribers(aliases, teller, pool.submit)
 
 
-def tell(alias: str, row: Subscription, teller: str) -> None:
-    """Tell one subscriber what is new in one journal, and what was asked for; turn off who never takes anything."""
+def deliver(alias: str, row: Subscription, teller: str) -> None:
+    """Send one subscriber the news of one journal, and requested messages; turn it off after too many failures."""
     owner = sign_in.context_for(row.user_id, row.project_id, "")
     if owner is None or "reader" not in owner.roles or (row.is_cloud_wide and not owner.is_admin):
         _turn_off(row, RIGHTS_GONE)
@@ -118,26 +118,26 @@ def tell(alias: str, row: Subscription, teller: str) -> None:
         _turn_off(row, error.message)
         return
     _send_what_was_asked_for(alias, row, owner, sink)
-    dispatcher.tell(alias, sink, teller, part_of(row, owner))
+    dispatcher.dispatch(alias, sink, teller, part_of(row, owner))
     place = NotificationPlace.objects.using(alias).filter(sink=sink.name, failures__gte=OFF_AFTER_FAILURES).first()
     if place is not None:
         _turn_off(row, f"{place.failures} deliveries in a row failed, the last with: {place.last_error}")
 
 
 def sink_of(row: Subscription) -> Sink:
-    """Raises Unavailable where its target cannot be read any more, or nobody can be written to."""
+    """Return a subscription's sink. Raises Unavailable where its target cannot be decrypted, or it has no address."""
     name = subscriptions.sink_name(row)
     if row.channel == subscriptions.BELL:
         return notices.Bell(row, name)
     if row.channel == subscriptions.EMAIL:
         return Mailbox(mails.address_of(row.user_id), row.name, name)
     target = sealing.unseal(row.sealed)
-    said = as_chat if row.channel == subscriptions.CHAT else None
-    return Webhook(target.url, target.secret, is_guarded=True, given_name=name, said=said)
+    render_body = as_chat if row.channel == subscriptions.CHAT else None
+    return Webhook(target.url, target.secret, is_guarded=True, given_name=name, render_body=render_body)
 
 
-def part_of(row: Subscription, owner: RequestContext) -> Part:
-    """What of a journal this subscriber is told, as its owner may see it."""
+def part_of(row: Subscription, owner: RequestContext) -> EventSelection:
+    """Select the events of a journal for this subscriber, as its owner may see them."""
     wanted = Q() if row.is_cloud_wide else Q(project_id=row.project_id)
     if row.server_uuids:
         wanted &= Q(instance_uuid__in=row.server_uuids)
@@ -148,13 +148,13 @@ def part_of(row: Subscription, owner: RequestContext) -> Part:
         message = _composed(owner, alias, event)
         return message if message is not None and subscriptions.matches(message.event_type, row.events) else None
 
-    return Part(wanted, make)
+    return EventSelection(wanted, make)
 
 
 def _is_in_the_bell(row: Subscription, owner: RequestContext, event: Event) -> bool:
-    """Whether the owner finds it there anyway: nobody is told twice."""
-    is_told = event.kind in notices.TOLD_TO_MEMBERS and event.project_id == owner.project_id
-    return is_told and row.channel == subscriptions.BELL and "member" in owner.roles
+    """Whether the owner gets the event as a notice anyway: no notice is sent twice."""
+    is_notified = event.kind in notices.MEMBER_EVENTS and event.project_id == owner.project_id
+    return is_notified and row.channel == subscriptions.BELL and "member" in owner.roles
 
 
 def _composed(owner: RequestContext, alias: str, event: Event) -> Notification | None:
@@ -167,7 +167,7 @@ def _answered(aliases: Iterable[str], ask: Callable[[str], Any]) -> Iterable[tup
         try:
             yield alias, ask(alias)
         except (DatabaseError, InterfaceError) as error:
-            log.warning("subscribers are not told: alias=%s error=%s", alias, type(error).__name__)
+            log.warning("subscribers are not notified: alias=%s error=%s", alias, type(error).__name__)
 
 
 def _places(alias: str) -> list[NotificationPlace]:
@@ -176,7 +176,10 @@ def _places(alias: str) -> list[NotificationPlace]:
 
 
 def _due(alias: str, *, places: list[NotificationPlace], known: Mapping[str, Subscription]) -> list[Subscription]:
-    """Who has news in a journal. The places of all others move on, and of those that are gone they go."""
+    """Return subscriptions with news in a journal.
+
+    Advances the positions of all others, and deletes those of deleted subscriptions.
+    """
     gone = [place.pk for place in places if place.sink not in known]
     if gone:
         with write_tx(alias):
@@ -238,7 +241,7 @@ def _send_what_was_asked_for(alias: str, row: Subscription, owner: RequestContex
 def _sent(alias: str, asked: NotificationDelivery, owner: RequestContext, sink: Sink) -> tuple[str, str]:
     message = _test_message(asked) if asked.event_type == TEST else _made_again(alias, asked, owner)
     if message is None:
-        return FAILED, "what it told of is no longer in the event log"
+        return FAILED, "the events of the notification are no longer in the event log"
     try:
         with sink.open() as send:
             return DELIVERED, send(message)
@@ -268,4 +271,4 @@ def _turn_off(row: Subscription, reason: str) -> None:
     turned = subscriptions.turn_off(row.uuid, reason)
     if turned is not None:
         log.warning("subscription turned off: subscription=%s reason=%s", row.uuid, reason)
-        notices.say_turned_off(turned, reason)
+        notices.notify_turned_off(turned, reason)

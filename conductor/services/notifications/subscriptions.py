@@ -1,6 +1,6 @@
-"""Subscriptions: what a person wants to hear of, and where it goes. The same for the API and the pages.
+"""Subscriptions: the events that a user wants, and their target. Used by the API and the pages.
 
-Whoever changes one says which revision he has seen, so that of two writers none loses his change unnoticed.
+A change gives the revision that its caller has seen, so that concurrent changes are not lost.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision, Unavailable
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.patterns import glob
-from conductor.services import audit
-from conductor.services.audit import Entry
+from conductor.core.phrases import phrase
+from conductor.db.transactions import database_now, one_at_a_time, write_tx
+from conductor.services.audit import audit
+from conductor.services.audit.audit import Entry
 from conductor.services.notifications import dispatcher, mails, sealing, targets
 from conductor.services.notifications.event_types import every_event_type
 from conductor.services.notifications.sealing import Target
-from conductor.transactions import database_now, one_at_a_time, write_tx
 
 WEBHOOK, CHAT, EMAIL, BELL = "webhook", "chat", "email", "bell"
 CHANNELS = (WEBHOOK, CHAT, EMAIL, BELL)
-POSTED = (WEBHOOK, CHAT)  # to an address of the subscriber's
-MOST = 20  # of one person in one project
+POSTED = (WEBHOOK, CHAT)  # sent by POST to a URL of the subscriber
+MOST = 20  # per user and project
 MOST_EVENTS, MOST_SERVERS = 50, 50
 LONGEST_NAME, LONGEST_PATTERN = 60, 128
 NO_URL = "Only webhooks and chats have a url."
@@ -39,7 +40,7 @@ PREFIX = "subscription "  # of the names of their sinks
 
 @dataclass(frozen=True)
 class SubscriptionView:
-    """A subscription as its owner may see it; what guards its target is shown as a hint."""
+    """A subscription as its owner may see it; secrets of its target are shown as a hint."""
 
     uuid: str
     name: str
@@ -60,15 +61,15 @@ class SubscriptionView:
 
 @dataclass(frozen=True)
 class Made:
-    """A subscription, and the key that was just made for it: it is never shown again. Empty where there is none."""
+    """A subscription, and its new key, which is never shown again; "" where there is none."""
 
     view: SubscriptionView
     secret: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What is asked of a subscription; None leaves a field as it is, or at its usual value where it is new."""
+class SubscriptionRequest:
+    """Fields to set on a subscription; None leaves a field as it is, or at its default in a new one."""
 
     name: str | None = None
     channel: str | None = None
@@ -80,42 +81,49 @@ class Wish:
 
 
 def sink_name(subscription: Subscription | SubscriptionView) -> str:
-    """Under which its places and deliveries are kept."""
+    """Return the sink name under which its positions and deliveries are stored."""
     return f"{PREFIX}{subscription.uuid}"
 
 
 def list_of(context: RequestContext, *, of_everybody: bool = False) -> list[SubscriptionView]:
-    """The asker's own in the project in use, by name; for operators those of everybody. Raises Forbidden."""
+    """Return the caller's own in the current project, by name; for operators all users'. Raises Forbidden."""
     if of_everybody and not context.is_admin:
-        raise Forbidden("Subscriptions of others are for operators.")
+        raise Forbidden(phrase("Only operators can see subscriptions of other users."))
     rows = Subscription.objects.all() if of_everybody else _own(context)
     return [view_of(row) for row in rows.order_by("name", "pk")]
 
 
 def get(context: RequestContext, subscription_uuid: str) -> SubscriptionView:
-    """Raises NotFound also for what is somebody else's; operators see all."""
+    """Return a subscription. Raises NotFound also for another user's; operators see all."""
     return view_of(row_of(context, subscription_uuid))
 
 
-def subscribe(context: RequestContext, wish: Wish) -> Made:
-    """Raises Invalid naming the field, Forbidden, and Conflict for a taken name or one subscription too many."""
-    channel = wish.channel or WEBHOOK
+def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Made:
+    """Create a subscription.
+
+    Raises Invalid naming the field, Forbidden, and Conflict for a taken name or too many subscriptions.
+    """
+    channel = requested.channel or WEBHOOK
     if channel not in CHANNELS:
-        raise Invalid(f"channel is one of {', '.join(CHANNELS)}.", field="channel")
-    if channel in POSTED and not wish.url:
-        raise Invalid(f"A {channel} needs a url: where the messages are posted.", field="url")
+        raise Invalid(phrase("channel is one of %(choices)s.", choices=", ".join(CHANNELS)), field="channel")
+    if channel in POSTED and not requested.url:
+        raise Invalid(
+            phrase("Enter the URL to which messages for channel %(channel)s are posted.", channel=channel), field="url"
+        )
     if channel == EMAIL:
         _require_mailbox(context)
-    if wish.name is None:
-        raise Invalid("name is missing: by what you will tell it from others.", field="name")
+    if requested.name is None:
+        raise Invalid(phrase("Enter a name for the subscription."), field="name")
     row = Subscription(user_id=context.user_id, project_id=context.project_id, channel=channel, events=["*"])
-    _apply(context, row, wish)
-    secret = _give_secret(row, wish.url or "") if channel in POSTED else ""
+    _apply(context, row, requested)
+    secret = _give_secret(row, requested.url or "") if channel in POSTED else ""
     try:
         with write_tx(API_ALIAS):
             one_at_a_time(API_ALIAS, f"subscriptions:{context.user_id}:{context.project_id}")
             if _own(context).count() >= MOST:
-                raise Conflict(f"You have {MOST} subscriptions in this project already; delete one first.")
+                raise Conflict(
+                    phrase("You already have %(most)s subscriptions in this project. Delete one first.", most=MOST)
+                )
             row.created_at = row.updated_at = database_now()
             row.save(force_insert=True)
             _record(context, row, "subscription.create")
@@ -125,22 +133,26 @@ def subscribe(context: RequestContext, wish: Wish) -> Made:
     return Made(get(context, str(row.uuid)), secret)
 
 
-def change(context: RequestContext, subscription_uuid: str, wish: Wish, revision: int | None) -> SubscriptionView:
-    """Change some fields, all of them or none. `revision` is the one that was seen; None for any.
+def change(
+    context: RequestContext, subscription_uuid: str, requested: SubscriptionRequest, revision: int | None
+) -> SubscriptionView:
+    """Change some fields, all of them or none. `revision` is the one that the caller saw; None for any.
 
     Raises NotFound, StaleRevision, Invalid naming the field, Conflict for a taken name.
     """
-    if wish.channel is not None:
-        raise Invalid("The channel of a subscription stays as it is: make another one.", field="channel")
+    if requested.channel is not None:
+        raise Invalid(
+            phrase("The channel of a subscription can't be changed. Create another subscription."), field="channel"
+        )
     try:
         with write_tx(API_ALIAS):
             row = _seen(context, subscription_uuid, revision)
-            if wish.url is not None and row.channel not in POSTED:
+            if requested.url is not None and row.channel not in POSTED:
                 raise Invalid(NO_URL, field="url")
             was_enabled = row.is_enabled
-            _apply(context, row, wish)
-            if wish.url is not None:
-                row.sealed = sealing.seal(Target(wish.url, sealing.unseal(row.sealed).secret))
+            _apply(context, row, requested)
+            if requested.url is not None:
+                row.sealed = sealing.seal(Target(requested.url, sealing.unseal(row.sealed).secret))
             if row.is_enabled:
                 row.off_reason = ""
             _store(context, row, "subscription.change")
@@ -152,18 +164,18 @@ def change(context: RequestContext, subscription_uuid: str, wish: Wish, revision
 
 
 def renew_secret(context: RequestContext, subscription_uuid: str, revision: int | None) -> Made:
-    """A new key in place of the old one, which signs nothing from now on. Raises like `change`."""
+    """Replace the key; the old one signs nothing from now on. Raises what `change` raises."""
     with write_tx(API_ALIAS):
         row = _seen(context, subscription_uuid, revision)
         if row.channel != WEBHOOK:
-            raise Conflict("Only webhooks have a key: nothing else is signed.")
+            raise Conflict(phrase("Only webhooks have a key."))
         secret = _give_secret(row, sealing.unseal(row.sealed).url)
         _store(context, row, "subscription.renew_secret")
     return Made(get(context, subscription_uuid), secret)
 
 
 def unsubscribe(context: RequestContext, subscription_uuid: str, revision: int | None = None) -> None:
-    """Forget a subscription, with the notices that it put into the bell. Raises NotFound and StaleRevision."""
+    """Delete a subscription and its notices. Raises NotFound and StaleRevision."""
     with write_tx(API_ALIAS):
         row = _seen(context, subscription_uuid, revision)
         Notice.objects.filter(subscription_uuid=row.uuid).delete()
@@ -172,7 +184,7 @@ def unsubscribe(context: RequestContext, subscription_uuid: str, revision: int |
 
 
 def turn_off(subscription_uuid: Any, reason: str) -> Subscription | None:
-    """Switch one off for its owner; None where it is off, or gone, already."""
+    """Turn a subscription off; returns None where it is off, or deleted, already."""
     with write_tx(API_ALIAS):
         row = Subscription.objects.select_for_update().filter(uuid=subscription_uuid, is_enabled=True).first()
         if row is not None:
@@ -183,23 +195,23 @@ def turn_off(subscription_uuid: Any, reason: str) -> Subscription | None:
 
 
 def begin(row: Subscription) -> None:
-    """It is told from this moment on; in a database that does not answer now, from when it does."""
+    """Start delivery with events from now on; in a database that is down, from when it is up again."""
     if row.is_enabled:
         scatter_gather(lambda alias: dispatcher.begin_at_the_end(alias, sink_name(row)), journal_aliases())
 
 
 def row_of(context: RequestContext, subscription_uuid: str) -> Subscription:
-    """Raises NotFound for one that is not there, or not the asker's."""
+    """Return the row. Raises NotFound for an unknown one, or another user's."""
     known = uuid_or_none(subscription_uuid)
     rows = Subscription.objects.all() if context.is_admin else _own(context)
     row = rows.filter(uuid=known).first() if known else None
     if row is None:
-        raise NotFound(f"Subscription {subscription_uuid[:60]} could not be found.")
+        raise NotFound(phrase("Subscription %(subscription)s could not be found.", subscription=subscription_uuid[:60]))
     return row
 
 
 def view_of(row: Subscription) -> SubscriptionView:
-    """What may be shown of it."""
+    """Return a subscription's view, without secrets."""
     shown = ("name", "channel", "is_cloud_wide", "address", "secret_hint", "is_enabled", "off_reason", "revision")
     plain = {name: getattr(row, name) for name in (*shown, "user_id", "project_id", "created_at", "updated_at")}
     return SubscriptionView(uuid=str(row.uuid), events=list(row.events), servers=list(row.server_uuids), **plain)
@@ -210,13 +222,19 @@ def _own(context: RequestContext) -> QuerySet[Subscription]:
 
 
 def _seen(context: RequestContext, subscription_uuid: str, revision: int | None) -> Subscription:
-    """The row, which nobody else changes until this transaction ends."""
+    """Return the row, locked until this transaction ends."""
     found = row_of(context, subscription_uuid)
     row = Subscription.objects.select_for_update().filter(pk=found.pk).first()
     if row is None:
-        raise NotFound(f"Subscription {subscription_uuid[:60]} could not be found.")
+        raise NotFound(phrase("Subscription %(subscription)s could not be found.", subscription=subscription_uuid[:60]))
     if revision is not None and revision != row.revision:
-        raise StaleRevision(f"The subscription was changed meanwhile: revision {row.revision}, not {revision}.")
+        raise StaleRevision(
+            phrase(
+                "The subscription has changed: its revision is %(newest)s, not %(revision)s. Reload it and try again.",
+                newest=row.revision,
+                revision=revision,
+            )
+        )
     return row
 
 
@@ -227,28 +245,28 @@ def _store(context: RequestContext, row: Subscription, action: str) -> None:
     _record(context, row, action)
 
 
-def _apply(context: RequestContext, row: Subscription, wish: Wish) -> None:
-    """Set what is wished for, checked. Raises Invalid, and Forbidden for what is for operators."""
-    if wish.name is not None:
-        row.name = _require_name(wish.name)
-    if wish.url is not None and row.channel in POSTED:
-        row.address = targets.shown(targets.require_url(wish.url))
-    elif wish.url:
+def _apply(context: RequestContext, row: Subscription, requested: SubscriptionRequest) -> None:
+    """Set the requested fields, validated. Raises Invalid, and Forbidden for fields of operators."""
+    if requested.name is not None:
+        row.name = _require_name(requested.name)
+    if requested.url is not None and row.channel in POSTED:
+        row.address = targets.shown(targets.require_url(requested.url))
+    elif requested.url:
         raise Invalid(NO_URL, field="url")
-    if wish.events is not None:
-        row.events = _require_events(wish.events)
-    if wish.is_cloud_wide is not None:
-        if wish.is_cloud_wide and not context.is_admin:
-            raise Forbidden("What happens in other projects is for operators.")
-        row.is_cloud_wide = wish.is_cloud_wide
-    if wish.servers is not None:
-        row.server_uuids = _require_servers(row, wish.servers)
-    if wish.is_enabled is not None:
-        row.is_enabled = wish.is_enabled
+    if requested.events is not None:
+        row.events = _require_events(requested.events)
+    if requested.is_cloud_wide is not None:
+        if requested.is_cloud_wide and not context.is_admin:
+            raise Forbidden(phrase("Only operators can subscribe to all projects."))
+        row.is_cloud_wide = requested.is_cloud_wide
+    if requested.servers is not None:
+        row.server_uuids = _require_servers(row, requested.servers)
+    if requested.is_enabled is not None:
+        row.is_enabled = requested.is_enabled
 
 
 def _give_secret(row: Subscription, url: str) -> str:
-    """The key of a webhook; a chat has none: its address is all that guards it."""
+    """Set a new key for a webhook and return it; a chat has none, as only its URL is secret."""
     secret = sealing.new_secret() if row.channel == WEBHOOK else ""
     row.sealed, row.secret_hint = sealing.seal(Target(url, secret)), sealing.hint_of(secret) if secret else ""
     return secret
@@ -262,31 +280,38 @@ def _require_mailbox(context: RequestContext) -> None:
 
 
 def _require_name(text: str) -> str:
-    said = " ".join(text.split())
-    if not 1 <= len(said) <= LONGEST_NAME or "\0" in said:
-        raise Invalid(f"name takes 1 to {LONGEST_NAME} characters.", field="name")
-    return said
+    sentence = " ".join(text.split())
+    if not 1 <= len(sentence) <= LONGEST_NAME or "\0" in sentence:
+        raise Invalid(phrase("Enter a name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="name")
+    return sentence
 
 
 def _require_events(patterns: Sequence[str]) -> list[str]:
     if not 1 <= len(patterns) <= MOST_EVENTS:
-        raise Invalid(f"events takes 1 to {MOST_EVENTS} names; * stands for any of them.", field="events")
+        raise Invalid(
+            phrase("Enter 1 to %(most)s event types. * stands for all of them.", most=MOST_EVENTS), field="events"
+        )
     known = every_event_type()
     for index, pattern in enumerate(patterns):
         if len(pattern) > LONGEST_PATTERN or not any(matches(name, [pattern]) for name in known):
-            text = f"No notification is called {pattern[:60]}; there are such as instance.create.end, or *.error."
+            text = phrase(
+                "No event type matches %(pattern)s. Use one such as instance.create.end or *.error.",
+                pattern=pattern[:60],
+            )
             raise Invalid(text, field=f"events[{index}]")
     return list(dict.fromkeys(patterns))
 
 
 def matches(event_type: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns names this notification; * stands for any text."""
+    """Whether one of the patterns matches this event type; * stands for any text."""
     return any(glob(pattern).fits(event_type) for pattern in patterns)
 
 
 def _require_servers(row: Subscription, servers: Sequence[str]) -> list[str]:
     if len(servers) > MOST_SERVERS:
-        raise Invalid(f"servers takes at most {MOST_SERVERS} ids; none stands for all.", field="servers")
+        raise Invalid(
+            phrase("Enter at most %(most)s server IDs, or none for all servers.", most=MOST_SERVERS), field="servers"
+        )
     ids = [uuid_or_none(text) for text in servers]
     seen = InstanceMapping.objects.filter(instance_uuid__in=[one for one in ids if one], is_deleted=False)
     if not row.is_cloud_wide:
@@ -294,7 +319,9 @@ def _require_servers(row: Subscription, servers: Sequence[str]) -> list[str]:
     known = set(seen.values_list("instance_uuid", flat=True))
     for index, one in enumerate(ids):
         if one is None or one not in known:
-            raise Invalid(f"Server {servers[index][:60]} could not be found.", field=f"servers[{index}]")
+            raise Invalid(
+                phrase("Server %(server)s could not be found.", server=servers[index][:60]), field=f"servers[{index}]"
+            )
     return list(dict.fromkeys(str(one) for one in ids))
 
 

@@ -1,7 +1,7 @@
-"""Where the webhooks of people may go: to the world, and not to what only this machine or its network can reach.
+"""Targets of users' webhooks: public addresses only, none that only this machine or its network can reach.
 
-Every request that a user of a project can cause goes out from here. The address that was checked is the one that is
-connected to: a name that leads elsewhere a moment later gains nothing. Redirects are not followed.
+All requests that users of projects can cause start here. The connection uses the address that was checked, so a name
+that resolves differently a moment later gains nothing. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from django.conf import settings
 from conductor.core.errors import Invalid
 from conductor.core.ip_addresses import Address, is_public
 from conductor.core.notification_sink import SinkFailed
+from conductor.core.phrases import phrase
 
 LONGEST_URL = 1000
 SCHEMES = ("https", "http")
@@ -27,7 +28,7 @@ REFUSED = "leads into a private network, which subscriptions must not reach"
 
 
 def require_url(text: str) -> SplitResult:
-    """The parts of a target's URL. Raises Invalid for what is no URL of a web server, or names a private address."""
+    """Return the parts of a target's URL. Raises Invalid for another kind of URL, or one of a private address."""
     try:
         parts = urlsplit(text)
         has_place = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -35,29 +36,39 @@ def require_url(text: str) -> SplitResult:
         has_place, parts = False, urlsplit("")
     is_plain = len(text) <= LONGEST_URL and text.isascii() and text.isprintable() and " " not in text
     if parts.scheme not in SCHEMES or not has_place or not is_plain:
-        fix = f"such as https://hooks.example.org/novella, of at most {LONGEST_URL} plain characters"
-        raise Invalid(f"url is the address of a web server, {fix}.", field=FIELD)
+        text = phrase(
+            "Enter a URL such as https://hooks.example.org/novella, of at most %(longest)s plain characters.",
+            longest=LONGEST_URL,
+        )
+        raise Invalid(text, field=FIELD)
     if parts.username is not None or parts.password is not None or parts.fragment:
-        raise Invalid("url holds neither a user nor a password nor a fragment: requests are signed.", field=FIELD)
+        raise Invalid(
+            phrase("Enter a URL without a user, a password or a fragment. Messages are signed instead."), field=FIELD
+        )
     literal = _literal(parts.hostname or "")
     if (literal is not None and not is_allowed(literal)) or _is_local_name(parts.hostname or ""):
-        raise Invalid(f"url {REFUSED}; name a public host.", field=FIELD)
+        raise Invalid(
+            phrase("Enter a URL of a public host. Subscriptions must not reach private networks."), field=FIELD
+        )
     return parts
 
 
 def shown(parts: SplitResult) -> str:
-    """What may be shown of a URL: its path and query may be all that guards it."""
+    """Return a URL without its path and query, which may be its only secret."""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}/…"[:255]
 
 
 def is_allowed(address: Address) -> bool:
-    """Whether a subscription may be delivered to this address."""
+    """Whether subscriptions may be delivered to this address."""
     return settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS or is_public(address)
 
 
 def connection(url: str, timeout: float, *, is_guarded: bool) -> http.client.HTTPConnection:
-    """A connection to the URL's server, not yet open. `is_guarded` ones open to allowed addresses alone: SinkFailed."""
+    """Return a connection to the URL's server, not yet open.
+
+    A guarded one opens only to allowed addresses, else it raises SinkFailed.
+    """
     parts = urlsplit(url)
     host = parts.hostname or ""
     made: http.client.HTTPConnection
@@ -66,7 +77,7 @@ def connection(url: str, timeout: float, *, is_guarded: bool) -> http.client.HTT
     else:
         made = http.client.HTTPConnection(host, parts.port, timeout=timeout)
     if is_guarded:
-        # How the connection opens its socket; TLS goes on to check the certificate against the name.
+        # How the connection opens its socket; TLS still checks the certificate against the name.
         vars(made)["_create_connection"] = _guarded
     return made
 
@@ -81,7 +92,7 @@ def _guarded(place: tuple[str, int], *args: Any, **kwargs: Any) -> socket.socket
 
 
 def resolve(host: str, port: int) -> list[Address]:
-    """Every address of a name, the preferred one first."""
+    """Return every address of a name, the preferred one first."""
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -90,7 +101,7 @@ def resolve(host: str, port: int) -> list[Address]:
 
 
 def _literal(host: str) -> Address | None:
-    """The address that a host spells, also in the old ways that resolvers know (127.1, 0x7f000001)."""
+    """Return the IP address that a host is written as, also in old forms that resolvers know (127.1, 0x7f000001)."""
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The block device that a run works on: its row in the cell, and its lending in the volume service."""
+"""The block device that a run works on: its row in the cell, and its attachment in the volume service."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from conductor.core.errors import NotFound
 from conductor.core.states import StepState
 from conductor.journal.models import OutboxMessage, StepRecord
 from conductor.volume.operations import Lending
-from conductor.workflows.flow import Work
+from conductor.workflows.flow import StepContext
 from conductor.workflows.steps import instance_rows
 
 
-def rows(work: Work) -> QuerySet[BlockDevice]:
-    """The device of the run's inputs; none when it is gone."""
+def rows(work: StepContext) -> QuerySet[BlockDevice]:
+    """Return the device of the run's inputs; none when it is gone."""
     return BlockDevice.objects.using(work.alias).filter(uuid=work.inputs["attachment_id"])
 
 
-def read(work: Work) -> BlockDevice:
-    """Raises NotFound when it is gone."""
+def read(work: StepContext) -> BlockDevice:
+    """Return the device. Raises NotFound when it is gone."""
     device = rows(work).first()
     if device is None:
         raise NotFound(f"Attachment {work.inputs['attachment_id']} is gone.")
     return device
 
 
-def replaced(work: Work) -> BlockDevice:
-    """The device that the run's device takes the place of. Raises NotFound when it is gone."""
+def replaced(work: StepContext) -> BlockDevice:
+    """Return the device that the run's device replaces. Raises NotFound when it is gone."""
     device = BlockDevice.objects.using(work.alias).filter(uuid=work.inputs["old_attachment_id"]).first()
     if device is None:
         raise NotFound(f"Attachment {work.inputs['old_attachment_id']} is gone.")
@@ -38,12 +38,12 @@ def replaced(work: Work) -> BlockDevice:
 
 
 def in_place_of(device: BlockDevice, connection: Mapping[str, Any]) -> dict[str, Any]:
-    """The connection, seen by the guest where `device` is."""
+    """Return the connection with the device name and boot index of `device`."""
     return {**connection, "device_name": device.device_name, "boot_index": device.boot_index}
 
 
-def lending(work: Work) -> Lending:
-    """What the volume service is to know of it."""
+def lending(work: StepContext) -> Lending:
+    """Return the device's attachment for the volume service."""
     device = read(work)
     return Lending(
         attachment_uuid=str(device.uuid),
@@ -54,14 +54,14 @@ def lending(work: Work) -> Lending:
     )
 
 
-def kept_by(work: Work) -> str:
-    """The host whose guest may still have the run's volumes or port, "" for none.
+def kept_by(work: StepContext) -> str:
+    """Return the host whose guest may still have the run's volumes or port; "" for none.
 
-    It is silent and owes what it was told, or has failed for good to take back what it did.
+    It is unresponsive and has a deferred command, or its undo has failed for good.
     """
-    owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).first()
-    if owed is not None or not work.run.leftovers:
-        return owed.host if owed is not None else ""
+    deferred = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_deferred=True).first()
+    if deferred is not None or not work.run.uncompensated:
+        return deferred.host if deferred is not None else ""
     undo = StepRecord.objects.using(work.alias).filter(run=work.run, direction="undo", attempt=work.run.attempt)
     done = undo.filter(state=StepState.UNDONE).values("index")
     failed = undo.filter(state=StepState.UNDO_FAILED).exclude(host="").exclude(index__in=done).first()

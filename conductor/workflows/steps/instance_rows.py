@@ -1,4 +1,4 @@
-"""The instance row that a run works on, and telling its followers."""
+"""The instance row that a run works on, and events about its changes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from django.db import connections
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState, VmState
+from conductor.db.dialect import NOW, Unless
+from conductor.db.rows import Rows
+from conductor.db.transactions import database_now
 from conductor.journal.models import LockWait, WorkflowRun
-from conductor.sql.dialect import NOW, Unless
-from conductor.sql.rows import Rows
-from conductor.transactions import database_now
-from conductor.workflows.flow import Work
+from conductor.workflows.flow import StepContext
 
 ROWS = Rows(Instance, "uuid")
 
 
-def read(work: Work) -> Instance:
-    """The instance of a cell's run."""
+def read(work: StepContext) -> Instance:
+    """Return the instance of a cell's run."""
     write(work.alias, work.run, work.changes)
     return ROWS.get(connections[work.alias], work.run.instance_uuid)
 
 
-def update(work: Work, **values: Any) -> None:
-    """Change the instance and tell its followers; inside a fenced transaction.
+def update(work: StepContext, **values: Any) -> None:
+    """Change the instance and notify its subscribers; inside a fenced transaction.
 
-    What interrupts this run stays visible: `task_state` is left alone while a delete or another action waits for it.
+    `task_state` is not changed while a delete or another interrupting action waits, so that its own stays visible.
     """
     if "task_state" in values:
         task_state = values.pop("task_state")
         if not (work.run.is_cancel_requested and is_awaited(work)):
-            said = task_state and str(task_state)
-            values["task_state"] = Unless("task_state", TaskState.DELETING.value, said)
+            reported = task_state and str(task_state)
+            values["task_state"] = Unless("task_state", TaskState.DELETING.value, reported)
     changes = {} if work.changes is None else work.changes
     changes |= {"updated_at": NOW, **values}
     if work.changes is None:
@@ -41,34 +41,34 @@ def update(work: Work, **values: Any) -> None:
 
 
 def write(alias: str, run: WorkflowRun, changes: dict[str, Any] | None) -> None:
-    """Change the instance of a run as was said by `update`, if anything was, and forget that it was said."""
+    """Write the changes of an instance that `update` has collected, if any, and clear them."""
     if not changes:
         return
     ROWS.update(connections[alias], run.instance_uuid, **changes)
     changes.clear()
-    _tell(alias, run, "instance.updated")
+    _emit(alias, run, "instance.updated")
 
 
-def is_awaited(work: Work) -> bool:
-    """Whether another run waits for the instance: it has put its own task state there when it was accepted."""
+def is_awaited(work: StepContext) -> bool:
+    """Whether another run waits for the instance: it has set its own task state there when it was accepted."""
     waiting = LockWait.objects.using(work.alias).filter(resource=f"instance:{work.instance_uuid}")
     return waiting.exclude(run=work.run.pk).exists()
 
 
-def bury(work: Work) -> None:
-    """The instance is no more: the row stays for those who list what was deleted; inside a fenced transaction."""
+def mark_deleted(work: StepContext) -> None:
+    """Mark the instance as deleted; the row stays for lists of deleted ones; inside a fenced transaction."""
     write(work.alias, work.run, work.changes)
     now = database_now()
     Instance.objects.using(work.alias).filter(uuid=work.instance_uuid).update(
         vm_state=VmState.DELETED, task_state=None, terminated_at=now, deleted_at=now, updated_at=now
     )
-    tell(work, "instance.deleted")
+    emit(work, "instance.deleted")
 
 
-def tell(work: Work, kind: str) -> None:
+def emit(work: StepContext, kind: str) -> None:
     """Append an event about the run's instance."""
-    _tell(work.alias, work.run, kind)
+    _emit(work.alias, work.run, kind)
 
 
-def _tell(alias: str, run: WorkflowRun, kind: str) -> None:
+def _emit(alias: str, run: WorkflowRun, kind: str) -> None:
     events.append(alias, events.about_instance_of(run), kind)

@@ -1,4 +1,4 @@
-"""Have the host do one thing to a guest that is there: steps that differ only in the command that they send."""
+"""Steps on an existing guest, which differ only in the command that they send to its host."""
 
 from __future__ import annotations
 
@@ -9,45 +9,44 @@ from typing import Any
 from django.conf import settings
 
 from conductor.cell_db.models import Instance
-from conductor.cells.silence import is_silent
+from conductor.cells.host_liveness import is_unresponsive
 from conductor.core.compute_driver import GuestFile
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import TaskState, VmState
 from conductor.rpc import messages
-from conductor.workflows.flow import RemoteStep, Work
+from conductor.workflows.flow import RemoteStep, Result, StepContext
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.on_host import addressed, fresh_guest_of, guest_of, rescued_volumes
 
-Address = Mapping[str, Any]  # the fields that every command carries
-Build = Callable[[Work, Instance, Address], Any]
+Address = Mapping[str, Any]  # the fields of every command
+Build = Callable[[StepContext, Instance, Address], Any]
 
 
-# Ends of a run after which nothing is sent to the guest: see OnGuest.
-LEFT_ALONE = ("HostSilent", "Cancelled", "GuestMissing")
+# Ends of a run after which no undo is sent to the guest: see OnGuest.
+LEFT_ALONE = ("HostUnresponsive", "Cancelled", "GuestMissing")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verb:
-    """One command to a guest. `undo` is sent where the host itself said that it failed; see `OnGuest`."""
+class GuestCommand:
+    """A command to a guest. `undo` is sent if the host itself reported a failure; see `OnGuest`."""
 
     title: str
     event: str
     command: Build
     undo: Build | None = None
-    task_state: TaskState | None = None  # shown while the host is at it, where that differs from what was accepted
+    task_state: TaskState | None = None  # shown during the step, if it differs from the accepted action's
 
 
 class OnGuest(RemoteStep):
-    """Sends the command of a verb to the instance's host, and parks until it answers.
+    """Sends a command to the instance's host, and suspends until it answers.
 
-    Only a failure that the host reported is undone there. A host that fell silent may have lost its guest to another
-    one by the time it is back, and whoever cancelled the run decides himself what becomes of the guest: in both cases
-    nothing is sent after it, and the next report says what the guest really does. A host without such a guest has
-    done nothing that could be undone.
+    Only a failure that the host reported is undone there. An unresponsive host may have lost its guest to another one
+    by the time it is up again, and after a cancellation the user decides about the guest: in both cases no undo is
+    sent, and the next report gives the guest's state. A host without such a guest has nothing to undo.
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name  # type: ignore[misc]  # one class, a name for each verb
+        self.name = name  # type: ignore[misc]  # one class, a name for each command
         self.verb = VERBS[name]
         self.title = self.verb.title  # type: ignore[misc]
         self.event = self.verb.event  # type: ignore[misc]
@@ -56,70 +55,70 @@ class OnGuest(RemoteStep):
     def has_revert(self) -> bool:
         return self.verb.undo is not None
 
-    def apply_start(self, work: Work) -> None:
+    def on_start(self, work: StepContext) -> None:
         if self.verb.task_state is not None:
             instance_rows.update(work, task_state=self.verb.task_state)
 
-    def command(self, work: Work) -> Any:
+    def command(self, work: StepContext) -> Any:
         return self._send(work, self.verb.command)
 
-    def revert_command(self, work: Work) -> Any:
+    def revert_command(self, work: StepContext) -> Any:
         error = work.run.error or {}
         if self.verb.undo is None or error.get("class") in LEFT_ALONE:
             return None
         return self._send(work, self.verb.undo)
 
-    def _send(self, work: Work, build: Build) -> Any:
+    def _send(self, work: StepContext, build: Build) -> Any:
         instance = instance_rows.read(work)
         return build(work, instance, addressed(work, instance.host)) if instance.host else None
 
 
-def _power_on(work: Work, instance: Instance, to: Address) -> Any:
+def _power_on(work: StepContext, instance: Instance, to: Address) -> Any:
     return messages.PowerOn(**to, guest=guest_of(work, instance))
 
 
-def _power_off(work: Work, instance: Instance, to: Address) -> Any:
+def _power_off(work: StepContext, instance: Instance, to: Address) -> Any:
     seconds = work.inputs.get("timeout_seconds", settings.NOVELLA_SHUTDOWN_SECONDS)
     return messages.PowerOff(**to, timeout_seconds=float(seconds))
 
 
-def _power_off_at_once(work: Work, instance: Instance, to: Address) -> Any:
+def _power_off_at_once(work: StepContext, instance: Instance, to: Address) -> Any:
     return messages.PowerOff(**to, timeout_seconds=0.0)
 
 
 def _reboot(*, is_hard: bool) -> Build:
-    def build(work: Work, instance: Instance, to: Address) -> Any:
+    def build(work: StepContext, instance: Instance, to: Address) -> Any:
         seconds = 0.0 if is_hard else float(settings.NOVELLA_SHUTDOWN_SECONDS)
         return messages.RebootInstance(**to, guest=guest_of(work, instance), is_hard=is_hard, timeout_seconds=seconds)
 
     return build
 
 
-def _resume(work: Work, instance: Instance, to: Address) -> Any:
+def _resume(work: StepContext, instance: Instance, to: Address) -> Any:
     return messages.ResumeInstance(**to, guest=guest_of(work, instance))
 
 
-def _set_password(work: Work, instance: Instance, to: Address) -> Any:
+def _set_password(work: StepContext, instance: Instance, to: Address) -> Any:
     return messages.SetAdminPassword(**to, password=work.secrets["admin_password"])
 
 
-def _rescue(work: Work, instance: Instance, to: Address) -> Any:
+def _rescue(work: StepContext, instance: Instance, to: Address) -> Any:
     image = ImageSpec(**work.inputs["image"])
     guest = fresh_guest_of(work, instance, image=image, volumes=rescued_volumes(work, instance))
     return messages.RescueInstance(**to, guest=guest, password=work.secrets.get("admin_password", ""))
 
 
-def _unrescue(work: Work, instance: Instance, to: Address) -> Any:
-    """Back as it was: a guest that was off stays off."""
+def _unrescue(work: StepContext, instance: Instance, to: Address) -> Any:
+    """Start the guest as it was: one that was off stays off."""
     is_running = instance.vm_state != VmState.STOPPED
     return messages.UnrescueInstance(**to, guest=guest_of(work, instance), is_running=is_running)
 
 
-def _power_on_as_it_was(work: Work, instance: Instance, to: Address) -> Any:
+def _power_on_as_it_was(work: StepContext, instance: Instance, to: Address) -> Any:
     return None if instance.vm_state == VmState.STOPPED else _power_on(work, instance, to)
 
 
-def _rebuild(work: Work, instance: Instance, to: Address) -> Any:
+def _rebuild(work: StepContext, instance: Instance, to: Address) -> Any:
     values = work.inputs["values"]
     changes: dict[str, Any] = {name: values[name] for name in ("name", "hostname", "metadata") if name in values}
     if "public_key" in values:
@@ -139,62 +138,66 @@ def _rebuild(work: Work, instance: Instance, to: Address) -> Any:
 
 
 def _bare(kind: Callable[..., Any]) -> Build:
-    """A command that carries nothing but its address."""
+    """Return a builder for a command without arguments."""
     return lambda work, instance, to: kind(**to)
 
 
-VERBS: Mapping[str, Verb] = {
-    "PowerOnGuest": Verb(title="Power on", event="compute_start_instance", command=_power_on, undo=_power_off_at_once),
-    "PowerOffGuest": Verb(title="Power off", event="compute_stop_instance", command=_power_off),
-    "EndGuest": Verb(
+VERBS: Mapping[str, GuestCommand] = {
+    "PowerOnGuest": GuestCommand(
+        title="Power on", event="compute_start_instance", command=_power_on, undo=_power_off_at_once
+    ),
+    "PowerOffGuest": GuestCommand(title="Power off", event="compute_stop_instance", command=_power_off),
+    "EndGuest": GuestCommand(
         title="Power off at once",
         event="compute_power_off",
         command=_power_off_at_once,
         undo=_power_on_as_it_was,
     ),
-    "RebootGuest": Verb(
+    "RebootGuest": GuestCommand(
         title="Reboot",
         event="compute_reboot_instance",
         command=_reboot(is_hard=False),
         task_state=TaskState.REBOOT_STARTED,
     ),
-    "ResetGuest": Verb(
+    "ResetGuest": GuestCommand(
         title="Reboot the hard way",
         event="compute_reboot_instance",
         command=_reboot(is_hard=True),
         task_state=TaskState.REBOOT_STARTED_HARD,
     ),
-    "PauseGuest": Verb(
+    "PauseGuest": GuestCommand(
         title="Pause",
         event="compute_pause_instance",
         command=_bare(messages.PauseInstance),
         undo=_bare(messages.UnpauseInstance),
     ),
-    "UnpauseGuest": Verb(
+    "UnpauseGuest": GuestCommand(
         title="Unpause",
         event="compute_unpause_instance",
         command=_bare(messages.UnpauseInstance),
         undo=_bare(messages.PauseInstance),
     ),
-    "SuspendGuest": Verb(
+    "SuspendGuest": GuestCommand(
         title="Suspend",
         event="compute_suspend_instance",
         command=_bare(messages.SuspendInstance),
         undo=_resume,
     ),
-    "ResumeGuest": Verb(title="Resume", event="compute_resume_instance", command=_resume),
-    "SetPassword": Verb(title="Set password", event="compute_set_admin_password", command=_set_password),
-    "RescueGuest": Verb(
+    "ResumeGuest": GuestCommand(title="Resume", event="compute_resume_instance", command=_resume),
+    "SetPassword": GuestCommand(title="Set password", event="compute_set_admin_password", command=_set_password),
+    "RescueGuest": GuestCommand(
         title="Start from the rescue image", event="compute_rescue_instance", command=_rescue, undo=_unrescue
     ),
-    "UnrescueGuest": Verb(title="Start from its own disk", event="compute_unrescue_instance", command=_unrescue),
-    "RebuildGuest": Verb(
+    "UnrescueGuest": GuestCommand(
+        title="Start from its own disk", event="compute_unrescue_instance", command=_unrescue
+    ),
+    "RebuildGuest": GuestCommand(
         title="Replace the disks",
         event="compute_rebuild_instance",
         command=_rebuild,
         task_state=TaskState.REBUILD_SPAWNING,
     ),
-    "DumpGuest": Verb(
+    "DumpGuest": GuestCommand(
         title="Have it dump its memory",
         event="compute_trigger_crash_dump",
         command=_bare(messages.TriggerCrashDump),
@@ -202,13 +205,29 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
+class EndGuestIfThere(OnGuest):
+    """Powers off at once. A guest that its host has lost counts as off, and its revert starts nothing."""
+
+    name = "EndGuest"
+
+    def __init__(self) -> None:
+        super().__init__("EndGuest")
+
+    def on_error(self, work: StepContext, error: Mapping[str, Any]) -> Result | None:
+        return {"is_lost": True} if error.get("class") == "GuestMissing" else None
+
+    def revert_command(self, work: StepContext) -> Any:
+        is_lost = work.run.variables.get(self.name, {}).get("is_lost", False)
+        return None if is_lost else super().revert_command(work)
+
+
 class PowerOffWhereHeard(OnGuest):
-    """Powers off on a host that answers. A guest on a silent one is found running when the host is back, and ended."""
+    """Powers off on a host that is up. On an unresponsive host the guest is powered off when the host is up again."""
 
     def __init__(self) -> None:
         super().__init__("PowerOffGuest")
 
-    def command(self, work: Work) -> Any:
-        if is_silent(work.alias, instance_rows.read(work).host or ""):
+    def command(self, work: StepContext) -> Any:
+        if is_unresponsive(work.alias, instance_rows.read(work).host or ""):
             return None
         return super().command(work)

@@ -1,4 +1,4 @@
-"""How a volume gets the data that it was made for."""
+"""Data of new volumes, copied from their sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conductor.volume.states import BACKUP, SNAPSHOT, VOLUME
 
 
 def existing(volume_id: str) -> Volume:
-    """Raises NotFound."""
+    """Return the volume. Raises NotFound."""
     volume = Volume.objects.filter(uuid=volume_id).first()
     if volume is None:
         raise NotFound(f"Volume {volume_id} is gone.")
@@ -26,7 +26,7 @@ def existing(volume_id: str) -> Volume:
 
 
 def existing_backup(backup_id: str) -> Backup:
-    """Raises NotFound."""
+    """Return the backup. Raises NotFound."""
     row = Backup.objects.select_related("parent").filter(uuid=backup_id).first()
     if row is None:
         raise NotFound(f"Backup {backup_id} is gone.")
@@ -34,10 +34,10 @@ def existing_backup(backup_id: str) -> Backup:
 
 
 def fill(context: RequestContext, volume: Volume, image: Mapping[str, Any] | None) -> None:
-    """Copy what its source has; nothing for a blank one. A copy that is finished is not made again.
+    """Copy a volume's data from its source; nothing for a blank one. A finished copy is not repeated.
 
-    Raises NotFound for a source that is gone, Invalid for data that do not fit, DriverError; BuildAborted for an image
-    that the volume's project may not read.
+    Raises NotFound for a missing source, Invalid for data that do not fit, DriverError; BuildAborted for an image that
+    the volume's project may not read.
     """
     if image is not None:
         spec = ImageSpec(**image)
@@ -57,12 +57,12 @@ def fill(context: RequestContext, volume: Volume, image: Mapping[str, Any] | Non
 
 
 def store_as_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
-    """Have the data of an image as a host would store them: `ActivateImage` takes them over."""
+    """Store the data of an image as a host does: `ActivateImage` then uses them."""
     image_store.store_image(image_id, disk_format, data)
 
 
 def readable_file(context: RequestContext, volume: Volume, image: ImageSpec) -> Path:
-    """The file of an image that goes into a volume, looked at.
+    """Return the inspected file of an image to copy to a volume.
 
     Raises NotFound when there are no data, Invalid for a larger disk than the volume, BuildAborted for data that refer
     to others, and for an image that the volume's project may not read.

@@ -1,6 +1,7 @@
-"""Which members the answers of the Compute API have, from and until which version, and who sees them.
+"""Members of the Compute API's answers: the versions that have each, and whether only administrators see it.
 
-The page docs/api/compute-fields.md is made of it, and a test holds every answer of every version to it.
+The page docs/reference/api/compute-fields.md is generated from this table, and a test compares it with every answer of
+every version.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from dataclasses import dataclass
 
 from portal.api.microversions import Microversion
 
-PAGE = "docs/api/compute-fields.md"
+PAGE = "docs/reference/api/compute-fields.md"
 ADMINS = "administrators"
 _HEAD = """# Members of the Compute API's answers
 
-Made by `manage.py draw_routes` from the table in `portal/api/compute/fields.py`, which a test holds every answer of
-every version to; do not edit it by hand. A member without versions is in all of them.
+This page lists the members of each answer of the compute API by version. `manage.py draw_routes` writes it from
+`portal/api/compute/fields.py`, which a test compares with every answer; do not edit it. A member without versions is
+in all of them.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member; `admins_until` is the last version that shows it to administrators alone."""
+    """A member of an answer; `admins_until` is the last version that shows it only to administrators."""
 
     name: str
     since: str = "2.1"
@@ -35,8 +37,8 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A kind of thing, and the paths at which it is shown so."""
+class FieldSet:
+    """The members of one kind of object, and the paths that show it."""
 
     title: str
     paths: str
@@ -95,8 +97,8 @@ _NETWORK_QUOTAS = ("fixed_ips", "floating_ips", "security_groups", "security_gro
 _FILE_QUOTAS = ("injected_files", "injected_file_content_bytes", "injected_file_path_bytes")
 _QUOTAS = ("instances", "cores", "ram", "key_pairs", "metadata_items")
 
-ANSWERS: Mapping[str, Answer] = {
-    "server": Answer(
+ANSWERS: Mapping[str, FieldSet] = {
+    "server": FieldSet(
         "A server",
         "GET /servers/{server_id}; PUT and rebuild from 2.75",
         (*_SERVER_IN_LIST, Field("server_groups", "2.71")),
@@ -104,8 +106,8 @@ ANSWERS: Mapping[str, Answer] = {
         "there are some. `flavor` is a link until 2.46 and tells the size from 2.47; `image` tells `properties` from "
         "2.98.",
     ),
-    "server_in_list": Answer("A server in a list", "GET /servers/detail", _SERVER_IN_LIST),
-    "flavor": Answer(
+    "server_in_list": FieldSet("A server in a list", "GET /servers/detail", _SERVER_IN_LIST),
+    "flavor": FieldSet(
         "A flavor",
         "GET /flavors/{flavor_id}, /flavors/detail",
         (
@@ -116,14 +118,14 @@ ANSWERS: Mapping[str, Answer] = {
         ),
         '`swap` is `""` for none until 2.74.',
     ),
-    "flavor_in_list": Answer("A flavor in a list", "GET /flavors", _FLAVOR_IN_LIST),
-    "keypair": Answer(
+    "flavor_in_list": FieldSet("A flavor in a list", "GET /flavors", _FLAVOR_IN_LIST),
+    "keypair": FieldSet(
         "A key pair",
         "GET /os-keypairs/{name}",
         (*_PAIR_IN_LIST, *_plain("user_id", "id", "created_at", "updated_at", "deleted_at", "deleted")),
     ),
-    "keypair_in_list": Answer("A key pair in a list", "GET /os-keypairs", _PAIR_IN_LIST),
-    "server_group": Answer(
+    "keypair_in_list": FieldSet("A key pair in a list", "GET /os-keypairs", _PAIR_IN_LIST),
+    "server_group": FieldSet(
         "A server group",
         "GET /os-server-groups, /os-server-groups/{group_id}",
         (
@@ -135,7 +137,7 @@ ANSWERS: Mapping[str, Answer] = {
             Field("rules", "2.64"),
         ),
     ),
-    "hypervisor": Answer(
+    "hypervisor": FieldSet(
         "A hypervisor",
         "GET /os-hypervisors/detail, /os-hypervisors/{ref}",
         (
@@ -146,16 +148,16 @@ ANSWERS: Mapping[str, Answer] = {
         ),
         "`id` is a number until 2.52; `cpu_info` is text until 2.27; `servers` from 2.53 with `with_servers`.",
     ),
-    "service": Answer(
+    "service": FieldSet(
         "A service",
         "GET /os-services",
         (
             *_plain("id", "binary", "host", "zone", "status", "state", "updated_at", "disabled_reason"),
             Field("forced_down", "2.11"),
         ),
-        "`id` is a number until 2.52. From 2.69 one in a silent cell has `binary`, `host` and `status` alone.",
+        "`id` is a number until 2.52. From 2.69 one in a cell that is down has `binary`, `host` and `status` alone.",
     ),
-    "aggregate": Answer(
+    "aggregate": FieldSet(
         "An aggregate",
         "GET /os-aggregates, /os-aggregates/{ref}",
         (
@@ -164,7 +166,7 @@ ANSWERS: Mapping[str, Answer] = {
             Field("uuid", "2.41"),
         ),
     ),
-    "migration": Answer(
+    "migration": FieldSet(
         "A migration",
         "GET /os-migrations",
         (
@@ -177,7 +179,7 @@ ANSWERS: Mapping[str, Answer] = {
         ),
         "`links` from 2.23 while it is live and under way.",
     ),
-    "attachment": Answer(
+    "attachment": FieldSet(
         "A volume's attachment",
         "GET /servers/{server_id}/os-volume_attachments, …/{volume_id}",
         (
@@ -189,13 +191,13 @@ ANSWERS: Mapping[str, Answer] = {
             Field("bdm_uuid", "2.89"),
         ),
     ),
-    "action": Answer(
+    "action": FieldSet(
         "An action on a server",
         "GET /servers/{server_id}/os-instance-actions/{request_id}",
         (*_ACTION_IN_LIST, Field("events", admins_until="2.50")),
     ),
-    "action_in_list": Answer("An action in a list", "GET /servers/{server_id}/os-instance-actions", _ACTION_IN_LIST),
-    "quota_set": Answer(
+    "action_in_list": FieldSet("An action in a list", "GET /servers/{server_id}/os-instance-actions", _ACTION_IN_LIST),
+    "quota_set": FieldSet(
         "A quota set",
         "GET /os-quota-sets/{project_id}, …/defaults, …/detail",
         (
@@ -204,7 +206,7 @@ ANSWERS: Mapping[str, Answer] = {
             *_until("2.56", *_FILE_QUOTAS),
         ),
     ),
-    "quota_class_set": Answer(
+    "quota_class_set": FieldSet(
         "A class of quotas",
         "GET /os-quota-class-sets/{name}",
         (
@@ -215,7 +217,7 @@ ANSWERS: Mapping[str, Answer] = {
             Field("server_group_members", "2.50"),
         ),
     ),
-    "limits": Answer(
+    "limits": FieldSet(
         "Absolute limits",
         "GET /limits",
         (
@@ -232,11 +234,11 @@ ANSWERS: Mapping[str, Answer] = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the generated page."""
     return _HEAD + "".join(_section(answer) for answer in ANSWERS.values())
 
 
-def _section(answer: Answer) -> str:
+def _section(answer: FieldSet) -> str:
     note = f"{answer.note}\n\n" if answer.note else ""
     rows = "".join(f"| `{one.name}` | {_versions(one)} | {_who(one)} |\n" for one in answer.fields)
     return f"\n## {answer.title}\n\n{answer.paths}\n\n{note}| member | versions | who |\n|---|---|---|\n{rows}"

@@ -1,4 +1,4 @@
-"""Compute API: who may do what. Roles count in the asker's own project; administrators pass everywhere."""
+"""Policies of the Compute API. Roles count in the caller's own project; administrators pass everywhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _RULES: RuleTable = {
     "os-security-groups:remove": MEMBER,
     "os-deferred-delete:restore": MEMBER,
     "os-deferred-delete:force": MEMBER,
-    "os-admin-actions": MEMBER,  # an action that is not offered says so to whoever may act at all
+    "os-admin-actions": MEMBER,  # callers that may act on servers learn that an action is not offered
     "server-metadata:index": READER,
     "server-metadata:show": READER,
     "server-metadata:create": MEMBER,
@@ -185,7 +185,7 @@ _RULES: RuleTable = {
 
 
 def full_name(rule: str) -> str:
-    """A rule as refusals name it; some have a prefix of their own."""
+    """Return a rule's full name for error messages; some rules have a prefix of their own."""
     return rule if rule.startswith("compute:") else _PREFIX + rule
 
 

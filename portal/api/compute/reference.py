@@ -1,4 +1,4 @@
-"""The page that lists every route of the Compute API: made from the table that the API itself goes by."""
+"""Generates the page that lists every route of the Compute API, from the route table that the API itself uses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from portal.api.compute.policies import RULES, full_name
 from portal.api.compute.routes import ROUTES
 from portal.api.compute.table import Operation, Route
 
-PAGE = "docs/api/compute-routes.md"
+PAGE = "docs/reference/api/compute-routes.md"
 PARAMETER = re.compile(r"<str:(\w+)>")
 _HEAD = """# Routes of the Compute API
 
-Made by `manage.py draw_routes` from the table in `portal/api/compute/routes/`, which routing, versions and rules go by
-too; do not edit it by hand. Paths are below `/compute/v2.1`, with the project in front of them or not. A method outside
-of its versions answers 404, one that a row does not name 405. [compute.md](compute.md) says how requests behave.
+This page lists every route of the compute API. `manage.py draw_routes` writes it from the table in
+`portal/api/compute/routes/`, which the API itself uses; do not edit it. Paths are below `/compute/v2.1`, with or
+without the project in front. A method outside its versions answers 404, a method without a row 405. The
+[compute API](compute.md) describes how requests behave.
 
 | path | method | versions | code | who | rule |
 |---|---|---|---|---|---|
@@ -32,7 +33,7 @@ _VERSIONS = f"""
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the generated page."""
     routes = "".join(row for route in ROUTES for row in _rows(route))
     notes = "".join(f"- `{shown_path(route)}`: {route.note}\n" for route in ROUTES if route.note)
     versions = "".join(f"| {version} | {sentence} |\n" for version, sentence in VERSIONS.history)
@@ -40,7 +41,7 @@ def page() -> str:
 
 
 def shown_path(route: Route) -> str:
-    """`/flavors/{flavor_id}`."""
+    """Return the path as documentation shows it, such as `/flavors/{flavor_id}`."""
     return "/" + PARAMETER.sub(r"{\1}", route.path)
 
 
@@ -57,7 +58,7 @@ def _versions(operation: Operation) -> str:
 
 
 def _who(operation: Operation) -> tuple[str, str]:
-    """Administrators pass every rule, so that they are named only where they are alone."""
+    """Return the roles and the rule. Administrators pass every rule, so they are named only where they are alone."""
     if not operation.rule:
         return "anyone", ""
     return ", ".join(sorted(RULES[full_name(operation.rule)])), f"`{full_name(operation.rule)}`"

@@ -1,4 +1,4 @@
-"""What a row of the route table says: a path, its view, and for each method who may use it in which versions."""
+"""Rows of the route table: a path, its view, and for each method its policy rule and versions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from portal.api.base import ApiView
 class Operation:
     """One method of a route.
 
-    `rule` is its row in `policies.py`, without the common prefix; with `is_targeted` the view itself asks for it, as
-    it has to look first whose resource it is about. Outside of `since` to `until` the method is not there: 404.
+    `rule` is its row in `policies.py`, without the common prefix. With `is_targeted` the view checks the rule itself,
+    because it must first look up the resource. Outside of `since` to `until` the method answers 404.
     """
 
     rule: str
@@ -28,7 +28,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path below /compute/v2.1, as Django spells it; `note` is for the documentation."""
+    """A path below /compute/v2.1 in Django's syntax; `note` is for the documentation."""
 
     path: str
     view: type[ApiView]
@@ -37,5 +37,5 @@ class Route:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def pattern(self) -> URLPattern:
-        """The route for Django: the view checks versions and rules by the same row."""
+        """Return the Django route. The view checks versions and rules by the same row."""
         return path(self.path, self.view.as_view(operations=self.operations, **self.attributes))

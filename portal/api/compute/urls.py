@@ -1,4 +1,4 @@
-"""Routes of the Compute API, below /compute: versions, and all that the table names. A project may stand in front."""
+"""Routes of the Compute API, below /compute: versions, and the route table. A project id may precede the path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all views of the Compute API share."""
+"""Base view of the Compute API."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.policies import RULES, full_name
 from portal.api.compute.table import Operation
 
-# Sent by every client on its way, and meaning nothing here.
+# Sent by clients as a matter of course; ignored where they mean nothing.
 ALWAYS_KNOWN = frozenset({"limit", "marker"})
-BARE_SINCE = "2.102"  # from here on what takes no query refuses one
+BARE_SINCE = "2.102"  # from here on, a GET without query parameters rejects any
 PROJECT_IN_PATH = re.compile(r"\A/compute/v2\.1/([0-9a-f]{32})/")
 
 
 class ComputeView(ApiView):
-    """Base view: faults as compute spells them, its rules and its versions.
+    """Base view: Compute's fault format, policies and versions.
 
-    `operations` is the route's row of the table: what it says of a method is asked before the method runs. From
-    `bare_since` on a GET takes no query.
+    `operations` is the route's row of the table. Its version range and rule are checked before the method runs. From
+    `bare_since` on a GET takes no query parameters.
     """
 
     service = "compute"
@@ -50,14 +50,14 @@ class ComputeView(ApiView):
 
     @property
     def allowed_methods(self) -> list[str]:
-        """A view may serve routes with fewer methods than it has."""
+        """The methods of this route, which may be fewer than those of the view."""
         methods: list[str] = super().allowed_methods
         if not self.operations:
             return methods
         return [name for name in methods if name == "OPTIONS" or name.replace("HEAD", "GET") in self.operations]
 
     def _require_project(self, request: ApiRequest) -> None:
-        """Tokens for nothing open nothing here; `authorize` says what those of administrators on the system open."""
+        """Require a project-scoped or system-scoped token. `authorize` decides what a system-scoped token may do."""
         if not request.context.project_id and not request.context.is_on_system:
             raise Forbidden("The compute API needs a token for a project: ask for one with a project as its scope.")
         named = PROJECT_IN_PATH.match(request.path)

@@ -8,7 +8,7 @@ from conductor.core.errors import Invalid
 
 
 def moment_of(text: str | None, field: str) -> datetime | None:
-    """A time with its zone; without one it is UTC. Raises Invalid for a day that does not exist."""
+    """Parse a time; without a zone it is UTC. Raises Invalid for a day that does not exist."""
     if text is None:
         return None
     try:

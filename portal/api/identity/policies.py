@@ -1,7 +1,7 @@
-"""Identity API: who may do what.
+"""Policies of the identity API.
 
 Administrators pass every rule. `target_user_id` is the user that a request is about, `target_domain_id` the domain of
-what it is about, `target_project_id` the project itself.
+the resource, `target_project_id` the project itself.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ RULES: RuleTable = {
     "identity:list_implied_roles": _READ,
     "identity:create_implied_role": ADMIN,
     "identity:delete_implied_role": ADMIN,
-    # A manager gives within the own domain only roles that do not reach beyond it: see views/grants.py.
+    # A domain manager may grant only roles that do not reach beyond the domain: see views/grants.py.
     "identity:list_grants": _READ_IN_DOMAIN,
     "identity:check_grant": _READ_IN_DOMAIN,
     "identity:create_grant": _WRITE_IN_DOMAIN,
@@ -106,11 +106,6 @@ RULES: RuleTable = {
     "identity:get_trust": _OWN_OR_READ,
     "identity:create_trust": OWNER,
     "identity:delete_trust": _OWN,
-    "identity:list_consumers": _READ,
-    "identity:change_consumers": ADMIN,
-    "identity:authorize_request_token": OWNER,
-    "identity:list_access_tokens": _OWN_OR_READ,
-    "identity:delete_access_token": _OWN,
     "identity:list_registered_limits": ANYONE,
     "identity:change_registered_limits": ADMIN,
     "identity:list_all_limits": _READ,

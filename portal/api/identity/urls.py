@@ -16,7 +16,6 @@ from portal.api.identity.views import (
     grants,
     groups,
     limits,
-    oauth1,
     policies,
     projects,
     roles,
@@ -31,7 +30,7 @@ _TARGETS = ("projects/<str:project_id>", "domains/<str:domain_id>")
 
 
 def _grants() -> list[URLPattern]:
-    """Every target with every actor: plain, and inherited by the projects below."""
+    """Every target with every actor: direct grants, and grants that projects below inherit."""
     patterns = []
     for target, actor in product((*_TARGETS, "system"), _ACTORS):
         plain = f"v3/{target}/{actor}/roles"
@@ -49,7 +48,7 @@ def _grants() -> list[URLPattern]:
 
 
 def _nothing(noun: str, name: str) -> list[URLPattern]:
-    """A collection that is not offered."""
+    """Routes of a collection that this cloud does not have."""
     return [
         path(f"v3/{noun}", policies.Nothing.as_view(name=noun.partition("/")[2])),
         path(f"v3/{noun}/<str:ref>", policies.NothingById.as_view(name=name)),
@@ -57,7 +56,7 @@ def _nothing(noun: str, name: str) -> list[URLPattern]:
 
 
 def _domain_config() -> list[URLPattern]:
-    """The defaults first: they stand where domains have their ids."""
+    """Routes of the defaults first: their paths overlap with domain ids."""
     default, own = "v3/domains/config", "v3/domains/<str:domain_id>/config"
     parts = ("", "/<str:group>", "/<str:group>/<str:option>")
     return [
@@ -68,8 +67,7 @@ def _domain_config() -> list[URLPattern]:
 
 
 _PROJECT, _USER, _GROUP = "v3/projects/<str:project_id>", "v3/users/<str:user_id>", "v3/groups/<str:group_id>"
-_FILTER, _OAUTH = "v3/OS-EP-FILTER", "v3/OS-OAUTH1"
-_ACCESS = f"{_USER}/OS-OAUTH1/access_tokens/<str:access_id>"
+_FILTER = "v3/OS-EP-FILTER"
 _ENDPOINT_GROUP = f"{_FILTER}/endpoint_groups/<str:group_id>"
 _ROLE, _TRUST = "v3/roles/<str:role_id>", "v3/OS-TRUST/trusts/<str:trust_id>"
 
@@ -136,21 +134,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_nothing("OS-FEDERATION/identity_providers", "identity provider"),
     *_nothing("OS-FEDERATION/mappings", "mapping"),
     *_nothing("OS-FEDERATION/service_providers", "service provider"),
-    path(f"{_OAUTH}/consumers", oauth1.Consumers.as_view()),
-    path(f"{_OAUTH}/consumers/<str:consumer_id>", oauth1.ConsumerById.as_view()),
-    path(f"{_OAUTH}/request_token", oauth1.RequestToken.as_view()),
-    path(f"{_OAUTH}/authorize/<str:request_id>", oauth1.Authorize.as_view()),
-    path(f"{_OAUTH}/access_token", oauth1.Exchange.as_view()),
-    path(f"{_USER}/OS-OAUTH1/access_tokens", oauth1.Accesses.as_view()),
-    path(_ACCESS, oauth1.AccessById.as_view()),
-    path(f"{_ACCESS}/roles", oauth1.AccessRoles.as_view()),
-    path(f"{_ACCESS}/roles/<str:role_id>", oauth1.AccessRole.as_view()),
     path("v3/OS-FEDERATION/projects", auth.AuthProjects.as_view()),
     path("v3/OS-FEDERATION/domains", auth.AuthDomains.as_view()),
     path("v3/credentials", credentials.Credentials.as_view()),
     path("v3/credentials/<str:credential_id>", credentials.Credential.as_view()),
     path("v3/OS-TRUST/trusts", trusts.Trusts.as_view()),
-    path("v3/OS-TRUST/trusts/", trusts.Trusts.as_view()),  # as some clients list
+    path("v3/OS-TRUST/trusts/", trusts.Trusts.as_view()),  # some clients list with a trailing slash
     path(_TRUST, trusts.Trust.as_view()),
     path(f"{_TRUST}/roles", trusts.TrustRoles.as_view()),
     path(f"{_TRUST}/roles/<str:role_id>", trusts.TrustRole.as_view()),

@@ -1,4 +1,4 @@
-"""What all views of the identity API share."""
+"""Base view of the identity API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conductor.core.errors import Forbidden, Invalid
 from conductor.identity import tokens
 from conductor.identity.listing import OPERATORS, Question
 from conductor.identity.tokens import Granted
-from portal.api.authentication import HEADER, spoken_for
+from portal.api.authentication import HEADER, internal_caller
 from portal.api.base import ApiView
 from portal.api.identity.policies import RULES
 from portal.api.pagination import parse_page
@@ -19,7 +19,7 @@ LONGEST_FILTER = 255
 
 
 class IdentityView(ApiView):
-    """Base view: faults as identity spells them, rules of its table, tokens of every scope."""
+    """Base view: Identity's fault format and policies, tokens of every scope."""
 
     service = "identity"
     policies = RULES
@@ -27,14 +27,14 @@ class IdentityView(ApiView):
 
     @property
     def granted(self) -> Granted:
-        """All that the caller's token stands for, or the session of a page that asks for somebody."""
-        asker = spoken_for(self.request._request)
-        if asker is not None:
-            return tokens.of_session(asker[1])
+        """The caller's token, or the session of the page that sends the request."""
+        caller = internal_caller(self.request._request)
+        if caller is not None:
+            return tokens.of_session(caller[1])
         return tokens.validate(self.request.headers[HEADER])
 
     def question(self, *names: str) -> Question:
-        """What a list is asked for: the filters among `names`, and the page. Raises Invalid."""
+        """Return the filters among `names` and the page of a list's query. Raises Invalid."""
         query = self.request.query_params
         page = parse_page(self.request)
         filters: dict[str, Any] = {}
@@ -50,13 +50,13 @@ class IdentityView(ApiView):
         return value is not None and value.strip().lower() not in ("0", "false")
 
     def require_self(self, rule: str, user_id: str) -> None:
-        """Raises Forbidden for what nobody does for another one, not even an administrator."""
+        """Raises Forbidden for any other user, even to an administrator."""
         if user_id != self.request.context.user_id:
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.", rule=rule)
         self.authorize(rule, target_user_id=user_id)
 
     def within_domain(self, question: Question, rule: str) -> Question:
-        """The question held to the asker's domain, where that is all that they may see. Raises Forbidden."""
+        """Limit the query to the caller's domain, unless the caller may see all domains. Raises Forbidden."""
         context = self.request.context
         target = question.filters.get("domain_id") or context.domain_id or None
         self.authorize(rule, target_domain_id=target)
@@ -65,7 +65,7 @@ class IdentityView(ApiView):
         return question
 
     def domain_for_new(self, domain_id: str | None) -> str:
-        """The domain in which something is made: the one that is named, else the one that the token is for."""
+        """Return the domain for a new object: the given one, else that of the caller's token."""
         context = self.request.context
         return domain_id or context.domain_id or context.project_domain_id or "default"
 
@@ -79,7 +79,7 @@ def _parsed(name: str, value: str) -> Any:
 
 
 def require_unchanged(given: Any, current: Any, names: Collection[str]) -> None:
-    """Raises Invalid for a field that stays for ever as it was made."""
+    """Raises Invalid for a change of a field that is immutable after creation."""
     for name in names:
         wanted = given.get(name)
         if name in given and wanted is not None and wanted != current[name]:

@@ -1,4 +1,4 @@
-"""Image API: who may do what."""
+"""Policies of the image API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 
 _CATALOGS = ("namespace", "namespaces", "objects", "properties", "tags", "resource_types")
 _CATALOG = ("namespace", "object", "property", "tag", "resource_type")
-# What belongs to whom, and what only administrators may set, is the image service's business.
+# The image service itself checks ownership, and the fields that only administrators may set.
 RULES: RuleTable = {
     "get_images": READER,
     "get_image": READER,

@@ -1,4 +1,4 @@
-"""What all views of the image API share."""
+"""Base view of the image API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from portal.api.image.policies import RULES
 
 
 class ImageView(ApiView):
-    """Base view: faults as images spell them, rules of its table."""
+    """Base view: Glance's fault format, and policies."""
 
     service = "image"
     policies = RULES

@@ -1,4 +1,4 @@
-"""The extensions of the network API that work here, and no others: clients rely on the list."""
+"""The extensions of the network API that work here. Clients rely on this list."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ EXTENSIONS = (
     Extension("default-subnetpools", "Default subnet pools", "Cuts subnets from the default pool of an IP version."),
     Extension("ext-gw-mode", "Gateway translation", "Keeps whether a router translates addresses on the way out."),
     Extension("external-net", "External networks", "Marks networks that routers go out by and floating IPs come from."),
-    Extension("extra_dhcp_opt", "Extra DHCP options", "Keeps options that a port's guest is to be told."),
+    Extension("extra_dhcp_opt", "Extra DHCP options", "Keeps the DHCP options of a port's guest."),
     Extension("extraroute", "Extra routes", "Keeps routes of routers by neighbours on their subnets."),
     Extension("extraroute-atomic", "Atomic extra routes", "Adds and removes single routes."),
     Extension("fip-port-details", "Ports of floating IPs", "Shows with a floating IP the port that it leads to."),
     Extension("ip-substring-filtering", "Addresses by substring", "Finds ports by a part of an address."),
     Extension("net-mtu", "Network MTU", "Shows the MTU of a network."),
     Extension("net-mtu-writable", "Writable MTU", "Lets the owner choose the MTU of a network."),
-    Extension("network-ip-availability", "Room on networks", "Tells administrators how many addresses are held."),
+    Extension("network-ip-availability", "Room on networks", "Shows administrators how many addresses are held."),
     Extension("network_availability_zone", "Network zones", "Lets networks hint at zones."),
     Extension("pagination", "Pagination", "Lists come in pages by limit and marker."),
     Extension("port-security", "Port security", "Keeps whether groups and address pairs hold for a port."),
@@ -65,7 +65,7 @@ EXTENSIONS = (
     Extension("standard-attr-description", "Descriptions", "Objects have a description."),
     Extension("standard-attr-revisions", "Revision numbers", "Every change of an object is counted."),
     Extension("standard-attr-tag", "Tags", "Objects can be labelled, and found by their labels."),
-    Extension("standard-attr-timestamp", "Timestamps", "Objects tell when they were made and changed."),
+    Extension("standard-attr-timestamp", "Timestamps", "Objects show when they were created and changed."),
     Extension("stateful-security-group", "Stateful groups", "Keeps whether a group follows connections."),
     Extension("subnet-external-network", "Subnets outside", "Shows the subnets of external networks to everybody."),
     Extension("subnet-service-types", "Service subnets", "Keeps subnets for the ports of certain devices."),

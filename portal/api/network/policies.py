@@ -1,10 +1,10 @@
-"""Network API: who may do what."""
+"""Policies of the network API."""
 
 from __future__ import annotations
 
 from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 
-# What belongs to whom, and what only administrators may set, is the network service's business.
+# The network service itself checks ownership, and the fields that only administrators may set.
 _COLLECTIONS = (
     "network",
     "subnet",
@@ -33,7 +33,7 @@ RULES: RuleTable = {
     "get_auto_allocated_topology": MEMBER,
     "delete_auto_allocated_topology": MEMBER,
     "get_network_ip_availability": ADMIN,
-    "get_agent": READER,  # there are none, so everybody sees as much
+    "get_agent": READER,  # there are no agents, so there is nothing to hide
     "list_quotas": ADMIN,
     "update_quota": ADMIN,
     "delete_quota": ADMIN,

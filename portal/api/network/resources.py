@@ -1,4 +1,4 @@
-"""The collections of the network API: for each, which functions answer which request."""
+"""The collections of the network API, each with the functions that handle its requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from conductor.network import (
     subnets,
 )
 from conductor.network.filters import ListQuery
-from conductor.services import server_floating_ips, server_interfaces
+from conductor.services.servers import addresses, interfaces
+from portal.api.network.representations import networks as network_json
+from portal.api.network.representations import pools as pool_json
+from portal.api.network.representations import ports as port_json
+from portal.api.network.representations import routers as router_json
+from portal.api.network.representations import security_groups as group_json
 from portal.api.network.schemas import bodies, routing
-from portal.api.network.serializers import networks as network_json
-from portal.api.network.serializers import pools as pool_json
-from portal.api.network.serializers import ports as port_json
-from portal.api.network.serializers import routers as router_json
-from portal.api.network.serializers import security_groups as group_json
 from portal.api.schema_parts import Schema
 
 Parse = Callable[[Mapping[str, Any], RequestContext], Any]
@@ -32,7 +32,7 @@ Parse = Callable[[Mapping[str, Any], RequestContext], Any]
 
 @dataclass(frozen=True)
 class Creation:
-    """How one is made: the schema of its body, what the body asks for, and who makes it."""
+    """Creation of a resource: the schema of its body, its parser, and the service function."""
 
     schema: Schema
     parse: Parse
@@ -41,7 +41,7 @@ class Creation:
 
 @dataclass(frozen=True)
 class Updating:
-    """How one is changed."""
+    """Update of a resource."""
 
     schema: Schema
     parse: Parse
@@ -50,7 +50,7 @@ class Updating:
 
 @dataclass(frozen=True)
 class Resource:
-    """A collection. Rules are named after `rule`; what is None is answered with 405. `is_tagged`: rows have tags."""
+    """A collection. Policy rules are named after `rule`; None means 405. `is_tagged`: its rows have tags."""
 
     rule: str
     plural: str
@@ -131,9 +131,9 @@ FLOATING_IPS = Resource(
     list=floating_ips.list_floating_ips,
     get=floating_ips.get_floating_ip,
     show=router_json.floating_ip,
-    creation=Creation(routing.CREATE_FLOATING_IP, router_json.wanted_floating_ip, server_floating_ips.create),
-    updating=Updating(routing.UPDATE_FLOATING_IP, router_json.floating_ip_changes, server_floating_ips.update),
-    delete=server_floating_ips.delete,
+    creation=Creation(routing.CREATE_FLOATING_IP, router_json.wanted_floating_ip, addresses.create),
+    updating=Updating(routing.UPDATE_FLOATING_IP, router_json.floating_ip_changes, addresses.update),
+    delete=addresses.delete,
 )
 PORTS = Resource(
     rule="port",
@@ -142,8 +142,8 @@ PORTS = Resource(
     get=port_operations.get_port,
     show=port_json.port,
     creation=Creation(bodies.CREATE_PORT, port_json.wanted_port, port_operations.create_port),
-    updating=Updating(bodies.UPDATE_PORT, port_json.port_changes, server_interfaces.update_port),
-    delete=server_interfaces.delete_port,
+    updating=Updating(bodies.UPDATE_PORT, port_json.port_changes, interfaces.update_port),
+    delete=interfaces.delete_port,
 )
 SECURITY_GROUPS = Resource(
     rule="security_group",

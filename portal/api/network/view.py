@@ -1,4 +1,4 @@
-"""What all views of the network API share."""
+"""Base view of the network API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from portal.api.network.policies import RULES
 
 
 class NetworkView(ApiView):
-    """Base view: faults as networks spell them, rules of its table."""
+    """Base view: Neutron's fault format, and policies."""
 
     service = "network"
     policies = RULES

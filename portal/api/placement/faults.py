@@ -1,6 +1,6 @@
-"""Faults as placement spells them: with a code from 1.23 on, and with the range of versions where none could be used.
+"""Faults in placement's format: with a code from 1.23 on, and with the version range where none was usable.
 
-Functions of placement name the code in an error's details, `Conflict("…", code="placement.inventory.inuse")`; an error
+Functions of placement set the code in an error's details, `Conflict("…", code="placement.inventory.inuse")`; an error
 without one has `placement.undefined_code`.
 """
 
@@ -25,7 +25,7 @@ PROVIDER_NOT_FOUND = "placement.resource_provider.not_found"
 
 
 def code_of(error: Exception) -> str:
-    """The code that clients tell errors of one status apart by."""
+    """Return the code by which clients distinguish errors of one status."""
     named = getattr(error, "details", {}).get("code")
     if named:
         return str(named)
@@ -35,7 +35,7 @@ def code_of(error: Exception) -> str:
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response:
-    """Every error of every placement view: the general answer, and what is placement's own in it."""
+    """Handle every error of placement's views: the general response, with placement's own members."""
     response = exception_handler(error, context)
     view = context["view"]
     (fault,) = response.data["errors"]

@@ -1,4 +1,4 @@
-"""Names that must exist before anything is looked for: a mistyped one would find nothing, and nobody would know why."""
+"""Checks that names exist before a search, because a mistyped name would find nothing without an error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from conductor.placement import resource_classes, traits
 
 
 def refuse_unknown_traits(names: Iterable[str], key: str) -> None:
-    """Raises Invalid naming the traits that do not exist, and the key that they stand in."""
+    """Raises Invalid naming the traits that do not exist, and the key that holds them."""
     _refuse(traits.refuse_unknown, names, key)
 
 
 def refuse_unknown_classes(names: Iterable[str], key: str) -> None:
-    """Raises Invalid naming the resource classes that do not exist, and the key that they stand in."""
+    """Raises Invalid naming the resource classes that do not exist, and the key that holds them."""
     _refuse(resource_classes.refuse_unknown, names, key)
 
 

@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class PlacementVersions(VersionTable):
-    """Negotiates as clients of placement know it: any two numbers are a version, which may be out of range."""
+    """Negotiates as placement's clients expect: any two numbers are a version, which may be out of range."""
 
     def negotiate(self, headers: Mapping[str, str]) -> Microversion:
-        """The version to use. Raises Invalid (malformed) or UnsupportedVersion (out of range)."""
+        """Return the version to use. Raises Invalid (malformed) or UnsupportedVersion (out of range)."""
         asked = self.asked_for(headers)
         if asked is None:
             return self.minimum
@@ -39,12 +39,12 @@ class PlacementVersions(VersionTable):
         return version
 
     def answer_headers(self, used: Microversion | None) -> dict[str, str]:
-        """As elsewhere, with the name in small letters: caches compare it either way, some clients do not."""
+        """As elsewhere, with the header name in lower case, which some clients need and caches accept."""
         return {**super().answer_headers(used), "Vary": HEADER.lower()}
 
 
 def newest(table: Sequence[tuple[str, T]], version: Microversion) -> T:
-    """The last entry whose version is covered; tables begin with what always holds."""
+    """Return the last entry whose version is covered; tables begin with an entry that always applies."""
     return next(value for first, value in reversed(table) if version.covers(first))
 
 

@@ -1,4 +1,4 @@
-"""Placement API: who may do what. Administrators and services do all of it; readers see the usage of their project."""
+"""Policies of the placement API. Administrators and services may do everything; readers see their project's usage."""
 
 from __future__ import annotations
 

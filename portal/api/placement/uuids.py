@@ -1,4 +1,4 @@
-"""Uuids as requests spell them → in the one form in which they are stored."""
+"""Normalizes UUIDs in requests to the form in which they are stored."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from conductor.core.errors import Invalid, NotFound
 
 
 def uuid_of(text: str | None) -> str | None:
-    """A uuid in the one form in which it is stored."""
+    """Return a uuid in its stored form."""
     return None if text is None else str(UUID(text))
 
 
 def uuid_in(text: str, field: str) -> str:
-    """A uuid that stands somewhere in a request. Raises Invalid for what is none."""
+    """Return the uuid in a request. Raises Invalid for a malformed one."""
     try:
         return str(UUID(text))
     except ValueError:
@@ -21,7 +21,7 @@ def uuid_in(text: str, field: str) -> str:
 
 
 def provider_uuid(text: str) -> str:
-    """A provider's uuid as it is stored. Raises NotFound for what cannot be one."""
+    """Return a provider's uuid in its stored form. Raises NotFound for a malformed one."""
     try:
         return str(UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What all views of the placement API share."""
+"""Base view of the placement API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_REASON = 400
 
 
 class StrictJsonParser(JsonParser):
-    """As everywhere, in the words that clients of placement look for."""
+    """Parses JSON as everywhere, with the error messages that placement's clients look for."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
@@ -38,7 +38,7 @@ class StrictJsonParser(JsonParser):
 
 
 class PlacementView(ApiView):
-    """Base view: faults, rules and versions of placement, and its manners: 406 for who cannot read JSON."""
+    """Base view: placement's faults, policies and versions, and 406 for clients that do not accept JSON."""
 
     service = "placement"
     policies = RULES
@@ -62,12 +62,12 @@ class PlacementView(ApiView):
         return self.request.microversion.covers(first)
 
     def readable(self) -> None:
-        """Raises NotAcceptable for somebody who says that he does not read JSON."""
+        """Raises NotAcceptable for a client that does not accept JSON."""
         if not self.request._request.accepts(_JSON):
             raise NotAcceptable()
 
     def json_only(self) -> None:
-        """Refuses a body that is no JSON before anything is looked up."""
+        """Raises UnsupportedMediaType or Invalid for a body that is not JSON, before any lookup."""
         sent = self.request.content_type
         if not sent and self.request._request.headers.get("Content-Length", "0") not in ("", "0"):
             raise Invalid("A content-type header required for a body is missing: send application/json.")
@@ -75,21 +75,21 @@ class PlacementView(ApiView):
             raise UnsupportedMediaType(sent)
 
     def body(self, schema: Schema) -> Any:
-        """The body, which fits the schema. Raises Invalid naming the field that does not."""
+        """Return the validated body. Raises Invalid naming the field that does not fit."""
         return fitting(self.request.data, schema, "JSON does not validate")
 
     def query(self, schema: Schema) -> dict[str, str]:
-        """The query's parameters by name, the last of each. Raises Invalid naming the one that does not fit."""
+        """Return the query's parameters by name, the last of each. Raises Invalid naming the one that does not fit."""
         given = {name: values[-1] for name, values in self.request.query_params.lists()}
         fitting(given, schema, "Invalid query string parameters")
         return given
 
     def answer(self, data: Any, *, status: int = 200, location: str | None = None) -> Response:
-        """What was asked for; from 1.15 on with the time at which it was so."""
+        """Return a response with data; from 1.15 on with the current time as `Last-Modified`."""
         return self._timed(self.done(status=status, location=location, data=data))
 
     def done(self, *, status: int = 204, location: str | None = None, data: Any = None) -> Response:
-        """An answer that nobody would cache; `location` is a path below the root of this API."""
+        """Return a response without caching headers; `location` is a path below the root of this API."""
         response = Response(data, status=status)
         if location is not None:
             response["Location"] = absolute(self.request, ROOT + location)
@@ -103,11 +103,11 @@ class PlacementView(ApiView):
 
 
 def fitting(data: Any, schema: Schema, what: str) -> Any:
-    """`data` itself where it fits the schema. Raises Invalid that begins with `what` and names what does not."""
+    """Return `data` if it fits the schema. Raises Invalid that begins with `what` and names the field that does not."""
     error = first_error(data, schema)
     if error is None:
         return data
-    # The checker's own words name the value and the rule; ours name the field and what it may be.
+    # jsonschema's message names the value and the rule; ours names the field and the accepted values.
     reason = error.message[:_LONGEST_REASON]
     rule = "".join(f"[{part!r}]" for part in list(error.relative_schema_path)[:-1])
     raise Invalid(
@@ -123,7 +123,7 @@ def _refuse_odd_length(request: HttpRequest) -> None:
 
 
 class UnknownRoute(PlacementView):
-    """404 with a body in the version that was asked for, for paths that this API does not have."""
+    """404 with a body in the requested version, for paths that this API does not have."""
 
     http_method_names = ["get", "post", "put", "delete", "patch", "head", "options"]
 

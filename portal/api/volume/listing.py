@@ -1,4 +1,4 @@
-"""What every list of the volume API takes: limit, marker, offset, a sort and a count."""
+"""Common query of the volume API's lists: limit, marker, offset, sort and count."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LARGEST_OFFSET = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ListWish:
-    """One page; `fields` are those of a query of the service, one more row than shown."""
+class ListRequest:
+    """A page of a list; `fields` are those of the service's query, which reads one row more than is shown."""
 
     limit: int
     marker: str
@@ -31,8 +31,8 @@ class ListWish:
         return known | ({"sort": self.sort} if self.sort else {})
 
 
-def parse(request: ApiRequest) -> ListWish:
-    """Raises Invalid naming the parameter."""
+def parse(request: ApiRequest) -> ListRequest:
+    """Parse the page. Raises Invalid naming the parameter."""
     page = parse_page(request)
     text = request.query_params.get("offset", "0")
     if not (text.isascii() and text.isdigit() and int(text[:12]) <= LARGEST_OFFSET):
@@ -40,11 +40,11 @@ def parse(request: ApiRequest) -> ListWish:
             f"Invalid input for query parameter offset. Value: '{text[:60]}'. It must be from 0 to {LARGEST_OFFSET}.",
             field="offset",
         )
-    return ListWish(page.limit, page.marker, int(text), sort_of(request.query_params))
+    return ListRequest(page.limit, page.marker, int(text), sort_of(request.query_params))
 
 
 def sort_of(given: Mapping[str, str]) -> list[tuple[str, bool]]:
-    """`sort=name:asc,size`, or `sort_key` and `sort_dir`; descending where no direction is given. Raises Invalid."""
+    """Parse `sort=name:asc,size`, or `sort_key` and `sort_dir`; the default direction is descending. Raises Invalid."""
     if "sort" in given:
         if "sort_key" in given or "sort_dir" in given:
             raise Invalid("The 'sort_key' and 'sort_dir' parameters cannot be used with the 'sort' parameter.")
@@ -63,33 +63,33 @@ def _is_descending(word: str) -> bool:
 
 
 def answer(
-    request: ApiRequest, name: str, found: Sequence[Row], wish: ListWish, shown: Callable[[Row], dict[str, Any]]
+    request: ApiRequest, name: str, found: Sequence[Row], requested: ListRequest, shown: Callable[[Row], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The body of one page. The marker says where the next begins: an offset holds for the first page alone.
+    """Return the body of a page. Its marker is the start of the next page; an offset applies only to the first page.
 
-    A full page names a next one, though that may be empty: clients that count expect it so.
+    A full page links to a next page even if that is empty, as clients that count expect.
     """
-    rows = found[: wish.limit]
+    rows = found[: requested.limit]
     last_id = str(rows[-1].uuid) if rows else None  # type: ignore[attr-defined]
-    links = next_links(request, name, last_id=last_id, has_more=len(rows) == wish.limit)
+    links = next_links(request, name, last_id=last_id, has_more=len(rows) == requested.limit)
     for link in links.get(f"{name}_links", []):
         link["href"] = _without_offset(link["href"])
     return {name: [shown(row) for row in rows]} | links
 
 
 def wants_count(request: ApiRequest) -> bool:
-    """Whether the body shall tell how many there are on all pages."""
+    """Return whether the body shall have the total number of rows on all pages."""
     given = request.query_params.get("with_count", False)
     return request.microversion.covers("3.45") and as_boolean(given, "with_count")
 
 
 def all_projects(request: ApiRequest, *, is_allowed: bool) -> bool:
-    """For everybody but administrators the word says nothing."""
+    """Return whether to list all projects; callers other than administrators cannot ask for it."""
     return is_allowed and as_boolean(request.query_params.get("all_tenants", False), "all_tenants")
 
 
 def parts_of(request: ApiRequest, names: Sequence[str]) -> dict[str, str]:
-    """Filters by name; `name~=x` matches a part of it from 3.31 on, and comes out as `~x`."""
+    """Return filters by name; from 3.31 on `name~=x` matches a part of the value, and is returned as `~x`."""
     given = request.query_params
     found = {name: given[name] for name in names if name in given}
     if request.microversion.covers("3.31"):

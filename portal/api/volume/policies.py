@@ -1,4 +1,4 @@
-"""Volume API: who may do what."""
+"""Policies of the volume API."""
 
 from __future__ import annotations
 

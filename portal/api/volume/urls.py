@@ -1,4 +1,4 @@
-"""Routes of the volume API, below /volume. The project may stand behind the version, or not."""
+"""Routes of the volume API, below /volume. A project id may follow the version."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _route(route: str, view: Any) -> Any:
 
 
 def _detailed(noun: str, view: Any, **attributes: Any) -> Any:
-    """A list that shows all of each; made is what is posted to the list beside it."""
+    """Route of a detailed list, which has no POST: creation is at the plain list."""
     return _route(noun, view.as_view(**attributes, http_method_names=["get", "head", "options"]))
 
 
 def _transfers(noun: str, *, is_newer: bool) -> list[Any]:
-    """The same below two names."""
+    """Routes of transfers, which exist below two names."""
     return [
         _route(noun, transfers.Transfers.as_view(is_newer=is_newer)),
         _detailed(f"{noun}/detail", transfers.Transfers, is_newer=is_newer, is_detailed=True),
@@ -56,7 +56,7 @@ def _transfers(noun: str, *, is_newer: bool) -> list[Any]:
 
 
 def _files(older: str, newer: str, view: Any) -> list[Any]:
-    """Lists of files below two names, of which the newer came later; both make ours what is posted."""
+    """Routes of manageable files below two names, the newer one from 3.8 on; a POST manages a file."""
     return [
         _route(older, view.as_view()),
         _detailed(f"{older}/detail", view, is_detailed=True),
@@ -66,7 +66,7 @@ def _files(older: str, newer: str, view: Any) -> list[Any]:
 
 
 def _nothing(noun: str, name: str) -> list[Any]:
-    """A collection that is not offered."""
+    """Routes of a collection that is not offered."""
     return [
         _route(noun, service.Empty.as_view(name=noun)),
         _detailed(f"{noun}/detail", service.Empty, name=noun),

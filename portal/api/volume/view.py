@@ -1,4 +1,4 @@
-"""What all views of the volume API share."""
+"""Base view of the volume API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROJECT = re.compile(r"\A/volume/v3/([0-9a-f]{32})(?:/|\Z)")
 
 
 class VolumeView(ApiView):
-    """Base view: faults as volumes spell them, rules of its table. The project may stand in the path, or not."""
+    """Base view: Cinder's fault format, and policies. A project id may be in the path."""
 
     service = "volume"
     policies = RULES

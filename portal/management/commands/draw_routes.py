@@ -11,7 +11,7 @@ from portal.api.compute import fields, reference
 
 
 class Command(BaseCommand):
-    help = "Write docs/api/compute-routes.md and compute-fields.md from the tables of the Compute API."
+    help = "Write the reference pages of the Compute API from its tables."
 
     def handle(self, *args: Any, **options: Any) -> None:
         for page, text in ((reference.PAGE, reference.page()), (fields.PAGE, fields.page())):

@@ -1,4 +1,4 @@
-"""Fields that several forms ask for, and how an answer gets into a body."""
+"""Fields that several forms share, and helpers that put their values into bodies."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from portal.pages.faces import Face
-from portal.pages.resources.model import Choice, Field, Item, Source, Values
+from django.utils.translation import gettext
+
+from portal.pages.resources.model import Field, FieldOption, Item, Source, Values
+from portal.pages.status_badges import StatusBadge
 
 NAME = Field("name", "Name", is_required=True)
 NAME_OR_NOT = Field("name", "Name")
 DESCRIPTION = Field("description", "Description")
-REASON = Field("reason", "Reason", is_required=True, help="Kept in the audit log: others will ask.")
+REASON = Field("reason", "Reason", is_required=True, help="Recorded in the audit log.")
 
 
 def own(name: str, label: str, **more: Any) -> Field:
-    """A field that begins as the resource has it."""
+    """Return a field whose initial value is the resource's."""
     return Field(name, label, start=lambda item: str(item.get(name) or ""), **more)
 
 
-def any_state(faces: Mapping[str, Face], *names: str) -> Field:
-    """The field of a list that keeps those in one state; these are offered."""
-    choices = tuple(Choice(name, faces[name].word.capitalize()) for name in names)
+def any_state(badges: Mapping[str, StatusBadge], *names: str) -> Field:
+    """Return a list's filter by state, with these options."""
+    choices = tuple(FieldOption(name, badges[name].word.capitalize()) for name in names)
     return Field("status", "State", "choice", nothing="Any state", choices=choices)
 
 
@@ -31,17 +33,17 @@ OWN_DESCRIPTION = own("description", "Description")
 
 
 def filled(values: Values, *names: str) -> dict[str, str]:
-    """Those of the values that say something."""
+    """Return the values that are not empty."""
     return {name: values[name] for name in names if values.get(name)}
 
 
 def whole(text: str) -> int | str:
-    """A number as a number; anything else as it was typed, so that the API says what is wrong with it."""
+    """Return a whole number; any other text unchanged, so that the API reports the error."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else text
 
 
 def options(values: Values, **flags: str) -> list[str]:
-    """`--flag value` for those that say something."""
+    """Return `--flag value` for values that are not empty."""
     words: list[str] = []
     for name, flag in flags.items():
         if values.get(name):
@@ -50,25 +52,25 @@ def options(values: Values, **flags: str) -> list[str]:
 
 
 def pairs_of(text: str) -> dict[str, str]:
-    """Lines of `key = value`."""
+    """Parse lines of `key = value`."""
     lines = (line.partition("=") for line in text.splitlines() if line.strip())
     return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def pairs_text(pairs: Any) -> str:
-    """The same as people edit it."""
+    """Return pairs as lines of `key = value`."""
     return "\n".join(f"{key} = {value}" for key, value in sorted((pairs or {}).items()))
 
 
 def pairs_fault(text: str) -> str:
-    """What is wrong with lines of `key = value`; empty when nothing is."""
+    """Return the error in lines of `key = value`; empty without one."""
     seen: set[str] = set()
     for line in (one.strip() for one in text.splitlines()):
         key, sign, _ = line.partition("=")
         if line and not (sign and key.strip()):
-            return f"Write “{line[:40]}” as key = value."
+            return gettext("Enter key = value on each line, not “%(text)s”.") % {"text": line[:40]}
         if line and key.strip() in seen:
-            return f"{key.strip()[:40]} is there twice."
+            return gettext("%(name)s is listed twice.") % {"name": key.strip()[:40]}
         seen.add(key.strip())
     return ""
 
@@ -78,13 +80,13 @@ def named(item: Item) -> str:
 
 
 def with_id(item: Item) -> str:
-    """A name that leads nowhere else: with the first of its id where it has none."""
+    """Return the name; with the start of the id if there is none."""
     return str(item.get("name") or "") or str(item["id"])[:8]
 
 
 SERVERS = Source("/compute/v2.1/servers", "servers", with_id)
 VOLUMES = Source("/volume/v3/volumes/detail", "volumes", lambda item: f"{with_id(item)} ({item['size']} GB)")
 NETWORKS = Source("/network/v2.0/networks", "networks", with_id)
-# Those that servers can be on: the ones outside are reached through routers.
+# Networks that servers can be attached to: external ones are reached through routers.
 OWN_NETWORKS = replace(NETWORKS, wanted=lambda item: not item.get("router:external"))
 SUBNETS = Source("/network/v2.0/subnets", "subnets", lambda item: f"{with_id(item)} ({item['cidr']})")

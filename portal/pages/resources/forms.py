@@ -1,4 +1,4 @@
-"""Forms from their description: what they ask, what was typed, and which complaint belongs to which field."""
+"""Forms from their description: fields, values, and the field of each error."""
 
 from __future__ import annotations
 
@@ -10,45 +10,48 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from portal.pages.access import PageRequest
+from conductor.core.messages import Message
 from portal.pages.amounts import number_fault
-from portal.pages.api_calls import Answer, ask
-from portal.pages.resources.model import Asked, Choice, Deed, Field, Item, Source
+from portal.pages.api_calls import ApiResponse, ask
+from portal.pages.permissions import PageRequest
+from portal.pages.resources.model import Field, FieldOption, Item, ResourceAction, Source, SubmittedForm
 
 LONGEST = 20_000
-OF_A_FIELD = re.compile(r"Invalid input for field/attribute \S+?\. (?:Value: .*\. )?(?P<why>[A-Z][^.]*.*\.)", re.DOTALL)
-NOT_SO_WRITTEN = "It cannot be written like this."
+NOT_SO_WRITTEN = "Enter a valid value."
+NEED_FORM = frozenset({"invalid.pattern", "invalid.unexpected", "invalid.all_unexpected"})  # of no use beside a field
 MOST_CHOICES = 1000
 
 
 @dataclass(frozen=True)
 class Question:
-    """A field as the form shows it."""
+    """A field for the template."""
 
     field: Field
     value: str
-    choices: Sequence[Choice] = ()
+    choices: Sequence[FieldOption] = ()
     wrong: str = ""
 
 
-def values_of(deed: Deed, sent: Mapping[str, str]) -> dict[str, str]:
-    """What was typed, by field; a box that is not ticked is empty."""
+def values_of(action: ResourceAction, sent: Mapping[str, str]) -> dict[str, str]:
+    """Return the submitted values by field; an unchecked box is empty."""
     values = {}
-    for field in deed.fields:
+    for field in action.fields:
         text = sent.get(field.name, "")[:LONGEST].replace("\x00", "")
         values[field.name] = text if field.kind in ("secret", "area") else text.strip()
     return values
 
 
-def beginnings(deed: Deed, item: Item, given: Mapping[str, str]) -> dict[str, str]:
-    """What stands in an untouched form; the address may say more."""
-    return {field.name: given.get(field.name) or field.begins_as(item) for field in deed.fields}
+def beginnings(action: ResourceAction, item: Item, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the initial values of a form; the address may set some."""
+    return {field.name: given.get(field.name) or field.begins_as(item) for field in action.fields}
 
 
-def first_choices(request: PageRequest, deed: Deed, values: dict[str, str], item: Item) -> dict[str, Sequence[Choice]]:
-    """The options of each field; where one must be chosen and nothing was, the first of them is."""
-    found: dict[str, Sequence[Choice]] = {}
-    for field in deed.fields:
+def first_choices(
+    request: PageRequest, action: ResourceAction, values: dict[str, str], item: Item
+) -> dict[str, Sequence[FieldOption]]:
+    """Return the options of each field; a required choice without a value gets the first option."""
+    found: dict[str, Sequence[FieldOption]] = {}
+    for field in action.fields:
         if field.kind != "choice":
             continue
         options = field.choices(item) if callable(field.choices) else _options(request, field.choices)
@@ -59,9 +62,12 @@ def first_choices(request: PageRequest, deed: Deed, values: dict[str, str], item
 
 
 def questions(
-    deed: Deed, values: Mapping[str, str], choices: Mapping[str, Sequence[Choice]], wrong: Mapping[str, str]
+    action: ResourceAction,
+    values: Mapping[str, str],
+    choices: Mapping[str, Sequence[FieldOption]],
+    wrong: Mapping[str, str],
 ) -> list[Question]:
-    """The fields in their order, each with what is wrong with it."""
+    """Return the fields in order, each with its error."""
     return [
         Question(
             field,
@@ -69,68 +75,74 @@ def questions(
             choices.get(field.name, ()),
             wrong.get(field.name, ""),
         )
-        for field in deed.fields
+        for field in action.fields
     ]
 
 
-def missing(deed: Deed, values: Mapping[str, str]) -> dict[str, str]:
-    """What a form can tell by itself; the API says the rest."""
+def missing(action: ResourceAction, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the errors that the form itself can find; the API finds the others."""
     empty = {
-        field.name: f"{field.label} is needed."
-        for field in deed.fields
+        field.name: gettext("%(field)s is required.") % {"field": gettext(field.label)}
+        for field in action.fields
         if field.is_required and field.kind != "file" and not values.get(field.name, "").strip()
     }
-    faults = {field.name: _fault(field, values.get(field.name, "")) for field in deed.fields}
-    return {name: said for name, said in faults.items() if said} | empty
+    faults = {field.name: _fault(field, values.get(field.name, "")) for field in action.fields}
+    return {name: reported for name, reported in faults.items() if reported} | empty
 
 
 def _fault(field: Field, typed: str) -> str:
-    said = number_fault(typed, field.least, field.most) if field.kind == "number" and typed else ""
-    return said or field.fault(typed)
+    reported = number_fault(typed, field.least, field.most) if field.kind == "number" and typed else ""
+    return reported or field.fault(typed)
 
 
-def place_of(deed: Deed, answer: Answer) -> str:
-    """The field that a refusal is about; empty when it is about the whole."""
+def place_of(action: ResourceAction, answer: ApiResponse) -> str:
+    """Return the field that an error is about; empty for the whole form."""
     tail = re.split(r"[.\[]", answer.field.rstrip("]0123456789[."))[-1] if answer.field else ""
-    for field in deed.fields:
+    for field in action.fields:
         if tail and tail in (field.name, *field.also):
             return field.name
-    quoted = set(re.findall(r"'([a-z_A-Z]+)' is a required property", answer.message))
-    return next((field.name for field in deed.fields if quoted & {field.name, *field.also}), "")
+    fix = _fix(answer.message)
+    missing = fix.values["name"].strip("'") if isinstance(fix, Message) and fix.code == "invalid.missing" else ""
+    return next((field.name for field in action.fields if missing in (field.name, *field.also)), "")
 
 
-def at_its_field(message: str) -> str:
-    """A refusal as it stands beside its field, where the field's name and what was typed are to be seen."""
-    found = OF_A_FIELD.fullmatch(message)
-    if found is None:
-        return NOT_SO_WRITTEN if message.startswith("Additional properties are not allowed") else message
-    return NOT_SO_WRITTEN if found["why"].startswith("It does not match ") else found["why"]
+def at_its_field(reported: str) -> str:
+    """Shorten an error for its place beside the field, which shows name and value."""
+    fix = _fix(reported)
+    return NOT_SO_WRITTEN if isinstance(fix, Message) and fix.code in NEED_FORM else fix
 
 
-def command(deed: Deed, asked: Asked) -> str:
-    """The same for a shell; secrets are left to be typed there."""
-    secrets = {field.name: "SECRET" for field in deed.fields if field.kind == "secret" and asked.values.get(field.name)}
-    shown = Asked(asked.item, {**asked.values, **secrets}, asked.user_id, asked.project_id)
-    return " ".join(word if word.startswith("openstack ") else shlex.quote(word) for word in deed.cli(shown))
+def _fix(reported: str) -> str:
+    """Return an error without the name of its field."""
+    return reported.values["fix"] if isinstance(reported, Message) and "fix" in reported.values else reported
 
 
-def in_words(choices: Sequence[Choice]) -> Sequence[Choice]:
-    """Choices that are described with the form; those that are somebody's resources keep their names."""
-    return [replace(choice, words=_said(choice.words)) for choice in choices]
+def command(action: ResourceAction, asked: SubmittedForm) -> str:
+    """Return the shell command for the same action; secrets are left to be typed there."""
+    secrets = {
+        field.name: "SECRET" for field in action.fields if field.kind == "secret" and asked.values.get(field.name)
+    }
+    shown = SubmittedForm(asked.item, {**asked.values, **secrets}, asked.user_id, asked.project_id)
+    return " ".join(word if word.startswith("openstack ") else shlex.quote(word) for word in action.cli(shown))
 
 
-def _said(words: str) -> str:
-    """A word of a state may begin large here, and small where the catalogue has it."""
-    said = gettext(words)
-    if said != words or not words:
-        return said
-    said = gettext(words[0].lower() + words[1:])
-    return said[0].upper() + said[1:]
+def in_words(choices: Sequence[FieldOption]) -> Sequence[FieldOption]:
+    """Translate options that the form itself describes; names of resources stay as they are."""
+    return [replace(choice, words=_translated(choice.words)) for choice in choices]
 
 
-def _options(request: PageRequest, choices: Sequence[Choice] | Source) -> Sequence[Choice]:
+def _translated(words: str) -> str:
+    """Translate a word of a state, in either capitalization of the catalogue."""
+    reported = gettext(words)
+    if reported != words or not words:
+        return reported
+    reported = gettext(words[0].lower() + words[1:])
+    return reported[0].upper() + reported[1:]
+
+
+def _options(request: PageRequest, choices: Sequence[FieldOption] | Source) -> Sequence[FieldOption]:
     if not isinstance(choices, Source):
         return in_words(choices)
     body: Any = ask(request, choices.path, {"limit": MOST_CHOICES, **choices.query})
     found = [item for item in body.get(choices.key, ()) if choices.wanted(item)]
-    return [Choice(choices.value(item), choices.words(item)) for item in found]
+    return [FieldOption(choices.value(item), choices.words(item)) for item in found]

@@ -1,4 +1,4 @@
-"""How a kind of resource is described: once, as data. The shared pages draw all that there is to see and to do."""
+"""Model of a kind of resource, described as data. The shared pages render lists, details and actions from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from conductor.core.context import RequestContext
 from portal.pages.api_calls import Call
-from portal.pages.faces import Face
+from portal.pages.status_badges import StatusBadge
 
 Item = Mapping[str, Any]
 Values = Mapping[str, str]
@@ -17,19 +17,19 @@ Names = Mapping[str, Mapping[str, str]]  # by resource: id → name
 
 @dataclass(frozen=True)
 class Cell:
-    """What one field of a row shows; `kind` picks how: text, word, mono, number, state, age, time, link or lines."""
+    """The value of a cell; `kind` selects its format: text, word, mono, number, state, age, time, link or lines."""
 
     kind: str
     text: str = ""
     url: str = ""
-    face: Face | None = None
+    badge: StatusBadge | None = None
     moment: Any = None
     lines: tuple[Cell, ...] = ()
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the list and a line of the page. `sort` is the API's name of the order; empty where it has none."""
+    """A column of the list and a line of the page. `sort` is the API's name of the order; empty for none."""
 
     title: str
     show: Callable[[Item, Names], Cell]
@@ -39,8 +39,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One option of a field."""
+class FieldOption:
+    """An option of a field."""
 
     value: str
     words: str
@@ -48,7 +48,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Source:
-    """Options that an API lists. `words` says what each is called; `wanted` leaves some out."""
+    """Options from a list of an API. `words` returns the name of each; `wanted` filters them."""
 
     path: str
     key: str
@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Field:
-    """One question of a form. `also` are other names by which an API complains about it."""
+    """A field of a form. `also` are other names by which the API's errors refer to it."""
 
     name: str
     label: str
@@ -68,20 +68,20 @@ class Field:
     help: str = ""
     is_required: bool = False
     start: str | Callable[[Item], str] = ""
-    choices: Sequence[Choice] | Source | Callable[[Item], Sequence[Choice]] = ()
-    nothing: str = ""  # the words for choosing nothing, where that may be
+    choices: Sequence[FieldOption] | Source | Callable[[Item], Sequence[FieldOption]] = ()
+    nothing: str = ""  # label of the empty choice, if it is allowed
     also: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
-    fault: Callable[[str], str] = lambda typed: ""  # what is wrong with what was typed, before the API is asked
+    fault: Callable[[str], str] = lambda typed: ""  # the error in the typed value, checked before the API is called
 
     def begins_as(self, item: Item) -> str:
         return self.start(item) if callable(self.start) else self.start
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a form was sent for: the resource that it is about (empty when one is made), and what was typed."""
+class SubmittedForm:
+    """A submitted form: its resource (empty for a creation), and its values."""
 
     item: Item
     values: Values
@@ -95,19 +95,19 @@ def never_refused(item: Item) -> str:
 
 
 @dataclass(frozen=True)
-class Deed:
-    """Something to do: a form, the API call that it makes and the command that does the same.
+class ResourceAction:
+    """An action: a form, its API call, and the equivalent command.
 
-    `why_not` tells in words what the resource's state forbids. `reveals` names what the answer tells this once.
-    `then` is where to go: to the list, or to the page of what was made or changed.
+    `why_not` returns why the resource's state forbids it. `reveals` names values of the response that are shown only
+    once. `then` is the next page: the list, or that of the created or changed resource.
     """
 
     id: str
     title: str
     does: str
     rule: str
-    call: Callable[[Asked], Call]
-    cli: Callable[[Asked], Sequence[str]]
+    call: Callable[[SubmittedForm], Call]
+    cli: Callable[[SubmittedForm], Sequence[str]]
     fields: tuple[Field, ...] = ()
     is_danger: bool = False
     is_creation: bool = False
@@ -116,22 +116,23 @@ class Deed:
     why_not: Callable[[Item], str] = never_refused
     reveals: str = ""
     reveal_name: str = ""
-    tab: str = ""  # of the page to which it leads back
-    flow: str = ""  # the workflow that it begins: until that shows in the state, it was requested
-    guide: tuple[tuple[str, str], ...] = ()  # what may be typed, with what it means
-    also_calls: Callable[[Asked, Any], Iterable[Call]] = lambda asked, made: ()
-    fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda asker, items: ()  # of some only
-    service: str = ""  # whose rule it is, where it is not the resource's
+    tab: str = ""  # of the page to return to
+    flow: str = ""  # the workflow that it starts: until the state shows it, the action counts as requested
+    guide: tuple[tuple[str, str], ...] = ()  # values that may be typed, with their meaning
+    also_calls: Callable[[SubmittedForm, Any], Iterable[Call]] = lambda asked, made: ()
+    # fields for some callers or items only
+    fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
+    service: str = ""  # the service of the policy, if it is not the resource's
 
-    def for_asker(self, asker: RequestContext, items: Sequence[Item]) -> Deed:
-        """With the fields that only this person is asked, about these items."""
-        more = self.fields_for(asker, items)
+    def for_caller(self, caller: RequestContext, items: Sequence[Item]) -> ResourceAction:
+        """Return the action with the fields for this caller and these items."""
+        more = self.fields_for(caller, items)
         return replace(self, fields=(*self.fields, *more)) if more else self
 
 
 @dataclass(frozen=True)
-class Part:
-    """A table below a resource's page: what belongs to it. `filter` is the query that asks the list for it."""
+class RelatedTable:
+    """A table on a resource's page with related resources. `filter` is the query of their list."""
 
     title: str
     resource: str
@@ -142,18 +143,18 @@ class Part:
 
 @dataclass(frozen=True)
 class More:
-    """What another request tells of one of them; it stands in the item under `name`. `{id}` in `path` is its id."""
+    """The response of another request about a resource, stored in the item under `name`. `{id}` in `path` is its id."""
 
     name: str
     path: str
     key: str
     rule: str
-    service: str = ""  # whose rule it is, where it is not the resource's
+    service: str = ""  # the service of the policy, if it is not the resource's
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of resource. `path` is its list; one of them stands at `path_of` or at the path with its id behind."""
+    """A kind of resource. `path` is its list; one resource is at `path_of`, or at the path followed by its id."""
 
     id: str
     noun: str
@@ -166,32 +167,32 @@ class Resource:
     empty: str
     rule: str
     columns: tuple[Column, ...]
-    deeds: tuple[Deed, ...] = ()
+    actions: tuple[ResourceAction, ...] = ()
     filters: tuple[Field, ...] = ()
-    search: str = ""  # the API's own filter by a part of the name; without one the page narrows what it was given
-    sorting: str = ""  # how the API is asked for an order: "sort" for sort=name:asc, "sort_key" for the pair
-    parts: tuple[Part, ...] = ()
-    names: tuple[str, ...] = ()  # the resources whose names the columns show instead of ids
+    search: str = ""  # the API's filter by a part of the name; without it the page filters its own rows
+    sorting: str = ""  # the API's form of an order: "sort" for sort=name:asc, "sort_key" for the pair
+    parts: tuple[RelatedTable, ...] = ()
+    names: tuple[str, ...] = ()  # the kinds whose names the columns show instead of ids
     query: Mapping[str, str] = field(default_factory=dict)
     id_of: Callable[[Item], str] = lambda item: str(item["id"])
     name_of: Callable[[Item], str] = lambda item: str(item.get("name") or "")
     unwrap: Callable[[Any], Any] = lambda item: item
     path_of: str = ""
     is_paged: bool = True
-    is_whole: bool = False  # one of them is answered without a wrapping name
+    is_whole: bool = False  # the API's response has no member around a resource
     docs: str = ""
-    list_route: str = ""  # pages of their own in place of the shared ones
+    list_route: str = ""  # its own pages instead of the shared ones
     page_route: str = ""
-    tool: tuple[str, str] = ("", "")  # a page of its own beside the list: route name, words
-    is_for_operators: bool = False  # to others there is no such kind
-    is_only_listed: bool = False  # its API tells of one of them in the list alone
+    tool: tuple[str, str] = ("", "")  # an additional page beside the list: (route name, title)
+    is_for_operators: bool = False  # other callers do not see the kind
+    is_only_listed: bool = False  # the API has no request for one resource, only the list
     more: tuple[More, ...] = ()
-    notice: Callable[[], str] = lambda: ""  # what holds for all of them now, shown above the list and on each page
-    lock: str = ""  # what workflows lock one of them as: its page then shows the one that is at work on it
+    notice: Callable[[], str] = lambda: ""  # a notice above the list and on each page
+    lock: str = ""  # the resource type of workflow locks: its page shows the workflow that holds one
 
     @property
-    def creation(self) -> Deed | None:
-        return next((deed for deed in self.deeds if deed.is_creation), None)
+    def creation(self) -> ResourceAction | None:
+        return next((action for action in self.actions if action.is_creation), None)
 
-    def deed(self, deed_id: str) -> Deed | None:
-        return next((deed for deed in self.deeds if deed.id == deed_id), None)
+    def action(self, action_id: str) -> ResourceAction | None:
+        return next((action for action in self.actions if action.id == action_id), None)

@@ -1,4 +1,4 @@
-"""What changes once Django is set up: before any message or run is looked at."""
+"""Changes that apply after Django's setup, before any message or run is read."""
 
 from __future__ import annotations
 

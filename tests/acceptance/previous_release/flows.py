@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conductor.workflows import catalog
-from conductor.workflows.build_in_cell import BUILD_IN_CELL
-from conductor.workflows.flow import Result, Step, Work
+from conductor.workflows.flow import Result, Step, StepContext
+from conductor.workflows.flows.build import BUILD_IN_CELL
 
 NEWER_VERSION = BUILD_IN_CELL.version + 1
 
 
 class CheckRequest(Step):
-    """What the newer release looks at first."""
+    """A step that the newer release begins with."""
 
     title = "Check the request"
     lane = "Cell conductor"
 
-    def execute(self, work: Work) -> Result:
+    def execute(self, work: StepContext) -> Result:
         return {"checked": work.instance_uuid}
 
 

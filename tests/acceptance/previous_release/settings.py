@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.rpc import versions
 
-# Before anybody has read it.
+# Set before any code reads it.
 versions.SERVICE_VERSION = 1
 
 from portal.settings import *  # noqa: E402, F403

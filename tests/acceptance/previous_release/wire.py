@@ -1,4 +1,4 @@
-"""The messages that the release before knew, as classes of their own."""
+"""The messages of the previous release, as classes of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conductor.rpc.messages import SpawnInstance, StepProgressed
 from conductor.rpc.messages.to_compute import Command
 from conductor.rpc.versions import known_to
 
-# What the newest release sends and this one has never heard of.
+# Members that only the newest release sends.
 UNKNOWN = ("consoles_written",)
 
 

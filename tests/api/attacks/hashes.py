@@ -1,4 +1,4 @@
-"""Cheap password hashes, for tests that show how many there are and not what one costs."""
+"""Cheap password hashes, for tests that count hashes and do not measure their cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from tests.people import PASSWORD
 
 
 def make_cheap(patch: pytest.MonkeyPatch) -> None:
-    """From now on, those of everybody who is there too."""
+    """Make password hashes cheap from now on, also those of existing users."""
     patch.setattr(ScryptPasswordHasher, "work_factor", 2)
     User.objects.update(password=make_password(PASSWORD))

@@ -64,7 +64,7 @@ def role_id(name: str) -> str:
 
 
 def home_of(people: People) -> Domain:
-    """The domain of everybody in tests."""
+    """Return the domain of all test users."""
     found: Domain = people.ana.user.domain
     return found
 

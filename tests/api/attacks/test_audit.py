@@ -1,4 +1,4 @@
-"""What the sealed audit log answers: who signed in, from where, and who did what to which server, long afterwards."""
+"""Queries of the sealed audit log: sign-ins with address, and who did what to which server, long afterwards."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 
 from conductor.journal.models import AuditRecord, Event, ResourceLock, WorkflowRun
-from conductor.services import audit_seals, flavors
-from conductor.services.pruning import pruner
+from conductor.services.audit import seals
+from conductor.services.operations.pruning import pruner
+from conductor.services.servers import flavors
 from tests import factories
 from tests.people import PASSWORD
 
@@ -60,6 +61,20 @@ def test_a_launch_is_on_record_for_each_of_its_servers(cloud: Any, api_client: A
     assert [one.instance_uuid for one in records("default", action="server.delete")] == [made[0].instance_uuid]
 
 
+def test_what_an_operator_does_to_a_server_is_on_record_as_theirs(cloud: Any, api_client: Any) -> None:
+    """The owners find it by their project, and it names the project that the operator acted from."""
+    row, admin = factories.instance(cloud.ana.context(), "web"), api_client("admin", version="2.90")
+    path = f"/compute/v2.1/servers/{row.uuid}"
+    assert admin.post(f"{path}/action", {"os-stop": None}).status_code == 202
+    assert admin.delete(path).status_code == 204
+    found = records(instance_uuid=row.uuid)
+    assert [one.action for one in found] == ["server.stop", "server.delete"]
+    whose = {(one.user_name, one.actor_project_id, one.project_id) for one in found}
+    assert whose == {("admin", cloud.admin.project.id, cloud.ana.project.id)}
+    seen = api_client("ana").get(f"/api/audit?instance_uuid={row.uuid}").json()["records"]
+    assert {one["user_name"] for one in seen} == {"admin"}
+
+
 def test_a_refused_action_leaves_no_record_of_success(cloud: Any, api_client: Any) -> None:
     row = factories.instance(cloud.ana.context(), "web", vm_state="stopped")
     answer = api_client("ana", version="2.90").post(f"/compute/v2.1/servers/{row.uuid}/action", {"os-stop": None})
@@ -70,7 +85,7 @@ def test_a_refused_action_leaves_no_record_of_success(cloud: Any, api_client: An
 def test_a_deletion_is_answerable_when_its_workflow_is_long_gone(cloud: Any, api_client: Any) -> None:
     row = factories.instance(cloud.ana.context(), "web")
     assert api_client("ana").delete(f"/compute/v2.1/servers/{row.uuid}").status_code == 204
-    audit_seals.seal("cell1")
+    seals.seal("cell1")
     year = factories.ago(400 * 86400)
     runs = WorkflowRun.objects.using("cell1").filter(instance_uuid=row.uuid)
     runs.update(state="done", created_at=year, finished_at=year, resources=[])
@@ -80,7 +95,7 @@ def test_a_deletion_is_answerable_when_its_workflow_is_long_gone(cloud: Any, api
     assert not runs.exists()
     found = api_client("admin").get(f"/api/audit?instance_uuid={row.uuid}").json()["records"]
     assert [(one["action"], one["user_name"]) for one in found] == [("server.delete", "ana")]
-    assert audit_seals.check("cell1") == ""
+    assert seals.check("cell1") == ""
 
 
 def sign_in(api_client: Any, name: str, password: str) -> Any:
@@ -99,8 +114,8 @@ def test_sign_ins_are_on_record_with_their_address_and_those_that_failed(cloud: 
     assert browser.post("/sign-in", {"username": "bo", "password": "wrong-horse-battery"}).status_code == 401
     found = list(AuditRecord.objects.order_by("pk")[before:])
     assert {one.action for one in found} == {"session.sign_in"}
-    said = [(one.result, one.user_name, one.details.get("account", "")) for one in found]
-    assert said == [
+    lines = [(one.result, one.user_name, one.details.get("account", "")) for one in found]
+    assert lines == [
         ("done", "ana", ""),
         ("refused", "", "ana"),
         ("refused", "", "unknown"),  # it may be a password in the wrong field

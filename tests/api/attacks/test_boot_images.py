@@ -12,10 +12,8 @@ from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.image.models import Image
 from conductor.journal.models import OutboxMessage, WorkflowRun
-from conductor.network import seed as network_seed
-from conductor.services import flavors
 from tests.api.image.calls import BASE, create, patch, upload
-from tests.fleet import add_host
+from tests.compute_rows import seed_cloud
 from tests.integration.flows.moving import CELL, Hosts, run_to_the_end
 
 SERVERS = "/compute/v2.1/servers"
@@ -26,9 +24,7 @@ VOLUMES = "/volume/v3/volumes"
 def hosts(people: Any, settings: Any, tmp_path: Any) -> Hosts:
     settings.NOVELLA_IMAGE_DIR = tmp_path / "images"
     settings.NOVELLA_DATA = tmp_path
-    flavors.seed()
-    network_seed.seed(people.admin.context().project_id)
-    add_host("sim-1", CELL, size=(64, 65536, 1000))
+    seed_cloud(people, "sim-1")
     return Hosts()
 
 
@@ -44,7 +40,7 @@ def chi(api_client: Any) -> Any:
 
 @pytest.fixture
 def kernel(hosts: Hosts, ana: Any) -> str:
-    """An image of ana's project that it shares with nobody."""
+    """A private image of ana's project."""
     image_id: str = create(ana, name="secrets", disk_format="aki", container_format="aki")["id"]
     assert upload(ana, image_id, b"payroll").status_code == 204
     return image_id
@@ -123,8 +119,8 @@ def test_what_a_volume_says_of_its_image_opens_no_other(kernel: str, chi: Any, h
     assert made.status_code == 202, made.content
     volume = made.json()["volume"]["id"]
     run_to_the_end(hosts)
-    for said in ({"kernel_id": kernel}, {"image_id": kernel}):
-        action = {"os-set_image_metadata": {"metadata": said}}
+    for reported in ({"kernel_id": kernel}, {"image_id": kernel}):
+        action = {"os-set_image_metadata": {"metadata": reported}}
         assert chi.post(f"{VOLUMES}/{volume}/action", action).status_code == 200
     device = {"source_type": "volume", "destination_type": "volume", "uuid": volume, "boot_index": 0}
     assert launch(chi, "", block_device_mapping_v2=[device]).status_code == 400

@@ -1,4 +1,4 @@
-"""Attacks with authority that was handed on: nothing of wider reach or longer life comes out of it."""
+"""Attacks with delegated authority: it never gains a wider scope or a longer life."""
 
 from __future__ import annotations
 
@@ -9,25 +9,20 @@ from typing import Any
 import pytest
 
 from conductor.core.errors import Forbidden
-from conductor.identity import delegation, oauth1, tokens, trusts
+from conductor.identity import delegation, tokens, trusts
 from conductor.identity.delegation import POWERS, Power, TokenKind
 from conductor.identity.models import (
-    AccessToken,
     ApplicationCredential,
-    Consumer,
     Credential,
-    RequestToken,
     Token,
     Trust,
     User,
 )
-from conductor.identity.tokens import Origin, Scope
-from conductor.transactions import database_now
 from tests.api_client import ApiClient
 from tests.people import PASSWORD
 
 V3 = "/identity/v3"
-KEPT = (ApplicationCredential, Credential, Trust, AccessToken)
+KEPT = (ApplicationCredential, Credential, Trust)
 
 
 def log_in(identity: dict[str, Any], **scope: Any) -> Any:
@@ -74,17 +69,6 @@ def by_trust(people: Any, api_client: Any) -> Any:
     return trusted(people, api_client)[1]
 
 
-def by_consumer(people: Any, api_client: Any) -> Any:
-    consumer, _ = oauth1.create_consumer("photos", {})
-    access = AccessToken.objects.create(
-        consumer=consumer, user=people.ana.user, project=people.ana.project, encrypted_secret="-",
-        expires_at=database_now(3600),
-    )  # fmt: skip
-    access.roles.set([people.ana.role])
-    text, _ = tokens.issue_for(people.ana.user, Scope(people.ana.project), Origin(["oauth1"], access=access))
-    return ApiClient(text)
-
-
 def restricted(people: Any, api_client: Any) -> Any:
     return with_credential(people, api_client)
 
@@ -94,17 +78,13 @@ def stored(people: Any, api_client: Any) -> str:
     return str(api_client("ana").post(f"{V3}/credentials", {"credential": blob}).json()["credential"]["id"])
 
 
-@pytest.mark.parametrize("handed_on", [by_trust, by_consumer, restricted])
+@pytest.mark.parametrize("handed_on", [by_trust, restricted])
 def test_what_was_handed_on_makes_and_reads_nothing_that_outlives_it(
     people: Any, api_client: Any, handed_on: Callable[..., Any]
 ) -> None:
     secret_id, ana = stored(people, api_client), people.ana.user.id
     pair = api_client("ana").post(f"{V3}/users/{ana}/credentials/OS-EC2", {"tenant_id": people.ana.project.id}).json()
     access = pair["credential"]["access"]
-    asked = RequestToken.objects.create(
-        consumer=Consumer.objects.create(encrypted_secret="-"), project=people.ana.project, encrypted_secret="-",
-        expires_at=database_now(3600),
-    )  # fmt: skip
     client = handed_on(people, api_client)
     before = {kind: set(kind._default_manager.values_list("pk", flat=True)) for kind in KEPT}
     hashes = set(User.objects.values_list("id", "password"))
@@ -123,7 +103,6 @@ def test_what_was_handed_on_makes_and_reads_nothing_that_outlives_it(
         ("PATCH", f"credentials/{secret_id}", {"credential": {"blob": "mine"}}),
         ("DELETE", f"credentials/{secret_id}", None),
         ("POST", "OS-TRUST/trusts", {"trust": trust}),
-        ("PUT", f"OS-OAUTH1/authorize/{asked.id}", {"roles": [{"name": "member"}]}),
     )  # fmt: skip
     for method, path, body in attacks:
         answer = client.call(method, f"{V3}/{path}", body) if body else client.call(method, f"{V3}/{path}")
@@ -135,7 +114,6 @@ def test_what_was_handed_on_makes_and_reads_nothing_that_outlives_it(
         assert log_in(exchange, **scope).status_code == 403
     assert {kind: set(kind._default_manager.values_list("pk", flat=True)) for kind in KEPT} == before
     assert set(User.objects.values_list("id", "password")) == hashes
-    assert not RequestToken.objects.exclude(user=None).exists()
 
 
 def test_a_used_up_trust_is_shown_and_ended_with_all_that_it_opened(people: Any, api_client: Any) -> None:
@@ -213,7 +191,7 @@ def test_an_administrator_s_credential_does_not_set_its_own_password(people: Any
 def test_every_kind_of_token_has_its_row(people: Any, api_client: Any) -> None:
     assert set(POWERS) == set(TokenKind)
     assert POWERS[TokenKind.OWN] == set(Power)
-    for kind in (TokenKind.RESTRICTED, TokenKind.TRUST, TokenKind.CONSUMER):
+    for kind in (TokenKind.RESTRICTED, TokenKind.TRUST):
         assert not POWERS[kind]
     own = tokens.validate(people.ana.token())
     assert delegation.bounded_end(own, None) is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,11 @@ import pytest
 
 from conductor.api_db.models import InstanceMapping
 from conductor.core import disk_images
-from conductor.core.errors import NoRoom
 from conductor.identity.models import RegisteredLimit
 from conductor.image.models import Image
-from conductor.network import seed as network_seed
-from conductor.services import flavors
 from conductor.volume.models import Volume
 from tests.api.image.calls import BASE, OCTETS, create, upload
+from tests.compute_rows import seed_cloud
 from tests.integration.flows.moving import Hosts, run_to_the_end
 
 VOLUMES = "/volume/v3/volumes"
@@ -28,8 +28,7 @@ GIB = 1 << 30
 def storage(people: Any, settings: Any, tmp_path: Path) -> Path:
     settings.NOVELLA_IMAGE_DIR = tmp_path / "images"
     settings.NOVELLA_DATA = tmp_path
-    flavors.seed()
-    network_seed.seed(people.admin.context().project_id)
+    seed_cloud(people)
     return tmp_path
 
 
@@ -107,13 +106,34 @@ def test_a_small_file_of_a_large_disk_needs_a_large_volume(ana: Any, qcow2: str,
     assert not InstanceMapping.objects.exists()
 
 
-def test_its_size_is_looked_at_again_before_it_is_converted(ana: Any, qcow2: str, storage: Path) -> None:
+@pytest.fixture
+def converted(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Callbacks at the start of a conversion, which runs anyway."""
+    begun: list[Callable[[], None]] = []
+    run = disk_images.run
+
+    def noting(*words: str, **more: Any) -> Any:
+        if "convert" in words:
+            for one in begun:
+                one()
+        return run(*words, **more)
+
+    monkeypatch.setattr(disk_images, "run", noting)
+    return begun
+
+
+def test_its_size_is_looked_at_again_before_it_is_converted(
+    ana: Any, qcow2: str, storage: Path, converted: list[Callable[[], None]]
+) -> None:
+    conversions = count()
+    converted.append(lambda: next(conversions))
     Image.objects.update(virtual_size=None)  # from before it was kept
     answer = ana.post(VOLUMES, {"volume": {"size": 1, "imageRef": qcow2}})
     assert answer.status_code == 202
     run_to_the_end(Hosts())
     assert Volume.objects.get().status == "error"
     assert files(storage, "volumes") == []
+    assert next(conversions) == 0, "not begun"
 
 
 def test_nothing_is_written_when_the_disk_has_no_room_to_give(ana: Any, storage: Path, settings: Any) -> None:
@@ -133,11 +153,12 @@ def test_nothing_is_written_when_the_disk_has_no_room_to_give(ana: Any, storage:
     assert Volume.objects.count() == 1
 
 
-def test_a_conversion_ends_when_the_room_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_images, "WATCH_SECONDS", 0.01)
-
-    def full() -> None:
-        raise NoRoom
-
-    with pytest.raises(NoRoom):
-        disk_images.run("sleep", "60", watch=full)
+def test_a_conversion_ends_when_the_room_does(
+    ana: Any, qcow2: str, storage: Path, settings: Any, monkeypatch: Any, converted: list[Callable[[], None]]
+) -> None:
+    """There was room when it began; others fill the disk while it runs."""
+    monkeypatch.setattr(disk_images, "WATCH_SECONDS", 0.0001)
+    converted.append(lambda: setattr(settings, "NOVELLA_KEPT_FREE_GB", 1 << 20))
+    assert ana.post(VOLUMES, {"volume": {"size": 3, "imageRef": qcow2}}).status_code == 202
+    run_to_the_end(Hosts())
+    assert (Volume.objects.get().status, files(storage, "volumes")) == ("error", [])

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from conductor.services import event_log
-from portal.live import event_streams, hub, polls
+from conductor.identity import assignments, tokens
+from conductor.identity.assignments import AssignmentScope
+from conductor.services.workflows import event_log
+from portal.live import event_streams, hub, polls, stream_rights
+from portal.live.connections import SIGN_IN_AGAIN
 from portal.live.event_streams import EventStreams
 from portal.live.polls import LivePolls
-from portal.live.seats import SIGN_IN_AGAIN
 from tests import factories
-from tests.api.own.test_event_streams import Listener
-from tests.integration.test_live_polls import Poll, elsewhere, wish
+from tests.fixtures.event_streams import Listener
+from tests.fixtures.live_polls import Poll, elsewhere, requested
 from tests.loops import run_at_most
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -42,7 +45,7 @@ def test_half_sent_polls_of_no_session_take_no_place(people: Any) -> None:
     door.shares.most = 3
 
     async def work() -> None:
-        first = wish("me", "tray", await asyncio.to_thread(event_log.here), first=True)
+        first = requested("me", "tray", await asyncio.to_thread(event_log.here), first=True)
         found = await asyncio.gather(*(_half_sent(door, name) for name in ("", "made-up", "", "x", "y")))
         assert [json.loads(poll.body).get("code") for poll in found] == [SIGN_IN_AGAIN] * 5
         assert "messages" in await Poll(session).ask(door, first)
@@ -57,7 +60,7 @@ def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, mo
     door.shares.most, door.shares.most_of_a_user = 4, 3
 
     async def work() -> None:
-        first = wish("me", "tray", await asyncio.to_thread(event_log.here), first=True)
+        first = requested("me", "tray", await asyncio.to_thread(event_log.here), first=True)
         waiting = [asyncio.create_task(_half_sent(door, mine)) for _ in range(5)]
         while door.shares.count < 3:
             await asyncio.sleep(0.01)
@@ -117,26 +120,80 @@ def test_a_reader_has_a_share_of_the_streams(people: Any) -> None:
     assert door.shares.count == 0
 
 
-def test_streams_that_wait_for_the_same_share_one_reading(people: Any, asked: Counter[str]) -> None:
-    door, token = _streams(), people.ana.token()
+def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], bool]:
+    return lambda: all(one.text.count(f"event: {kind}\n") == most for one in listeners)
+
+
+@pytest.mark.parametrize("names", [("ana",), ("ana", "bo", "rea")])
+def test_streams_with_the_same_audience_share_one_reading(
+    people: Any, asked: Counter[str], names: Sequence[str]
+) -> None:
+    """However many tokens of however many users of a project: what costs is done once for all of them."""
+    door = _streams()
     _, run = factories.build(people.ana.context(), "web")
     readings = 0
 
     async def work() -> None:
         nonlocal readings
-        listeners, tasks = await _open(door, token, 12)
-        await asyncio.to_thread(factories.tell, run, "step.started", step="SpawnOnHost")
-        for one in listeners:
-            await one.until(lambda one=one: len(one.events) == 1)  # type: ignore[misc]
-        await asyncio.sleep(2 * event_streams.LEAST_PAUSE_SECONDS)
+        listeners, tasks = [], []
+        for name in names:
+            for _ in range(12 // len(names)):
+                more = await _open(door, people[name].token() if len(names) > 1 else own, 1)
+                listeners += more[0]
+                tasks += more[1]
+        await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
+        await listeners[0].until(_received(listeners, "step.started", 1))
+        await asyncio.sleep(3 * event_streams.LEAST_PAUSE_SECONDS)
         asked.clear()
-        await asyncio.to_thread(factories.tell, run, "step.done", step="SpawnOnHost")
-        for one in listeners:
-            await one.until(lambda one=one: len(one.events) == 2)  # type: ignore[misc]
+        await asyncio.to_thread(factories.emit, run, "step.done", step="SpawnOnHost")
+        await listeners[0].until(_received(listeners, "step.done", 1))
+        await asyncio.sleep(2 * event_streams.LEAST_PAUSE_SECONDS)
         readings = asked.total()
+        assert len({one.text.partition("event: step.done")[2] for one in listeners}) == 1
         for one in listeners:
             one.leaves.set()
         await asyncio.gather(*tasks)
 
+    own = people.ana.token()
     run_at_most(SECONDS, work())
-    assert readings <= 6, asked
+    assert readings <= 2, asked
+    assert door.shares.count == 0
+
+
+def test_a_token_that_ends_is_told_nothing_of_what_others_share(people: Any) -> None:
+    door, mine, ended = _streams(), people.ana.token(), people.ana.token()
+    _, run = factories.build(people.ana.context(), "web")
+
+    async def work() -> None:
+        (first,), tasks = await _open(door, ended, 1)
+        (second,), more = await _open(door, mine, 1)
+        (lost,), others = await _open(door, people.bo.token(), 1)
+        (foreign,), last = await _open(door, people.chi.token(), 1)
+        streams = [first, second, lost]
+        await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
+        await first.until(_received(streams, "step.started", 1))
+        await asyncio.sleep(2 * event_streams.LEAST_PAUSE_SECONDS)
+        await asyncio.to_thread(tokens.revoke, ended)
+        await asyncio.to_thread(_leave, people.bo)
+        scopes = {stream_rights.token_of(one.scope): one.scope for one in (*streams, foreign)}
+        held = await asyncio.to_thread(stream_rights.permitted, scopes, people.ana.project.id)
+        assert held == {mine.encode()}, "whoever of them asks for the page"
+        await asyncio.to_thread(factories.emit, run, "step.done", step="SpawnOnHost")
+        await second.until(_received([second], "step.done", 1))
+        for one in (first, lost):
+            await one.until(lambda one=one: one.is_over)  # type: ignore[misc]
+            assert "event: end\n" in one.text
+            assert "step.done" not in one.text
+        assert not second.is_over
+        assert foreign.events == []
+        for one in (second, foreign):
+            one.leaves.set()
+        await asyncio.gather(*tasks, *more, *others, *last)
+
+    run_at_most(SECONDS, work())
+    assert door.shares.count == 0
+
+
+def _leave(person: Any) -> None:
+    """The person loses the role in the project."""
+    assignments.take_away(AssignmentScope(user_id=person.user.id, project_id=person.project.id), person.role.id)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.core.context import RequestContext
-from conductor.identity import managers, rights
+from conductor.identity import assignments, managers, passwords, rights, users
 from conductor.identity.models import (
     Domain,
     Group,
@@ -37,7 +37,7 @@ from tests.api.attacks.scopes import (
 from tests.api_client import ApiClient
 from tests.people import People
 
-LADDER = ("manager", "member", "reader")
+ROLES = ("manager", "member", "reader")
 
 
 def _of_system(people: People, dora: User) -> None:
@@ -125,6 +125,63 @@ def test_a_manager_joins_and_changes_no_group_with_a_role_above(people: People) 
     ]
     assert statuses(manager, *attacks) == {403}
     assert _state() == before
+
+
+@dataclass
+class After:
+    """Passes calls of a function on, and runs something else during the one with this number."""
+
+    number: int
+    original: Any
+    meanwhile: Any
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.number -= 1
+        if self.number == 0:
+            self.meanwhile()
+        return self.original(*given, **named)
+
+
+def test_a_role_that_is_given_while_a_password_is_hashed_counts(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = home_of(people)
+    _, manager = with_role("mia", "manager", home, home)
+    dora = user("dora", home)
+    rise = After(1, passwords.hashed, lambda: give(dora, "admin", people.admin.project))
+    monkeypatch.setattr(passwords, "hashed", rise)
+    before = dora.password
+    assert statuses(manager, ("PATCH", f"{IDENTITY}/users/{dora.pk}", {"user": {"password": "mine-now-2"}})) == {403}
+    dora.refresh_from_db()
+    assert (rise.number, dora.password) == (0, before)
+
+
+@pytest.mark.parametrize("rises", ["group", "user"])
+def test_a_role_that_is_given_while_a_user_joins_a_group_counts(
+    people: People, monkeypatch: pytest.MonkeyPatch, rises: str
+) -> None:
+    """The view looks at the user first, and the change itself once more before it is written."""
+    home = home_of(people)
+    _, manager = with_role("mia", "manager", home, home)
+    dora, own = user("dora", home), group_of("own", home)
+    risen = {"group": own, "user": dora}[rises]
+    rise = After(2, users.get, lambda: give(risen, "admin", people.admin.project))
+    monkeypatch.setattr(users, "get", rise)
+    assert statuses(manager, ("PUT", f"{IDENTITY}/groups/{own.pk}/users/{dora.pk}")) == {403}
+    assert (rise.number, Membership.objects.filter(group=own).count()) == (0, 0)
+
+
+def test_a_role_that_a_user_rises_to_while_another_is_given_counts(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = home_of(people)
+    _, manager = with_role("mia", "manager", home, home)
+    dora, shop = user("dora", home), people.ana.project.pk
+    rise = After(1, assignments.AssignmentScope.require, lambda: give(dora, "admin", people.admin.project))
+    monkeypatch.setattr(assignments.AssignmentScope, "require", lambda place: rise(place))
+    path = f"{IDENTITY}/projects/{shop}/users/{dora.pk}/roles/{role_id('member')}"
+    assert statuses(manager, ("PUT", path)) == {403}
+    assert (rise.number, RoleAssignment.objects.filter(user=dora, project_id=shop).count()) == (0, 0)
 
 
 def test_a_manager_grants_nothing_above_and_nothing_on_the_way_to_the_cloud(people: People) -> None:
@@ -249,7 +306,7 @@ def test_no_sequence_of_actions_of_a_manager_leads_above_the_manager(people: Peo
     home = home_of(people)
     mia, manager = with_role("mia", "manager", home, home)
     cast = _cast(people, mia)
-    context = RequestContext(mia.pk, "", "req-1", frozenset((*LADDER,)), domain_id=home.pk)
+    context = RequestContext(mia.pk, "", "req-1", frozenset((*ROLES,)), domain_id=home.pk)
 
     def above() -> dict[str, Any]:
         every = User.objects.filter(pk__in=cast.users)

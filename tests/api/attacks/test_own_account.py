@@ -92,7 +92,7 @@ def test_a_stolen_password_does_not_replace_itself_without_the_second_factor(peo
         change(ana, token=people.bo.token()),
     ]
     assert {answer.status_code for answer in refused} == {401}
-    assert len({answer.content for answer in refused}) == 1  # nor does the answer say that the password is right
+    assert len({answer.content for answer in refused}) == 1  # the response does not reveal that the password is right
     assert b"second factor" in refused[0].content
     assert stored(ana) == before
     token = log_in(ana, code=app.code()).headers["X-Subject-Token"]

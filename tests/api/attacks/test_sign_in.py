@@ -15,7 +15,7 @@ from django.test import Client
 from conductor.core.errors import TooOften
 from conductor.identity import passwords, users
 from conductor.identity.models import SignInRecord, Token
-from conductor.identity.passwords import HashGate
+from conductor.identity.passwords import HashLimiter
 from tests.acceptance.cloud import wait_until
 from tests.api.attacks import hashes
 from tests.api_client import ApiClient
@@ -46,7 +46,7 @@ def page(name: str, password: str, address: str = "192.0.2.1") -> Any:
 
 
 def seen(answer: Any, name: str) -> tuple[int, bytes, bool]:
-    """What an attacker sees: the status, the body without the tried name, and whether it says when to try again."""
+    """Return what an attacker sees: the status, the body without the tried name, and whether it has a retry time."""
     tail = answer.content.partition(b'<main class="gate"')[2].partition(b"csrfmiddlewaretoken")[0] or answer.content
     return answer.status_code, tail.replace(name.encode(), b"NAME"), "Retry-After" in answer.headers
 
@@ -109,7 +109,7 @@ def test_limits_can_be_turned_off(people: Any, settings: Any) -> None:
     assert {api("ana", "wrong").status_code for _ in range(7)} == {401}
 
 
-class CountingGate(HashGate):
+class CountingLimiter(HashLimiter):
     """Counts the hashes that ran."""
 
     count = 0
@@ -126,7 +126,7 @@ def test_every_refusal_costs_one_hash(people: Any, monkeypatch: pytest.MonkeyPat
     assert api("bo", PASSWORD).status_code == 201
     users.change(people.bo.user.id, {"is_active": False})
     users.change(people.rea.user.id, {"password": None})
-    gate = CountingGate(2)
+    gate = CountingLimiter(2)
     monkeypatch.setattr(passwords, "gate", gate)
     secret = {"id": "f" * 32, "secret": "wrong"}
     attacks = {
@@ -170,7 +170,7 @@ def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
     assert api("bo", PASSWORD, "198.51.100.1").status_code == 201
     with passwords._lock:
         passwords._proved.clear()  # as after a start: bo's password is hashed again
-    gate = HashGate(1, places=2, seconds=60.0)
+    gate = HashLimiter(1, places=2, seconds=60.0)
     monkeypatch.setattr(passwords, "gate", gate)
     client = api_client("ana")
 
@@ -204,7 +204,7 @@ def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
 
 
 def test_a_full_gate_gives_up_after_a_while() -> None:
-    gate = HashGate(1, places=1, seconds=0.01)
+    gate = HashLimiter(1, places=1, seconds=0.01)
     with gate.entered(is_known=True), pytest.raises(TooOften), gate.entered(is_known=True):
         pass
     with gate.entered(is_known=False):

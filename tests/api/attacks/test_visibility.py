@@ -1,4 +1,4 @@
-"""Attacks that look for what belongs to others: the hidden is answered as the missing, and blobs are their owner's."""
+"""Attacks on hidden resources: they look the same as missing ones, and blobs are visible only to their owners."""
 
 from __future__ import annotations
 

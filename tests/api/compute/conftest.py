@@ -1,4 +1,4 @@
-"""What the compute scenarios start from: a cloud with two hosts, and servers in it that nobody has to build."""
+"""Fixtures of the compute scenarios: a cloud with two hosts, and servers in it without builds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from conductor.cell_db.models import ConsoleDoor, ConsoleLog, InstanceFault
 from conductor.core.compute_driver import NetworkPort
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
 from tests.compute_rows import Cloud, make_cloud, make_host, make_instance
 
 PORT = NetworkPort(

@@ -1,19 +1,20 @@
-"""POST /servers/{id}/action for everyday actions: statuses, bodies per version, refusals, and who may."""
+"""POST /servers/{id}/action for power and state actions: statuses, bodies per version, refusals, and policies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from conductor.cell_db.models import ComputeNode, Instance
 from conductor.core.server_actions import ACTIONS
+from conductor.db.transactions import database_now
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
 from conductor.journal.sealing import unseal
-from conductor.transactions import database_now
 from tests.compute_rows import Cloud, make_instance
 
 SERVERS = "/compute/v2.1/servers"
@@ -97,7 +98,7 @@ def test_refused_in_another_state_and_kept_on_record(
 def test_who_may_not(body: dict[str, Any], state: str, name: str, web: Instance, api_client: Any) -> None:
     set_state(web, vm_state=state)
     before = everything()
-    for person, status in (("rea", 403), ("chi", 404)):  # who only reads; who is in another project
+    for person, status in (("rea", 403), ("chi", 404)):  # a reader; a user of another project
         assert act(api_client(person, version="2.96"), web, body).status_code == status
     assert everything() == before
 
@@ -163,6 +164,7 @@ def test_rescue_answers_with_the_password_and_no_page_has_it(
 
 def test_rebuild_answers_with_the_server_as_it_will_be(web: Instance, cloud: Cloud, api_client: Any) -> None:
     client = api_client("ana", version="2.96")
+    set_state(web, image={"image_id": str(uuid4()), "name": "old"})
     wanted = {
         "imageRef": str(cloud.image.uuid),
         "name": "new",
@@ -186,6 +188,7 @@ def test_rebuild_answers_with_the_server_as_it_will_be(web: Instance, cloud: Clo
     assert answer.headers["Location"].endswith(str(web.uuid))
     shown = client.get(f"{SERVERS}/{web.uuid}").json()["server"]
     assert (shown["status"], shown["name"], shown["OS-EXT-STS:task_state"]) == ("REBUILD", "web", "rebuilding")
+    assert shown["image"]["id"] == str(cloud.image.uuid)  # at once
     run = WorkflowRun.objects.using("cell1").get()
     assert unseal(run.secrets) == {"admin_password": SECRET, "user_data": "d29yZHM=", "injected_files": []}
     assert "d29yZHM=" not in str(run.inputs)

@@ -1,4 +1,4 @@
-"""Tokens of consoles as administrators see them: where the host is, in which form, and for how long."""
+"""Lookup of console tokens by administrators: the host, its address format, and the token's lifetime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conductor.api_db.models import ConsoleToken
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
 
 TOKENS = "/compute/v2.1/os-console-auth-tokens/{}"
 

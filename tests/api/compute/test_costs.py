@@ -1,4 +1,4 @@
-"""What answers cost: as many queries for fifty servers as for five."""
+"""Costs of answers: as many queries for fifty servers as for five."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from django.db import connections
-from django.test.utils import CaptureQueriesContext
 
 from tests.compute_rows import CELLS, Cloud, make_instance
-from tests.counting import counted
+from tests.counting import Captured, counted
 
 
 def queries(call: Any) -> int:
-    captured = [CaptureQueriesContext(connections[alias]) for alias in connections]
+    captured = [Captured(connections[alias]) for alias in connections]
     for capture in captured:
         capture.__enter__()
     assert call().status_code == 200
@@ -53,7 +52,7 @@ def test_following_pages_gives_every_server_once(cloud: Cloud, api_client: Any) 
 
 
 def test_a_launch_is_answered_after_one_commit(cloud: Cloud, api_client: Any) -> None:
-    """The request, its workflow, its lock and its doorbell commit together, and no cell is written to."""
+    """The request, its workflow, its lock and its notification commit together, and no cell is written to."""
     client = api_client("ana", version="2.96")
     server = {"flavorRef": "1", "imageRef": str(cloud.image.uuid), "networks": "auto"}
 

@@ -1,4 +1,4 @@
-"""Every answer of every version has exactly the members that the table of fields promises, and the page says so."""
+"""Every answer of every version has exactly the members in the table of fields, and the page lists these."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from conductor.api_db.models import Aggregate
 from conductor.cell_db.models import Instance, Migration
-from conductor.services import volumes
-from conductor.services.volumes import VolumeWish
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
+from conductor.services.volumes import volumes
+from conductor.services.volumes.volumes import VolumeCreate
 from portal.api.compute import fields
 from portal.api.compute.fields import ANSWERS
 from portal.api.compute.microversions import VERSIONS
@@ -56,7 +56,7 @@ def scene(kept: dict[str, str], people: People, settings: Any, tmp_path: Path) -
         client.post(f"{ROOT}/os-keypairs", {"keypair": {"name": "laptop", "public_key": KEY}})
         client.post(f"{ROOT}/os-server-groups", {"server_group": {"name": "apart", "policies": ["affinity"]}})
     ana = ApiClient(people.ana.token())
-    volume = volumes.create(people.ana.context(), VolumeWish(size_gb=1, name="data"))
+    volume = volumes.create(people.ana.context(), VolumeCreate(size_gb=1, name="data"))
     Instance.objects.using("cell1").filter(uuid=kept["web"]).update(launched_at=database_now())
     attached = ana.post(
         f"{ROOT}/servers/{kept['web']}/os-volume_attachments", {"volumeAttachment": {"volumeId": str(volume.uuid)}}
@@ -78,10 +78,10 @@ def scene(kept: dict[str, str], people: People, settings: Any, tmp_path: Path) -
 
 def test_every_answer_has_the_members_of_its_version(scene: dict[str, str], people: People) -> None:
     wrong = []
-    askers = {name: (ApiClient(people[name].token()), name == "admin") for name in ("ana", "admin")}
+    callers = {name: (ApiClient(people[name].token()), name == "admin") for name in ("ana", "admin")}
     for version in ALL:
         for name, (path, pick) in READ.items():
-            for who, (client, is_admin) in askers.items():
+            for who, (client, is_admin) in callers.items():
                 if not is_admin and name not in SHOWN_DIFFERENTLY:
                     continue
                 everywhere = "&all_tenants=1" if is_admin and name == "server_in_list" else ""

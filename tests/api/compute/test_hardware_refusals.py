@@ -1,4 +1,4 @@
-"""Flavors and images whose wishes for hardware cannot be: 400 with the key, and nothing is written."""
+"""Flavors and images with impossible hardware requests: 400 with the key, and nothing is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from conductor.api_db.models import Flavor
 from conductor.image.models import Image
-from tests.api.compute.test_refusals import SERVERS, body, written
+from tests.fixtures.compute_requests import SERVERS, body, written
 
 
 @pytest.mark.parametrize(

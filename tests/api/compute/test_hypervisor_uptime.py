@@ -1,4 +1,4 @@
-"""How long the machine of a hypervisor has been up: of its agent's word, in the form of each version."""
+"""Uptime of a hypervisor's machine: reported by its agent, in the format of each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving servers over HTTP: statuses, versions, who may, and what a refusal says."""
+"""Moving servers over HTTP: statuses, versions, policies, and messages of refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from conductor.cell_db.models import Instance, Migration, Service
 from conductor.journal.models import WorkflowRun
-from tests.api.rights.askers import make_askers
+from tests.api.rights.callers import make_callers
 from tests.api_client import ApiClient
 from tests.fleet import silence
 from tests.integration.flows.conftest import ana, hosts, launch
@@ -182,7 +182,7 @@ def test_all_moves_are_listed_with_filters_and_pages(
     assert admin.get(f"{ROOT}/os-migrations?migration_type=live-migration").json() == {"migrations": []}
     assert len(admin.get(f"{ROOT}/os-migrations?instance_uuid={server}&status=confirmed").json()["migrations"]) == 2
     assert api_client("ana", version="2.80").get(f"{ROOT}/os-migrations").status_code == 403
-    manager = ApiClient(str(make_askers(people)["manager"].token), version="2.80")
+    manager = ApiClient(str(make_callers(people)["manager"].token), version="2.80")
     seen = manager.get(f"{ROOT}/os-migrations").json()["migrations"]  # of the project, and no word of hosts
     ends = dict.fromkeys(("source_compute", "source_node", "dest_compute", "dest_node", "dest_host"))
     assert seen == [{**one, **ends} for one in listed]

@@ -1,4 +1,4 @@
-"""Files that a launch or a rebuild brings: what is taken, what the quota turns down, and that no answer shows them."""
+"""Injected files of a launch or a rebuild: accepted ones, quota refusals, and that no answer shows them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from conductor.api_db.models import BuildRequest, Quota
 from conductor.cell_db.models import ComputeNode, Instance
 from conductor.core.compute_driver import CAPABILITIES
+from conductor.db.transactions import database_time
 from conductor.journal import sealing
 from conductor.journal.models import WorkflowRun
-from conductor.transactions import database_time
 from tests.compute_rows import Cloud, make_instance
 
 ROOT = "/compute/v2.1/servers"
@@ -96,5 +96,5 @@ def test_a_rebuild_keeps_them_with_its_secrets(cloud: Cloud, web: str, api_clien
     run = WorkflowRun.objects.using("cell1").get()
     assert sealing.unseal(run.secrets)["injected_files"] == [file()]
     assert SECRET not in str(run.inputs) + str(run.secrets)
-    told = client.get(f"/api/workflows/{run.uuid}").content.decode()
-    assert SECRET not in answer.content.decode() + told
+    reported = client.get(f"/api/workflows/{run.uuid}").content.decode()
+    assert SECRET not in answer.content.decode() + reported

@@ -1,4 +1,4 @@
-"""Bodies that cannot be: 400 with the field's name, and nothing is written."""
+"""Invalid bodies: 400 with the field's name, and nothing is written."""
 
 from __future__ import annotations
 
@@ -10,19 +10,7 @@ from hypothesis import strategies as st
 
 from conductor.api_db.models import BuildRequest, InstanceMapping, Quota, RequestSpecRecord
 from conductor.journal.models import Event, ResourceLock, WorkflowRun
-
-SERVERS = "/compute/v2.1/servers"
-
-
-def written() -> list[int]:
-    rows = (BuildRequest, InstanceMapping, RequestSpecRecord, WorkflowRun, ResourceLock, Event)
-    return [model.objects.using("default").count() for model in rows]
-
-
-def body(kept: dict[str, str], **values: Any) -> dict[str, Any]:
-    server = {"name": "web", "imageRef": kept["image"], "flavorRef": "1", "networks": "auto"} | values
-    return {"server": {name: value for name, value in server.items() if value is not ...}}
-
+from tests.fixtures.compute_requests import SERVERS, body, written
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": ...}, "'name' is a required property"),

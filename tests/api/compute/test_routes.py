@@ -1,4 +1,4 @@
-"""The table of routes: its page is what it says, and every route keeps to its versions. Who may: tests/api/rights."""
+"""The route table: its page is up to date, and every route keeps to its versions. Policies: tests/api/rights."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def test_what_takes_no_query_refuses_one_since_the_version_that_says_so(people: 
     admin = ApiClient(people.admin.token())
     for case in asks:
         for query in ("colour=blue", "limit=1"):
-            said = {}
+            values = {}
             for version in ("2.101", "2.102"):
                 answer = admin.get(f"{case.path}?{query}", headers={"OpenStack-API-Version": f"compute {version}"})
-                said[version] = "query parameters" in answer.content.decode()
-            assert said == {"2.101": False, "2.102": True}, case
+                values[version] = "query parameters" in answer.content.decode()
+            assert values == {"2.101": False, "2.102": True}, case

@@ -1,4 +1,4 @@
-"""What can be read of a server beside its page, and actions on its addresses."""
+"""Sub-resources of a server, and actions on its addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from conductor.cell_db.models import ComputeNode, Instance
 from conductor.cell_db.models import ConsoleDoor as ConsoleDoorRow
-from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.compute.console_relay import ConsoleRelay, RelayAddress
 from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import NotSupported, NovellaError, Unavailable
@@ -20,7 +20,7 @@ from conductor.core.guest_questions import GuestQuestion
 from conductor.core.states import PowerState
 from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.network import floating_ips, ports
-from conductor.network.floating_ips import FloatingIpWish
+from conductor.network.floating_ips import FloatingIpCreate
 from conductor.network.models import AddressAllocation, Network, Router, Subnet
 from conductor.placement.models import Consumer, HardwareClaim, ResourceProvider
 from tests.integration.page_clients import signed_in
@@ -51,15 +51,15 @@ def web(kept: dict[str, str]) -> str:
 def plugged(kept: dict[str, str], cloud: Any) -> str:
     """The address that the server `web` has on the shared network."""
     row = Instance.objects.using("cell1").get(uuid=kept["web"])
-    told = ports.plug(
+    reported = ports.plug(
         instance_uuid=str(row.uuid),
         project_id=row.project_id,
         networks=[{"network_id": kept["network"], "port_id": "", "fixed_ip": "", "tag": "front"}],
         host="sim-1-01",
         device_owner="compute:az-1",
     )
-    Instance.objects.using("cell1").filter(pk=row.pk).update(addresses=told)
-    return str(told[0]["ip_address"])
+    Instance.objects.using("cell1").filter(pk=row.pk).update(addresses=reported)
+    return str(reported[0]["ip_address"])
 
 
 def refusal(answer: Any) -> str:
@@ -101,7 +101,7 @@ def test_a_topology_tells_of_the_host_to_operators_alone(web: str, kept: dict[st
 
 
 class Answering:
-    """A host that answers questions of its guests: by its real door, with what a test says."""
+    """A host that answers diagnostics requests through its real actor, with the test's data."""
 
     def __init__(self) -> None:
         self.password = ""
@@ -128,10 +128,10 @@ def answering(web: str) -> Iterator[Answering]:
     node = ComputeNode.objects.using("cell1").get(host="sim-1-01")
     node.report["capabilities"]["actions"] = sorted(CAPABILITIES)
     node.save(using="cell1")
-    opened = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), no_console, found.answer)
+    opened = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), no_console, found.answer)
     opened.start()
-    assert opened.offer is not None
-    ConsoleDoorRow.objects.using("cell1").filter(host="sim-1-01").update(**asdict(opened.offer))
+    assert opened.announcement is not None
+    ConsoleDoorRow.objects.using("cell1").filter(host="sim-1-01").update(**asdict(opened.announcement))
     yield found
     opened.stop()
 
@@ -154,15 +154,15 @@ def test_the_metrics_of_a_server_are_shown_to_its_project(kept: dict[str, str], 
     page = signed_in("ana").get(f"{path}/metrics").content.decode()
     assert f'data-metrics="{path}/figures"' in page
     assert ("64 MB / 128 MB" in page, "5 B received, 0 B sent" in page, "512 B read" in page) == (True, True, True)
-    told = signed_in("rea").get(f"{path}/figures").json()
-    assert told.pop("at") > 0
+    reported = signed_in("rea").get(f"{path}/figures").json()
+    assert reported.pop("at") > 0
     counted = {"cpu_seconds": 17e-9, "vcpus": 1, "memory_mb": 64, "memory_limit_mb": 128}
-    assert told == {**counted, "read_bytes": 512, "received_bytes": 5}
+    assert reported == {**counted, "read_bytes": 512, "received_bytes": 5}
     assert signed_in("chi").get(f"{path}/figures").status_code == 404
     answering.error = Unavailable("The hypervisor is not open.")
-    assert "does not count" in signed_in("ana").get(f"{path}/metrics").content.decode()
+    assert "host doesn&#x27;t report metrics" in signed_in("ana").get(f"{path}/metrics").content.decode()
     Instance.objects.using("cell1").filter(uuid=kept["web"]).update(power_state=PowerState.SHUTDOWN)
-    assert "does not run" in signed_in("ana").get(f"{path}/figures").json()["why_none"]
+    assert signed_in("ana").get(f"{path}/figures").json()["why_none"] == "Start the server to see metrics."
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is another", "is gone"])
@@ -179,8 +179,8 @@ def test_a_host_that_does_not_answer_hides_neither_what_its_cell_knows_nor_that(
     shown = api_client("admin", version="2.48").get(f"{web}/diagnostics").json()
     assert (shown["state"], shown["memory_details"]) == ("running", {"maximum": 128, "used": None})
     refused = api_client("ana").get(f"{web}/os-server-password")
-    said = {"refuses": "is not open", "is another": "is not that host", "is gone": "cannot be reached"}[trouble]
-    assert (refused.status_code, said in refusal(refused)) == (503, True)
+    fields = {"refuses": "is not open", "is another": "is not that host", "is gone": "can't be reached"}[trouble]
+    assert (refused.status_code, fields in refusal(refused)) == (503, True)
     assert (len(answering.asked) == 2) is (trouble == "refuses")
 
 
@@ -238,6 +238,17 @@ def test_an_address_more_and_one_less(web: str, plugged: str, kept: dict[str, st
     assert [row.action for row in WorkflowRun.objects.using("cell1").order_by("pk")] == ["addFixedIp", "removeFixedIp"]
 
 
+def test_a_port_has_a_handful_of_addresses_and_no_more(
+    web: str, plugged: str, kept: dict[str, str], api_client: Any
+) -> None:
+    """Else one port could take all addresses of its subnet, one action after another."""
+    client, body = api_client("ana", version="2.43"), {"addFixedIp": {"networkId": kept["network"]}}
+    assert [client.post(f"{web}/action", body).status_code for _ in range(4)] == [202] * 4
+    refused = client.post(f"{web}/action", body)
+    assert (refused.status_code, "5 addresses" in refusal(refused)) == (400, True), refused.content
+    assert AddressAllocation.objects.filter(port__device_id=web.rpartition("/")[2]).count() == 5
+
+
 REFUSED: list[tuple[str, Any, int, str]] = [
     ("2.43", {"addFixedIp": {"networkId": "99999999-9999-9999-9999-999999999999"}}, 400, "Network not found"),
     ("2.43", {"addFixedIp": {}}, 400, "'networkId' is a required property"),
@@ -269,8 +280,8 @@ def test_a_floating_ip_leads_to_a_server_and_away(
     port = client.get(f"{web}/os-interface").json()["interfaceAttachments"][0]["port_id"]
     outer = Network.objects.filter(is_external=True).first()
     assert outer is not None
-    row = floating_ips.create_floating_ip(cloud.people.ana.context(), FloatingIpWish(network_id=str(outer.uuid)))
-    # Whether a router leads there is the network's business.
+    row = floating_ips.create_floating_ip(cloud.people.ana.context(), FloatingIpCreate(network_id=str(outer.uuid)))
+    # The network service decides whether a router leads there.
     router = Router.objects.create(project_id=row.project_id, created_at=row.created_at, updated_at=row.updated_at)
     monkeypatch.setattr(floating_ips, "_router_between", lambda network, subnet: router)
     assert client.post(f"{web}/action", {"addFloatingIp": {"address": "192.0.2.77"}}).status_code == 404
@@ -285,8 +296,8 @@ def test_a_floating_ip_leads_to_a_server_and_away(
     assert len(client.get(web).json()["server"]["addresses"]["private"]) == 1
     newer = api_client("ana", version="2.44").post(f"{web}/action", {"addFloatingIp": {"address": row.address}})
     assert newer.status_code == 400
-    told = AuditRecord.objects.filter(result="done", instance_uuid=kept["web"]).order_by("created_at")
-    assert [one.action for one in told] == ["server.addFloatingIp", "server.removeFloatingIp"]
+    reported = AuditRecord.objects.filter(result="done", instance_uuid=kept["web"]).order_by("created_at")
+    assert [one.action for one in reported] == ["server.addFloatingIp", "server.removeFloatingIp"]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +318,7 @@ def test_all_addresses_of_a_port_are_shown(web: str, kept: dict[str, str], plugg
     subnet = Subnet.objects.first()
     assert subnet is not None
     port = ports.plugged(kept["web"])[0]
-    AddressAllocation.objects.create(subnet=subnet, port=port, ip_address="10.64.9.9")
+    AddressAllocation.objects.create(subnet=subnet, port=port, ip_address="10.64.9.9", number=f"{0x0A400909:032x}")
     assert len(api_client("ana").get(f"{web}/ips").json()["addresses"]["private"]) == 1
     assert api_client("admin").post(f"{web}/action", {"injectNetworkInfo": None}).status_code == 202
     listed = api_client("ana").get(f"{web}/ips").json()["addresses"]["private"]

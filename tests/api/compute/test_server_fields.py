@@ -1,4 +1,4 @@
-"""Which members a server has, for each version and asker: nothing is missing, and nothing is there too early."""
+"""Members of a server, for each version and caller: none is missing, and none is there too early."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_members_of_a_changed_server(version: str, kept: dict[str, str], api_cli
     whole = client.get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
     is_whole = version in ("2.75", "2.96", "2.104")
     assert set(answer) == (set(whole) if is_whole else set(whole) - ONLY_IN_FULL - reached(version, OPERATORS))
-    left_out = {"updated"} if is_whole else {"updated", "addresses"}  # older answers tell addresses in fewer words
+    left_out = {"updated"} if is_whole else {"updated", "addresses"}  # older answers have shorter addresses
     assert {name: whole[name] for name in answer.keys() - left_out} == {
         name: value for name, value in answer.items() if name not in left_out
     }

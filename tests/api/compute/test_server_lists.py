@@ -1,4 +1,4 @@
-"""Server lists: what is shown under which status, and when those that are gone are among the answers."""
+"""Server lists: statuses, and when deleted servers are included."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conductor.transactions import database_now
+from conductor.db.transactions import database_now
 from tests.compute_rows import Cloud, make_instance
 
 LONG_AGO = "2020-01-01T00:00:00Z"

@@ -3,58 +3,24 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from conductor.cell_db.models import BlockDevice, ComputeNode, Instance
-from conductor.core.compute_driver import CAPABILITIES
+from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.states import VmState
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
 from conductor.network.models import Port
-from conductor.services import volumes
-from conductor.services.volumes import VolumeWish
-from conductor.transactions import database_time
-from conductor.volume import operations
+from conductor.services.volumes import volumes
+from conductor.services.volumes.volumes import VolumeCreate
 from conductor.volume.models import Volume
-from conductor.volume.operations import Lending
-from tests.compute_rows import Cloud, make_instance
+from tests.compute_rows import Cloud
+from tests.fixtures.attached_volumes import make_device, volume, web
+
+__all__ = ["volume", "web"]
 
 ROOT = "/compute/v2.1/servers"
 NOTHING = "99999999-9999-9999-9999-999999999999"
-
-
-@pytest.fixture
-def web(cloud: Cloud) -> str:
-    """ana's server, on a host that can do everything."""
-    for cell in ("cell1", "cell2"):
-        ComputeNode.objects.using(cell).update(report={"capabilities": {"actions": sorted(CAPABILITIES)}})
-    row = make_instance(
-        cloud.people.ana.context(), "cell1", "web", host="sim-1-01", node="sim-1-01", launched_at=database_time()
-    )
-    return str(row.uuid)
-
-
-@pytest.fixture
-def volume(cloud: Cloud) -> str:
-    return str(volumes.create(cloud.people.ana.context(), VolumeWish(size_gb=1, name="data")).uuid)
-
-
-def make_device(server: str, volume_id: str) -> None:
-    """The server has the volume."""
-    volume = Volume.objects.get(uuid=volume_id)
-    lending = Lending(str(uuid4()), volume_id, server, "/dev/vdb", "sim-1-01")
-    BlockDevice.objects.using("cell1").create(
-        uuid=lending.attachment_uuid,
-        instance_uuid=server,
-        volume_uuid=volume_id,
-        device_name="/dev/vdb",
-        connection=operations.connection_of(volume, "/dev/vdb"),
-        created_at=database_time(),
-    )
-    operations.reserve(lending)
-    operations.complete(lending.attachment_uuid)
 
 
 def act(client: Any, server: str, **action: Any) -> Any:
@@ -125,7 +91,7 @@ def test_who_may_shelve_and_who_may_not(api_client: Any, web: str) -> None:
     assert refused.status_code == 409
     assert f"Cannot 'unshelve' instance {web} while it is in vm_state active" in refused.content.decode()
     refusals = AuditRecord.objects.using("default").filter(result="refused")
-    assert refusals.count() == 3  # who must not even know of the server leaves no trace of it
+    assert refusals.count() == 3  # a caller that may not know of the server leaves no record of it
     assert runs() == []
     assert act(api_client("ana"), web, shelve=None).status_code == 202
     assert runs() == ["shelve_instance"]
@@ -205,7 +171,7 @@ def test_an_attachment_is_changed_and_ended(api_client: Any, web: str, volume: s
 def test_services_put_another_volume_in_the_place_of_one(api_client: Any, web: str, cloud: Cloud, volume: str) -> None:
     path, admin = f"{ROOT}/{web}/os-volume_attachments", api_client("admin", version="2.85")
     make_device(web, volume)
-    new, tiny = (str(volumes.create(cloud.people.ana.context(), VolumeWish(size_gb=size)).uuid) for size in (2, 1))
+    new, tiny = (str(volumes.create(cloud.people.ana.context(), VolumeCreate(size_gb=size)).uuid) for size in (2, 1))
     Volume.objects.filter(uuid=volume).update(size_gb=2)
 
     def swap(client: Any, volume_id: str, **extra: Any) -> Any:

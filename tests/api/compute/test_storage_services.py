@@ -1,4 +1,4 @@
-"""What storage services and servers tell each other: snapshots while a server has the volume, and volumes that grow."""
+"""Calls between storage services and servers: snapshots of attached volumes, and volumes that grow."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from conductor.core.states import LIVE_RUN_STATES
 from conductor.journal.models import WorkflowRun
-from conductor.services import volumes
+from conductor.services.volumes import volumes
 from conductor.volume import operations, store
 from conductor.volume.models import Snapshot, Volume, VolumeAttachment
-from conductor.workflows import engine
-from tests.api.compute.test_storage_actions import make_device, volume, web
+from conductor.workflows.engine import executor
+from tests.fixtures.attached_volumes import make_device, volume, web
 
 __all__ = ["volume", "web"]  # fixtures
 PATH = "/compute/v2.1/os-assisted-volume-snapshots"
@@ -59,7 +59,7 @@ def test_it_is_taken_under_the_id_of_the_service_and_goes_also_while_it_is_taken
     volumes.settle_all()
     assert Snapshot.objects.get().status == "deleting"  # while the workflow is at work
     for run in WorkflowRun.objects.filter(state__in=LIVE_RUN_STATES):
-        engine.run("default", run.uuid)
+        executor.run("default", run.uuid)
     operations.release(str(VolumeAttachment.objects.get().uuid))
     assert ana.delete(f"/volume/v3/volumes/{volume}").status_code == 202  # no reason to keep the volume
     assert not Volume.objects.exists()

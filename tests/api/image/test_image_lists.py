@@ -1,4 +1,4 @@
-"""Who sees which images, and how lists of them are narrowed, sorted and paged."""
+"""Visibility of images, and filters, order and pages of their lists."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ def test_staged_data_become_the_images_by_an_import(api_client: Any) -> None:
     assert task["input"] == {"image_id": image_id, "import_req": DIRECT}
     admin = api_client("admin")
     assert patch(admin, image_id, {"op": "replace", "path": "/visibility", "value": "public"}).status_code == 200
-    assert api_client("chi").get(f"{path}/tasks").json() == {"tasks": []}  # she sees the image, and not who made it
+    # the caller sees the image, but not its tasks
+    assert api_client("chi").get(f"{path}/tasks").json() == {"tasks": []}
     assert admin.get("/image/v2/tasks?limit=1").json()["tasks"][0]["id"] == task["id"]
     assert admin.get(f"/image/v2/tasks/{task['id']}").json() == task
     assert admin.get("/image/v2/tasks?marker=none").status_code == 404

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from conductor.db.transactions import write_tx
 from conductor.network import ports
-from conductor.transactions import write_tx
 
 V2 = "/network/v2.0"
 

@@ -95,7 +95,7 @@ def test_from_the_first_network_a_floating_ip_finds_its_way(api_client: Any, peo
     assert admin.put(f"{V2}/routers/{router['id']}/remove_router_interface", off).status_code == 200
     assert admin.delete(f"{V2}/routers/{router['id']}").status_code == 204
     seed.seed(people.admin.project.id, leads_out=True)
-    assert admin.get(f"{V2}/routers").json() == {"routers": []}  # whoever took it away wants none
+    assert admin.get(f"{V2}/routers").json() == {"routers": []}  # a deleted router is not created again
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conductor.network import seed
 from tests.api.runner import Scenario, load, run
+from tests.compute_rows import seed_cloud
 
 
 @pytest.mark.parametrize("scenario", load(Path(__file__).parent), ids=str)
 def test_scenario(scenario: Scenario, people: Any, api_client: Any) -> None:
-    seed.seed(people.admin.project.id)
+    seed_cloud(people)
     run(scenario, people, api_client, {"v2": "/network/v2.0", "nobody": "00000000-0000-4000-8000-000000000000"})

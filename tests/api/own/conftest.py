@@ -1,4 +1,4 @@
-"""Every answer of our own API in these tests is held against what the API says of itself."""
+"""Checks every response of our own API in these tests against its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from portal.api.own.reference import document
+from portal.api.novella.reference import document
 from tests.api_client import ApiClient
 
 
@@ -48,7 +48,7 @@ def check(method: str, path: str, answer: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def described_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test asks `/api`, the answer is as the description says."""
+    """Check each response of `/api` against the OpenAPI document."""
     plain = ApiClient.call
 
     def call(self: ApiClient, method: str, path: str, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Requests that are made up from the description of an API, and what is wrong with the answers to them."""
+"""Requests that are generated from an API's OpenAPI document, and errors in the responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-EXAMPLES = 2  # for each operation and mode; those as described are sent by everybody
+EXAMPLES = 2  # for each operation and mode; all callers send the valid ones
 TOKEN = "x-auth-token"
 NOT_JSON = {"/api/docs"}
 SAME = settings(
@@ -34,7 +34,7 @@ Tokens = Mapping[str | None, Mapping[str, str]]
 
 
 def at_everything(tokens: Tokens, things: Mapping[str, str], *, leave_out: str) -> tuple[dict[str, str], int]:
-    """What is wrong, by request, and how many operations were tried; not those whose path ends with `leave_out`."""
+    """Return the errors by request, and the number of operations, without those whose path ends with `leave_out`."""
     schema: Any = schemathesis.openapi.from_wsgi("/api/schema", get_wsgi_application())
     wrong: dict[str, str] = {}
     count = 0
@@ -64,7 +64,7 @@ def _fire(operation: Any, mode: Any, tokens: Tokens, things: Mapping[str, str], 
             try:
                 case.validate_response(answer, checks=CHECKS)
                 assert name or is_public or answer.status_code >= 400, "nobody may"
-            except Exception as failure:  # all of them are told at once
+            except Exception as failure:  # collected, so that all are reported at once
                 what = f"{operation.method.upper()} {operation.path} as {name}"
                 wrong.setdefault(what, f"{answer.status_code} {answer.content[:200]!r}: {str(failure)[:600]}")
 

@@ -1,4 +1,4 @@
-"""The audit log over HTTP: who sees what, filters, pages, and what is refused."""
+"""The audit log over HTTP: visibility, filters, pages, and refusals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from uuid import uuid4
 import pytest
 
 from conductor.core.errors import Conflict
+from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditRecord
-from conductor.services import audit, audit_reads, audit_seals
-from conductor.transactions import write_tx
+from conductor.services.audit import audit, operator_audit
+from conductor.services.audit import seals as audit_seals
 from tests import factories
 
 
@@ -104,7 +105,7 @@ def test_who_reads_is_on_record_once_in_a_while_with_what_was_looked_for(people:
     assert (read["user_name"], read["project_id"]) == ("bo", people.bo.context().project_id)
     (mine,) = AuditRecord.objects.filter(action="audit.read", user_name="bo")
     assert mine.details == {"via": "api", "narrowed": {"result": "refused"}}
-    AuditRecord.objects.filter(pk=mine.pk).update(created_at=factories.ago(audit_reads.ONCE_IN_SECONDS + 1))
+    AuditRecord.objects.filter(pk=mine.pk).update(created_at=factories.ago(operator_audit.ONCE_IN_SECONDS + 1))
     api_client("bo").get("/api/audit")
     assert AuditRecord.objects.filter(action="audit.read", user_name="bo").count() == 2
 

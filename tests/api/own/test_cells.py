@@ -10,8 +10,8 @@ from django.db.models import Q
 from conductor.api_db.models import CellMapping
 from conductor.cells import quarantine
 from conductor.journal.models import AuditRecord, Event, WorkflowRun
-from conductor.services import cell_deeds
-from conductor.workflows import engine, leases
+from conductor.services.cells import actions as cell_actions
+from conductor.workflows.engine import executor, leases
 from tests import factories
 from tests import fleet as made
 from tests.compute_rows import make_cloud, make_instance
@@ -29,7 +29,7 @@ def test_a_cell_is_asked_closed_and_opened_on_record(api_client: Any) -> None:
     cell = admin.get("/api/cells/cell1").json()["cell"]
     assert (cell["is_up"], cell["computes"], cell["computes_up"], cell["is_disabled"]) == (True, 2, 1, False)
     assert cell["answered_ms"] > 0
-    assert "1 of 2 compute hosts are not heard." in cell["troubles"]
+    assert "1 of 2 compute hosts are down." in cell["troubles"]
 
     closed = admin.post("/api/cells/cell1/close", {"reason": "new racks"}).json()["cell"]
     assert (closed["is_disabled"], closed["disabled_reason"]) == (True, "new racks")
@@ -44,8 +44,8 @@ def test_a_cell_is_asked_closed_and_opened_on_record(api_client: Any) -> None:
         ("cell.close", "refused", "again"),
         ("cell.open", "done", "racks are in"),
     ]
-    told = Event.objects.filter(topic="cell:cell1").order_by("pk")
-    assert [one.data for one in told] == [{"is_disabled": True}, {"is_disabled": False}]
+    rows = Event.objects.filter(topic="cell:cell1").order_by("pk")
+    assert [one.data for one in rows] == [{"is_disabled": True}, {"is_disabled": False}]
 
 
 def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
@@ -64,7 +64,7 @@ def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
         "admin",
         "it answers nonsense",
     )
-    assert "admin put it in quarantine because: it answers nonsense." in cell["troubles"][0]
+    assert "Quarantined by admin: it answers nonsense." in cell["troubles"][0]
 
     servers = {one["id"]: one["status"] for one in mine.get("/compute/v2.1/servers/detail").json()["servers"]}
     assert servers == {str(there.uuid): "ACTIVE", str(lost.uuid): "UNKNOWN"}
@@ -88,7 +88,7 @@ def test_what_a_cell_in_quarantine_has_is_named_as_missing(api_client: Any, peop
     cloud, admin = make_cloud(people), api_client("admin")
     made.add_host("one", "cell1")
     made.add_host("two", "cell2", size=(64, 65536, 1000))
-    cell_deeds.do(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
+    cell_actions.execute(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
     listed = admin.get("/api/hosts").json()
     assert ([one["node"] for one in listed["hosts"]], listed["missing_cells"]) == (
         ["one"],
@@ -111,16 +111,17 @@ def test_in_quarantine_what_is_under_way_goes_on_and_nothing_begins(
 ) -> None:
     factories.cells()
     ana = people.ana.context()
-    cell_deeds.do(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
+    cell_actions.execute(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
     begun, fresh = (factories.run(ana, "cell2", flow="start_instance", flow_version=n) for n in (1, 0))
     worked: list[str] = []
-    monkeypatch.setattr(engine, "_work_on", lambda alias, run_uuid: worked.append(str(run_uuid)))
-    monkeypatch.setattr(leases, "is_due", lambda alias, run_uuid: True)
+    monkeypatch.setattr(executor, "_work_on", lambda alias, run_uuid: worked.append(str(run_uuid)))
+    places = {run.uuid: leases.NextStep(run.flow, run.flow_version, 0, is_ordinary=True) for run in (begun, fresh)}
+    monkeypatch.setattr(leases, "next_step_if_due", lambda alias, run_uuid: places[run_uuid])
     for run in (begun, fresh):
-        engine.run("cell2", run.uuid)
+        executor.run("cell2", run.uuid)
     assert worked == [str(begun.uuid)]
-    cell_deeds.do(people.admin.context(), "cell2", "lift", reason="mended")
-    engine.run("cell2", fresh.uuid)
+    cell_actions.execute(people.admin.context(), "cell2", "lift", reason="mended")
+    executor.run("cell2", fresh.uuid)
     assert worked[-1] == str(fresh.uuid)
 
 

@@ -1,4 +1,4 @@
-"""Links to watch a console over HTTP: told once, listed for who made them, ended; and what is refused."""
+"""Console shares over HTTP: shown once, listed for their owner, revoked; and refusals."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from uuid import uuid4
 import pytest
 
 from conductor.api_db.models import ConsoleShare
-from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.compute.console_relay import ConsoleRelay, RelayAddress
 from conductor.journal.models import AuditRecord
 from conductor.rpc.messages import ConsolesOffered
-from conductor.services import console_doors
+from conductor.services.consoles import connections
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
-WISH = {"kind": "serial", "minutes": 15}
+REQUEST = {"kind": "serial", "minutes": 15}
 
 
 @pytest.fixture
 def path(people: Any) -> Iterator[str]:
-    """Of ana's server, on a host with a door that nobody has to go through here."""
-    door = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), lambda *_: pytest.fail("nobody watches"))
+    """The path of ana's server, on a host with a console port that is not used here."""
+    door = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda *_: pytest.fail("nobody watches"))
     door.start()
     factories.cells()
     factories.host("host-1")
-    assert door.offer is not None
-    console_doors.record("cell1", ConsolesOffered(host="host-1", **asdict(door.offer)))
+    assert door.announcement is not None
+    connections.record("cell1", ConsolesOffered(host="host-1", **asdict(door.announcement)))
     server = factories.instance(people.ana.context(), "web-1", host="host-1", node="host-1")
     yield f"/api/servers/{server.uuid}/console-shares"
     door.stop()
@@ -37,12 +37,12 @@ def path(people: Any) -> Iterator[str]:
 
 def test_a_link_is_told_once_listed_and_ended(path: str, api_client: Any) -> None:
     ana = api_client("ana")
-    answer = ana.post(path, WISH)
+    answer = ana.post(path, REQUEST)
     assert (answer.status_code, answer["Cache-Control"]) == (201, "no-store")
     made = answer.json()["console_share"]
     assert 800 < made["seconds_left"] <= 900
     page = text(signed_in("rea").get(urlsplit(made["url"]).path))
-    assert "you watch, and nothing that you type arrives" in page
+    assert "You are watching: your input isn't sent" in page
     assert signed_in("chi").get(urlsplit(made["url"]).path).status_code == 404, "another project's"
     token = made["url"].rpartition("/")[2]
     listed = ana.get(path)
@@ -66,7 +66,7 @@ def test_a_link_is_told_once_listed_and_ended(path: str, api_client: Any) -> Non
         ({"kind": "serial"}, "minutes"),
         ({"kind": "telepathy", "minutes": 15}, "kind"),
         ({"kind": "vnc", "minutes": 7}, "minutes"),
-        ({**WISH, "colour": "red"}, "colour"),
+        ({**REQUEST, "colour": "red"}, "colour"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(path: str, api_client: Any, body: dict[str, Any], named: str) -> None:
@@ -75,8 +75,8 @@ def test_what_cannot_be_is_refused_by_name(path: str, api_client: Any, body: dic
 
 
 def test_who_may(path: str, api_client: Any) -> None:
-    assert api_client("rea").post(path, WISH).status_code == 403
-    assert api_client("chi").post(path, WISH).status_code == 404
+    assert api_client("rea").post(path, REQUEST).status_code == 403
+    assert api_client("chi").post(path, REQUEST).status_code == 404
     assert api_client("chi").get(path).status_code == 404
     assert api_client("ana").get(f"/api/servers/{uuid4()}/console-shares").status_code == 404
     assert not ConsoleShare.objects.exists()

@@ -1,4 +1,4 @@
-"""Decisions over HTTP: who sees what, filters and pages, and asking them again on the hosts as they were."""
+"""Decisions over HTTP: visibility, filters and pages, and evaluating them again on the hosts of that time."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_would_make_it_fit(people: Any, api_client: Any, fleet: None) -> No
     ]
     assert found["fits_if"][0] == {
         "kind": "request",
-        "text": "It fits with 4096 MB of memory in place of 5000.",
+        "text": "It fits with 4096 MB of memory instead of 5000.",
         "change": {"memory_mb": 4096},
         "num_hosts": 1,
     }
@@ -194,10 +194,10 @@ def test_what_was_not_kept_is_said(people: Any, api_client: Any, fleet: None, se
     row = decided(people.ana)
     HostSnapshot.objects.all().delete()
     answer = api_client("admin").get(f"/api/decisions/{row.uuid}/matrix")
-    assert (answer.status_code, "not kept any more" in answer.content.decode()) == (404, True)
+    assert (answer.status_code, "no longer stored" in answer.content.decode()) == (404, True)
     settings.NOVELLA_DECISION_SAMPLE = 0.0
     slim = decided(people.ana)
     assert api_client("admin").get(f"/api/decisions/{slim.uuid}").json()["decision"]["can_be_replayed"] is False
     for fleet_of in ("then", "now"):
         answer = api_client("admin").post(f"/api/decisions/{slim.uuid}/evaluate", {"fleet": fleet_of})
-        assert (answer.status_code, "not kept" in answer.content.decode()) == (404, True)
+        assert (answer.status_code, "stored" in answer.content.decode()) == (404, True)

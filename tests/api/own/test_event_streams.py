@@ -1,10 +1,10 @@
-"""Events as a stream: from a place in the log on, with the rights of the moment, and after a cut from where it was."""
+"""Events as a stream: from a position in the log, with current rights, and resumed after a disconnect."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,13 +14,14 @@ from conductor.identity import tokens
 from portal.live import event_streams
 from portal.live.event_streams import EventStreams
 from tests import factories
+from tests.fixtures.event_streams import Listener
 
 pytestmark = pytest.mark.usefixtures("databases")
 
 
 @pytest.fixture
 def door() -> EventStreams:
-    """As it stands in the web process, with worker threads of its own."""
+    """The middleware as in the web process, with worker threads of its own."""
     from portal import asgi
 
     return EventStreams(asgi.FrontDoor(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=2)), workers=2))
@@ -30,44 +31,6 @@ def door() -> EventStreams:
 def runs(people: Any) -> Any:
     factories.cells()
     return [factories.build(person.context(), name)[1] for person, name in ((people.ana, "web"), (people.chi, "lab"))]
-
-
-class Listener:
-    def __init__(self, path: str, token: str | None, last: str = "") -> None:
-        path, _, query = path.partition("?")
-        given = {"host": "testserver", "x-auth-token": token, "last-event-id": last}
-        headers = {name: value for name, value in given.items() if value}
-        self.scope = {
-            "type": "http", "method": "GET", "path": path, "query_string": query.encode(), "http_version": "1.1",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()], "client": ("127.0.0.1", 1),
-        }  # fmt: skip
-        self.start: Any = None
-        self.text, self.is_over = "", False
-        self.leaves = asyncio.Event()
-
-    async def receive(self) -> Any:
-        await self.leaves.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self.start = message
-        else:
-            self.text += message.get("body", b"").decode()
-            self.is_over = not message.get("more_body", False)
-
-    async def until(self, is_there: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not is_there():
-                await asyncio.sleep(0.02)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line[6:]) for line in self.text.splitlines() if line.startswith('data: {"alias"')]
-
-    @property
-    def ids(self) -> list[str]:
-        return [line[4:] for line in self.text.splitlines() if line.startswith("id: ")]
 
 
 @asynccontextmanager
@@ -89,10 +52,10 @@ def test_what_happens_is_told_and_goes_on_where_it_was_cut(door: EventStreams, r
     async def work() -> None:
         async with listening(door, "/api/events/stream", token) as first:
             assert dict(first.start["headers"])[b"content-type"].startswith(b"text/event-stream")
-            await asyncio.to_thread(factories.tell, own, "step.started", step="SpawnOnHost")
+            await asyncio.to_thread(factories.emit, own, "step.started", step="SpawnOnHost")
             await first.until(lambda: len(first.events) == 1)
-            await asyncio.to_thread(factories.tell, foreign, "step.started", step="SpawnOnHost")
-            await asyncio.to_thread(factories.tell, own, "step.done", step="SpawnOnHost", host="sim-1")
+            await asyncio.to_thread(factories.emit, foreign, "step.started", step="SpawnOnHost")
+            await asyncio.to_thread(factories.emit, own, "step.done", step="SpawnOnHost", host="sim-1")
             await first.until(lambda: len(first.events) == 2)
         assert [event["kind"] for event in first.events] == ["step.started", "step.done"]
         assert "event: step.done\n" in first.text

@@ -8,11 +8,12 @@ import pytest
 
 from conductor.core.context import system_context
 from conductor.journal.models import AuditRecord
+from conductor.rpc.broker_accounts import Account
 from conductor.rpc.envelope import SigningKey
 from conductor.rpc.key_store import STORE
-from conductor.services import host_keys
+from conductor.services.hosts import keys
 from portal.api import rate_limits
-from portal.api.own.host_enrollments import MOST_PER_MINUTE
+from portal.api.novella.host_enrollments import MOST_PER_MINUTE
 from tests import factories
 
 PATH = "/api/host-enrollments"
@@ -31,28 +32,35 @@ def hand_in(client: Any, token: str, key: str = "") -> Any:
 
 
 def test_a_token_enrolls_its_host_once(anonymous: Any) -> None:
-    token, key = host_keys.create_token(system_context(), "rack-1", "cell1"), SigningKey.new()
+    token, key = keys.create_token(system_context(), "rack-1", "cell1"), SigningKey.new()
     answer = hand_in(anonymous, token, key.public_text)
     assert answer.status_code == 201
     enrolled = answer.json()["host_enrollment"]
     assert enrolled == {"host": "rack-1", "cell": "cell1", "conductor_keys": STORE.conductor_keys()}
     assert hand_in(anonymous, token).status_code == 401
-    assert [(one.host, one.key_id) for one in host_keys.list_keys()] == [("rack-1", key.key_id)]
+    assert [(one.host, one.key_id) for one in keys.list_keys()] == [("rack-1", key.key_id)]
     record = AuditRecord.objects.get(action="host.enroll")
     assert record.remote_address
     assert token not in str(list(AuditRecord.objects.values()))
 
 
+def test_a_token_and_a_broker_password_are_no_options_on_a_command_line(anonymous: Any) -> None:
+    words = [keys.create_token(system_context(), "rack-1", "cell1") for _ in range(200)]
+    words += [Account.of_host("rack-1", "cell1").password for _ in range(200)]
+    words += [Account.of_conductors().password for _ in range(200)]
+    assert [word for word in words if word.startswith("-")] == []
+
+
 def test_without_a_token_that_counts_no_key_is_taken(anonymous: Any, api_client: Any) -> None:
-    token = host_keys.create_token(system_context(), "rack-1", "cell1")
-    late = host_keys.create_token(system_context(), "rack-2", "cell1", seconds=-1.0)
+    token = keys.create_token(system_context(), "rack-1", "cell1")
+    late = keys.create_token(system_context(), "rack-2", "cell1", seconds=-1.0)
     for client in (anonymous, api_client("ana"), api_client("admin")):
         for wrong in ("x", token[:-1], token.upper(), late):
             assert hand_in(client, wrong).status_code == 401
     for key in ("x", "AAAA", "é", "A" * 64):
         assert hand_in(anonymous, token, key).status_code == 400
     assert anonymous.post(PATH, {"host_enrollment": {"token": token}}).status_code == 400
-    assert host_keys.list_keys() == []
+    assert keys.list_keys() == []
     assert hand_in(anonymous, token).status_code == 201  # nothing of it used up the token
 
 

@@ -11,10 +11,10 @@ from django.core.management import CommandError, call_command
 
 from conductor.cell_db.models import Drain, Instance, Service
 from conductor.journal.models import AuditRecord, WorkflowRun
+from tests.fixtures.drains import drained
 from tests.fleet import silence
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
-from tests.integration.flows.test_drain import drained
 
 __all__ = ["ana", "hosts", "launch"]
 
@@ -32,8 +32,8 @@ def test_a_host_is_planned_emptied_and_opened(api_client: Any, hosts: Hosts, lau
     )
     assert begun.status_code == 202
     drain = begun.json()["drain"]
-    wish = {"most_at_once": 1, "allows_cold": False, "deadline_at": "2099-01-31T12:00:00Z"}
-    assert (drain["host"], drain["wish"], drain["is_late"]) == (home, wish, False)
+    requested = {"most_at_once": 1, "allows_cold": False, "deadline_at": "2099-01-31T12:00:00Z"}
+    assert (drain["host"], drain["requested"], drain["is_late"]) == (home, requested, False)
     noted = admin.post(f"/api/hosts/{home}/note", {"note": "new fans"})
     assert noted.json() == {"host": {"host": home, "maintenance_note": "new fans"}}
     (row,) = admin.get(f"/api/hosts?host={home}").json()["hosts"]
@@ -95,23 +95,23 @@ def test_the_command_does_the_same(hosts: Hosts, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
 
-    def said(*words: str) -> str:
+    def output(*words: str) -> str:
         out = StringIO()
         call_command("drain", home, *words, stdout=out)
         return out.getvalue()
 
-    assert said("--dry-run") == "web-1: live\n"
-    begun = json.loads(said("--json", "--reason", "ticket 7", "--note", "new fans"))
-    assert (begun["host"], begun["wish"]) == (home, {"most_at_once": 2, "allows_cold": False, "deadline_at": None})
+    assert output("--dry-run") == "web-1: live\n"
+    begun = json.loads(output("--json", "--reason", "ticket 7", "--note", "new fans"))
+    assert (begun["host"], begun["requested"]) == (home, {"most_at_once": 2, "allows_cold": False, "deadline_at": None})
     assert Service.objects.using(CELL).get(host=home).maintenance_note == "new fans"
     record = AuditRecord.objects.using(CELL).get(action="host.drain")
     assert (record.reason, record.details["host"]) == ("ticket 7", home)
-    assert "0 moved" in said("--pause")
-    said("--resume")
-    with pytest.raises(CommandError, match="being emptied"):
-        said("--open")
+    assert "0 moved" in output("--pause")
+    output("--resume")
+    with pytest.raises(CommandError, match="is draining host"):
+        output("--open")
     assert drained(hosts)
     assert not Instance.objects.using(CELL).filter(host=home).exists()
-    assert said("--open") == f"{home} takes new work.\n"
+    assert output("--open") == f"{home} takes new work.\n"
     with pytest.raises(CommandError, match="no such host"):
         call_command("drain", "moon")

@@ -10,10 +10,10 @@ from django.db import connections
 
 from conductor.api_db.models import BuildRequest, ClientRequest
 from conductor.core.errors import Invalid
+from conductor.db.transactions import database_now
 from conductor.journal.models import AuditRecord, WorkflowRun
-from conductor.services import idempotency
-from conductor.services.idempotency import Answer, Asked
-from conductor.transactions import database_now
+from conductor.services.operations import idempotency
+from conductor.services.operations.idempotency import IdempotentRequest, StoredResponse
 from conductor.volume.models import Volume
 from tests import factories
 from tests.compute_rows import make_cloud
@@ -38,7 +38,8 @@ def test_a_launch_that_is_repeated_launches_nothing(api_client: Any, launch: dic
     ana = api_client("ana", version="2.90")
     first, second = (create(ana, launch) for _ in range(2))
     assert (first.status_code, second.status_code) == (202, 202)
-    assert second.json() == first.json()  # its password too: who lost the answer never learns it otherwise
+    # with its password, which a client that lost the first response could not get otherwise
+    assert second.json() == first.json()
     assert (second.headers["Location"], second.headers["Link"]) == (first.headers["Location"], first.headers["Link"])
     assert ("Idempotency-Replayed" in first.headers, second.headers["Idempotency-Replayed"]) == (False, "true")
     assert second.headers["x-openstack-request-id"] != first.headers["x-openstack-request-id"]
@@ -96,7 +97,7 @@ def test_who_takes_over_from_a_dead_process_finds_what_it_made(api_client: Any, 
     ana = api_client("ana", version="2.90")
     first = create(ana, launch).json()["server"]["id"]
     ClientRequest.objects.update(answer="")  # it died after its commit
-    assert create(ana, launch).status_code == 409  # nobody knows that yet
+    assert create(ana, launch).status_code == 409  # the outcome is not known yet
     ClientRequest.objects.update(claimed_until=database_now(-1))
     again = create(ana, launch)
     assert (again.status_code, again.json()["server"]["id"], BuildRequest.objects.count()) == (202, first, 1)
@@ -106,14 +107,14 @@ def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
     context, done, barrier = people.ana.context(), [], threading.Barrier(4)
     heard: list[str] = []
 
-    def work(name: str) -> Answer:
+    def work(name: str) -> StoredResponse:
         done.append(name)
-        return Answer(202, {"n": len(done)})
+        return StoredResponse(202, {"n": len(done)})
 
     def ask() -> None:
         barrier.wait(10)
         try:
-            answer, _ = idempotency.once(context, Asked("one-key-for-all", "the same"), work)
+            answer, _ = idempotency.once(context, IdempotentRequest("one-key-for-all", "the same"), work)
             heard.append(str(answer.body))
         except idempotency.KeyInUse:
             heard.append("in use")
@@ -133,11 +134,11 @@ def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
 def test_of_a_failure_nobody_knows_what_it_did_so_the_name_stays(people: Any) -> None:
     context, names = people.ana.context(), []
 
-    def fail(name: str) -> Answer:
+    def fail(name: str) -> StoredResponse:
         names.append(name)
         raise OSError("in the middle of it")
 
-    asked = Asked("a-key-that-fails", "the same")
+    asked = IdempotentRequest("a-key-that-fails", "the same")
     for _ in range(2):
         with pytest.raises(OSError, match="middle"):
             idempotency.once(context, asked, fail)
@@ -146,17 +147,17 @@ def test_of_a_failure_nobody_knows_what_it_did_so_the_name_stays(people: Any) ->
 
 
 def test_answers_are_forgotten_after_a_day(people: Any) -> None:
-    context, asked = people.ana.context(), Asked("a-key-of-yesterday", "the same")
+    context, asked = people.ana.context(), IdempotentRequest("a-key-of-yesterday", "the same")
     for number in (1, 2):
-        answer, is_replayed = idempotency.once(context, asked, lambda name: Answer(200, number))  # noqa: B023
+        answer, is_replayed = idempotency.once(context, asked, lambda name: StoredResponse(200, number))  # noqa: B023
         assert (answer.body, is_replayed) == (number, False)
         ClientRequest.objects.update(expires_at=database_now(-1))
     with pytest.raises(Invalid):
-        idempotency.once(context, Asked("another-key", ""), _refuse)
+        idempotency.once(context, IdempotentRequest("another-key", ""), _refuse)
     assert ClientRequest.objects.count() == 0
 
 
-def _refuse(name: str) -> Answer:
+def _refuse(name: str) -> StoredResponse:
     raise Invalid("no")
 
 

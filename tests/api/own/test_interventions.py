@@ -1,4 +1,4 @@
-"""Interventions over HTTP: bodies, who may, revisions, and what GET says may be done."""
+"""Interventions over HTTP: bodies, policies, revisions, and the permitted ones in GET."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from conductor.core.interventions import ANSWERS, INTERVENTIONS
+from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.rpc import outbox
-from conductor.transactions import write_tx
 from tests import factories
 from tests.integration.interventions import snapshot
 
@@ -50,7 +50,7 @@ def test_a_member_cancels_and_it_is_on_record(run: WorkflowRun, api_client: Any)
 
 def test_what_may_be_done_is_told_with_reasons(run: WorkflowRun, api_client: Any) -> None:
     shown = {who: api_client(who).get(path(run)).json()["workflow"] for who in ("ana", "admin", "rea")}
-    offered = [one.id for one in INTERVENTIONS if one.id not in ANSWERS]  # nobody asks for agreement
+    offered = [one.id for one in INTERVENTIONS if one.id not in ANSWERS]  # no approval is pending
     assert [action["id"] for action in shown["ana"]["actions"]] == offered
     enabled = {who: {a["id"] for a in one["actions"] if a["enabled"]} for who, one in shown.items()}
     assert enabled == {"ana": {"cancel"}, "admin": {"cancel"}, "rea": set()}

@@ -1,4 +1,4 @@
-"""What members change about their project's things is on record: by whom, of which name, and only if it was done."""
+"""Audit of members' changes to their project's resources: with actor and name, and only if they were done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError
 
 from conductor.journal.models import AuditRecord
-from conductor.services import audit, audit_seals, subjects
+from conductor.services.audit import audit, seals, targets
 from conductor.volume.models import Volume
 from tests import factories
 from tests.counting import counted
@@ -325,7 +325,7 @@ def test_an_audit_log_that_cannot_be_written_does_not_change_the_answer(
     monkeypatch.setattr(audit, "record_all", full)
     made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})
     assert "audit record lost: verb=create" in caplog.text
-    monkeypatch.setattr(subjects, "find", full)
+    monkeypatch.setattr(targets, "find", full)
     network = str(factories.network("green", people.ana.context()).uuid)
     done(ana.put(f"{NETWORK}/networks/{network}", {"network": {"name": "red"}}))
     assert "audit record lost: verb=update" in caplog.text
@@ -333,5 +333,5 @@ def test_an_audit_log_that_cannot_be_written_does_not_change_the_answer(
 
 def test_records_are_signed_as_all_others(ana: Any) -> None:
     made(ana, f"{NETWORK}/networks", {"network": {"name": "blau · grün"}})
-    assert audit_seals.seal("default") == 1
-    assert audit_seals.check("default") == ""
+    assert seals.seal("default") == 1
+    assert seals.check("default") == ""

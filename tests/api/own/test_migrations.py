@@ -1,14 +1,14 @@
-"""A live migration over our own API: how it gets on, and what is ordered of it."""
+"""A live migration over our own API: progress, and actions on it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from conductor.journal.models import AuditRecord, WorkflowRun
-from conductor.services import live_migrations
+from conductor.services.server_migrations import live_migrations
+from tests.fixtures.live_migrations import say_it_moves, until_it_moves
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import CELL, Hosts, run_to_the_end
-from tests.integration.flows.test_live_migration import say_it_moves, until_it_moves
 
 __all__ = ["ana", "hosts", "launch"]
 
@@ -30,11 +30,15 @@ def test_a_move_is_looked_at_and_steered(api_client: Any, people: Any, hosts: Ho
     run = until_it_moves(hosts, uuid)
     say_it_moves(run, throttle_percent=20)
     found = admin.get(path).json()["migration"]
-    offers = {one["id"]: one for one in found["offers"]}
-    assert (offers["throttle"]["why_not"], offers["throttle"]["suggested"], offers["throttle"]["most"]) == ("", 40, 99)
+    actions = {one["id"]: one for one in found["actions"]}
+    assert (actions["throttle"]["why_not"], actions["throttle"]["suggested"], actions["throttle"]["most"]) == (
+        "",
+        40,
+        99,
+    )
     assert (found["status"], found["last"]["throttle_percent"], found["orders"]) == ("running", 20, [])
     mine = api_client("ana").get(path).json()["migration"]
-    assert (mine["source"], mine["offers"][0]["why_not"]) == ("", "It takes the role manager.")
+    assert (mine["source"], mine["actions"][0]["why_not"]) == ("", "The role manager is required.")
     assert (chi.get(path).status_code, chi.post(f"{path}/abort").status_code) == (404, 403)
     for name, body, field in WRONG:
         refused = admin.post(f"{path}/{name}", body)
@@ -47,7 +51,7 @@ def test_a_move_is_looked_at_and_steered(api_client: Any, people: Any, hosts: Ho
     late = admin.post(f"{path}/abort")
     assert (late.status_code, late.json()["error"]["message"]) == (
         409,
-        "The guest has switched to post-copy: it cannot be stopped any more.",
+        "The server has switched to post-copy. The migration can no longer be stopped.",
     )
     assert AuditRecord.objects.get(action="server.live_migration.abort", user_name="admin").result == "refused"
     hosts.mute.clear()
@@ -56,6 +60,6 @@ def test_a_move_is_looked_at_and_steered(api_client: Any, people: Any, hosts: Ho
     (order,) = found["orders"]
     assert (order["id"], order["state"], order["user_name"]) == ("post-copy", "done", "admin")
     assert order["run_uuid"] == ordered.json()["workflow"]["uuid"]
-    assert (found["status"], found["offers"]) == ("completed", [])
+    assert (found["status"], found["actions"]) == ("completed", [])
     assert admin.post(f"{path}/throttle", {"percent": 40}).status_code == 409, "it is over"
     assert admin.get(f"/api/workflows/{order['run_uuid']}/migration").status_code == 404, "an order moves no guest"

@@ -13,8 +13,9 @@ from django.db import OperationalError
 from conductor.api_db.models import PluginChoice, PluginQuarantine
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
-from conductor.scheduler.plugins_in_force import in_force, pipeline
-from conductor.services import plugin_views, readiness
+from conductor.scheduler.active_plugins import in_force, pipeline
+from conductor.services.operations import readiness
+from conductor.services.plugins import catalog
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -106,9 +107,10 @@ def test_a_change_that_others_were_faster_with_is_refused(api_client: Any) -> No
     client = api_client("admin")
     assert change(client, FILTERS, {"order": ["ComputeFilter"]}, '"0"').status_code == 200
     late = change(client, FILTERS, {"order": ["SameHostFilter"]}, '"0"')
-    assert (late.status_code, "version 1, not 0" in late.json()["error"]["message"]) == (412, True)
+    assert (late.status_code, "version is 1, not 0" in late.json()["error"]["message"]) == (412, True)
     assert in_force().filters[0].name == "ComputeFilter"
-    assert client.patch(FILTERS, {"order": []}).status_code == 428  # without a version nobody knows what he replaces
+    # without a version a client could overwrite an unseen change
+    assert client.patch(FILTERS, {"order": []}).status_code == 428
     assert PluginChoice.objects.get().version == 1
 
 
@@ -206,7 +208,7 @@ def test_a_quarantine_ends_by_itself_by_the_clock_of_the_database(api_client: An
     assert in_force().quarantined == frozenset()
 
 
-def said(*words: str) -> str:
+def output(*words: str) -> str:
     out = StringIO()
     call_command("plugins", *words, stdout=out)
     return out.getvalue()
@@ -216,26 +218,26 @@ def test_the_command_says_that_nothing_was_set_up_yet(monkeypatch: pytest.Monkey
     def fails(*args: Any) -> Any:
         raise OperationalError("no such table: api_db_pluginchoice")
 
-    monkeypatch.setattr(plugin_views, "catalogue", fails)
+    monkeypatch.setattr(catalog, "catalogue", fails)
     monkeypatch.setattr(readiness, "missing", lambda aliases: dict.fromkeys(aliases, "has no tables of ours yet"))
-    with pytest.raises(CommandError, match=r"Run manage\.py seed once"):
-        said("list")
+    with pytest.raises(CommandError, match="Run novella seed once"):
+        output("list")
 
 
 def test_the_command_does_the_same() -> None:
-    assert "ComputeFilter" in said("list")
-    assert "RAMWeigher" not in said("list", "--kind", "filter")
-    said("enable", "IoOpsFilter")
-    said("set", "IoOpsFilter", "max_io_ops_per_host=2", "--on-failure", "let pass")
-    said("order", "filter", "IoOpsFilter")
+    assert "ComputeFilter" in output("list")
+    assert "RAMWeigher" not in output("list", "--kind", "filter")
+    output("enable", "IoOpsFilter")
+    output("set", "IoOpsFilter", "max_io_ops_per_host=2", "--on-failure", "let pass")
+    output("order", "filter", "IoOpsFilter")
     assert in_force().filters[0].options == {"max_io_ops_per_host": 2}
-    said("set", "RAMWeigher", "--multiplier", "0.5")
-    [shown] = json.loads(said("set", "IoOpsFilter", "--default", "max_io_ops_per_host", "--json"))["plugins"]
+    output("set", "RAMWeigher", "--multiplier", "0.5")
+    [shown] = json.loads(output("set", "IoOpsFilter", "--default", "max_io_ops_per_host", "--json"))["plugins"]
     assert (shown["options"][0]["value"], shown["position"]) == (8, 1)
-    said("disable", "IoOpsFilter", "SameHostFilter")
+    output("disable", "IoOpsFilter", "SameHostFilter")
     assert not {"IoOpsFilter", "SameHostFilter"} & {one.name for one in in_force().filters}
-    assert "It is broken." in said("quarantine", "RAMWeigher", "--reason", "It is broken.")
-    assert "runs" in said("release", "RAMWeigher")
+    assert "It is broken." in output("quarantine", "RAMWeigher", "--reason", "It is broken.")
+    assert "runs" in output("release", "RAMWeigher")
 
 
 @pytest.mark.parametrize(
@@ -247,12 +249,12 @@ def test_the_command_does_the_same() -> None:
         (["set", "IoOpsFilter", "max_io_ops_per_host"], "write KEY=VALUE"),
         (["set", "IoOpsFilter", "max_io_ops_per_host=NaN"], "NaN is no number"),
         (["set", "IoOpsFilter", "max_io_ops_per_host=lots"], "plugins.IoOpsFilter.options.max_io_ops_per_host"),
-        (["set", "RAMWeigher", "--multiplier", "nan"], "The multiplier is a number"),
+        (["set", "RAMWeigher", "--multiplier", "nan"], "Enter a multiplier from"),
         (["release", "ComputeFilter"], "not in quarantine"),
-        (["quarantine", "ComputeFilter", "--reason", " "], "Say why"),
+        (["quarantine", "ComputeFilter", "--reason", " "], "Enter a reason"),
     ],
 )
 def test_the_command_refuses_by_name(words: list[str], named: str) -> None:
     with pytest.raises(CommandError, match=named.replace("?", r"\?")):
-        said(*words)
+        output(*words)
     assert not PluginChoice.objects.exclude(version=0, quarantine_number=0).exists()

@@ -1,4 +1,4 @@
-"""Proposals of other plugins over HTTP: made, looked at, applied to what was seen, declined; and who may."""
+"""Proposals of plugin changes over HTTP: created, shown, applied to the seen versions, declined; and policies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from conductor.services import plugins
-from conductor.services.plugins import Change
+from conductor.services.plugins import plugins
+from conductor.services.plugins.plugins import Change
 from tests import factories
 
 PATH = "/api/what-if/proposals"
 OFF = {"enabled": False}
-WISH = {"plugins": {"filter": {"IoOpsFilter": OFF}, "weigher": {"RAMWeigher": {"multiplier": 3.0}}}, "reason": "larger"}
+REQUEST = {
+    "plugins": {"filter": {"IoOpsFilter": OFF}, "weigher": {"RAMWeigher": {"multiplier": 3.0}}},
+    "reason": "larger",
+}
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def admin(people: Any, api_client: Any) -> Any:
 
 
 def proposed(admin: Any, **body: Any) -> tuple[str, Any]:
-    answer = admin.post(PATH, {**WISH, **body})
+    answer = admin.post(PATH, {**REQUEST, **body})
     assert answer.status_code == 201, answer.content
     made = answer.json()["proposal"]
     assert answer["Location"].endswith(f"{PATH}/{made['uuid']}")
@@ -44,8 +47,8 @@ def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: 
         refused = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": text})
         assert refused.status_code == status, refused.content
     name = next(iter(admin.get("/api/plugins/filter").json()["plugins"]))["name"]
-    wish = {name: Change(mode="shadow", keys=frozenset({"mode"}))}
-    plugins.change(people.admin.context(), "filter", plugins=wish)
+    requested = {name: Change(mode="shadow", keys=frozenset({"mode"}))}
+    plugins.change(people.admin.context(), "filter", plugins=requested)
     stale = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": seen["ETag"]})
     assert stale.status_code == 412, "somebody has changed filters since it was looked at"
     now = admin.get(place)["ETag"]
@@ -64,7 +67,7 @@ def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: 
 def test_nobody_applies_their_own_where_it_takes_two(admin: Any, settings: Any) -> None:
     settings.NOVELLA_SECOND_PERSON = True
     place, answer = proposed(admin)
-    assert "another operator" in answer.json()["proposal"]["why_not"]
+    assert "Another operator" in answer.json()["proposal"]["why_not"]
     assert admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": "*"}).status_code == 409
     declined = admin.post(f"{place}/decline", {"reason": "not now"}).json()["proposal"]
     assert (declined["state"], declined["decided_by"], declined["differences"]) == ("declined", "admin", [])
@@ -80,7 +83,7 @@ def test_lists_are_by_state_and_for_operators(admin: Any, api_client: Any) -> No
     for who in ("ana", "rea"):
         client = api_client(who)
         assert {client.get(PATH).status_code, client.get(place).status_code} == {403}
-        assert client.post(PATH, WISH).status_code == 403
+        assert client.post(PATH, REQUEST).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,6 @@ def test_lists_are_by_state_and_for_operators(admin: Any, api_client: Any) -> No
     ],
 )
 def test_what_cannot_be_proposed_is_refused_by_name(admin: Any, body: dict[str, Any], named: str) -> None:
-    answer = admin.post(PATH, {**WISH, **body})
+    answer = admin.post(PATH, {**REQUEST, **body})
     assert (answer.status_code, named in answer.json()["error"]["message"]) == (400, True), answer.content
     assert admin.get(PATH).json()["proposals"] == []

@@ -1,4 +1,4 @@
-"""Secrets that are sent come back to nobody: not in answers, not in logs, not in what is kept for people to read."""
+"""Secrets in requests are not disclosed: not in responses, not in logs, not in stored records."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def test_a_failure_of_ours_says_nothing_but_its_number(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(f"cannot connect with the password {MARK}")
 
-    monkeypatch.setattr("conductor.services.flow_search.search", fail)
-    monkeypatch.setattr("conductor.services.instances.create", fail)
+    monkeypatch.setattr("conductor.services.workflows.search.search", fail)
+    monkeypatch.setattr("conductor.services.servers.instances.create", fail)
     listed = api_client("ana").get("/api/workflows")
     made = api_client("ana", version="2.90").post("/compute/v2.1/servers", {"server": {**SERVER, "imageRef": image}})
     for answer in (listed, made):

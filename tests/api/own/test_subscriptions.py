@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from conductor.api_db.models import Notice, Subscription
+from conductor.db.transactions import database_now
 from conductor.journal.models import AuditRecord, NotificationDelivery, NotificationPlace
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.sealing import unseal
-from conductor.transactions import database_now
 from tests.compute_rows import make_cloud, make_instance
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -65,7 +65,7 @@ def test_of_two_writers_none_loses_his_change(api_client: Any) -> None:
     assert (first.status_code, first.headers["ETag"]) == (200, '"2"')
     late = change(ana, one, {"events": ["*.start"], "name": "other"})
     assert late.status_code == 412
-    assert "revision 2, not 1" in late.json()["error"]["message"]
+    assert "revision is 2, not 1" in late.json()["error"]["message"]
     blind = ana.patch(f"{PATH}/{one['uuid']}", {"name": "other"})
     assert blind.status_code == 428
     assert "If-Match" in blind.json()["error"]["message"]
@@ -91,11 +91,11 @@ def test_a_new_key_takes_the_place_of_the_old_one(api_client: Any) -> None:
 # One test for all: a database that is emptied for each would take longer than what is asked.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": " "}, "name"),
-    ({"url": "ftp://hooks.example.org/"}, "url"),
-    ({"url": "https:///x"}, "url"),
-    ({"url": "https://ana:pw@hooks.example.org/"}, "url"),
-    ({"url": "https://hooks.example.org/#x"}, "url"),
-    ({"url": "https://hooks.example.org:0/"}, "url"),
+    ({"url": "ftp://hooks.example.org/"}, "URL"),
+    ({"url": "https:///x"}, "URL"),
+    ({"url": "https://ana:pw@hooks.example.org/"}, "URL"),
+    ({"url": "https://hooks.example.org/#x"}, "URL"),
+    ({"url": "https://hooks.example.org:0/"}, "URL"),
     ({"url": "http://127.0.0.1:8000/"}, "private"),
     ({"url": "http://127.1/"}, "private"),
     ({"url": "http://2130706433/"}, "private"),
@@ -180,7 +180,7 @@ def test_there_is_an_end_to_how_many(api_client: Any, monkeypatch: pytest.Monkey
     assert ana.post(PATH, HOOK).status_code == 409  # the name is taken
     assert ana.post(PATH, {"name": "bell", "channel": "bell"}).json()["secret"] == ""
     answer = ana.post(PATH, {**HOOK, "name": "third"})
-    assert (answer.status_code, "delete one first" in answer.json()["error"]["message"]) == (409, True)
+    assert (answer.status_code, "Delete one first" in answer.json()["error"]["message"]) == (409, True)
     assert Subscription.objects.count() == 2
 
 
@@ -213,7 +213,7 @@ def test_a_test_is_asked_for_and_the_log_is_paged(api_client: Any) -> None:
     assert ana.post(f"{path}/deliveries/cell1:999/again").status_code == 404
     assert ana.get(f"{path}/deliveries?marker=cell1:x").status_code == 400
     change(ana, one, {"enabled": False})
-    assert "turn it on" in ana.post(f"{path}/test").json()["error"]["message"]
+    assert "Turn the subscription on" in ana.post(f"{path}/test").json()["error"]["message"]
     assert NotificationDelivery.objects.using("cell1").filter(outcome="asked").count() == 0
 
 

@@ -1,4 +1,4 @@
-"""What would be on another fleet or with other plugins, over HTTP: the words of the page, from the same service."""
+"""Answers to what-if questions over HTTP: as on the page, from the same service."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from conductor.image.models import Image
 from tests import factories
-from tests.api.own.test_what_if import everything
-from tests.integration.test_what_if_page import asker
+from tests.fixtures.what_if import everything
+from tests.fixtures.what_if_callers import caller
 
-__all__ = ["asker"]
-pytestmark = pytest.mark.usefixtures("asker")
+__all__ = ["caller"]
+pytestmark = pytest.mark.usefixtures("caller")
 NOTHING = "00000000-0000-4000-8000-000000000000"
 
 
@@ -54,7 +54,7 @@ def test_stored_requests_are_asked_again_one_or_many(api_client: Any, people: An
     assert (many["wanted"], many["asked"], many["fit_now"], many["fit_then"], many["num_lost"]) == (10, 1, 1, 0, 1)
     assert [lost["decision_uuid"] for lost in many["lost"]] == [str(stored.uuid)]
     assert many["lost"][0]["asked_at"].endswith("+00:00")
-    assert ask(admin, "replay", count=100)["replay"]["is_supposed"] is False
+    assert ask(admin, "replay", count=100)["replay"]["is_hypothetical"] is False
     assert ask(admin, "compare", 404, decision=NOTHING)
     for path in ("compare", "replay"):
         assert ask(api_client("ana"), path, 403, decision=str(stored.uuid), count=10)

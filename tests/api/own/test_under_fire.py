@@ -14,12 +14,12 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from conductor.services.notifications import subscriptions
-from conductor.services.notifications.subscriptions import Wish
-from portal.api.own.reference import document
+from conductor.services.notifications.subscriptions import SubscriptionRequest
+from portal.api.novella.reference import document
 from tests import factories
 from tests.people import People
 
-ASKERS = ("admin", "ana", None)
+CALLERS = ("admin", "ana", None)
 STREAMS = "/stream"  # answered by the server around Django
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -27,13 +27,13 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 @pytest.fixture
 def things(people: People) -> dict[str, str]:
     """One thing of each kind that a path may name."""
-    asker = people.admin.context()
+    caller = people.admin.context()
     factories.cells()
     factories.host("sim-1")
-    run, child = factories.build(asker, "web-1")
-    failed = factories.instance(asker, "web-2", vm_state="error", host=None, launched_at=None)
+    run, child = factories.build(caller, "web-1")
+    failed = factories.instance(caller, "web-2", vm_state="error", host=None, launched_at=None)
     decision = factories.failed_decision(run)
-    made = subscriptions.subscribe(asker, Wish(name="bell", channel="bell"))
+    made = subscriptions.subscribe(caller, SubscriptionRequest(name="bell", channel="bell"))
     return {
         "run_uuid": str(child.uuid),
         "decision_uuid": str(decision.uuid),
@@ -48,16 +48,16 @@ def things(people: People) -> dict[str, str]:
 
 @pytest.fixture
 def tokens(people: People) -> Iterator[Mapping[str | None, dict[str, str]]]:
-    """Headers by who asks; this thread's connections stay open between the requests."""
+    """Headers by caller; this thread's connections stay open between the requests."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
-    yield {name: {"X-Auth-Token": people[name].token()} if name else {} for name in ASKERS}
+    yield {name: {"X-Auth-Token": people[name].token()} if name else {} for name in CALLERS}
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)
 
 
 def test_no_request_breaks_it_and_all_answers_are_as_described(tokens: Any, things: dict[str, str]) -> None:
-    from tests.api.own import fire  # takes seconds to load, which only who runs this test need wait
+    from tests.api.own import fire  # takes seconds to import, and only this test needs it
 
     wrong, count = fire.at_everything(tokens, things, leave_out=STREAMS)
     assert wrong == {}

@@ -1,4 +1,4 @@
-"""Asking before doing, over HTTP and from the command line; and that nothing changes by it."""
+"""Simulations (what-if) over HTTP and from the command line; nothing is changed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import connections
 
 from conductor.api_db.models import CellMapping, Quota
 from conductor.cell_db.models import Service
-from conductor.cells.lookup import journal_aliases
 from conductor.image.models import Image
 from conductor.journal.models import WorkflowRun
+from tests.fixtures.what_if import everything
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
 
@@ -26,20 +24,9 @@ __all__ = ["ana", "hosts", "launch"]
 NAMES = ("sim-1", "sim-2", "sim-3")
 
 
-def everything() -> dict[str, int]:
-    """How many rows each table of each database has: what is only asked adds none."""
-    found = {}
-    for alias in journal_aliases():
-        tables = set(connections[alias].introspection.table_names())
-        for model in apps.get_models():
-            if model._meta.db_table in tables and model._meta.app_label not in ("sessions",):
-                found[f"{alias}.{model._meta.label}"] = model._default_manager.using(alias).count()
-    return found
-
-
 @pytest.fixture
 def nothing_changes(hosts: Hosts) -> Iterator[None]:
-    from tests.integration.test_select_destinations import used
+    from tests.fixtures.destinations import used
 
     before, held = everything(), [used(name) for name in NAMES]
     yield
@@ -71,8 +58,8 @@ def test_one_that_does_not_says_how_many_and_what_would_help(api_client: Any) ->
     fit = asked(api_client("ana"), count=4, flavor_changes={"memory_mb": 65000})
     assert (fit["fits"], fit["placed"], fit["num_instances"]) == (False, 3, 4)
     texts = [one["text"] for one in fit["fits_if"]]
-    assert "It fits with 3 instances in place of 4." in texts
-    assert "It fits with 32768 MB of memory in place of 65000." in texts
+    assert "It fits with 3 instances instead of 4." in texts
+    assert "It fits with 32768 MB of memory instead of 65000." in texts
     assert not any(name in json.dumps(fit) for name in NAMES)
     more = asked(api_client("admin"), count=4, flavor_changes={"memory_mb": "65000"}, fleet={"add": [{"count": 1}]})
     assert (more["fits"], sorted(more["hosts"])) == (True, ["new-1", *NAMES])
@@ -203,7 +190,7 @@ def test_could_it_move_or_be_resized(api_client: Any, hosts: Hosts, launch: Any,
     assert instance_of(uuid).host == home
 
 
-def said(*words: str) -> str:
+def output(*words: str) -> str:
     out = StringIO()
     call_command("what_if", *words, stdout=out)
     return out.getvalue()
@@ -211,22 +198,22 @@ def said(*words: str) -> str:
 
 def test_the_command(hosts: Hosts, launch: Any) -> None:
     image = str(Image.objects.get(name="simulated-linux").uuid)
-    wish = ("launch", "--flavor", "1", "--image", image)
-    assert said(*wish, "--count", "2").startswith("2 of 2 find a host.\n3 of 3 hosts fit.")
-    body = json.loads(said(*wish, "--add", "1:sim-1", "--remove", "sim-1", "--json"))
+    requested = ("launch", "--flavor", "1", "--image", image)
+    assert output(*requested, "--count", "2").startswith("2 of 2 find a host.\n3 of 3 hosts are eligible.")
+    body = json.loads(output(*requested, "--add", "1:sim-1", "--remove", "sim-1", "--json"))
     assert (body["fits"], body["num_hosts"]) == (True, 3)
     with pytest.raises(SystemExit) as caught:
-        said(*wish, "--memory-mb", "1000000")
+        output(*requested, "--memory-mb", "1000000")
     assert caught.value.code == 2
     home = instance_of(launch()).host or ""
-    assert f"{home}: 1 would go, 0 would stay" in said("drain", home)
+    assert f"{home}: 1 would go, 0 would stay" in output("drain", home)
     for bad in (
         ("launch", "--flavor", "none", "--image", image),
-        (*wish, "--count", "0"),
-        (*wish, "--add", "many"),
-        (*wish, "--vcpus", "-1"),
-        (*wish, "--remove", "moon"),
+        (*requested, "--count", "0"),
+        (*requested, "--add", "many"),
+        (*requested, "--vcpus", "-1"),
+        (*requested, "--remove", "moon"),
         ("drain", "moon"),
     ):
         with pytest.raises(CommandError):
-            said(*bad)
+            output(*bad)

@@ -1,4 +1,4 @@
-"""What belongs to one kind of workflow is asked of another, in a database that has no tables for it."""
+"""Data of one kind of workflow requested for another, in a database without tables for it."""
 
 from __future__ import annotations
 

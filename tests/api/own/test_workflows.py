@@ -19,7 +19,7 @@ def builds(people: Any) -> Any:
     """Two builds of ana's and one of chi's, each at its third step in a cell."""
     factories.cells()
     ana, chi = people.ana.context(), people.chi.context()
-    return [factories.build(asker, name, cell) for asker, name, cell in (
+    return [factories.build(caller, name, cell) for caller, name, cell in (
         (ana, "web", "cell1"), (ana, "db", "cell2"), (chi, "lab", "cell1"),
     )]  # fmt: skip
 
@@ -110,13 +110,13 @@ def test_events_of_the_project_go_on_from_a_cursor(builds: Any, api_client: Any)
     here = ana.get("/api/events").json()
     assert here["events"] == []
     for (_, run), host in zip(builds, ("sim-1", "sim-2", "sim-3"), strict=True):
-        factories.tell(run, "step.done", host=host, step="SpawnOnHost")
+        factories.emit(run, "step.done", host=host, step="SpawnOnHost")
     path = f"/api/events?after={here['cursor']}"
-    told = {who: client.get(path).json() for who, client in (("ana", ana), ("chi", chi), ("admin", admin))}
-    assert {who: len(one["events"]) for who, one in told.items()} == {"ana": 2, "chi": 1, "admin": 3}
-    assert [event["data"].get("host") for event in told["ana"]["events"]] == [None, None]  # hosts are the operator's
-    assert {event["data"]["host"] for event in told["admin"]["events"]} == {"sim-1", "sim-2", "sim-3"}
-    assert ana.get(f"/api/events?after={told['ana']['cursor']}").json()["events"] == []
+    values = {who: client.get(path).json() for who, client in (("ana", ana), ("chi", chi), ("admin", admin))}
+    assert {who: len(one["events"]) for who, one in values.items()} == {"ana": 2, "chi": 1, "admin": 3}
+    assert [event["data"].get("host") for event in values["ana"]["events"]] == [None, None]  # hosts are the operator's
+    assert {event["data"]["host"] for event in values["admin"]["events"]} == {"sim-1", "sim-2", "sim-3"}
+    assert ana.get(f"/api/events?after={values['ana']['cursor']}").json()["events"] == []
     assert len(ana.get(f"{path}&topic=wf:{builds[1][1].uuid}").json()["events"]) == 1
     assert ana.get(f"{path}&kind=run.").json()["events"] == []
 

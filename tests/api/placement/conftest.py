@@ -16,12 +16,12 @@ class QuietHandler(WSGIRequestHandler):
     """Serves, and writes no log of it."""
 
     def log_message(self, *args: Any) -> None:
-        """Tests say what they need to know themselves."""
+        """Log nothing: tests report by themselves."""
 
 
 @pytest.fixture
 def url(people: Any) -> Iterator[str]:
-    """`http://127.0.0.1:port` of a server in one thread, with everybody of tests/people.py in its databases."""
+    """`http://127.0.0.1:port` of a server in one thread, with the users of tests/people.py in its databases."""
     server = WSGIServer(("127.0.0.1", 0), QuietHandler, allow_reuse_address=False)
     server.set_app(get_wsgi_application())
 

@@ -1,4 +1,4 @@
-"""What a query for candidates gets that cannot be meant: 400 by each way of its mistake, with the key that it is in."""
+"""Invalid queries for candidates: 400 for each kind of error, with the key that has it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.http import QueryDict
 from conductor.core.errors import Invalid
 from portal.api.microversions import parse as version_of
 from portal.api.placement.microversions import newest
+from portal.api.placement.representations.candidates import parse
 from portal.api.placement.schemas.candidates import LIST
-from portal.api.placement.serializers.candidates import parse
 from portal.api.placement.view import fitting
 
 VERSION = {"OpenStack-API-Version": "placement 1.39"}
@@ -131,7 +131,7 @@ STRANGE = (
 
 
 def fault(*pairs: tuple[str, str]) -> Invalid | None:
-    """What the query is refused with, before anything is looked up."""
+    """Return the error of the query's parser, before any lookup."""
     asked = QueryDict(urlencode(pairs))
     version = version_of("1.39")
     try:

@@ -33,7 +33,7 @@ def command() -> Iterator[OpenStackCommand]:
 
 @pytest.fixture
 def cli(sign_in: dict[str, str], command: OpenStackCommand) -> Cli:
-    """Runs command lines in turn, at the newest version; gives what each says, as JSON where it begins like that."""
+    """Runs command lines in turn, at the newest version; returns each output, parsed if it is JSON."""
     signed_in = {f"OS_{name.upper()}": value for name, value in sign_in.items()}
 
     def run(*lines: str, fails: bool = False, version: str = "1.39") -> Any:

@@ -1,4 +1,4 @@
-"""What there is while rights are asked about: one thing of each kind, ana's in the project shop."""
+"""Resources for the tests of rights: one of each kind, ana's in the project shop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from uuid import uuid4
 from conductor.core.states import LIVE_RUN_STATES
 from conductor.identity.models import Domain
 from conductor.journal.models import WorkflowRun
-from conductor.network import seed as network_seed
 from conductor.network.models import Network
-from conductor.workflows import engine
+from conductor.workflows.engine import executor
 from tests.api_client import ApiClient
-from tests.compute_rows import make_cloud, make_host, make_instance
+from tests.compute_rows import make_cloud, make_host, make_instance, seed_cloud
 from tests.people import People
 
 NOTHING = "99999999-9999-9999-9999-999999999999"
@@ -74,7 +73,7 @@ def settled() -> None:
     for _ in range(20):
         live = list(WorkflowRun.objects.filter(state__in=LIVE_RUN_STATES).values_list("uuid", flat=True))
         for uuid in live:
-            engine.run("default", uuid)
+            executor.run("default", uuid)
         if not live:
             return
     raise AssertionError("still live")
@@ -110,7 +109,6 @@ def identity(scene: Scene) -> None:
     scene.make("endpoint_group", f"{root}/OS-EP-FILTER/endpoint_groups", narrow, by="admin")
     scene.make("policy", f"{root}/policies", {"policy": {"blob": "x", "type": "y"}}, by="admin")
     scene.make("credential", f"{root}/credentials", {"credential": {"type": "cert", "blob": "x", "user_id": "{ana}"}})
-    scene.make("consumer", f"{root}/OS-OAUTH1/consumers", {"consumer": {"description": "photos"}}, by="admin")
     secret = {"application_credential": {"name": "ci"}}
     scene.make("application_credential", f"{users}/application_credentials", secret)
     scene.make("access", f"{users}/credentials/OS-EC2", {"tenant_id": "{shop}"}, id_at="access")
@@ -145,7 +143,7 @@ def image(scene: Scene) -> None:
 
 
 def network(scene: Scene) -> None:
-    network_seed.seed(scene.people.admin.project.id)
+    seed_cloud(scene.people)
     scene.names["public"] = str(Network.objects.get(name="public").uuid)
     root = "/network/v2.0"
     for name, noun, values in (
@@ -197,7 +195,7 @@ def placement(scene: Scene) -> None:
     scene.put(f"{root}/resource_providers/{{provider}}/inventories", amounts, at=at)
 
 
-def own(scene: Scene) -> None:
+def novella(scene: Scene) -> None:
     compute(scene)
 
 
@@ -208,7 +206,7 @@ MAKERS: Mapping[str, Callable[[Scene], None]] = {
     "network": network,
     "volume": volume,
     "placement": placement,
-    "own": own,
+    "novella": novella,
 }
 
 

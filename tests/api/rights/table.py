@@ -1,19 +1,19 @@
-"""Tables of rights: for each method of each route the rule that decides, and the one status of everybody.
+"""Tables of rights: for each method of each route its policy rule, and the status for each caller.
 
-A YAML file of an API is a list of rows: method, path, rule, status of those who may; then, where it is needed, more:
+A YAML file of an API is a list of rows: method, path, rule, status if permitted; then optional settings:
 
     - [GET, "/v3/users/{ana}", "identity:get_user", 200]
     - [POST, "/v3/users", "identity:create_user", 201, {body: {user: {name: web}}}]
 
-`{name}` in paths and bodies is a thing of the scene, most of them ana's in the project shop. The rule is empty where
-everybody may who is signed in, and `public` where nobody has to be. More may be:
+`{name}` in paths and bodies is a resource of the scene, most of them ana's in the project shop. The rule is empty for
+all signed-in callers, and `public` without a sign-in. The settings are:
 
-    body      what is sent; without it `{}` with POST, PUT and PATCH
+    body      the request body; without it `{}` with POST, PUT and PATCH
     version   the microversion
-    about     whom the rule is asked about: `shop` (the usual), `user` (ana), `domain` (the first), `nothing`
-    other     the status of those who could in their own project (usually 404 where the path names a thing)
-    refused   the status of those whom the rule refuses (usually 403)
-    each      the status of single askers, where the rule alone does not say it
+    about     the rule's target: `shop` (the default), `user` (ana), `domain` (the first), `nothing`
+    other     the status for callers that are permitted in their own project (404 by default for a path with a resource)
+    refused   the status for refused callers (403 by default)
+    each      the status for single callers, where the rule alone does not decide it
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import yaml
 from django.urls import URLPattern, URLResolver
 
 from portal.api.authorization import RuleTable, is_allowed, takes_system
-from tests.api.rights.askers import Asker
+from tests.api.rights.callers import Caller
 
-APIS = ("compute", "identity", "image", "network", "volume", "placement", "own")
+APIS = ("compute", "identity", "image", "network", "volume", "placement", "novella")
 PUBLIC = "public"
-# What a row says that it is about → the targets of its rule
+# `about` of a row → the targets of its rule
 TARGETS: Mapping[str, Mapping[str, str]] = {
     "nothing": {},
     "shop": {"target_project_id": "shop"},
@@ -41,7 +41,7 @@ TARGETS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class RightsRow:
     """One line of a table."""
 
     method: str
@@ -55,10 +55,10 @@ class Row:
         return f"{self.method} {self.path} {action}".rstrip()
 
 
-def rows_of(api: str) -> list[Row]:
+def rows_of(api: str) -> list[RightsRow]:
     """The table of an API."""
     lines = yaml.safe_load((Path(__file__).parent / f"{api}.yaml").read_text())
-    found = [Row(*line) for line in lines]
+    found = [RightsRow(*line) for line in lines]
     for row in found:
         assert row.more.keys() <= {"body", "version", "about", "other", "refused", "each", "headers"}, str(row)
     return found
@@ -78,27 +78,30 @@ def _methods(callback: Any) -> list[str]:
     operations = callback.initkwargs.get("operations")
     if operations:
         return list(operations)
+    actions = getattr(callback, "actions", None)  # of a viewset
+    if actions:
+        return [name.upper() for name in actions if name != "head"]
     view = callback.cls
     return [name.upper() for name in view.http_method_names if hasattr(view, name) and name not in ("head", "options")]
 
 
-def _is_about_cloud(row: Row, asker: Asker, rules: RuleTable) -> bool:
+def _is_about_cloud(row: RightsRow, caller: Caller, rules: RuleTable) -> bool:
     """Administrators on the system read everything, and change what belongs to no project."""
     is_read = row.method in ("GET", "HEAD")
-    return asker.name == "system_admin" and (is_read or row.rule not in rules or takes_system(rules[row.rule]))
+    return caller.name == "system_admin" and (is_read or row.rule not in rules or takes_system(rules[row.rule]))
 
 
-def expected(row: Row, asker: Asker, api: str, rules: RuleTable, names: Mapping[str, str]) -> int:
-    """The one status that the table promises to an asker."""
+def expected(row: RightsRow, caller: Caller, api: str, rules: RuleTable, names: Mapping[str, str]) -> int:
+    """The one status that the table promises to a caller."""
     each = row.more.get("each", {})
-    if asker.name in each:
-        return int(each[asker.name])
-    context = asker.context
+    if caller.name in each:
+        return int(each[caller.name])
+    context = caller.context
     if row.rule == PUBLIC:
         return row.status
     if context is None:
         return 401
-    if api != "identity" and not asker.has_project and not _is_about_cloud(row, asker, rules):
+    if api != "identity" and not caller.has_project and not _is_about_cloud(row, caller, rules):
         return 403  # all but identity is asked on behalf of a project, but for rules about the whole cloud
     about = {target: names[name] for target, name in TARGETS[row.more.get("about", "shop")].items()}
     if not row.rule or is_allowed(rules[row.rule], context, **about):

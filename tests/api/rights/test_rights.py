@@ -1,6 +1,6 @@
-"""Who may do what: every method of every route of every API, asked by everybody, has the one documented answer.
+"""Policies: every method of every route of every API has the documented status for each caller.
 
-The tables beside this file say the rule and the status; `policies.py` of each API says whom the rule lets through.
+The tables beside this file have rule and status; `policies.py` of each API has the roles of each rule.
 """
 
 from __future__ import annotations
@@ -18,33 +18,30 @@ from django.urls import resolve
 from portal.api.authorization import RuleTable
 from portal.api.compute.policies import full_name
 from portal.api.compute.routes import ROUTES
-from portal.api.own.view import RULES as OWN_RULES
-from tests.api.rights.askers import make_askers
+from tests.api.rights.callers import make_callers
 from tests.api.rights.scene import Names, filled, make_scene
-from tests.api.rights.table import APIS, PUBLIC, Row, expected, methods_of, rows_of
+from tests.api.rights.table import APIS, PUBLIC, RightsRow, expected, methods_of, rows_of
 from tests.api_client import ApiClient
 from tests.people import People
 
 # In which version a row is asked that names none
-USUAL = {"volume": "3.67", "placement": "1.39"}
+DEFAULT = {"volume": "3.67", "placement": "1.39"}
 
 
 def rules_of(api: str) -> RuleTable:
     """The table of rules that an API goes by."""
-    if api == "own":
-        return OWN_RULES
     found: RuleTable = import_module(f"portal.api.{api}.policies").RULES
     return found
 
 
-def route_of(row: Row) -> str:
+def route_of(row: RightsRow) -> str:
     """The route that answers the row's path."""
     return str(resolve(row.path.partition("?")[0]).route)
 
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """What is done inside is taken back: all that ask find the same."""
+    """Roll back the block, so that all callers find the same state."""
     with ExitStack() as stack:
         for alias in connections:
             stack.enter_context(transaction.atomic(using=alias))
@@ -56,31 +53,31 @@ def undone() -> Iterator[None]:
 @pytest.mark.parametrize("api", APIS)
 def test_everybody_gets_the_one_documented_answer(api: str, people: People, settings: Any, tmp_path: Path) -> None:
     settings.NOVELLA_DATA = tmp_path
-    settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # the hosts of the scene speak once, and there is much to ask
+    settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # the hosts of the scene report once, and the test takes long
     names = make_scene(api, people)
-    askers = make_askers(people)
-    clients = {name: ApiClient(asker.token) for name, asker in askers.items()}
+    callers = make_callers(people)
+    clients = {name: ApiClient(caller.token) for name, caller in callers.items()}
     rules, wrong = rules_of(api), []
-    subject = str(askers["owner"].token)
+    subject = str(callers["owner"].token)
     for row in rows_of(api):
         sent = _request(row, api, names, subject)
-        for name, asker in askers.items():
+        for name, caller in callers.items():
             with undone():
                 answer = clients[name].call(row.method, *sent[0], headers=sent[1])
-            promised = expected(row, asker, api, rules, names)
+            promised = expected(row, caller, api, rules, names)
             if answer.status_code != promised:
                 wrong.append(f"{row}: {name} {answer.status_code}, not {promised}: {answer.content[:120]!r}")
     assert not wrong, "\n".join(wrong)
 
 
-def _request(row: Row, api: str, names: Names, subject: str) -> tuple[list[Any], dict[str, str]]:
+def _request(row: RightsRow, api: str, names: Names, subject: str) -> tuple[list[Any], dict[str, str]]:
     """Path and body, and headers."""
     arguments: list[Any] = [filled(row.path, names)]
     body = row.more.get("body", {} if row.method in ("POST", "PUT", "PATCH") else None)
     if body is not None:
         arguments.append(filled(body, names))
     headers = dict(row.more.get("headers", {}))
-    version = row.more.get("version", USUAL.get(api))
+    version = row.more.get("version", DEFAULT.get(api))
     if version:
         headers["OpenStack-API-Version"] = f"{api} {version}"
     if row.path.endswith("/auth/tokens"):
@@ -90,9 +87,9 @@ def _request(row: Row, api: str, names: Names, subject: str) -> tuple[list[Any],
 
 @pytest.mark.parametrize("api", APIS)
 def test_every_method_of_every_route_has_a_row(api: str) -> None:
-    """A new route comes with a line that says who may: see table.py for what stands in one."""
+    """A new route needs a row with its policy: see table.py for the format."""
     patterns = import_module(f"portal.api.{api}.urls").urlpatterns
-    root = f"^{'api' if api == 'own' else api}(?:/|$)"
+    root = f"^{'api' if api == 'novella' else api}(?:/|$)"
     offered = {(root + route.removeprefix("^"), method) for route, method in methods_of(patterns)}
     named = {(route_of(row), row.method) for row in rows_of(api)}
     assert sorted(offered - named) == []
@@ -104,7 +101,7 @@ def test_the_rules_of_the_tables_are_those_of_the_apis() -> None:
 
 
 def test_compute_goes_by_the_rules_of_its_own_table() -> None:
-    """The table of routes names the rule of each method; rows with bodies may stand for a rule that asks for more."""
+    """The route table names the rule of each method; rows with bodies may need an additional rule."""
     ruled = [row for row in rows_of("compute") if row.rule not in ("", PUBLIC)]
     named = {(row.method, route_of(row).rpartition("?:[0-9a-f]{32}/)?")[2], row.rule) for row in ruled}
     wanted = {

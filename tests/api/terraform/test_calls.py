@@ -1,7 +1,7 @@
-"""What Terraform's provider asks for each of its resources, and what it reads: made, read, changed, read, removed.
+"""Calls of Terraform's provider for each of its resources, and the fields that it reads: create, read, update, delete.
 
-The provider reads every field into a typed one: a missing field plans a change for ever, and one of another type is an
-error. Codes are those that its library takes for success.
+The provider parses every field as a type: a missing field plans a change for ever, and one of another type is an error.
+The status codes are those that its library accepts.
 """
 
 from __future__ import annotations

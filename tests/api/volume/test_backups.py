@@ -13,7 +13,7 @@ import pytest
 from conductor.volume import backup_store, operations, store
 from conductor.volume.models import Backup, Message, Volume
 from conductor.volume.operations import Lending
-from tests.api.volume.test_resources import NEWEST, ROOT, VOLUME, act, at, made, settled, volume
+from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, at, made, settled, volume
 
 BACKUPS = f"{ROOT}/backups"
 FIRST, SECOND = b"first" * 1000, b"second" * 1000
@@ -69,8 +69,8 @@ def test_a_backup_outlives_its_volume_and_is_made_a_volume_of(ana: Any, source: 
     assert ana.delete(f"{VOLUME}/{source}").status_code == 409  # the workflow has it
     settled()
     found = shown(ana, row["id"])
-    said = {name: found[name] for name in ("status", "size", "object_count", "volume_id", "container", "metadata")}
-    assert said == {
+    fields = {name: found[name] for name in ("status", "size", "object_count", "volume_id", "container", "metadata")}
+    assert fields == {
         "status": "available",
         "size": 1,
         "object_count": 2,
@@ -182,8 +182,8 @@ def test_a_record_is_carried_and_its_data_go_with_the_last_one(ana: Any, source:
     record = admin.get(f"{BACKUPS}/{uuid}/export_record").json()["backup-record"]
     there = admin.post(f"{BACKUPS}/import_record", {"backup-record": record})
     assert there.status_code == 400
-    said, other = json.loads(base64.b64decode(record["backup_url"])), str(uuid4())
-    carried = {**record, "backup_url": text_of({**said, "id": other})}
+    fields, other = json.loads(base64.b64decode(record["backup_url"])), str(uuid4())
+    carried = {**record, "backup_url": text_of({**fields, "id": other})}
     answer = admin.post(f"{BACKUPS}/import_record", {"backup-record": carried})
     assert (answer.status_code, answer.json()["backup"]["id"]) == (201, other)
     ana.delete(f"{BACKUPS}/{uuid}")
@@ -195,16 +195,16 @@ def test_a_record_is_carried_and_its_data_go_with_the_last_one(ana: Any, source:
     assert not backup_store.folder_of(uuid).exists()
 
 
-def text_of(said: Any) -> str:
-    return base64.b64encode(json.dumps(said).encode()).decode()
+def text_of(fields: Any) -> str:
+    return base64.b64encode(json.dumps(fields).encode()).decode()
 
 
-NOBODY = "5f1c0a6e-0000-4000-8000-000000000001"
+UNKNOWN_UUID = "5f1c0a6e-0000-4000-8000-000000000001"
 WRONG: tuple[tuple[str, Any], ...] = (
     ("id", "../../etc"),
     ("data_id", "../../etc"),
-    ("data_id", NOBODY),
-    ("parent_id", NOBODY),
+    ("data_id", UNKNOWN_UUID),
+    ("parent_id", UNKNOWN_UUID),
     ("size", -1),
     ("size", "1"),
     ("object_count", None),
@@ -218,8 +218,8 @@ WRONG: tuple[tuple[str, Any], ...] = (
 def test_a_wrong_record_is_refused_by_name(ana: Any, source: str, api_client: Any) -> None:
     uuid, admin = backed_up(ana, source), api_client("admin")
     record = admin.get(f"{BACKUPS}/{uuid}/export_record").json()["backup-record"]
-    said = {**json.loads(base64.b64decode(record["backup_url"])), "id": str(uuid4())}
-    asked = [{**record, "backup_url": text_of({**said, name: value})} for name, value in WRONG]
+    fields = {**json.loads(base64.b64decode(record["backup_url"])), "id": str(uuid4())}
+    asked = [{**record, "backup_url": text_of({**fields, name: value})} for name, value in WRONG]
     asked += [{**record, "backup_url": "no record"}, {**record, "backup_service": "another"}]
     words = [*(name for name, _ in WRONG), "an export gave", "backup service"]
     for body, word in zip(asked, words, strict=True):

@@ -1,4 +1,4 @@
-"""What clients of the volume API count on beside the fields: pages, private types, and detaching what hangs nowhere."""
+"""Behaviour that clients of the volume API expect: pages, private types, and detaching unattached volumes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from conductor.core.states import LIVE_RUN_STATES
 from conductor.journal.models import WorkflowRun
-from conductor.workflows import engine
+from conductor.workflows.engine import executor
 
 ROOT = "/volume/v3"
 NEWEST = {"OpenStack-API-Version": "volume 3.67"}
@@ -21,7 +21,7 @@ def volume(api_client: Any, settings: Any, tmp_path: Path) -> str:
     settings.NOVELLA_DATA = tmp_path
     made = api_client("ana").post(f"{ROOT}/volumes", {"volume": {"size": 1}}).json()["volume"]
     for run in WorkflowRun.objects.filter(state__in=LIVE_RUN_STATES):
-        engine.run("default", run.uuid)
+        executor.run("default", run.uuid)
     return str(made["id"])
 
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from conductor.volume import operations, store, strangers
+from conductor.volume import operations, store, unmanaged_files
 from conductor.volume.models import Snapshot, Volume
-from tests.api.volume.test_resources import NEWEST, ROOT, VOLUME, act, at, made, settled, volume
+from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, at, made, settled, volume
 
 HOST = "novella@files#files"
 MANAGE = f"{ROOT}/os-volume-manage"
@@ -135,7 +135,7 @@ def test_a_file_has_its_name_again_when_the_row_does_not_come(admin: Any, monkey
         raise OSError("no")
 
     with monkeypatch.context() as broken:
-        broken.setattr("conductor.services.volume_management.operations.turn", fails)
+        broken.setattr("conductor.services.volumes.management.operations.turn", fails)
         assert manage(admin, "brought").status_code == 500
     assert (file.stat().st_size, Volume.objects.count()) == (store.GIB, 0)
     assert manage(admin, "brought").status_code == 202
@@ -144,10 +144,10 @@ def test_a_file_has_its_name_again_when_the_row_does_not_come(admin: Any, monkey
 def test_what_a_dead_process_left_half_let_go_is_finished(admin: Any) -> None:
     uuid = volume(admin)
     Volume.objects.update(status="unmanaging")
-    strangers.let_go(strangers.VOLUME, Volume.objects.get().uuid)  # and there it died
+    unmanaged_files.let_go(unmanaged_files.VOLUME, Volume.objects.get().uuid)  # and there it died
     assert operations.settle_all() == 1
     assert not Volume.objects.exists()
-    assert [one.name for one in strangers.found(strangers.VOLUME)] == [f"volume-{uuid}"]
+    assert [one.name for one in unmanaged_files.found(unmanaged_files.VOLUME)] == [f"volume-{uuid}"]
 
 
 def test_files_are_paged_and_sorted(admin: Any) -> None:

@@ -2,59 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from conductor.core.states import LIVE_RUN_STATES
-from conductor.journal.models import WorkflowRun
 from conductor.volume import operations, store
 from conductor.volume.models import Message, Snapshot, Transfer, Volume, VolumeGroup, VolumeType
 from conductor.volume.operations import Lending
-from conductor.workflows import engine
+from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, made, settled, storage, volume
 
-ROOT = "/volume/v3"
-VOLUME = f"{ROOT}/volumes"
-
-
-def at(version: str) -> dict[str, str]:
-    return {"OpenStack-API-Version": f"volume {version}"}
-
-
-NEWEST = at("3.67")
-
-
-@pytest.fixture(autouse=True)
-def storage(settings: Any, tmp_path: Path) -> None:
-    settings.NOVELLA_DATA = tmp_path
-
-
-def settled() -> None:
-    """Take every workflow to its end."""
-    for _ in range(20):
-        live = list(WorkflowRun.objects.filter(state__in=LIVE_RUN_STATES).values_list("uuid", flat=True))
-        for uuid in live:
-            engine.run("default", uuid)
-        if not live:
-            return
-    raise AssertionError("still live")
-
-
-def made(client: Any, noun: str, name: str, values: dict[str, Any], *, status: int = 202) -> dict[str, Any]:
-    answer = client.post(f"{ROOT}/{noun}", {name: values}, headers=NEWEST)
-    assert answer.status_code == status, answer.content
-    found: dict[str, Any] = answer.json()[name]
-    return found
-
-
-def volume(client: Any, **values: Any) -> str:
-    return str(made(client, "volumes", "volume", {"size": 1, **values})["id"])
-
-
-def act(client: Any, path: str, action: str, values: Any, version: str = "3.67") -> int:
-    return int(client.post(f"{path}/action", {action: values}, headers=at(version)).status_code)
+__all__ = ["storage"]
 
 
 def test_a_snapshot_is_taken_shown_and_made_a_volume_of(api_client: Any) -> None:
@@ -163,9 +121,9 @@ def test_attachments_are_made_completed_and_given_back(api_client: Any) -> None:
     path = f"{ROOT}/attachments/{row['id']}"
     assert (row["status"], row["connection_info"], Volume.objects.get().status) == ("reserved", {}, "reserved")
     assert ana.post(f"{ROOT}/attachments", {"attachment": wanted}, headers=NEWEST).status_code == 400
-    told = ana.put(path, {"attachment": {"connector": {"host": "bare-1"}}}, headers=NEWEST).json()["attachment"]
-    assert told["status"] == "attaching"
-    assert "volumes/" not in str(told["connection_info"])  # where the data lie is nobody's business
+    data = ana.put(path, {"attachment": {"connector": {"host": "bare-1"}}}, headers=NEWEST).json()["attachment"]
+    assert data["status"] == "attaching"
+    assert "volumes/" not in str(data["connection_info"])  # the path of the data stays private
     assert act(ana, path, "os-complete", None) == 204
     assert ana.get(f"{VOLUME}/{held}").json()["volume"]["status"] == "in-use"
     assert ana.get(path, headers=NEWEST).json()["attachment"]["status"] == "attached"

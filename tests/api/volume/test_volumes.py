@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pytest
 
+from conductor.db.transactions import database_now
 from conductor.journal.models import ResourceLock
-from conductor.transactions import database_now
 from conductor.volume import operations, store
 from conductor.volume.models import Volume
-from conductor.volume.operations import Lending, VolumeWish
+from conductor.volume.operations import Lending, VolumeCreate
 from conductor.volume.store import GIB
 
 ROOT = "/volume/v3"
@@ -199,11 +199,11 @@ def test_only_compute_detaches(api_client: Any) -> None:
 
 
 def test_discovery_needs_no_token_and_the_rest_does(api_client: Any, people: Any) -> None:
-    nobody = api_client(None)
-    assert nobody.get("/volume/").status_code == 300
-    (version,) = nobody.get("/volume/v3/").json()["versions"]
+    anonymous = api_client(None)
+    assert anonymous.get("/volume/").status_code == 300
+    (version,) = anonymous.get("/volume/v3/").json()["versions"]
     assert (version["id"], version["status"], version["version"]) == ("v3.0", "CURRENT", "3.71")
-    assert nobody.get(f"{ROOT}/volumes").status_code == 401
+    assert anonymous.get(f"{ROOT}/volumes").status_code == 401
     ana = api_client("ana")
     for path in ("types", "types/default", "snapshots", "snapshots/detail", "os-availability-zone", "extensions"):
         assert ana.get(f"{ROOT}/{people.ana.project.id}/{path}").status_code == 200
@@ -212,7 +212,7 @@ def test_discovery_needs_no_token_and_the_rest_does(api_client: Any, people: Any
 
 @pytest.mark.parametrize("status", ["creating", "extending", "deleting"])
 def test_what_died_half_way_is_finished(status: str, people: Any) -> None:
-    volume = operations.insert(people.ana.context(), VolumeWish(size_gb=1))
+    volume = operations.insert(people.ana.context(), VolumeCreate(size_gb=1))
     Volume.objects.update(status=status)
     assert operations.settle_all() == 1
     assert operations.settle_all() == 0

@@ -1,4 +1,4 @@
-"""Servers that move between hosts which remember their guests, so that tests can ask who has which guest."""
+"""Servers that move between hosts with recorded guests, so that tests can look up each guest's host."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from conductor.api_db.models import InstanceGroupMember, InstanceMapping
 from conductor.cell_db.models import Instance, Migration
 from conductor.cells.lookup import journal_aliases
 from conductor.core.states import FINAL_MIGRATION_STATUSES, LIVE_RUN_STATES, MigrationStatus, RunState
+from conductor.db.transactions import database_now
 from conductor.journal.models import LockWait, OutboxMessage, ResourceLock, WorkflowRun
 from conductor.network.models import Port
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
 from conductor.rpc.messages import StepAnswered
-from conductor.transactions import database_now
-from conductor.workflows import engine
+from conductor.workflows.engine import executor
 
 CELL = "cell1"
 ROUNDS = 80
 RUNNING, OFF, KEPT, COMING = "running", "off", "kept for going back", "expected"
-Said = dict[str, Any]
+Body = dict[str, Any]
 Failing = Callable[[str, str], str | None]  # message, host → class of an error, or None
 
 
@@ -40,7 +40,7 @@ class Hosts:
         self.kept: defaultdict[str, set[str]] = defaultdict(set)
         self.fails: Failing = lambda message, host: None
         self.mute: set[str] = set()
-        self.said: list[tuple[str, str]] = []
+        self.commands: list[tuple[str, str]] = []
 
     def has(self, uuid: str) -> dict[str, str]:
         """Hosts that list the guest, with its state there."""
@@ -56,7 +56,7 @@ class Hosts:
         message, body = command.body["message"], command.body["body"]
         if command.host in self.mute:
             return False
-        self.said.append((message, command.host))
+        self.commands.append((message, command.host))
         wrong = self.fails(message, command.host)
         result: dict[str, Any] = {}
         if wrong is None or wrong.startswith("late "):
@@ -65,7 +65,7 @@ class Hosts:
             except Missing:
                 wrong = "GuestMissing"
         error = {"class": wrong, "message": f"{message} failed", "is_reschedulable": wrong == "DriverError"}
-        engine.answer(
+        executor.answer(
             alias,
             StepAnswered(
                 step_key=command.step_key,
@@ -79,76 +79,76 @@ class Hosts:
         )
         return True
 
-    def spawn_instance(self, host: str, body: Said) -> None:
+    def spawn_instance(self, host: str, body: Body) -> None:
         self.guests[host][body["instance_uuid"]] = RUNNING if body.get("is_running", True) else OFF
 
-    def destroy_instance(self, host: str, body: Said) -> None:
+    def destroy_instance(self, host: str, body: Body) -> None:
         self.guests[host].pop(body["instance_uuid"], None)
 
-    def take_over_instance(self, host: str, body: Said) -> None:
+    def take_over_instance(self, host: str, body: Body) -> None:
         assert body["source_host"] != host
         self.spawn_instance(host, body)
 
-    def hand_back_instance(self, host: str, body: Said) -> None:
+    def hand_back_instance(self, host: str, body: Body) -> None:
         assert body["source_host"] != host
         self.destroy_instance(host, body)
 
-    def power_off(self, host: str, body: Said) -> None:
+    def power_off(self, host: str, body: Body) -> None:
         self._there(host, body)
         self.guests[host][body["instance_uuid"]] = OFF
 
-    def power_on(self, host: str, body: Said) -> None:
+    def power_on(self, host: str, body: Body) -> None:
         self._there(host, body)
         self.guests[host][body["instance_uuid"]] = RUNNING
 
-    def migrate_out(self, host: str, body: Said) -> Said:
+    def migrate_out(self, host: str, body: Body) -> Body:
         if body["instance_uuid"] not in self.kept[host]:
             self._there(host, body)
             del self.guests[host][body["instance_uuid"]]
             self.kept[host].add(body["instance_uuid"])
         return {"disks": f"at {host}"}
 
-    def migrate_in(self, host: str, body: Said) -> None:
+    def migrate_in(self, host: str, body: Body) -> None:
         assert body["disks"], "the source's answer must come along"
         self.guests[host][body["instance_uuid"]] = RUNNING if body["is_running"] else OFF
 
-    def confirm_migration(self, host: str, body: Said) -> None:
+    def confirm_migration(self, host: str, body: Body) -> None:
         self.kept[host].discard(body["instance_uuid"])
 
-    def revert_migration(self, host: str, body: Said) -> None:
+    def revert_migration(self, host: str, body: Body) -> None:
         if body["instance_uuid"] in self.kept[host]:
             self.kept[host].discard(body["instance_uuid"])
             self.guests[host][body["instance_uuid"]] = RUNNING if body["is_running"] else OFF
 
-    def prepare_live_migration(self, host: str, body: Said) -> Said:
+    def prepare_live_migration(self, host: str, body: Body) -> Body:
         self.guests[host].setdefault(body["instance_uuid"], COMING)
         return {"listens_at": host}
 
-    def live_migrate(self, host: str, body: Said) -> None:
+    def live_migrate(self, host: str, body: Body) -> None:
         target = body["target"]["listens_at"]
         if self.guests[target].get(body["instance_uuid"]) != RUNNING:
             self._there(host, body)
             self.guests[target][body["instance_uuid"]] = self.guests[host].pop(body["instance_uuid"])
 
-    def finish_live_migration(self, host: str, body: Said) -> None:
+    def finish_live_migration(self, host: str, body: Body) -> None:
         self._there(host, body)
 
-    def cancel_live_migration(self, host: str, body: Said) -> None:
+    def cancel_live_migration(self, host: str, body: Body) -> None:
         if self.guests[host].get(body["instance_uuid"]) == COMING:
             del self.guests[host][body["instance_uuid"]]
 
-    def abort_live_migration(self, host: str, body: Said) -> None:
-        """The move under way is answered by whoever plays it."""
+    def abort_live_migration(self, host: str, body: Body) -> None:
+        """Do nothing: the test answers the running migration itself."""
 
     force_live_migration = steer_live_migration = abort_live_migration
 
-    def _there(self, host: str, body: Said) -> None:
+    def _there(self, host: str, body: Body) -> None:
         if self.guests[host].get(body["instance_uuid"]) not in (RUNNING, OFF):
             raise Missing
 
 
 def step_on(hosts: Hosts) -> bool:
-    """Take every live run one step further and answer what it said; False when none is left."""
+    """Run every live run's next step and answer its commands; False when none is left."""
     live = [
         (alias, run.uuid)
         for alias in journal_aliases()
@@ -157,7 +157,7 @@ def step_on(hosts: Hosts) -> bool:
     for alias, uuid in live:
         runs = WorkflowRun.objects.using(alias).filter(uuid=uuid)
         runs.filter(state=RunState.WAITING, waits_for__cause__in=["timer", "children"]).update(wake_at=database_now())
-        engine.run(alias, uuid)
+        executor.run(alias, uuid)
     for alias in journal_aliases():
         for command in OutboxMessage.objects.using(alias).order_by("pk"):
             hosts.answer(alias, command)
@@ -212,7 +212,7 @@ def assert_placement_is_true() -> None:
 
 
 def assert_at_rest(hosts: Hosts, uuid: str) -> None:
-    """Nothing is under way: no lock, command or wait is left, and the guest is once, where its row says."""
+    """Check that no lock, command or wait is left, and that the guest is only on the host of its row."""
     for alias in journal_aliases():
         for model in (ResourceLock, LockWait, OutboxMessage):
             left = list(model.objects.using(alias).values())  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from conductor.journal.models import LockWait, OutboxMessage, ResourceLock, Work
 from conductor.network.models import AddressAllocation, Port
 from conductor.placement.models import Allocation
 from conductor.workflows.flow import RemoteStep, Step
-from tests.integration.flows.moving import CELL, OFF, Hosts, Said, instance_of
+from tests.integration.flows.moving import CELL, OFF, Body, Hosts, instance_of
 
 DISK = b"a disk as it was copied" * 10
 EVER = 10_000
@@ -24,64 +24,66 @@ class StorageHosts(Hosts):
         super().__init__()
         self.plugged: defaultdict[str, set[str]] = defaultdict(set)
         self.spawned_from: dict[str, str] = {}
-        self.rescued: dict[str, Said] = {}
+        self.rescued: dict[str, Body] = {}
 
-    def spawn_instance(self, host: str, body: Said) -> None:
+    def spawn_instance(self, host: str, body: Body) -> None:
         super().spawn_instance(host, body)
         guest = body["guest"]
         self.spawned_from[body["instance_uuid"]] = guest["image"]["image_id"]
         self.plugged[body["instance_uuid"]] = {volume["volume_uuid"] for volume in guest["volumes"]}
 
-    def destroy_instance(self, host: str, body: Said) -> None:
+    def destroy_instance(self, host: str, body: Body) -> None:
         super().destroy_instance(host, body)
         self.plugged.pop(body["instance_uuid"], None)
 
-    def rescue_instance(self, host: str, body: Said) -> None:
+    def rescue_instance(self, host: str, body: Body) -> None:
         self._there(host, body)
         self.rescued[body["instance_uuid"]] = body["guest"]
 
-    def unrescue_instance(self, host: str, body: Said) -> None:
+    def unrescue_instance(self, host: str, body: Body) -> None:
         self._there(host, body)
         self.rescued.pop(body["instance_uuid"], None)
 
-    def rebuild_instance(self, host: str, body: Said) -> None:
-        self._there(host, body)
+    def rebuild_instance(self, host: str, body: Body) -> None:
+        """A guest that is lost is built, as agents do."""
+        if body["instance_uuid"] not in self.guests[host]:
+            self.spawn_instance(host, body)
         self.spawned_from[body["instance_uuid"]] = body["guest"]["image"]["image_id"]
 
-    def snapshot_instance(self, host: str, body: Said) -> None:
+    def snapshot_instance(self, host: str, body: Body) -> None:
         self._there(host, body)
         store.store_image(body["image_id"], "qcow2", io.BytesIO(DISK))
 
-    def attach_volume(self, host: str, body: Said) -> None:
+    def attach_volume(self, host: str, body: Body) -> None:
         self._there(host, body)
         self.plugged[body["instance_uuid"]].add(body["volume"]["volume_uuid"])
 
-    def detach_volume(self, host: str, body: Said) -> None:
+    def detach_volume(self, host: str, body: Body) -> None:
         self.plugged[body["instance_uuid"]].discard(body["volume_uuid"])
 
-    def swap_volume(self, host: str, body: Said) -> None:
+    def swap_volume(self, host: str, body: Body) -> None:
         self._there(host, body)
         plugged, new = self.plugged[body["instance_uuid"]], body["volume"]["volume_uuid"]
         assert {body["old_volume_uuid"], new} & plugged
         plugged.discard(body["old_volume_uuid"])
         plugged.add(new)
 
-    def attach_interface(self, host: str, body: Said) -> None:
+    def attach_interface(self, host: str, body: Body) -> None:
         self._there(host, body)
         self.plugged[body["instance_uuid"]].add(body["port"]["port_uuid"])
 
-    def detach_interface(self, host: str, body: Said) -> None:
+    def detach_interface(self, host: str, body: Body) -> None:
         self.plugged[body["instance_uuid"]].discard(body["port_uuid"])
 
 
 def part_of(step: Step) -> str:
     """The part of a step that has its effect."""
-    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
+    return "commit" if step.is_local or isinstance(step, RemoteStep) else "execute"
 
 
 def times_of(step: Step) -> int:
-    """For ever, but for a step that goes on until it is done."""
-    return EVER if step.retry.tries else 4
+    """Return how often the step fails: always, except for a step that is repeated until it succeeds."""
+    return EVER if step.retry.max_attempts else 4
 
 
 def run_of(uuid: str, flow: str) -> WorkflowRun:
@@ -92,7 +94,7 @@ def run_of(uuid: str, flow: str) -> WorkflowRun:
 
 
 def assert_nothing_under_way(uuid: str) -> None:
-    """No lock, wait or command is left, and the server says that nothing is under way."""
+    """Check that no lock, wait or command is left, and that the server shows no task."""
     for alias in journal_aliases():
         for model in (ResourceLock, LockWait, OutboxMessage):
             left = list(model.objects.using(alias).values())  # type: ignore[attr-defined]

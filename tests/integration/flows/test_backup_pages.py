@@ -48,19 +48,19 @@ def test_a_backup_is_made_watched_and_put_back(ana: Client, hosts: StorageHosts)
     first, run = Backup.objects.get(), WorkflowRun.objects.get(flow="backup_volume")
     for path in (f"/backups/of/{first.uuid}", f"/volumes/of/{volume.uuid}"):
         page = text(ana.get(path))
-        assert 'aria-label="Under way"' in page, "the workflow at work, with its step"
+        assert 'aria-label="In progress"' in page, "the workflow at work, with its step"
         assert f'href="/workflows/{run.uuid}"' in page
-    assert "being backed up" in text(ana.get(f"/volumes/of/{volume.uuid}"))
+    assert "backing up" in text(ana.get(f"/volumes/of/{volume.uuid}"))
     run_to_the_end(hosts)
     page = text(ana.get(f"/backups/of/{first.uuid}"))
-    assert "Under way" not in page
+    assert "In progress" not in page
     assert "available" in page
     assert f'href="/volumes/of/{volume.uuid}"' in page
     assert "monday" in text(ana.get(f"/volumes/of/{volume.uuid}"))
     assert (
         ana.post("/backups/do/restore", {"item": str(first.uuid), "volume_id": "", "name": "again"}).status_code == 302
     )
-    assert "being restored" in text(ana.get("/backups"))
+    assert "restoring" in text(ana.get("/backups"))
     run_to_the_end(hosts)
     made = Volume.objects.get(name="again")
     with store.path_of(made.uuid).open("rb") as file:
@@ -82,9 +82,9 @@ def test_an_incremental_backup_holds_on_to_what_it_builds_upon(ana: Client, host
     page = text(ana.get("/backups"))
     assert "incremental" in page
     assert "full" in page
-    assert "Other backups build upon it: delete those first." in text(ana.get(f"/backups/of/{whole.uuid}"))
+    assert "Later backups depend on it. Delete them first." in text(ana.get(f"/backups/of/{whole.uuid}"))
     page = text(ana.post("/backups/do/delete", {"item": [str(whole.uuid), str(more.uuid)]}))
-    assert "1 done, 1 refused" in page
+    assert "1 completed, 1 refused" in page
     assert ana.post("/backups/do/delete", {"item": str(whole.uuid)})["Location"] == "/backups"
     assert not Backup.objects.exists()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,51 +13,34 @@ from conductor.core.errors import Conflict, Invalid, QuotaExceeded, ResourceLock
 from conductor.core.states import RunState, VmState
 from conductor.image import operations as images
 from conductor.journal.models import OutboxMessage, ResourceLock, WorkflowRun
-from conductor.services import (
-    instances,
-    rebuilds,
-    second_tries,
-    server_actions,
-    server_images,
-    server_volumes,
-    volume_quotas,
-    volumes,
-)
-from conductor.services.rebuilds import RebuildWish
-from conductor.services.values import BuildWish, DeviceWish
-from conductor.services.volumes import VolumeWish
+from conductor.services.quotas import volume_quotas
+from conductor.services.servers import actions, build_retries, instances, rebuilds, server_images, server_volumes
+from conductor.services.servers.rebuilds import RebuildRequest
+from conductor.services.volumes import volumes
+from conductor.services.volumes.types import DeviceRequest
+from conductor.services.volumes.volumes import VolumeCreate
 from conductor.volume import store
 from conductor.volume.models import Volume, VolumeAttachment
-from conductor.workflows.build_from_volumes import BUILD_FROM_VOLUMES
 from conductor.workflows.flow import Step
-from conductor.workflows.rebuild_root_volume import REBUILD_ROOT_VOLUME
+from conductor.workflows.flows.build_from_volumes import BUILD_FROM_VOLUMES
+from conductor.workflows.flows.rebuild import REBUILD_ROOT_VOLUME
+from tests.fixtures.boot_volumes import (
+    BLANK,
+    DATA,
+    first_bytes,
+    hosts,
+    image,
+    launched,
+    of_image,
+    requested,
+    statuses,
+    system,
+)
 from tests.fleet import silence
-from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
+from tests.integration.flows.moving import CELL, OFF, RUNNING, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
 
-DATA = b"the first bytes of a system" * 1000
-
-
-@pytest.fixture
-def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
-    settings.NOVELLA_IMAGE_DIR = tmp_path / "images"
-    settings.NOVELLA_DATA = tmp_path  # where volumes are
-    return StorageHosts()
-
-
-@pytest.fixture
-def image(hosts: Any, ana: Any) -> str:
-    wanted = {"name": "system", "disk_format": "raw", "container_format": "bare", "hw_video_model": "virtio"}
-    row = images.create(ana, wanted)
-    images.upload(ana, str(row.uuid), [DATA])
-    return str(row.uuid)
-
-
-@pytest.fixture
-def system(ana: Any, image: str) -> str:
-    """A volume that is free and can be booted from."""
-    row = volumes.create(ana, VolumeWish(size_gb=2, name="system", is_bootable=True, image_metadata={"min_ram": "64"}))
-    return str(row.uuid)
+__all__ = ["hosts", "image", "system"]
 
 
 @pytest.fixture
@@ -67,41 +49,14 @@ def volumes_wanted(system: str, image: str) -> tuple[str, str]:
     return system, image
 
 
-def wish(*devices: DeviceWish, image_ref: str = "", **values: Any) -> BuildWish:
-    return BuildWish(name="web-1", flavor_ref="1", image_ref=image_ref, devices=devices, **values)
-
-
-def of_image(image: str, **values: Any) -> DeviceWish:
-    return DeviceWish(
-        **{"source": "image", "destination": "volume", "uuid": image, "size_gb": 1, "boot_index": 0} | values
-    )
-
-
-def of_volume(volume: str, **values: Any) -> DeviceWish:
-    return DeviceWish(**{"source": "volume", "destination": "volume", "uuid": volume, "boot_index": 0} | values)
+def of_volume(volume: str, **values: Any) -> DeviceRequest:
+    return DeviceRequest(**{"source": "volume", "destination": "volume", "uuid": volume, "boot_index": 0} | values)
 
 
 def other_image(ana: Any, data: bytes = b"another system" * 999) -> str:
     row = images.create(ana, {"name": "other", "disk_format": "raw", "container_format": "bare", "os_distro": "x"})
     images.upload(ana, str(row.uuid), [data])
     return str(row.uuid)
-
-
-def first_bytes(volume: str, count: int) -> bytes:
-    return store.path_of(volume).read_bytes()[:count]
-
-
-BLANK = DeviceWish(source="blank", destination="volume", size_gb=3, delete_on_termination=True, tag="scratch")
-
-
-def launched(hosts: StorageHosts, ana: Any, *devices: DeviceWish, **values: Any) -> str:
-    (uuid,) = instances.create(ana, wish(*devices, **values)).instance_uuids
-    run_to_the_end(hosts)
-    return uuid
-
-
-def statuses() -> dict[str, str]:
-    return {str(uuid): status for uuid, status in Volume.objects.values_list("uuid", "status")}
 
 
 def files() -> set[str]:
@@ -117,9 +72,8 @@ def test_a_server_boots_from_a_new_volume_of_an_image(hosts: StorageHosts, ana: 
     assert statuses() == {str(root.volume_uuid): "in-use", str(blank.volume_uuid): "in-use"}
     volume = Volume.objects.get(uuid=root.volume_uuid)
     assert (volume.is_bootable, volume.image_metadata["hw_video_model"]) == (True, "virtio")
-    path = store.path_of(volume.uuid)
-    assert path.stat().st_size == store.GIB
-    assert path.read_bytes()[: len(DATA)] == DATA
+    assert store.path_of(volume.uuid).stat().st_size == store.GIB
+    assert first_bytes(str(volume.uuid), len(DATA)) == DATA
     assert instance_of(uuid).image["image_id"] == ""
     assert hosts.spawned_from[uuid] == ""
     assert hosts.plugged[uuid] == {str(root.volume_uuid), str(blank.volume_uuid)}
@@ -137,7 +91,7 @@ def test_the_delete_frees_or_takes_along(hosts: StorageHosts, ana: Any, image: s
 
 
 def test_the_root_disk_of_a_volume_takes_no_room_on_the_host(hosts: StorageHosts, ana: Any, system: str) -> None:
-    (uuid,) = instances.create(ana, wish(of_volume(system))).instance_uuids
+    (uuid,) = instances.create(ana, requested(of_volume(system))).instance_uuids
     run = WorkflowRun.objects.get(flow="build_instances")
     assert run.inputs["spec"]["is_volume_backed"] is True
     assert {f"instance:{uuid}", f"volume:{system}"} <= set(run.resources)
@@ -194,7 +148,7 @@ def test_an_alternate_gets_the_same_volumes_without_another_copy(
 
 
 def test_a_silent_host_keeps_the_volumes_until_it_has_let_go(hosts: StorageHosts, ana: Any, system: str) -> None:
-    (uuid,) = instances.create(ana, wish(of_volume(system))).instance_uuids
+    (uuid,) = instances.create(ana, requested(of_volume(system))).instance_uuids
     hosts.mute = {"sim-1", "sim-2", "sim-3"}
     for _ in range(20):
         step_on(hosts)
@@ -204,7 +158,7 @@ def test_a_silent_host_keeps_the_volumes_until_it_has_let_go(hosts: StorageHosts
     run_to_the_end(hosts)
     assert run_of(uuid, "build_from_volumes").state == RunState.FAILED_UNDONE
     assert statuses() == {system: "detaching"}
-    assert OutboxMessage.objects.using(CELL).get(is_owed=True).body["message"] == "destroy_instance"
+    assert OutboxMessage.objects.using(CELL).get(is_deferred=True).body["message"] == "destroy_instance"
     assert BlockDevice.objects.using(CELL).get().instance_uuid == instance_of(uuid).uuid
     instances.delete(ana, uuid)
     hosts.mute, hosts.fails = set(), lambda message, _: "DriverError"
@@ -219,7 +173,7 @@ def test_a_silent_host_keeps_the_volumes_until_it_has_let_go(hosts: StorageHosts
 
 
 def test_a_request_that_finds_no_host_gives_them_back(hosts: StorageHosts, ana: Any, image: str, system: str) -> None:
-    (uuid,) = instances.create(ana, wish(of_volume(system), BLANK, availability_zone="nova")).instance_uuids
+    (uuid,) = instances.create(ana, requested(of_volume(system), BLANK, availability_zone="nova")).instance_uuids
     for host in ("sim-1", "sim-2", "sim-3"):
         silence(host)
     run_to_the_end(hosts)
@@ -228,11 +182,11 @@ def test_a_request_that_finds_no_host_gives_them_back(hosts: StorageHosts, ana: 
     assert statuses() == {system: "available"}
     assert files() == {f"{system}.raw"}
     with pytest.raises(Conflict, match="boot from volumes"):
-        second_tries.try_again(ana, uuid)
+        build_retries.try_again(ana, uuid)
 
 
 def test_a_delete_before_there_is_a_host_gives_them_back(hosts: StorageHosts, ana: Any, system: str) -> None:
-    (uuid,) = instances.create(ana, wish(of_volume(system), BLANK)).instance_uuids
+    (uuid,) = instances.create(ana, requested(of_volume(system), BLANK)).instance_uuids
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     volumes.settle_all()
@@ -251,23 +205,23 @@ def test_a_delete_before_there_is_a_host_gives_them_back(hosts: StorageHosts, an
         ([of_image("0b1f9d3c-93f8-4a57-9b5c-6f4a1bb6b6f0")], "failed to get image 0b1f9d3c"),
         ([of_image("{image}", size_gb=None)], "need to have a non-zero size"),
         ([of_volume("{plain}")], "is not bootable"),
-        ([of_volume("{system}"), DeviceWish("blank", "volume")], "need to have non-zero size"),
-        ([DeviceWish("volume", "local", uuid="{system}", boot_index=0)], "Mapping volume to local"),
-        ([of_volume("{system}"), DeviceWish("blank", "local", size_gb=1, is_swap=True)], "Swap drive"),
-        ([of_volume("{system}"), DeviceWish("blank", "local", size_gb=1)], "Ephemeral disks"),
+        ([of_volume("{system}"), DeviceRequest("blank", "volume")], "need to have non-zero size"),
+        ([DeviceRequest("volume", "local", uuid="{system}", boot_index=0)], "Mapping volume to local"),
+        ([of_volume("{system}"), DeviceRequest("blank", "local", size_gb=1, is_swap=True)], "Swap drive"),
+        ([of_volume("{system}"), DeviceRequest("blank", "local", size_gb=1)], "Ephemeral disks"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_devices_that_cannot_be_are_refused_and_nothing_is_taken(
-    devices: list[DeviceWish], says: str, hosts: StorageHosts, ana: Any, image: str, system: str
+    devices: list[DeviceRequest], says: str, hosts: StorageHosts, ana: Any, image: str, system: str
 ) -> None:
-    plain = str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    plain = str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
     known = {"{system}": system, "{image}": image, "{plain}": plain}
     named = [
-        DeviceWish(**{**{f: getattr(d, f) for f in d.__slots__}, "uuid": known.get(d.uuid, d.uuid)}) for d in devices
+        DeviceRequest(**{**{f: getattr(d, f) for f in d.__slots__}, "uuid": known.get(d.uuid, d.uuid)}) for d in devices
     ]
     with pytest.raises(Invalid, match=says):
-        instances.create(ana, wish(*named))
+        instances.create(ana, requested(*named))
     assert set(statuses().values()) == {"available"}
     assert not BuildRequest.objects.exists()
     assert not VolumeAttachment.objects.exists()
@@ -276,19 +230,19 @@ def test_devices_that_cannot_be_are_refused_and_nothing_is_taken(
 def test_volumes_of_others_and_in_use_are_refused(hosts: StorageHosts, ana: Any, people: Any, system: str) -> None:
     chi = people.chi.context()
     with pytest.raises(Invalid, match="failed to get volume"):
-        instances.create(chi, wish(of_volume(system)))
+        instances.create(chi, requested(of_volume(system)))
     launched(hosts, ana, of_volume(system))
     with pytest.raises(Invalid, match="must be 'available'"):
-        instances.create(ana, wish(of_volume(system)))
-    free = str(volumes.create(ana, VolumeWish(size_gb=1, is_bootable=True)).uuid)
+        instances.create(ana, requested(of_volume(system)))
+    free = str(volumes.create(ana, VolumeCreate(size_gb=1, is_bootable=True)).uuid)
     with pytest.raises(Invalid, match="multiple instances"):
-        instances.create(ana, wish(of_volume(free), max_count=2))
+        instances.create(ana, requested(of_volume(free), max_count=2))
 
 
 def test_the_quota_counts_volumes_that_are_to_be_made(hosts: StorageHosts, ana: Any, image: str) -> None:
     volume_quotas.update(ana.project_id, {"gigabytes": 3})
     with pytest.raises(QuotaExceeded, match="gigabytes"):
-        instances.create(ana, wish(of_image(image), BLANK))
+        instances.create(ana, requested(of_image(image), BLANK))
     assert not Volume.objects.exists()
     assert not BuildRequest.objects.exists()
 
@@ -307,7 +261,7 @@ def test_a_rebuild_gives_the_root_volume_the_data_of_the_image(hosts: StorageHos
     uuid = launched(hosts, ana, of_image(image), BLANK)
     root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
     other = other_image(ana)
-    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=other, values={"name": "new"}))
+    rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=other, values={"name": "new"}))
     run_to_the_end(hosts)
     assert run_of(uuid, "rebuild_root_volume").state == RunState.DONE
     row = instance_of(uuid)
@@ -318,6 +272,44 @@ def test_a_rebuild_gives_the_root_volume_the_data_of_the_image(hosts: StorageHos
     assert len(hosts.plugged[uuid]) == 2
     assert len(files()) == 2
     assert_nothing_under_way(uuid)
+
+
+@pytest.mark.parametrize("was", [VmState.ERROR, VmState.STOPPED])
+def test_a_rebuild_builds_a_guest_that_its_host_has_lost(
+    was: VmState, hosts: StorageHosts, ana: Any, image: str
+) -> None:
+    uuid = launched(hosts, ana, of_image(image), BLANK)
+    root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
+    Instance.objects.using(CELL).update(vm_state=was)
+    hosts.guests.clear()
+    rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=other_image(ana)))
+    run_to_the_end(hosts)
+    assert run_of(uuid, "rebuild_root_volume").state == RunState.DONE
+    is_off = was == VmState.STOPPED
+    assert instance_of(uuid).vm_state == (VmState.STOPPED if is_off else VmState.ACTIVE)
+    assert hosts.has(uuid) == {instance_of(uuid).host: OFF if is_off else RUNNING}
+    assert first_bytes(root, 28) == b"another systemanother system"
+    assert len(hosts.plugged[uuid]) == 2
+    assert_nothing_under_way(uuid)
+
+
+def test_a_rebuild_of_a_lost_guest_that_fails_is_undone_and_leaves_nothing_open(
+    hosts: StorageHosts, ana: Any, image: str, trouble: Any
+) -> None:
+    uuid = launched(hosts, ana, of_image(image))
+    Instance.objects.using(CELL).update(vm_state=VmState.ERROR)
+    hosts.guests.clear()
+    (refill,) = (step for step in REBUILD_ROOT_VOLUME.steps if step.name == "RefillRootVolume")
+    trouble.strike(refill, part_of(refill), times=3)  # as often as it is tried
+    rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=other_image(ana)))
+    run_to_the_end(hosts)
+    run = run_of(uuid, "rebuild_root_volume")
+    assert (run.state, run.uncompensated, instance_of(uuid).vm_state) == (RunState.FAILED_UNDONE, [], VmState.ERROR)
+    assert hosts.has(uuid) == {}
+    assert_nothing_under_way(uuid)
+    rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=image))
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, hosts.has(uuid)) == (VmState.ACTIVE, {instance_of(uuid).host: RUNNING})
 
 
 # Trouble strikes a class, and two of the steps are of the same.
@@ -331,7 +323,7 @@ def test_a_rebuild_that_fails_leaves_the_old_data_or_says_that_the_server_is_bro
     uuid = launched(hosts, ana, of_image(image))
     root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
     trouble.strike(step, part_of(step), times=times_of(step))
-    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=other_image(ana)))
+    rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=other_image(ana)))
     run_to_the_end(hosts)
     is_lost = step.name in ("RefillRootVolume", "SetRebuilt")
     assert instance_of(uuid).vm_state == (VmState.ERROR if is_lost else VmState.ACTIVE)
@@ -345,11 +337,11 @@ def test_an_older_rebuild_keeps_the_data_and_takes_no_other_image(hosts: Storage
     uuid = launched(hosts, ana, of_image(image))
     root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
     with pytest.raises(Invalid, match="different image"):
-        rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=other_image(ana), may_refill=False))
+        rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=other_image(ana), may_refill=False))
     assert_nothing_under_way(uuid)
     with store.path_of(root).open("r+b") as file:
         file.write(b"written since")
-    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=image, may_refill=False))
+    rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=image, may_refill=False))
     run_to_the_end(hosts)
     assert run_of(uuid, "rebuild_root_volume").state == RunState.DONE
     assert first_bytes(root, 13) == b"written since"
@@ -360,7 +352,7 @@ def test_an_image_that_the_root_volume_cannot_hold_is_refused(hosts: StorageHost
     large = images.create(ana, {"name": "l", "disk_format": "raw", "container_format": "bare", "min_disk": 2})
     images.upload(ana, str(large.uuid), [DATA])
     with pytest.raises(Invalid, match="has 1 GB"):
-        rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=str(large.uuid)))
+        rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=str(large.uuid)))
     assert_nothing_under_way(uuid)
 
 
@@ -370,11 +362,14 @@ def test_a_rescue_boots_another_disk_and_goes_back(hosts: StorageHosts, ana: Any
         rebuilds.rescue(ana, uuid, may_have_root_volume=False)
     rebuilds.rescue(ana, uuid)
     run_to_the_end(hosts)
-    told = hosts.rescued[uuid]
-    assert told["image"]["image_id"] == image
-    assert {(volume["boot_index"], volume["device_name"]) for volume in told["volumes"]} == {(-1, ""), (-1, "/dev/vdb")}
+    reported = hosts.rescued[uuid]
+    assert reported["image"]["image_id"] == image
+    assert {(volume["boot_index"], volume["device_name"]) for volume in reported["volumes"]} == {
+        (-1, ""),
+        (-1, "/dev/vdb"),
+    }
     assert instance_of(uuid).vm_state == VmState.RESCUED
-    server_actions.begin(ana, uuid, "unrescue")
+    actions.begin(ana, uuid, "unrescue")
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.ACTIVE
     assert_nothing_under_way(uuid)

@@ -10,17 +10,18 @@ from conductor.api_db.models import Flavor, InstanceMapping, RequestSpecRecord
 from conductor.cell_db.models import Instance, Service
 from conductor.core.errors import Conflict, QuotaExceeded, ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
 from conductor.placement.models import Allocation
 from conductor.rpc import outbox
-from conductor.services import canaries, drains, host_deeds, instance_wishes, instances
-from conductor.services.drains import Wish
-from conductor.services.values import BuildWish
-from conductor.transactions import write_tx
+from conductor.services.fleet import canaries, drains, host_actions
+from conductor.services.fleet.drains import DrainRequest
+from conductor.services.servers import create_requests, instances
+from conductor.services.servers.types import InstanceCreate
+from tests.fixtures.page_text import text
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, Hosts, step_on
 from tests.integration.page_clients import signed_in
-from tests.integration.test_intervention_pages import text
 
 HOST = "sim-2"
 
@@ -41,7 +42,7 @@ def service() -> Service:
 @pytest.fixture
 def closed(hosts: Hosts, admin: Any, settings: Any) -> Hosts:
     settings.NOVELLA_PREFILTERS = ("enable_isolated_aggregate_filtering",)  # so that closed hosts are not asked for
-    host_deeds.do(admin, HOST, "close", reason="new memory")
+    host_actions.execute(admin, HOST, "close", reason="new memory")
     return hosts
 
 
@@ -54,8 +55,8 @@ def assert_nothing_is_left(hosts: Hosts) -> None:
 
 
 def test_the_host_opens_when_its_canary_has_lived(closed: Hosts, admin: Any) -> None:
-    said = host_deeds.do(admin, HOST, "try", reason="memory is in")
-    assert said == f"{HOST} is being tried. It is opened when its canary has lived."
+    reported = host_actions.execute(admin, HOST, "try", reason="memory is in")
+    assert reported == f"A canary is testing {HOST}. The host opens when it succeeds."
     canaries.advance(CELL)
     canaries.advance(CELL)
     (spec,) = RequestSpecRecord.objects.values_list("spec", flat=True)
@@ -70,7 +71,7 @@ def test_the_host_opens_when_its_canary_has_lived(closed: Hosts, admin: Any) -> 
     assert (view.state, view.why, view.instance_uuid) == (RunState.DONE, "", str(row.uuid))
     assert (service().is_disabled, service().disabled_reason) == (False, None)
     assert_nothing_is_left(closed)
-    assert "The canary lived: the host was opened" in text(signed_in("admin").get(f"/hosts/{HOST}"))
+    assert "Canary succeeded. The host was enabled" in text(signed_in("admin").get(f"/hosts/{HOST}"))
 
 
 def test_the_host_stays_closed_with_the_reason_when_its_canary_fails(closed: Hosts, admin: Any) -> None:
@@ -85,7 +86,7 @@ def test_the_host_stays_closed_with_the_reason_when_its_canary_fails(closed: Hos
     assert view.run_uuid in (service().disabled_reason or "")
     assert_nothing_is_left(closed)
     page = text(signed_in("admin").get(f"/hosts/{HOST}"))
-    assert "The canary failed: the host stays closed" in page
+    assert "Canary failed. The host stays disabled" in page
     assert f'href="/workflows/{view.build_uuid}"' in page
     closed.fails = lambda message, host: None
     canaries.begin(admin, HOST)
@@ -94,9 +95,9 @@ def test_the_host_stays_closed_with_the_reason_when_its_canary_fails(closed: Hos
 
 
 def test_nobody_else_comes_to_a_closed_host_not_even_by_force(closed: Hosts, admin: Any) -> None:
-    wish = canaries._wish(HOST, {"flavor_ref": "1", "image_ref": canaries._smallest_image(CELL, HOST)}, "")
-    values = {**vars(wish), "is_canary": False}
-    (uuid,) = instances.create(admin, BuildWish(**values)).instance_uuids
+    requested = canaries._requested(HOST, {"flavor_ref": "1", "image_ref": canaries._smallest_image(CELL, HOST)}, "")
+    values = {**vars(requested), "is_canary": False}
+    (uuid,) = instances.create(admin, InstanceCreate(**values)).instance_uuids
     settle(closed)
     assert instances.get(admin, uuid).vm_state == "error"
     assert WorkflowRun.objects.using("default").get(flow="build_instances").error["class"] == "NoValidHost"
@@ -129,7 +130,7 @@ def test_a_launch_that_is_refused_meanwhile_ends_the_try(
     def refuse(*args: Any) -> Any:
         raise QuotaExceeded("Quota exceeded for instances.")
 
-    monkeypatch.setattr(instance_wishes, "check", refuse)
+    monkeypatch.setattr(create_requests, "check", refuse)
     settle(closed)
     view = canaries.newest(admin, HOST)
     assert view is not None
@@ -153,12 +154,12 @@ def test_what_cannot_be_tried_is_refused(closed: Hosts, admin: Any, api_client: 
     ]
     settle(closed)
     assert client.get(f"/api/hosts/{HOST}/canary").json()["canary"]["state"] == "done"
-    drains.begin(admin, HOST, Wish())
+    drains.begin(admin, HOST, DrainRequest())
     with pytest.raises(ResourceLocked):
         canaries.begin(admin, HOST)
-    host_deeds.do(admin, "sim-1", "close", reason="new memory")
+    host_actions.execute(admin, "sim-1", "close", reason="new memory")
     Flavor.objects.update(is_disabled=True)
     assert client.post("/api/hosts/sim-1/canary", {}).status_code == 400
     silence("sim-1")
-    with pytest.raises(Conflict, match="is not heard"):
+    with pytest.raises(Conflict, match="is down"):
         canaries.begin(admin, "sim-1")

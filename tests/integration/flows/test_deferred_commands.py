@@ -1,4 +1,4 @@
-"""Commands that a silent host is to carry out later: real agents, journals and drivers, and a wire without order."""
+"""Deferred commands of an unresponsive host: real agents, journals and drivers, and a wire without order."""
 
 from __future__ import annotations
 
@@ -9,40 +9,44 @@ from typing import Any
 import pytest
 
 from compute_drivers.fake.driver import FakeDriver
-from compute_drivers.fake.store import Store
+from compute_drivers.fake.state import StateFile
 from conductor.actors.conductor import RECEIVERS
 from conductor.cell_db.models import Migration, Service
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.manager import ComputeManager, Shared
+from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState, VmState
+from conductor.db.transactions import database_now, write_tx
 from conductor.image.models import Image
 from conductor.journal.models import Event, OutboxMessage, WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.rpc.messages import StepAnswered
-from conductor.services import instances, moves, server_actions, server_volumes, volumes
-from conductor.services.reconciliation import reconciler
-from conductor.services.reconciliation.reconciler import Outcome
-from conductor.services.server_volumes import AttachWish
-from conductor.services.values import BuildWish
-from conductor.services.volumes import VolumeWish
-from conductor.transactions import database_now, write_tx
-from conductor.volume.models import Volume
-from conductor.workflows import engine
+from conductor.services.operations.reconciliation import reconciler
+from conductor.services.operations.reconciliation.reconciler import RepairOutcome
+from conductor.services.server_migrations import resizes
+from conductor.services.servers import actions, instances, server_volumes
+from conductor.services.servers.server_volumes import AttachmentCreate
+from conductor.services.servers.types import InstanceCreate
+from conductor.services.volumes import volumes
+from conductor.services.volumes.volumes import VolumeCreate
+from conductor.volume.models import Message, Volume
+from conductor.workflows.engine import executor
 from tests.fleet import silence
 from tests.guests import ImageShelf
 from tests.integration.flows.moving import CELL, instance_of, migration_of
+from tests.integration.page_clients import signed_in, text
 
 HOSTS = ("sim-1", "sim-2", "sim-3")
 ALIASES = ("default", "cell0", CELL)
 ROUNDS = 60
+FREE_AGAIN = "The resources on its host were released."
 
 
 class InLine:
-    """Lanes without threads."""
+    """KeyedExecutor without threads."""
 
-    def submit(self, group: object, lane: object, work: Callable[[], None], *, most_at_once: int = 1) -> None:
+    def submit(self, group: object, key: object, work: Callable[[], None], *, max_parallel: int = 1) -> None:
         work()
 
 
@@ -54,7 +58,7 @@ class Agents:
         self.away: set[str] = set()
         self.done: list[tuple[str, str]] = []
         self.drivers: dict[str, FakeDriver] = {}
-        self._stores = {host: Store(folder / f"{host}.json") for host in HOSTS}
+        self._stores = {host: StateFile(folder / f"{host}.json") for host in HOSTS}
         self._journals = {host: HostJournal(folder / f"{host}.sqlite3") for host in HOSTS}
         self._managers: dict[str, ComputeManager] = {}
         for host in HOSTS:
@@ -65,7 +69,7 @@ class Agents:
                 HostConfig(host=host, cell=CELL, driver="fake", journal_path=folder / f"{host}.sqlite3"),
                 driver,
                 journal=self._journals[host],
-                shared=Shared(commands=InLine(), urgent=InLine(), send=self._take),  # type: ignore[arg-type]
+                resources=AgentResources(commands=InLine(), urgent=InLine(), send=self._take),  # type: ignore[arg-type]
             )
 
     def close(self) -> None:
@@ -115,7 +119,7 @@ class Agents:
         Service.objects.using(CELL).filter(host=host).update(last_seen_at=database_now())
 
     def play(self, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until everything is at rest, or `until` says so."""
+        """Let time pass until everything is at rest, or `until` is true."""
         for _ in range(ROUNDS):
             live = {alias: WorkflowRun.objects.using(alias).filter(state__in=LIVE_RUN_STATES) for alias in ALIASES}
             left = OutboxMessage.objects.using(CELL).exclude(host__in=self.away)
@@ -124,7 +128,7 @@ class Agents:
             for alias, runs in live.items():
                 runs.filter(waits_for__isnull=False, owner=None).update(wake_at=database_now(-1))
                 for run_uuid in runs.values_list("uuid", flat=True):
-                    engine.run(alias, run_uuid)
+                    executor.run(alias, run_uuid)
             self.deliver(until)
             if until():
                 return
@@ -139,8 +143,8 @@ class Agents:
 def agents(hosts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Agents]:
     settings.NOVELLA_RECLAIM_SECONDS = 0
     made = Agents(tmp_path)
-    monkeypatch.setattr(broker, "tell_compute", lambda queue, body, **_: made.wire.append(dict(body)))
-    monkeypatch.setattr(broker, "ring", lambda queue, body: None)
+    monkeypatch.setattr(broker, "send_to_compute", lambda queue, body, **_: made.wire.append(dict(body)))
+    monkeypatch.setattr(broker, "notify_conductor", lambda queue, body: None)
     yield made
     made.close()
 
@@ -148,7 +152,9 @@ def agents(hosts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings
 @pytest.fixture
 def server(agents: Agents, ana: Any) -> str:
     image = Image.objects.get(name="simulated-linux")
-    (uuid,) = instances.create(ana, BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid))).instance_uuids
+    (uuid,) = instances.create(
+        ana, InstanceCreate(name="web-1", flavor_ref="1", image_ref=str(image.uuid))
+    ).instance_uuids
     agents.play()
     assert instance_of(uuid).vm_state == VmState.ACTIVE
     return uuid
@@ -182,7 +188,7 @@ def cancel(uuid: str) -> None:
 def cut_off_and_cancel(agents: Agents, admin: Any, uuid: str) -> str:
     """A migration whose source is away once its disks are put aside, cancelled by its owner; the source."""
     source = home_of(uuid)
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     agents.play(until=lambda: uuid in agents.kept(source))
     agents.leave(source)
     cancel(uuid)
@@ -194,17 +200,17 @@ def cut_off_and_cancel(agents: Agents, admin: Any, uuid: str) -> str:
 def test_what_is_kept_at_a_silent_host_goes_with_its_server(
     agents: Agents, ana: Any, server: str, settings: Any
 ) -> None:
-    """The host owes the end of what was kept, and then the end of the guest."""
+    """The host's deferred commands discard the retained guest, and then destroy the guest."""
     settings.NOVELLA_ALLOW_RESIZE_TO_SAME_HOST = True
     host = home_of(server)
     Service.objects.using(CELL).exclude(host=host).update(is_disabled=True)
-    moves.resize(ana, server, "2")
+    resizes.resize(ana, server, "2")
     agents.play()
     assert (home_of(server), agents.kept(host), agents.guests(host)) == (host, {server}, {server})
     agents.leave(host)
     instances.delete(ana, server)
     agents.play()
-    deferred = OutboxMessage.objects.using(CELL).filter(is_owed=True).order_by("pk")
+    deferred = OutboxMessage.objects.using(CELL).filter(is_deferred=True).order_by("pk")
     assert [message.body["message"] for message in deferred] == ["confirm_migration", "destroy_instance"]
     agents.come_back(host)
     agents.play()
@@ -235,7 +241,7 @@ def test_an_action_waits_for_what_its_host_has_to_do_first(agents: Agents, ana: 
     """Else the host would look for a guest that is still put aside."""
     source = cut_off_and_cancel(agents, admin, server)
     agents.come_back(source)
-    server_actions.begin(ana, server, "pause")
+    actions.begin(ana, server, "pause")
     agents.play()
     assert (agents.guests(source), agents.kept(source)) == ({server}, set())
     assert instance_of(server).vm_state == VmState.PAUSED
@@ -247,7 +253,7 @@ def test_what_a_cancelled_move_could_not_take_back_goes_with_its_server(
 ) -> None:
     """Its source was there all the time, and failed."""
     source = home_of(server)
-    moves.migrate(admin, server)
+    resizes.migrate(admin, server)
     agents.play(until=lambda: server in agents.kept(source))
     with monkeypatch.context() as broken:
         broken.setattr(agents.drivers[source], "revert_migration", fail)
@@ -276,22 +282,22 @@ def test_a_deferred_command_that_fails_does_not_keep_its_guest_alive(
 def test_what_was_left_at_a_host_is_reported_compared_and_removed(
     agents: Agents, ana: Any, admin: Any, server: str, settings: Any
 ) -> None:
-    """However it came to be left: here the cell takes the move for confirmed, and its source never heard of that."""
+    """However it was left: here the cell takes the move for confirmed, and its source was never notified."""
     settings.NOVELLA_HEARTBEAT_SECONDS = 0.0  # hosts have reported since whatever has ended
     source = home_of(server)
-    moves.migrate(admin, server)
+    resizes.migrate(admin, server)
     agents.play()
     agents.report()
     assert reconciler.reconcile(grace_seconds=0).judged == []  # kept for a move that waits for its confirmation
     Migration.objects.using(CELL).update(status=MigrationStatus.CONFIRMED)
     found = {one.kind.name: one.outcome for one in reconciler.reconcile(is_dry_run=True, grace_seconds=0).judged}
-    assert found["disks_kept_without_move"] == Outcome.LEFT
+    assert found["disks_kept_without_move"] == RepairOutcome.LEFT
     instances.delete(ana, server)
     agents.play()
     agents.report()
     assert agents.kept(source) == {server}
     found = {one.kind.name: one.outcome for one in reconciler.reconcile(grace_seconds=0).judged}
-    assert found["disks_kept_of_dead_instance"] == Outcome.REPAIRED
+    assert found["disks_kept_of_dead_instance"] == RepairOutcome.REPAIRED
     agents.play()
     assert_nothing_is_left(agents, server)
     agents.report()
@@ -302,20 +308,28 @@ def test_what_was_left_at_a_host_is_reported_compared_and_removed(
 def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(
     agents: Agents, ana: Any, server: str, settings: Any, tmp_path: Path
 ) -> None:
-    """Without a comparison, and the history of the workflow says so."""
+    """Without a comparison, and the history of the workflow shows it."""
     settings.NOVELLA_IMAGE_DIR = tmp_path
-    volume = str(volumes.create(ana, VolumeWish(size_gb=1, name="data")).uuid)
+    volume = str(volumes.create(ana, VolumeCreate(size_gb=1, name="data")).uuid)
     host = home_of(server)
     agents.leave(host)
-    server_volumes.attach(ana, server, AttachWish(volume))
+    server_volumes.attach(ana, server, AttachmentCreate(volume))
     agents.play()
     run = WorkflowRun.objects.using(CELL).get(instance_uuid=server, flow="attach_volume")
     assert (run.state, Volume.objects.get(uuid=volume).status) == (RunState.FAILED_NOT_CLEAN, "attaching")
+    assert not Message.objects.exists()
+    client = signed_in("ana")
+    assert FREE_AGAIN not in text(client.get(f"/servers/{server}/activity"))
     agents.come_back(host)
     agents.play()
     run.refresh_from_db()
-    assert (run.state, run.leftovers) == (RunState.FAILED_UNDONE, [])
+    assert (run.state, run.uncompensated) == (RunState.FAILED_UNDONE, [])
     assert Volume.objects.get(uuid=volume).status == "available"
-    told = Event.objects.using(CELL).filter(run_uuid=run.uuid).order_by("pk")
-    assert told.filter(kind="step.undone", data__step="ReserveVolume").exists()
-    assert told.filter(kind="run.ended").last().data["state"] == RunState.FAILED_UNDONE  # type: ignore[union-attr]
+    rows = Event.objects.using(CELL).filter(run_uuid=run.uuid).order_by("pk")
+    assert rows.filter(kind="step.undone", data__step="ReserveVolume").exists()
+    assert rows.filter(kind="run.ended").last().data["state"] == RunState.FAILED_UNDONE  # type: ignore[union-attr]
+    message = Message.objects.get(resource_uuid=volume)
+    assert message.project_id == ana.project_id
+    assert message.text.startswith(f"Server {server} did not get the volume. The server's host has let it go by now")
+    assert "did not get the volume" in text(client.get(f"/volumes/of/{volume}"))
+    assert FREE_AGAIN in text(client.get(f"/servers/{server}/activity"))

@@ -1,4 +1,4 @@
-"""Deleting from any state: whatever is under way, whoever is silent, and so that it can be undone."""
+"""Deletion in any state: during any workflow, with unresponsive cells and hosts, and with undo."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from conductor.cell_db.models import Instance, InstanceFault, Migration
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict
 from conductor.core.states import MigrationStatus, RunState, TaskState, VmState
+from conductor.db.transactions import database_now, write_tx
 from conductor.image.models import Image
 from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.placement.allocations import move
 from conductor.rpc import deletes
 from conductor.rpc.messages import StepAnswered
-from conductor.services import deletions, instances, server_actions
-from conductor.transactions import database_now, write_tx
-from conductor.workflows import engine
+from conductor.services.servers import actions, deletions, instances
+from conductor.workflows.engine import executor
+from tests.fixtures.builds import ana, held, instance_of, launch, run_to_the_end
 from tests.fleet import silence
-from tests.integration.test_flows import ana, held, instance_of, launch, run_to_the_end
 
 __all__ = ["ana"]
 LIVING = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
@@ -45,13 +45,13 @@ def commands() -> list[tuple[str, str]]:
 
 @contextmanager
 def cell_down(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The cell's database does not answer those who want to delete there."""
+    """The cell's database is unreachable for deletions."""
 
-    def silent(*args: Any, **more: Any) -> Any:
+    def down(*args: Any, **more: Any) -> Any:
         raise OperationalError("the database does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(deletes, "open_delete", silent)
+        patch.setattr(deletes, "open_delete", down)
         yield
 
 
@@ -80,10 +80,10 @@ def test_a_silent_host_owes_the_destroy(ana: Any) -> None:
     silence(host)
     instances.delete(ana, uuid)
     run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
-    engine.run("cell1", run.uuid)
+    executor.run("cell1", run.uuid)
     assert instance_of(uuid).vm_state == VmState.DELETED
     assert commands() == [("destroy_instance", host)]
-    assert OutboxMessage.objects.using("cell1").get().is_owed
+    assert OutboxMessage.objects.using("cell1").get().is_deferred
     assert held() == {"cell1 OutboxMessage": 1}
 
 
@@ -93,17 +93,17 @@ def test_a_delete_that_fails_again_and_again_shows_its_first_cause_and_goes_on(a
     run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
     for number in range(1, 7):
         assert instance_of(uuid).vm_state == (VmState.ERROR if number > 5 else VmState.ACTIVE)
-        engine.run("cell1", run.uuid)
+        executor.run("cell1", run.uuid)
         command = OutboxMessage.objects.using("cell1").get()
         error = {"class": "DriverError", "message": f"The disk is busy for the {number}. time."}
         answered = StepAnswered(
             step_key=command.step_key, run_uuid=str(run.uuid), fencing_token=1, host=command.host, ok=False, result={},
             error=error | {"is_reschedulable": True},
         )  # fmt: skip
-        engine.answer("cell1", answered)
+        executor.answer("cell1", answered)
         WorkflowRun.objects.using("cell1").filter(pk=run.pk).update(wake_at=database_now())
     fault = InstanceFault.objects.using("cell1").get(instance_uuid=uuid)
-    assert fault.message == "This fails again and again: The disk is busy for the 1. time."
+    assert fault.message == "This fails repeatedly: The disk is busy for the 1. time."
     assert instance_of(uuid).task_state == TaskState.DELETING
     run_to_the_end()
     assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
@@ -121,7 +121,7 @@ def test_a_resized_server_leaves_nothing_at_its_source(ana: Any) -> None:
     move(uuid, migration.uuid)  # as if only the source had been claimed
     instances.delete(ana, uuid)
     run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
-    engine.run("cell1", run.uuid)
+    executor.run("cell1", run.uuid)
     assert commands() == [("confirm_migration", source)]
     run_to_the_end()
     migration.refresh_from_db(using="cell1")
@@ -143,7 +143,7 @@ def test_a_shelved_server_takes_its_image_along_unless_that_is_protected(is_prot
     assert Image.objects.filter(name="simulated-linux", deleted_at=None).exists()
 
 
-def test_while_the_cell_is_silent_the_wish_is_kept_and_carried_out_later(
+def test_while_the_cell_is_silent_the_requested_is_kept_and_carried_out_later(
     ana: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = built(ana)
@@ -153,7 +153,7 @@ def test_while_the_cell_is_silent_the_wish_is_kept_and_carried_out_later(
         run = WorkflowRun.objects.using("default").get(flow="delete_when_cell_is_back")
         for _ in range(3):
             WorkflowRun.objects.using("default").filter(pk=run.pk).update(wake_at=database_now())
-            engine.run("default", run.uuid)
+            executor.run("default", run.uuid)
         run.refresh_from_db(using="default")
         assert (run.state, run.action, run.waits_for["cause"]) == (RunState.WAITING, "delete", "timer")
         assert run.steps.using("default").order_by("-pk").first().error["message"] == "The cell cell1 does not answer."
@@ -166,7 +166,7 @@ def test_while_the_cell_is_silent_the_wish_is_kept_and_carried_out_later(
     assert InstanceMapping.objects.get().is_deleted
 
 
-def test_a_server_that_is_locked_in_a_silent_cell_stays_and_the_wish_has_failed(
+def test_a_server_that_is_locked_in_a_silent_cell_stays_and_the_requested_has_failed(
     ana: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = built(ana)
@@ -200,7 +200,7 @@ def test_it_is_kept_and_can_be_had_back(ana: Any) -> None:
     assert instance.soft_deleted_at is not None
     instances.delete(ana, uuid)  # deleted already: nothing new
     assert not WorkflowRun.objects.using("cell1").filter(flow="delete_instance").exists()
-    server_actions.begin(ana, uuid, "restore")
+    actions.begin(ana, uuid, "restore")
     run_to_the_end()
     instance = instance_of(uuid)
     assert (instance.vm_state, instance.soft_deleted_at, held()) == (VmState.ACTIVE, None, LIVING)
@@ -269,7 +269,7 @@ def test_without_the_setting_nothing_is_reclaimed(ana: Any) -> None:
 @pytest.mark.usefixtures("kept")
 def test_restored_at_the_last_moment_it_stays(ana: Any) -> None:
     uuid = built(ana, vm_state=VmState.SOFT_DELETED, soft_deleted_at=database_now(-3700))
-    server_actions.begin(ana, uuid, "restore")
+    actions.begin(ana, uuid, "restore")
     assert deletions.reclaim("cell1") == 0
     run_to_the_end()
     assert (instance_of(uuid).vm_state, held()) == (VmState.ACTIVE, LIVING)

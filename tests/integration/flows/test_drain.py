@@ -1,4 +1,4 @@
-"""Emptying a host: everything leaves or says why not, nothing new comes, and placement ends with nothing there."""
+"""Drains: every server leaves or has a reason to stay, no new server comes, and placement ends empty."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.placement import traits
 from conductor.placement.models import Allocation
-from conductor.services import drains, instances, live_migrations, moves
-from conductor.services.drains import Wish
-from conductor.services.values import BuildWish
-from conductor.workflows.steps.hand_over import HandOver
+from conductor.services.fleet import drains
+from conductor.services.fleet.drains import DrainRequest
+from conductor.services.server_migrations import live_migrations, resizes
+from conductor.services.servers import instances
+from conductor.services.servers.types import InstanceCreate
+from conductor.workflows.flows.build import HandOver
+from tests.fixtures.drains import ROUNDS, drained, pack, unpack
 from tests.fleet import provider_of
 from tests.integration.flows.moving import (
     CELL,
@@ -29,27 +32,6 @@ from tests.integration.flows.moving import (
     run_to_the_end,
     step_on,
 )
-
-ROUNDS = 120
-
-
-def drained(hosts: Hosts, *, rounds: int = ROUNDS) -> bool:
-    """Let conductors and hosts work until nothing is under way; False when a drain still waits."""
-    for _ in range(rounds):
-        moves.confirm_overdue(CELL)
-        drains.advance(CELL)
-        if not step_on(hosts):
-            return True
-    return False
-
-
-def pack(host: str) -> None:
-    """New servers come to one host alone."""
-    Service.objects.using(CELL).exclude(host=host).update(is_disabled=True)
-
-
-def unpack() -> None:
-    Service.objects.using(CELL).update(is_disabled=False)
 
 
 @pytest.fixture
@@ -71,11 +53,11 @@ def test_a_host_is_emptied_live_and_cold_and_stays_closed(hosts: Hosts, admin: A
     off = packed[0]
     Instance.objects.using(CELL).filter(uuid=off).update(vm_state=VmState.STOPPED, power_state=4)
     hosts.guests["sim-1"][off] = OFF
-    assert {row.how for row in drains.preview(admin, "sim-1", Wish())} == {"live", "cold"}
-    drains.begin(admin, "sim-1", Wish(most_at_once=2))
+    assert {row.how for row in drains.preview(admin, "sim-1", DrainRequest())} == {"live", "cold"}
+    drains.begin(admin, "sim-1", DrainRequest(most_at_once=2))
     most = 0
     for _ in range(ROUNDS):
-        moves.confirm_overdue(CELL)
+        resizes.confirm_overdue(CELL)
         drains.advance(CELL)
         most = max(most, drains.get(admin, "sim-1").moving)
         if not step_on(hosts):
@@ -98,7 +80,7 @@ def test_a_host_is_emptied_live_and_cold_and_stays_closed(hosts: Hosts, admin: A
 def test_who_cannot_leave_is_named_with_the_reason(hosts: Hosts, admin: Any, packed: list[str]) -> None:
     stuck = packed[1]
     Instance.objects.using(CELL).filter(uuid=stuck).update(vm_state=VmState.SUSPENDED)
-    drains.begin(admin, "sim-1", Wish(most_at_once=4))
+    drains.begin(admin, "sim-1", DrainRequest(most_at_once=4))
     assert not drained(hosts, rounds=25)
     view = drains.get(admin, "sim-1")
     assert [(row.instance_uuid, row.reason) for row in view.left] == [
@@ -114,7 +96,7 @@ def test_who_cannot_leave_is_named_with_the_reason(hosts: Hosts, admin: Any, pac
 
 def test_what_fails_live_goes_cold_where_it_may(hosts: Hosts, admin: Any, packed: list[str]) -> None:
     hosts.fails = lambda message, host: "DriverError" if message == "live_migrate" else None
-    drains.begin(admin, "sim-1", Wish(most_at_once=4, allows_cold=True))
+    drains.begin(admin, "sim-1", DrainRequest(most_at_once=4, allows_cold=True))
     assert drained(hosts)
     assert not Instance.objects.using(CELL).filter(host="sim-1").exists()
     flows = WorkflowRun.objects.using(CELL).filter(parent_uuid=run_of_drain().uuid).values_list("flow", flat=True)
@@ -125,7 +107,7 @@ def test_what_fails_live_goes_cold_where_it_may(hosts: Hosts, admin: Any, packed
 
 def test_what_fails_again_and_again_is_left_alone(hosts: Hosts, admin: Any, packed: list[str]) -> None:
     hosts.fails = lambda message, host: "DriverError" if message == "live_migrate" else None
-    drains.begin(admin, "sim-1", Wish(most_at_once=4, allows_cold=False))
+    drains.begin(admin, "sim-1", DrainRequest(most_at_once=4, allows_cold=False))
     assert not drained(hosts, rounds=60)
     assert all(row.reason.startswith("tried 3 times: live_migrate failed") for row in drains.get(admin, "sim-1").left)
     tried = WorkflowRun.objects.using(CELL).filter(parent_uuid=run_of_drain().uuid).count()
@@ -136,7 +118,7 @@ def test_what_fails_again_and_again_is_left_alone(hosts: Hosts, admin: Any, pack
 
 
 def test_pause_resume_stop_and_cancel(hosts: Hosts, admin: Any, packed: list[str]) -> None:
-    drains.begin(admin, "sim-1", Wish(most_at_once=1))
+    drains.begin(admin, "sim-1", DrainRequest(most_at_once=1))
     drains.act(admin, "sim-1", "pause")
     assert not drained(hosts, rounds=10)
     assert drains.get(admin, "sim-1").moved == 0
@@ -145,16 +127,16 @@ def test_pause_resume_stop_and_cancel(hosts: Hosts, admin: Any, packed: list[str
         drains.advance(CELL)
         step_on(hosts)
     assert 0 < drains.get(admin, "sim-1").moved < len(packed)
-    with pytest.raises(Conflict, match="being emptied"):
+    with pytest.raises(Conflict, match="is draining host"):
         drains.open_again(admin, "sim-1")
     drains.act(admin, "sim-1", "stop")
     run_to_the_end(hosts)
     assert run_of_drain().state == RunState.CANCELLED
     assert Service.objects.using(CELL).get(host="sim-1").is_disabled, "stopped, it stays closed"
-    with pytest.raises(Conflict, match="over"):
+    with pytest.raises(Conflict, match="has ended"):
         drains.act(admin, "sim-1", "pause")
     drains.open_again(admin, "sim-1")
-    drains.begin(admin, "sim-1", Wish())
+    drains.begin(admin, "sim-1", DrainRequest())
     drains.act(admin, "sim-1", "cancel")
     run_to_the_end(hosts)
     assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
@@ -165,9 +147,9 @@ def test_after_its_deadline_nothing_more_begins_until_it_is_resumed(
     hosts: Hosts, admin: Any, packed: list[str]
 ) -> None:
     now = datetime.now(UTC)
-    with pytest.raises(Invalid, match="has passed"):
-        drains.begin(admin, "sim-1", Wish(deadline_at=now - timedelta(minutes=1)))
-    drains.begin(admin, "sim-1", Wish(most_at_once=1, deadline_at=now + timedelta(hours=1)))
+    with pytest.raises(Invalid, match="must be in the future"):
+        drains.begin(admin, "sim-1", DrainRequest(deadline_at=now - timedelta(minutes=1)))
+    drains.begin(admin, "sim-1", DrainRequest(most_at_once=1, deadline_at=now + timedelta(hours=1)))
     step_on(hosts)
     drains.advance(CELL)
     Drain.objects.using(CELL).update(deadline_at=now - timedelta(seconds=1))
@@ -175,13 +157,13 @@ def test_after_its_deadline_nothing_more_begins_until_it_is_resumed(
     view = drains.get(admin, "sim-1")
     assert (view.is_late, view.moved, view.moving, len(view.left)) == (True, 1, 0, 3)
     assert run_of_drain().waits_for["detail"] == "deadline passed, 3 servers left"  # type: ignore[index]
-    with pytest.raises(Invalid, match="has passed"):
+    with pytest.raises(Invalid, match="must be in the future"):
         drains.act(admin, "sim-1", "resume", deadline_at=now - timedelta(minutes=1))
     until = now + timedelta(hours=2)
     resumed = drains.act(admin, "sim-1", "resume", deadline_at=until)
-    assert (resumed.is_late, resumed.wish.deadline_at) == (False, until)
-    assert drains.act(admin, "sim-1", "pause").wish.deadline_at == until, "a pause does not change it"
-    assert drains.act(admin, "sim-1", "resume").wish.deadline_at == until
+    assert (resumed.is_late, resumed.requested.deadline_at) == (False, until)
+    assert drains.act(admin, "sim-1", "pause").requested.deadline_at == until, "a pause does not change it"
+    assert drains.act(admin, "sim-1", "resume").requested.deadline_at == until
     assert drained(hosts)
     assert run_of_drain().state == RunState.DONE
 
@@ -192,7 +174,7 @@ def test_a_note_on_a_host_goes_with_its_return(hosts: Hosts, admin: Any) -> None
 
     with pytest.raises(Conflict, match="in service"):
         drains.note(admin, "sim-1", "new fans")
-    drains.begin(admin, "sim-1", Wish())
+    drains.begin(admin, "sim-1", DrainRequest())
     drains.note(admin, "sim-1", "new fans, until Friday")
     with pytest.raises(Invalid, match="1000 characters"):
         drains.note(admin, "sim-1", "x" * 1001)
@@ -200,7 +182,7 @@ def test_a_note_on_a_host_goes_with_its_return(hosts: Hosts, admin: Any) -> None
     assert kept() == "new fans, until Friday"
     drains.open_again(admin, "sim-1")
     assert kept() == ""
-    drains.begin(admin, "sim-1", Wish())
+    drains.begin(admin, "sim-1", DrainRequest())
     drains.note(admin, "sim-1", "again")
     drains.act(admin, "sim-1", "cancel")
     run_to_the_end(hosts)
@@ -208,13 +190,13 @@ def test_a_note_on_a_host_goes_with_its_return(hosts: Hosts, admin: Any) -> None
 
 
 def test_two_drains_of_one_host_are_one_too_many(hosts: Hosts, admin: Any) -> None:
-    drains.begin(admin, "sim-1", Wish())
+    drains.begin(admin, "sim-1", DrainRequest())
     with pytest.raises(ResourceLocked, match="drain"):
-        drains.begin(admin, "sim-1", Wish())
+        drains.begin(admin, "sim-1", DrainRequest())
     with pytest.raises(NotFound, match="no such host"):
-        drains.begin(admin, "moon", Wish())
+        drains.begin(admin, "moon", DrainRequest())
     with pytest.raises(Invalid, match="1 to 100"):
-        drains.begin(admin, "sim-2", Wish(most_at_once=0))
+        drains.begin(admin, "sim-2", DrainRequest(most_at_once=0))
     assert WorkflowRun.objects.using(CELL).filter(flow="drain_host").count() == 1
 
 
@@ -228,7 +210,7 @@ def test_what_was_on_its_way_is_waited_for_and_what_comes_later_goes_elsewhere(
     hosts.mute.add(home)
     for _ in range(4):
         step_on(hosts)
-    drains.begin(admin, away, Wish())
+    drains.begin(admin, away, DrainRequest())
     assert not drained(hosts, rounds=8)
     assert "1 workflows that use it" in run_of_drain().waits_for["detail"]  # type: ignore[index]
     hosts.mute.clear()
@@ -250,11 +232,11 @@ def test_a_build_that_was_placed_before_the_host_was_closed_finds_another(
         result = whole(self, work)
         (child,) = WorkflowRun.objects.using(CELL).filter(flow="build_in_cell")
         taken.append(child.inputs["selections"][0]["host"])
-        drains.begin(admin, taken[0], Wish())
+        drains.begin(admin, taken[0], DrainRequest())
         return result
 
     monkeypatch.setattr(HandOver, "execute", then_drained)
-    asked = BuildWish(name="web", flavor_ref="1", image_ref=str(image.uuid))
+    asked = InstanceCreate(name="web", flavor_ref="1", image_ref=str(image.uuid))
     (uuid,) = instances.create(ana, asked).instance_uuids
     assert drained(hosts)
     assert (instance_of(uuid).vm_state, instance_of(uuid).host != taken[0]) == (VmState.ACTIVE, True)

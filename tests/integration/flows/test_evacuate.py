@@ -15,10 +15,13 @@ from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.placement.models import ResourceProvider
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services import evacuations, host_closing, host_reports, instances, live_migrations, moves
-from conductor.services import hosts as host_service
-from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
+from conductor.services.fleet import enabling, evacuations
+from conductor.services.host_reports import reports
+from conductor.services.hosts import hosts as host_service
+from conductor.services.server_migrations import live_migrations, resizes
+from conductor.services.servers import instances
 from conductor.workflows.flow import RemoteStep, Step
+from conductor.workflows.flows.evacuation import EVACUATE_INSTANCE
 from tests.fleet import provider_of, silence
 from tests.integration.flows.moving import (
     CELL,
@@ -38,7 +41,7 @@ EVER = 10_000
 
 
 def kill(hosts: Hosts, host: str, *, is_fenced: bool = True) -> None:
-    """The host is gone, with all that it runs; fenced says that somebody made sure."""
+    """Kill the host with its guests; `is_fenced`: an operator has made sure."""
     hosts.mute.add(host)
     silence(host)
     Service.objects.using(CELL).filter(host=host).update(is_forced_down=is_fenced)
@@ -65,7 +68,7 @@ def test_a_server_of_a_dead_host_lives_on_elsewhere(hosts: Hosts, admin: Any, la
 
 
 def share_disks(*names: str) -> None:
-    """Only these hosts say that they see each other's disks."""
+    """Make only these hosts report shared disks."""
     for change, node in enumerate(ComputeNode.objects.using(CELL).all(), start=EVER):
         actions = set(CAPABILITIES) - (set() if node.host in names else {"evacuate"})
         node.report["capabilities"] = {"actions": sorted(actions)}
@@ -85,7 +88,7 @@ def test_a_server_is_built_anew_where_disks_are_shared_and_where_they_are_not(
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.ACTIVE
     assert instance_of(uuid).host not in (home, None)
-    assert hosts.said[-1][0] == ("take_over_instance" if sharing else "spawn_instance")
+    assert hosts.commands[-1][0] == ("take_over_instance" if sharing else "spawn_instance")
 
 
 def test_disks_that_are_shared_are_handed_back_and_never_destroyed(hosts: Hosts, admin: Any, launch: Any) -> None:
@@ -94,12 +97,12 @@ def test_disks_that_are_shared_are_handed_back_and_never_destroyed(hosts: Hosts,
     uuid = launch()
     home = instance_of(uuid).host or ""
     kill(hosts, home)
-    hosts.said.clear()
+    hosts.commands.clear()
     hosts.fails = lambda message, host: "late BuildAborted" if message == "take_over_instance" else None
     evacuations.begin(admin, uuid)
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, instance_of(uuid).host) == (VmState.ERROR, home)
-    assert [message for message, _ in hosts.said] == ["take_over_instance", "hand_back_instance"]
+    assert [message for message, _ in hosts.commands] == ["take_over_instance", "hand_back_instance"]
     assert_at_rest(hosts, uuid)
 
 
@@ -112,7 +115,7 @@ def test_disks_that_are_shared_are_not_left_behind_for_an_image(hosts: Hosts, ad
     evacuations.begin(admin, uuid)
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, instance_of(uuid).host) == (VmState.ERROR, home)
-    assert "cannot take it over" in InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message
+    assert "cannot take the server over" in InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message
     assert_at_rest(hosts, uuid)
 
 
@@ -124,7 +127,7 @@ def test_a_step_fails_and_nothing_is_left_on_living_hosts(
     uuid = launch()
     home, held = instance_of(uuid).host or "", held_by(uuid)
     kill(hosts, home)
-    trouble.strike(step, "apply" if step.is_local or isinstance(step, RemoteStep) else "execute", times)
+    trouble.strike(step, "commit" if step.is_local or isinstance(step, RemoteStep) else "execute", times)
     evacuations.begin(admin, uuid)
     run_to_the_end(hosts)
     after = instance_of(uuid)
@@ -145,7 +148,7 @@ def test_it_needs_a_host_that_is_dead_and_fenced(hosts: Hosts, people: Any, admi
     kill(hosts, home)
     others = sorted({"sim-1", "sim-2", "sim-3"} - {home})
     silence(others[0])
-    with pytest.raises(Invalid, match="does not answer"):
+    with pytest.raises(Invalid, match="doesn't respond"):
         evacuations.begin(admin, uuid, others[0])
     with pytest.raises(NotFound):
         evacuations.begin(people.chi.context(), uuid)
@@ -171,7 +174,7 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
             "inventory": {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}},
         }  # fmt: skip
         found = dict.fromkeys(hosts.guests[home], 1)
-        host_reports.record(CELL, HostReported(
+        reports.record(CELL, HostReported(
             host=home, cell=CELL, driver="fake", is_simulated=True, service_version=SERVICE_VERSION,
             report_number=number, availability_zone="", report=node, guests=found,
         ))  # fmt: skip
@@ -179,8 +182,8 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
     assert uuid in hosts.guests[home], "it was cut off, not emptied"
     hosts.mute.clear()
     report(1)
-    with pytest.raises(Invalid, match="rid of 1 evacuated"):
-        host_closing.update(admin, service_of(admin, home), is_forced_down=False)
+    with pytest.raises(Invalid, match="still run 1 evacuated server"):
+        enabling.update(admin, service_of(admin, home), is_forced_down=False)
     report(2)
     for command in OutboxMessage.objects.using(CELL).filter(host=home):
         hosts.answer(CELL, command)
@@ -188,7 +191,7 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
     assert migration_of(uuid).status == "done"
     report(3)
     assert (migration_of(uuid).status, held_by(str(migration.uuid))) == ("completed", {})
-    host_closing.update(admin, service_of(admin, home), is_forced_down=False)
+    enabling.update(admin, service_of(admin, home), is_forced_down=False)
     assert service_of(admin, home).is_up
     assert_at_rest(hosts, uuid)
 
@@ -197,7 +200,7 @@ def test_what_was_under_way_on_a_dead_host_gives_way(hosts: Hosts, admin: Any, l
     uuid = launch()
     home = instance_of(uuid).host or ""
     hosts.mute.add(home)
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     for _ in range(3):
         step_on(hosts)
     kill(hosts, home)
@@ -253,17 +256,17 @@ def test_a_service_goes_only_when_nobody_needs_it(hosts: Hosts, admin: Any, laun
     uuid = launch()
     home = instance_of(uuid).host or ""
     with pytest.raises(Conflict, match="hosting instances"):
-        host_closing.delete(admin, service_of(admin, home))
+        enabling.delete(admin, service_of(admin, home))
     live_migrations.begin(admin, uuid)
     hosts.mute.add(home)
     for _ in range(4):
         step_on(hosts)
     away = migration_of(uuid).destination_host or ""
     with pytest.raises(ResourceLocked, match="live-migration"):
-        host_closing.delete(admin, service_of(admin, away))
+        enabling.delete(admin, service_of(admin, away))
     hosts.mute.clear()
     run_to_the_end(hosts)
-    host_closing.delete(admin, service_of(admin, home))
+    enabling.delete(admin, service_of(admin, home))
     assert not Service.objects.using(CELL).filter(host=home).exists()
     assert not HostMapping.objects.filter(host=home).exists()
     assert not ResourceProvider.objects.filter(uuid=provider_of(home)).exists()

@@ -14,11 +14,11 @@ from conductor.core.states import RunState, TaskState, VmState
 from conductor.image import operations
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import images, instances, server_images
-from conductor.services.server_images import ImageWish, MadeImage
-from conductor.workflows.create_backup import CREATE_BACKUP
-from conductor.workflows.create_image import CREATE_IMAGE
+from conductor.services.images import images
+from conductor.services.servers import instances, server_images
+from conductor.services.servers.server_images import MadeImage, ServerImageCreate
 from conductor.workflows.flow import Step
+from conductor.workflows.flows.server_images import CREATE_BACKUP, CREATE_IMAGE
 from tests.integration.flows.moving import CELL, RUNNING, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import (
     DISK,
@@ -43,13 +43,13 @@ def image_of(made: MadeImage) -> Image:
 
 
 def backup(ana: Any, uuid: str, name: str, rotation: int) -> MadeImage:
-    return server_images.create_backup(ana, uuid, ImageWish(name), backup_type="daily", rotation=rotation)
+    return server_images.create_backup(ana, uuid, ServerImageCreate(name), backup_type="daily", rotation=rotation)
 
 
 def test_an_image_is_there_at_once_and_active_when_its_data_are(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     before = taken()
-    made = server_images.create_image(ana, uuid, ImageWish("gold", {"colour": "blue"}))
+    made = server_images.create_image(ana, uuid, ServerImageCreate("gold", {"colour": "blue"}))
     assert instance_of(uuid).task_state == TaskState.IMAGE_SNAPSHOT_PENDING
     assert image_of(made).status == "queued"
     run_to_the_end(hosts)
@@ -57,9 +57,9 @@ def test_an_image_is_there_at_once_and_active_when_its_data_are(hosts: StorageHo
     assert (image.name, image.status, image.size, image.disk_format) == ("gold", "active", len(DISK), "qcow2")
     assert (image.project_id, image.visibility, image.is_simulated) == (ana.project_id, "private", True)
     assert image.min_disk_gb == 1
-    told = {"image_type": "snapshot", "instance_uuid": uuid, "user_id": ana.user_id, "colour": "blue"}
-    told["img_hv_type"] = "fake"  # as the image that the server was made of
-    assert {name: image.properties.get(name) for name in told} == told
+    fields = {"image_type": "snapshot", "instance_uuid": uuid, "user_id": ana.user_id, "colour": "blue"}
+    fields["img_hv_type"] = "fake"  # as the image that the server was made of
+    assert {name: image.properties.get(name) for name in fields} == fields
     assert image.properties["base_image_ref"] == instance_of(uuid).image["image_id"]
     assert (instance_of(uuid).vm_state, hosts.has(uuid)) == (VmState.ACTIVE, {instance_of(uuid).host: RUNNING})
     assert taken() == before
@@ -76,7 +76,7 @@ def test_a_step_that_fails_leaves_an_image_whole_or_none(
     uuid = launch()
     before, files = taken(), stored_images()
     if flow is CREATE_IMAGE:
-        made = server_images.create_image(ana, uuid, ImageWish("gold"))
+        made = server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     else:
         made = backup(ana, uuid, "gold", 1)
     run_to_the_end(hosts)
@@ -95,7 +95,7 @@ def test_a_step_that_fails_leaves_an_image_whole_or_none(
 def test_a_host_that_cannot_copy_leaves_no_image(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     hosts.fails = lambda message, host: "late DriverError" if message == "snapshot_instance" else None
-    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    made = server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     run_to_the_end(hosts)
     assert image_of(made).status == "deleted"
     assert InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message == "snapshot_instance failed"
@@ -104,7 +104,7 @@ def test_a_host_that_cannot_copy_leaves_no_image(hosts: StorageHosts, ana: Any, 
 
 def test_a_delete_in_the_middle_takes_the_half_made_image_along(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
-    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    made = server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, image_of(made).status) == (VmState.DELETED, "deleted")
@@ -117,7 +117,7 @@ def test_an_image_that_is_given_up_while_it_is_made_leaves_nothing(
 ) -> None:
     uuid = launch()
     before, files = taken(), stored_images()
-    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    made = server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     for _ in range(turns):
         step_on(hosts)
     operations.delete(ana, made.image_id)
@@ -132,7 +132,7 @@ def test_an_image_may_go_as_soon_as_it_is_whole_but_not_while_a_server_is_shelve
     hosts: StorageHosts, ana: Any, launch: Any
 ) -> None:
     uuid = launch()
-    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    made = server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     lock = ResourceLock.objects.filter(resource=f"image:{made.image_id}")
     Image.objects.filter(uuid=made.image_id).update(status="active")
     lock.update(holder_action="shelve")
@@ -148,7 +148,7 @@ def test_an_image_may_go_as_soon_as_it_is_whole_but_not_while_a_server_is_shelve
 @pytest.mark.parametrize(("rotation", "kept"), [(0, []), (1, ["third"]), (2, ["second", "third"])])
 def test_backups_rotate(rotation: int, kept: list[str], hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
-    server_images.create_backup(ana, uuid, ImageWish("weekly"), backup_type="weekly", rotation=1)
+    server_images.create_backup(ana, uuid, ServerImageCreate("weekly"), backup_type="weekly", rotation=1)
     run_to_the_end(hosts)
     for name in ("first", "second", "third"):
         backup(ana, uuid, name, rotation)
@@ -163,27 +163,27 @@ def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: 
     uuid = launch()
     images, runs = Image.objects.count(), WorkflowRun.objects.using(CELL).count()
     with pytest.raises(NotFound):
-        server_images.create_image(people.chi.context(), uuid, ImageWish("gold"))
+        server_images.create_image(people.chi.context(), uuid, ServerImageCreate("gold"))
     _change(uuid, vm_state=VmState.RESCUED)
     with pytest.raises(Conflict, match="while it is in vm_state rescued"):
-        server_images.create_image(ana, uuid, ImageWish("gold"))
+        server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     _change(uuid, vm_state=VmState.ACTIVE, task_state=TaskState.REBOOTING)
     with pytest.raises(Conflict, match="while it is in task_state rebooting"):
-        server_images.create_image(ana, uuid, ImageWish("gold"))
+        server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     _change(uuid, task_state=None)
     ComputeNode.objects.using(CELL).update(report={})
     with pytest.raises(NotSupported):
-        server_images.create_image(ana, uuid, ImageWish("gold"))
+        server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     assert (Image.objects.count(), WorkflowRun.objects.using(CELL).count()) == (images, runs)
     assert_nothing_under_way(uuid)
 
 
-def test_an_image_whose_asker_died_goes_and_one_under_work_stays(
+def test_an_image_whose_caller_died_goes_and_one_under_work_stays(
     hosts: StorageHosts, ana: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_images, "ABANDONED_SECONDS", -1.0)
     uuid = launch()
-    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    made = server_images.create_image(ana, uuid, ServerImageCreate("gold"))
     hosts.mute = {instance_of(uuid).host or ""}
     step_on(hosts)
     assert (server_images.settle_abandoned(), image_of(made).status) == (0, "queued")
@@ -201,12 +201,12 @@ def test_a_backup_asked_for_twice_by_one_uuid_is_one_and_keeps_what_it_holds(
     hosts: StorageHosts, ana: Any, launch: Any
 ) -> None:
     uuid, run_uuid = launch(), uuid4()
-    wish = {"backup_type": "daily", "rotation": 1, "run_uuid": run_uuid}
-    server_images.create_backup(ana, uuid, ImageWish("gold"), **wish)
+    requested = {"backup_type": "daily", "rotation": 1, "run_uuid": run_uuid}
+    server_images.create_backup(ana, uuid, ServerImageCreate("gold"), **requested)
     locked = sorted(ResourceLock.objects.values_list("resource", "holder_uuid"))
     assert {kind.partition(":")[0] for kind, _ in locked} == {"image", "port"}
     with pytest.raises(Conflict):
-        server_images.create_backup(ana, uuid, ImageWish("gold"), **wish)
+        server_images.create_backup(ana, uuid, ServerImageCreate("gold"), **requested)
     assert sorted(ResourceLock.objects.values_list("resource", "holder_uuid")) == locked
     run_to_the_end(hosts)
     assert Image.objects.filter(name="gold", status="active").count() == 1

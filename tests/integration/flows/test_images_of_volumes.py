@@ -9,21 +9,23 @@ import pytest
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
 from conductor.core.errors import Conflict, Invalid, QuotaExceeded, ResourceLocked
 from conductor.core.states import RunState, TaskState, VmState
+from conductor.db.transactions import write_tx
 from conductor.image import operations as image_operations
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import instances, server_actions, server_images, server_volumes, volume_quotas, volumes
-from conductor.services.server_images import ImageWish
-from conductor.services.server_volumes import AttachWish
-from conductor.services.volumes import VolumeWish
-from conductor.transactions import write_tx
+from conductor.services.quotas import volume_quotas
+from conductor.services.servers import actions, instances, server_images, server_volumes
+from conductor.services.servers.server_images import ServerImageCreate
+from conductor.services.servers.server_volumes import AttachmentCreate
+from conductor.services.volumes import volumes
+from conductor.services.volumes.volumes import VolumeCreate
 from conductor.volume import store
 from conductor.volume.models import Snapshot
-from conductor.workflows.create_image_of_volumes import CREATE_IMAGE_OF_VOLUMES
 from conductor.workflows.flow import Step
+from conductor.workflows.flows.server_images import CREATE_IMAGE_OF_VOLUMES
+from tests.fixtures.boot_volumes import BLANK, hosts, image, launched, of_image, requested, statuses
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
-from tests.integration.flows.test_boot_from_volumes import BLANK, hosts, image, launched, of_image, statuses, wish
 
 __all__ = ["hosts", "image"]
 
@@ -47,7 +49,7 @@ NOTHING: tuple[int, int, list[str]] = (0, 0, [])
 def test_it_locks_the_server_and_its_volumes_until_the_image_is_whole(
     hosts: StorageHosts, ana: Any, server: str
 ) -> None:
-    made = server_images.create_image(ana, server, ImageWish("kept"))
+    made = server_images.create_image(ana, server, ServerImageCreate("kept"))
     assert instance_of(server).task_state == TaskState.IMAGE_SNAPSHOT_PENDING
     assert Image.objects.get(uuid=made.image_id).status == "queued"
     assert set(Snapshot.objects.values_list("status", flat=True)) == {"creating"}
@@ -55,11 +57,11 @@ def test_it_locks_the_server_and_its_volumes_until_the_image_is_whole(
     assert {f"image:{made.image_id}", *(f"volume:{uuid}" for uuid in statuses())} <= held
     for action in ("pause", "reboot", "stop", "shelve", "migrate"):
         with pytest.raises(Conflict):
-            server_actions.begin(ana, server, action)
+            actions.begin(ana, server, action)
     with pytest.raises(Conflict):
-        server_images.create_image(ana, server, ImageWish("again"))
+        server_images.create_image(ana, server, ServerImageCreate("again"))
     with pytest.raises(Invalid, match="not active"):
-        instances.create(ana, wish(image_ref=made.image_id))
+        instances.create(ana, requested(image_ref=made.image_id))
     run_to_the_end(hosts)
     row = Image.objects.get(uuid=made.image_id)
     assert (row.status, row.size, row.disk_format) == ("active", 0, "raw")
@@ -73,33 +75,33 @@ def test_it_locks_the_server_and_its_volumes_until_the_image_is_whole(
 def test_it_is_refused_beside_another_action_and_leaves_nothing(
     action: str, hosts: StorageHosts, ana: Any, server: str
 ) -> None:
-    server_actions.begin(ana, server, action)
+    actions.begin(ana, server, action)
     runs = WorkflowRun.objects.using(CELL).count()
     with pytest.raises(Conflict):
-        server_images.create_image(ana, server, ImageWish("kept"))
+        server_images.create_image(ana, server, ServerImageCreate("kept"))
     assert (left(), WorkflowRun.objects.using(CELL).count()) == (NOTHING, runs)
 
 
 def test_it_is_refused_beside_an_action_that_shows_no_task_and_leaves_nothing(
     hosts: StorageHosts, ana: Any, server: str
 ) -> None:
-    data = str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
-    attachment = server_volumes.attach(ana, server, AttachWish(data))
+    data = str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
+    attachment = server_volumes.attach(ana, server, AttachmentCreate(data))
     with pytest.raises((Invalid, ResourceLocked)):  # the volume that comes is not in use yet
-        server_images.create_image(ana, server, ImageWish("kept"))
+        server_images.create_image(ana, server, ServerImageCreate("kept"))
     assert left() == NOTHING
     run_to_the_end(hosts)
     volume = BlockDevice.objects.using(CELL).get(uuid=attachment.attachment_id).volume_uuid
     server_volumes.detach(ana, server, str(volume))
     with pytest.raises(ResourceLocked):
-        server_images.create_image(ana, server, ImageWish("kept"))
+        server_images.create_image(ana, server, ServerImageCreate("kept"))
     assert left() == NOTHING
 
 
 def test_a_quota_that_has_room_for_one_of_two_snapshots_leaves_none(hosts: StorageHosts, ana: Any, server: str) -> None:
     volume_quotas.update(ana.project_id, {"snapshots": 1})
     with pytest.raises(QuotaExceeded):
-        server_images.create_image(ana, server, ImageWish("kept"))
+        server_images.create_image(ana, server, ServerImageCreate("kept"))
     assert left() == NOTHING
     assert_nothing_under_way(server)
 
@@ -111,7 +113,7 @@ def test_a_step_that_fails_leaves_an_image_with_all_its_snapshots_or_none(
 ) -> None:
     trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
     before = taken()
-    made = server_images.create_image(ana, server, ImageWish("kept"))
+    made = server_images.create_image(ana, server, ServerImageCreate("kept"))
     run_to_the_end(hosts)
     state = run_of(server, "create_image_of_volumes").state
     if state == RunState.DONE:
@@ -126,7 +128,7 @@ def test_a_step_that_fails_leaves_an_image_with_all_its_snapshots_or_none(
 
 
 def test_a_delete_before_the_copy_takes_all_of_it_along(hosts: StorageHosts, ana: Any, server: str) -> None:
-    server_images.create_image(ana, server, ImageWish("kept"))
+    server_images.create_image(ana, server, ServerImageCreate("kept"))
     instances.delete(ana, server)
     run_to_the_end(hosts)
     assert left() == NOTHING
@@ -136,7 +138,7 @@ def test_a_delete_before_the_copy_takes_all_of_it_along(hosts: StorageHosts, ana
 def test_an_image_that_is_given_up_while_it_is_made_leaves_no_snapshot(
     hosts: StorageHosts, ana: Any, server: str
 ) -> None:
-    made = server_images.create_image(ana, server, ImageWish("kept"))
+    made = server_images.create_image(ana, server, ServerImageCreate("kept"))
     image_operations.delete(ana, made.image_id)
     run_to_the_end(hosts)
     assert left() == NOTHING
@@ -147,11 +149,11 @@ def test_what_a_process_reserved_and_died_goes_and_nothing_else(
     hosts: StorageHosts, ana: Any, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_images, "ABANDONED_SECONDS", -1.0)
-    server_images.create_image(ana, server, ImageWish("kept"))
+    server_images.create_image(ana, server, ServerImageCreate("kept"))
     assert server_images.settle_abandoned() == 0, "its workflow holds it"
     run_to_the_end(hosts)
     whole = left()
-    second = server_images.create_image(ana, server, ImageWish("lost"))
+    second = server_images.create_image(ana, server, ServerImageCreate("lost"))
     with write_tx(CELL):
         WorkflowRun.objects.using(CELL).filter(uuid=second.run_uuid).delete()
         Instance.objects.using(CELL).update(task_state=None)

@@ -14,17 +14,19 @@ from django.db import connections
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState
+from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.network import port_operations, ports
+from conductor.network import addresses, port_operations, ports
 from conductor.network.models import Network, Port
-from conductor.network.port_operations import PortWish
+from conductor.network.port_operations import PortCreate
 from conductor.network.ports import Binding
-from conductor.services import instances, run_waits, server_interfaces, storage_upkeep
-from conductor.services.server_interfaces import InterfaceWish
-from conductor.services.values import NetworkWish
-from conductor.workflows.attach_interface import ATTACH_INTERFACE
-from conductor.workflows.detach_interface import DETACH_INTERFACE
+from conductor.services.operations import storage_cleanup
+from conductor.services.servers import instances, interfaces
+from conductor.services.servers.interfaces import InterfaceCreate
+from conductor.services.servers.types import NetworkRequest
+from conductor.services.workflows import workflows
 from conductor.workflows.flow import Step
+from conductor.workflows.flows.attachments import ATTACH_INTERFACE, DETACH_INTERFACE
 from tests.acceptance.cloud import wait_until
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
@@ -43,15 +45,15 @@ def network() -> str:
 
 
 def given_port(ana: Any) -> str:
-    return str(port_operations.create_port(ana, PortWish(network())).uuid)
+    return str(port_operations.create_port(ana, PortCreate(network())).uuid)
 
 
-def wish_of(kind: str, ana: Any) -> InterfaceWish:
-    return InterfaceWish(port_id=given_port(ana)) if kind == GIVEN else InterfaceWish(network_id=network())
+def request_of(kind: str, ana: Any) -> InterfaceCreate:
+    return InterfaceCreate(port_id=given_port(ana)) if kind == GIVEN else InterfaceCreate(network_id=network())
 
 
 def assert_plugged(hosts: StorageHosts, uuid: str, port_id: str) -> None:
-    """All who keep a record agree."""
+    """Check that all records of the port agree."""
     row, port = instance_of(uuid), Port.objects.get(uuid=port_id)
     assert (port.device_id, port.binding_host, port.status) == (uuid, row.host, "ACTIVE")
     assert port_id in [one["port_uuid"] for one in row.addresses]
@@ -69,16 +71,16 @@ def assert_unplugged(hosts: StorageHosts, uuid: str, port_id: str) -> None:
 @pytest.mark.parametrize("kind", [MADE, GIVEN])
 def test_a_port_is_plugged_and_unplugged(kind: str, hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
-    wish, before = wish_of(kind, ana), taken()
-    interface = server_interfaces.attach(ana, uuid, wish)
+    requested, before = request_of(kind, ana), taken()
+    interface = interfaces.attach(ana, uuid, requested)
     (address,) = interface.addresses
     assert ResourceLock.objects.get(resource=f"port:{interface.port_id}").holder_uuid
     run_to_the_end(hosts)
     assert_plugged(hosts, uuid, interface.port_id)
-    shown = server_interfaces.list_interfaces(ana, uuid)
+    shown = interfaces.list_interfaces(ana, uuid)
     assert [one.port_id for one in shown] == [one["port_uuid"] for one in instance_of(uuid).addresses]
     assert shown[1].addresses == (address,)
-    server_interfaces.detach(ana, uuid, interface.port_id)
+    interfaces.detach(ana, uuid, interface.port_id)
     page = text(signed_in("ana").get(f"/servers/{uuid}/network"))
     assert page.count("disabled>Detach requested</button>") == 1
     assert f"port={interface.port_id}" not in page, "nobody asks for it twice"
@@ -96,9 +98,9 @@ def test_an_attach_that_fails_leaves_ports_as_they_were(
 ) -> None:
     ana, trouble = request.getfixturevalue("ana"), request.getfixturevalue("trouble")
     uuid = launch()
-    wish, before = wish_of(kind, ana), taken()
+    requested, before = request_of(kind, ana), taken()
     trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
-    interface = server_interfaces.attach(ana, uuid, wish)
+    interface = interfaces.attach(ana, uuid, requested)
     run_to_the_end(hosts)
     assert run_of(uuid, "attach_interface").state == RunState.FAILED_UNDONE
     assert InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message == "RuntimeError"
@@ -115,7 +117,7 @@ def test_a_detach_that_fails_leaves_it_plugged(
     port_id = instance_of(uuid).addresses[0]["port_uuid"]
     hosts.plugged[uuid].add(port_id)
     trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
-    server_interfaces.detach(ana, uuid, port_id)
+    interfaces.detach(ana, uuid, port_id)
     run_to_the_end(hosts)
     if run_of(uuid, "detach_interface").state == RunState.DONE:
         assert_unplugged(hosts, uuid, port_id)
@@ -126,7 +128,7 @@ def test_a_detach_that_fails_leaves_it_plugged(
 
 def test_a_delete_in_the_middle_leaves_no_port(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
-    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.DELETED
@@ -138,24 +140,24 @@ def test_what_is_refused_makes_no_port(hosts: StorageHosts, ana: Any, people: An
     uuid = launch()
     before, nothing = taken(), "99999999-9999-9999-9999-999999999999"
     used = instance_of(uuid).addresses[0]
-    for wish, kind in (
-        (InterfaceWish(network_id=nothing), NotFound),
-        (InterfaceWish(port_id=nothing), NotFound),
-        (InterfaceWish(port_id=used["port_uuid"]), Conflict),
-        (InterfaceWish(network_id=network(), fixed_ip=used["ip_address"]), Invalid),
-        (InterfaceWish(network_id=network(), fixed_ip="192.0.2.1"), Invalid),
-        (InterfaceWish(fixed_ip="10.64.0.99"), Invalid),
-        (InterfaceWish(port_id=used["port_uuid"], network_id=network()), Invalid),
+    for requested, kind in (
+        (InterfaceCreate(network_id=nothing), NotFound),
+        (InterfaceCreate(port_id=nothing), NotFound),
+        (InterfaceCreate(port_id=used["port_uuid"]), Conflict),
+        (InterfaceCreate(network_id=network(), fixed_ip=used["ip_address"]), Invalid),
+        (InterfaceCreate(network_id=network(), fixed_ip="192.0.2.1"), Invalid),
+        (InterfaceCreate(fixed_ip="10.64.0.99"), Invalid),
+        (InterfaceCreate(port_id=used["port_uuid"], network_id=network()), Invalid),
     ):
         with pytest.raises(kind):
-            server_interfaces.attach(ana, uuid, wish)
+            interfaces.attach(ana, uuid, requested)
     with pytest.raises(NotFound):
-        server_interfaces.attach(people.chi.context(), uuid, InterfaceWish(network_id=network()))
+        interfaces.attach(people.chi.context(), uuid, InterfaceCreate(network_id=network()))
     with pytest.raises(NotFound):
-        server_interfaces.detach(ana, uuid, nothing)
+        interfaces.detach(ana, uuid, nothing)
     Instance.objects.using(CELL).filter(uuid=uuid).update(vm_state=VmState.SUSPENDED)
     with pytest.raises(Conflict, match="vm_state suspended"):
-        server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+        interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
     assert taken() == before
     assert_nothing_under_way(uuid)
 
@@ -163,11 +165,11 @@ def test_what_is_refused_makes_no_port(hosts: StorageHosts, ana: Any, people: An
 def test_a_port_under_work_is_left_alone_and_the_holder_named(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid, other = launch(), launch("web-2")
     port_id = given_port(ana)
-    run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id)).run_uuid
+    run_uuid = interfaces.attach(ana, uuid, InterfaceCreate(port_id=port_id)).run_uuid
     for refused in (
-        lambda: server_interfaces.delete_port(ana, port_id),
-        lambda: server_interfaces.update_port(ana, port_id, {"name": "mine"}),
-        lambda: server_interfaces.attach(ana, other, InterfaceWish(port_id=port_id)),
+        lambda: interfaces.delete_port(ana, port_id),
+        lambda: interfaces.update_port(ana, port_id, {"name": "mine"}),
+        lambda: interfaces.attach(ana, other, InterfaceCreate(port_id=port_id)),
     ):
         with pytest.raises(ResourceLocked, match=run_uuid):
             refused()
@@ -179,13 +181,13 @@ def test_a_port_under_work_is_left_alone_and_the_holder_named(hosts: StorageHost
 def test_all_ports_of_a_network_go_at_once(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     """Clients ask for each of them without waiting for the one before, and then for a new one."""
     uuid = launch()
-    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
     run_to_the_end(hosts)
     old = [port["port_uuid"] for port in instance_of(uuid).addresses]
-    runs = [server_interfaces.detach(ana, uuid, port_id) for port_id in old]
+    runs = [interfaces.detach(ana, uuid, port_id) for port_id in old]
     with pytest.raises(ResourceLocked, match=runs[1]):
-        server_interfaces.detach(ana, uuid, old[1])
-    new = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+        interfaces.detach(ana, uuid, old[1])
+    new = interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
     run_to_the_end(hosts)
     assert [port["port_uuid"] for port in instance_of(uuid).addresses] == [new.port_id]
     assert_plugged(hosts, uuid, new.port_id)
@@ -234,6 +236,49 @@ def test_the_answer_comes_when_the_server_has_the_port(
     assert_unplugged(hosts, uuid, made["port_id"])
 
 
+def test_ports_that_a_server_gets_later_count_against_the_quota(
+    hosts: StorageHosts, ana: Any, launch: Any, api_client: Any
+) -> None:
+    """Else one server could take ports without end."""
+    uuid, client, admin = launch(), api_client("ana", version="2.70"), api_client("admin")
+    path = f"/compute/v2.1/servers/{uuid}/os-interface"
+    assert admin.put(f"/network/v2.0/quotas/{ana.project_id}", {"quota": {"port": 3}}).status_code == 200
+    given, before = given_port(ana), taken()
+    assert client.post(path, {"interfaceAttachment": {"net_id": network()}}).status_code == 200
+    run_to_the_end(hosts)
+    refused = client.post(path, {"interfaceAttachment": {"net_id": network()}})
+    assert refused.status_code == 403, refused.content
+    assert "port" in refused.json()["forbidden"]["message"]
+    assert taken()["ports"] == before["ports"] + 1
+    assert_nothing_under_way(uuid)
+    assert client.post(path, {"interfaceAttachment": {"port_id": given}}).status_code == 200, "it counts already"
+
+
+def test_no_way_of_a_server_takes_more_than_the_share_of_a_shared_network(
+    hosts: StorageHosts, ana: Any, launch: Any, api_client: Any, settings: Any
+) -> None:
+    settings.NOVELLA_SHARED_SUBNET_PERCENT = 0  # the least share there is
+    uuid, client = launch(), api_client("ana", version="2.43")
+    assert Network.objects.get(uuid=network()).project_id != ana.project_id
+    for _ in range(addresses.LEAST_SHARE - 1):
+        given_port(ana)
+    before, path = taken(), f"/compute/v2.1/servers/{uuid}"
+    refused = [
+        client.post(f"{path}/os-interface", {"interfaceAttachment": {"net_id": network()}}),
+        client.post(f"{path}/action", {"addFixedIp": {"networkId": network()}}),
+    ]
+    assert [answer.status_code for answer in refused] == [409, 400], [answer.content for answer in refused]
+    image = str(Image.objects.get(name="simulated-linux").uuid)
+    wanted = {"name": "web-2", "flavorRef": "1", "imageRef": image, "networks": [{"uuid": network()}]}
+    second = client.post("/compute/v2.1/servers", {"server": wanted}).json()["server"]["id"]
+    run_to_the_end(hosts)
+    shown = client.get(f"/compute/v2.1/servers/{second}").json()["server"]
+    assert (shown["status"], "share" in shown["fault"]["message"]) == ("ERROR", True)
+    found = taken()
+    assert (found["ports"], found["addresses"]) == (before["ports"], before["addresses"])
+    assert_nothing_under_way(uuid)
+
+
 @pytest.mark.parametrize("kind", [MADE, GIVEN])
 def test_a_host_that_refuses_the_port_is_the_answer(
     kind: str, hosts: StorageHosts, ana: Any, launch: Any, api_client: Any, settings: Any
@@ -267,26 +312,26 @@ def test_an_answer_that_cannot_wait_names_the_port_that_is_on_its_way(
 
 def test_no_more_requests_wait_than_half_of_the_threads(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
-    run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network())).run_uuid
+    run_uuid = interfaces.attach(ana, uuid, InterfaceCreate(network_id=network())).run_uuid
     with ExitStack() as others:
-        for _ in range(run_waits.MOST_WAITING):
-            others.enter_context(run_waits._places)
+        for _ in range(workflows.MOST_WAITING):
+            others.enter_context(workflows._places)
         began = time.monotonic()
-        assert run_waits.end_of(CELL, run_uuid, 3600.0) is None
+        assert workflows.end_of(CELL, run_uuid, 3600.0) is None
         assert time.monotonic() - began < 60
     run_to_the_end(hosts)
-    assert run_waits.end_of(CELL, run_uuid, 3600.0) == RunState.DONE
+    assert workflows.end_of(CELL, run_uuid, 3600.0) == RunState.DONE
 
 
 @pytest.mark.parametrize("verb", ["attach", "detach"])
 def test_who_waits_for_its_turn_goes_with_the_server(verb: str, hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     before = {"ports": Port.objects.count() - 1}
-    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
     if verb == "attach":
-        server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+        interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
     else:
-        server_interfaces.detach(ana, uuid, instance_of(uuid).addresses[0]["port_uuid"])
+        interfaces.detach(ana, uuid, instance_of(uuid).addresses[0]["port_uuid"])
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     assert Port.objects.count() == before["ports"]
@@ -295,13 +340,13 @@ def test_who_waits_for_its_turn_goes_with_the_server(verb: str, hosts: StorageHo
 
 def test_nobody_lines_up_behind_one_that_waits_for_an_operator(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
-    run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network())).run_uuid
+    run_uuid = interfaces.attach(ana, uuid, InterfaceCreate(network_id=network())).run_uuid
     WorkflowRun.objects.using(CELL).filter(uuid=run_uuid).update(state=RunState.NEEDS_OPERATOR)
     given = given_port(ana)
     ports_before = Port.objects.count()
-    for wish in (InterfaceWish(network_id=network()), InterfaceWish(port_id=given)):
+    for requested in (InterfaceCreate(network_id=network()), InterfaceCreate(port_id=given)):
         with pytest.raises(ResourceLocked, match=run_uuid):
-            server_interfaces.attach(ana, uuid, wish)
+            interfaces.attach(ana, uuid, requested)
     assert Port.objects.count() == ports_before
     assert Port.objects.get(uuid=given).device_id == ""
 
@@ -309,28 +354,28 @@ def test_nobody_lines_up_behind_one_that_waits_for_an_operator(hosts: StorageHos
 def test_deleting_a_plugged_port_takes_it_from_its_server(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     port_id = given_port(ana)
-    server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id))
+    interfaces.attach(ana, uuid, InterfaceCreate(port_id=port_id))
     run_to_the_end(hosts)
-    server_interfaces.delete_port(ana, port_id)
+    interfaces.delete_port(ana, port_id)
     run_to_the_end(hosts)
     assert_unplugged(hosts, uuid, port_id)
     assert not Port.objects.filter(uuid=port_id).exists()
 
 
-def test_a_port_whose_asker_died_goes(
+def test_a_port_whose_caller_died_goes(
     hosts: StorageHosts, ana: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_upkeep, "ABANDONED_SECONDS", -1.0)
+    monkeypatch.setattr(storage_cleanup, "ABANDONED_SECONDS", -1.0)
     uuid = launch()
     before = taken()
-    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
-    assert storage_upkeep.settle_ports() == 0  # its workflow holds it
+    interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
+    assert storage_cleanup.settle_ports() == 0  # its workflow holds it
     run_to_the_end(hosts)
     binding, given = Binding("", "compute:nova"), given_port(ana)
     ports.bind_to_guest(uuid, ana.project_id, {"network_id": network(), "port_id": ""}, binding)
     ports.bind_to_guest(uuid, ana.project_id, {"network_id": network(), "port_id": given}, binding)
     assert Port.objects.get(uuid=given).device_id == uuid
-    assert storage_upkeep.settle_ports() == 2
+    assert storage_cleanup.settle_ports() == 2
     assert taken()["ports"] == before["ports"] + 2
     assert Port.objects.get(uuid=given).device_id == ""
 
@@ -343,11 +388,11 @@ def test_a_port_given_at_launch_is_locked_until_the_server_runs(hosts: StorageHo
     def watching(alias: str, command: Any) -> bool:
         held.extend(ResourceLock.objects.using("default").filter(resource=f"port:{port_id}"))
         with pytest.raises(ResourceLocked):
-            server_interfaces.delete_port(ana, port_id)
+            interfaces.delete_port(ana, port_id)
         return answer(alias, command)
 
     hosts.answer = watching  # type: ignore[method-assign]
-    uuid = launch(networks=(NetworkWish(port_id=port_id),))
+    uuid = launch(networks=(NetworkRequest(port_id=port_id),))
     assert [(lock.holder_alias, str(lock.holder_uuid)) for lock in held] == [
         (CELL, str(run_of(uuid, "build_in_cell").uuid))
     ]
@@ -358,5 +403,5 @@ def test_a_port_given_at_launch_is_locked_until_the_server_runs(hosts: StorageHo
 def test_one_port_is_for_one_server(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     port_id = given_port(ana)
     with pytest.raises(Invalid, match="one server"):
-        launch(networks=(NetworkWish(port_id=port_id),), min_count=2, max_count=2)
+        launch(networks=(NetworkRequest(port_id=port_id),), min_count=2, max_count=2)
     assert (Instance.objects.using(CELL).count(), Port.objects.get().device_id) == (0, "")

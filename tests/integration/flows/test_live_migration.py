@@ -11,12 +11,12 @@ from conductor.cell_db.models import ComputeNode, InstanceFault, Migration, Serv
 from conductor.core.compute_driver import HAS_LEFT
 from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, NovellaError
 from conductor.core.states import RunState, TaskState, VmState
-from conductor.journal.models import AuditRecord, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
-from conductor.rpc.messages import StepProgressed
-from conductor.services import instance_groups, instances, live_migrations, migrations
-from conductor.workflows import engine
+from conductor.journal.models import AuditRecord, OutboxMessage, ResourceLock, WorkflowRun
+from conductor.services.server_migrations import live_migrations, migrations
+from conductor.services.servers import groups, instances
 from conductor.workflows.flow import RemoteStep, Step
-from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
+from conductor.workflows.flows.live_migration import LIVE_MIGRATE_INSTANCE
+from tests.fixtures.live_migrations import run_of, say_it_moves, until_it_moves
 from tests.fleet import silence
 from tests.integration.flows.moving import (
     CELL,
@@ -36,25 +36,7 @@ BEFORE_THE_SWITCH = ("LookAtSource", "PickDestination", "PrepareAtDestination", 
 
 
 def part_of(step: Step) -> str:
-    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
-
-
-def run_of(uuid: str, flow: str = "live_migrate_instance") -> WorkflowRun:
-    run = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid, flow=flow).order_by("-pk").first()
-    assert run is not None
-    return run
-
-
-def until_it_moves(hosts: Hosts, uuid: str) -> WorkflowRun:
-    """Take the run to where its source has the command, and hold the answer back."""
-    source = instance_of(uuid).host or ""
-    hosts.mute.add(source)
-    for _ in range(10):
-        step_on(hosts)
-        moving = StepRecord.objects.using(CELL).filter(run__instance_uuid=uuid, name="MoveLive", state="waiting")
-        if moving.exists():
-            return run_of(uuid)
-    raise AssertionError("it does not begin to move")
+    return "commit" if step.is_local or isinstance(step, RemoteStep) else "execute"
 
 
 def test_a_server_moves_while_it_runs(hosts: Hosts, admin: Any, launch: Any) -> None:
@@ -153,7 +135,7 @@ def test_a_source_that_falls_silent_leaves_the_word_to_the_destination(
     assert after.host == (away if has_arrived else home)
     assert migration_of(uuid).status == ("completed" if has_arrived else "failed")
     assert after.vm_state == VmState.ACTIVE
-    assert ("cancel_live_migration", away) in hosts.said, "nothing may arrive while it is asked"
+    assert ("cancel_live_migration", away) in hosts.commands, "nothing may arrive while it is asked"
     assert hosts.left_over(uuid) == set()
     assert_at_rest(hosts, uuid)
 
@@ -193,18 +175,6 @@ def test_an_abort_before_the_guest_moves_is_a_cancel(hosts: Hosts, admin: Any, l
     assert_at_rest(hosts, uuid)
 
 
-def say_it_moves(run: WorkflowRun, **figures: int) -> None:
-    """The word of its source, without which no order would find anything."""
-    record = StepRecord.objects.using(CELL).get(run=run, name="MoveLive")
-    engine.progress(
-        CELL,
-        StepProgressed(
-            step_key=record.step_key, run_uuid=str(run.uuid), fencing_token=record.fencing_token, host=record.host,
-            message="copying memory", share=0.5, figures={"memory_total": 512, "memory_remaining": 256, **figures},
-        ),
-    )  # fmt: skip
-
-
 ORDERS: dict[str, tuple[str, Callable[[Any, str, str], str]]] = {
     "abort": ("abort_live_migration", live_migrations.abort),
     "force_complete": ("force_live_migration", live_migrations.force_complete),
@@ -223,15 +193,15 @@ def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin:
     number = migrations.of_server(admin, uuid)[0].number
     flow, give = ORDERS[order]
     give(admin, uuid, str(number))
-    told = AuditRecord.objects.using(CELL).get(action=f"live_migration.{order}")
-    assert (told.run_uuid, str(told.instance_uuid), told.user_id) == (run.uuid, uuid, admin.user_id)
+    records = AuditRecord.objects.using(CELL).get(action=f"live_migration.{order}")
+    assert (records.run_uuid, str(records.instance_uuid), records.user_id) == (run.uuid, uuid, admin.user_id)
     step_on(hosts)
     ordered = OutboxMessage.objects.using(CELL).get(run_uuid=run_of(uuid, flow).uuid)
     assert ordered.body["body"]["fencing_token"] == command.body["body"]["fencing_token"]
     assert ordered.host == home
     if order == "throttle":
         assert (ordered.body["body"]["kind"], ordered.body["body"]["amount"]) == ("throttle", 40)
-        assert (run_of(uuid, flow).action, told.details["amount"]) == ("live_migration_throttle", 40)
+        assert (run_of(uuid, flow).action, records.details["amount"]) == ("live_migration_throttle", 40)
     hosts.mute.clear()
     if order == "abort":
         hosts.fails = lambda message, host: "MigrationAborted" if message == "live_migrate" else None
@@ -256,7 +226,7 @@ def test_an_order_that_comes_too_late_or_is_wrong_changes_nothing(hosts: Hosts, 
 
     refused(Invalid, "while it is accepted")
     run = until_it_moves(hosts, uuid)
-    refused(Conflict, "does not move yet")
+    refused(Conflict, "is not moving yet")
     say_it_moves(run)
     for order, amount in [("throttle", 0), ("throttle", 100), ("downtime", 0), ("downtime", 10**9), ("downtime", "no")]:
         refused(Invalid, "It must be a whole number from 1 to", order, amount)
@@ -312,7 +282,7 @@ def test_its_figures_are_shown_while_it_moves(hosts: Hosts, admin: Any, launch: 
 
 
 def test_two_members_that_must_not_meet_do_not(hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
-    group = instance_groups.create(ana, "apart", "anti-affinity", {})
+    group = groups.create(ana, "apart", "anti-affinity", {})
     first, second = (launch(name, scheduler_hints={"group": [group.uuid]}) for name in ("web-1", "web-2"))
     homes = {instance_of(first).host, instance_of(second).host}
     assert len(homes) == 2

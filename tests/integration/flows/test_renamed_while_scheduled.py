@@ -12,11 +12,11 @@ from django.db import connections
 from conductor.api_db.models import BuildRequest
 from conductor.core.errors import Conflict, NotFound
 from conductor.core.states import VmState
-from conductor.services import instance_changes, instances
-from conductor.workflows.build_instances import BUILD_INSTANCES
+from conductor.services.servers import instances, updates
 from conductor.workflows.flow import Step
-from conductor.workflows.steps.create_in_cells import CreateInCells
-from tests.integration.test_flows import Trouble, ana, instance_of, launch, run_to_the_end, trouble
+from conductor.workflows.flows.build import BUILD_INSTANCES, CreateInCells
+from tests.fixtures.builds import ana, instance_of, launch, run_to_the_end
+from tests.trouble import Trouble, trouble
 
 __all__ = ["ana", "trouble"]
 VALUES = {"name": "renamed", "description": "words", "access_ip_v4": "10.0.0.1"}
@@ -29,7 +29,7 @@ def kept(uuid: str) -> dict[str, Any]:
 
 def test_a_request_that_waits_for_the_scheduler_takes_the_change(ana: Any) -> None:
     uuid = launch(ana)
-    changed = instance_changes.update(ana, uuid, VALUES)
+    changed = updates.update(ana, uuid, VALUES)
     assert (changed.name, changed.description, changed.access_ip_v4) == ("renamed", "words", "10.0.0.1")
     run_to_the_end()
     assert (kept(uuid), instance_of(uuid).vm_state) == (VALUES, VmState.ACTIVE)
@@ -46,7 +46,7 @@ def test_asked_around_any_step_it_holds_or_is_refused(
 
     def change() -> None:
         try:
-            instance_changes.update(ana, launched[0], VALUES)
+            updates.update(ana, launched[0], VALUES)
         except Conflict:
             outcome.append(False)
         else:
@@ -61,7 +61,7 @@ def test_asked_around_any_step_it_holds_or_is_refused(
         return result
 
     monkeypatch.setattr(type(step), "execute", with_change)
-    monkeypatch.setattr(instance_changes, "COPYING_SECONDS", 0.0)
+    monkeypatch.setattr(updates, "COPYING_SECONDS", 0.0)
     launched.append(launch(ana))
     run_to_the_end()
     assert len(outcome) == 1
@@ -71,8 +71,8 @@ def test_asked_around_any_step_it_holds_or_is_refused(
 
 def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, waits, launched = CreateInCells.execute, threading.Event(), []
-    monkeypatch.setattr(instance_changes, "COPYING_SECONDS", 600.0)
-    monkeypatch.setattr(instance_changes.time, "sleep", lambda seconds: waits.set() or threading.Event().wait(seconds))
+    monkeypatch.setattr(updates, "COPYING_SECONDS", 600.0)
+    monkeypatch.setattr(updates.time, "sleep", lambda seconds: waits.set() or threading.Event().wait(seconds))
     with ThreadPoolExecutor() as threads:
 
         def while_it_waits(self: Step, work: Any) -> Any:
@@ -82,7 +82,7 @@ def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: p
 
         def change() -> None:
             try:
-                instance_changes.update(ana, uuid, VALUES)
+                updates.update(ana, uuid, VALUES)
             finally:
                 connections.close_all()
 
@@ -96,7 +96,7 @@ def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: p
 def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) -> None:
     trouble.strike(BUILD_INSTANCES.steps[0], "execute", times=10_000)
     uuid = launch(ana)
-    instance_changes.update(ana, uuid, VALUES)
+    updates.update(ana, uuid, VALUES)
     run_to_the_end()
     assert (kept(uuid), instance_of(uuid)._state.db) == (VALUES, "cell0")
 
@@ -104,11 +104,11 @@ def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) 
 def test_one_that_is_being_deleted_and_one_of_others_is_left_alone(
     ana: Any, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance_changes, "COPYING_SECONDS", 0.0)
+    monkeypatch.setattr(updates, "COPYING_SECONDS", 0.0)
     uuid = launch(ana)
     with pytest.raises(NotFound):
-        instance_changes.update(people.chi.context(), uuid, VALUES)
+        updates.update(people.chi.context(), uuid, VALUES)
     instances.delete(ana, uuid)
     with pytest.raises(Conflict):
-        instance_changes.update(ana, uuid, VALUES)
+        updates.update(ana, uuid, VALUES)
     assert BuildRequest.objects.get().instance["name"] == "web-1"

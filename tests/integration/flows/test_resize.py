@@ -10,14 +10,14 @@ from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import InstanceFault, Service
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.states import RunState, TaskState, VmState
+from conductor.db.transactions import database_now
 from conductor.journal.models import WorkflowRun
 from conductor.placement.models import Inventory
-from conductor.services import flavors, moves, quotas
-from conductor.transactions import database_now
-from conductor.workflows.confirm_resize import CONFIRM_RESIZE
+from conductor.services.quotas import quotas
+from conductor.services.server_migrations import resizes
+from conductor.services.servers import flavors
 from conductor.workflows.flow import RemoteStep, Step
-from conductor.workflows.resize_instance import RESIZE_INSTANCE
-from conductor.workflows.revert_resize import REVERT_RESIZE
+from conductor.workflows.flows.resize import CONFIRM_RESIZE, RESIZE_INSTANCE, REVERT_RESIZE
 from tests.fleet import silence
 from tests.integration.flows.moving import (
     CELL,
@@ -36,7 +36,7 @@ EVER = 10_000
 
 
 def part_of(step: Step) -> str:
-    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
+    return "commit" if step.is_local or isinstance(step, RemoteStep) else "execute"
 
 
 def run_of(uuid: str, flow: str) -> WorkflowRun:
@@ -49,7 +49,7 @@ def test_a_resize_ends_in_its_new_size_and_holds_both_ends(hosts: Hosts, ana: An
     uuid = launch()
     before = instance_of(uuid)
     held = held_by(uuid)
-    moves.resize(ana, uuid, "2")
+    resizes.resize(ana, uuid, "2")
     assert instance_of(uuid).task_state == TaskState.RESIZE_PREP
     run_to_the_end(hosts)
     after, migration = instance_of(uuid), migration_of(uuid)
@@ -67,10 +67,10 @@ def test_what_was_resized_is_kept_or_goes_back(end: str, hosts: Hosts, ana: Any,
     uuid = launch()
     before = instance_of(uuid)
     held = held_by(uuid)
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
     assert instance_of(uuid).host != before.host
-    getattr(moves, end)(ana, uuid)
+    getattr(resizes, end)(ana, uuid)
     run_to_the_end(hosts)
     after = instance_of(uuid)
     assert after.vm_state == VmState.ACTIVE
@@ -89,10 +89,10 @@ def test_a_stopped_server_comes_out_stopped(hosts: Hosts, ana: Any, launch: Any)
     rows.update(vm_state=VmState.STOPPED, power_state=4)
     host = instance_of(uuid).host or ""
     hosts.guests[host][uuid] = OFF
-    moves.resize(ana, uuid, "2")
+    resizes.resize(ana, uuid, "2")
     run_to_the_end(hosts)
     assert list(hosts.has(uuid).values()) == [OFF]
-    moves.confirm(ana, uuid)
+    resizes.confirm(ana, uuid)
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.STOPPED
     assert_at_rest(hosts, uuid)
@@ -106,7 +106,7 @@ def test_a_step_of_a_resize_fails_and_the_server_is_as_it_was(
     uuid = launch()
     before, held = instance_of(uuid), held_by(uuid)
     trouble.strike(step, part_of(step), times)
-    moves.resize(ana, uuid, "2")
+    resizes.resize(ana, uuid, "2")
     run_to_the_end(hosts)
     after = instance_of(uuid)
     assert (after.vm_state, after.host, after.flavor) == (VmState.ACTIVE, before.host, before.flavor)
@@ -125,14 +125,14 @@ def test_a_host_that_fails_is_followed_by_another(message: str, hosts: Hosts, ad
     before = instance_of(uuid)
     failed: list[str] = []
 
-    def once(said: str, host: str) -> str | None:
-        if said == message and not failed:
+    def once(sentence: str, host: str) -> str | None:
+        if sentence == message and not failed:
             failed.append(host)
             return "DriverError"
         return None
 
     hosts.fails = once
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
     after, run = instance_of(uuid), run_of(uuid, "resize_instance")
     assert (after.vm_state, run.state, run.attempt) == (VmState.RESIZED, RunState.DONE, 2)
@@ -145,11 +145,11 @@ def test_a_confirmation_goes_on_until_it_is_done(
     step: Step, hosts: Hosts, ana: Any, admin: Any, launch: Any, trouble: Any
 ) -> None:
     uuid = launch()
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
     if not step.is_local:
         trouble.strike(step, part_of(step), times=4)
-    moves.confirm(ana, uuid)
+    resizes.confirm(ana, uuid)
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, migration_of(uuid).status) == (VmState.ACTIVE, "confirmed")
     assert_at_rest(hosts, uuid)
@@ -162,11 +162,11 @@ def test_a_revert_fails_into_the_new_size_or_goes_on(
 ) -> None:
     uuid = launch()
     home = instance_of(uuid).host
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
     away = instance_of(uuid).host
     trouble.strike(step, part_of(step), times)
-    moves.revert(admin, uuid)
+    resizes.revert(admin, uuid)
     run_to_the_end(hosts)
     after = instance_of(uuid)
     if step.name in ("StopAtDestination", "MovePortsBack"):
@@ -183,17 +183,17 @@ def test_a_revert_whose_source_is_off_gives_up_and_can_be_asked_for_again(
     """Silence alone is no reason: the guest may run there. Once it is known to be off, nothing waits for it."""
     uuid = launch()
     home = instance_of(uuid).host or ""
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
     away, held = instance_of(uuid).host or "", held_by(uuid)
     services = Service.objects.using(CELL).filter(host=home)
     hosts.mute.add(home)
-    moves.revert(admin, uuid)
+    resizes.revert(admin, uuid)
     silence(home)
     for _ in range(8):
         assert step_on(hosts), "it waits for a host that may have done it"
     assert hosts.has(uuid) == {away: OFF}
-    hosts.guests[home][uuid] = RUNNING  # it did it, and died before it said so
+    hosts.guests[home][uuid] = RUNNING  # it did the work, and died before it reported
     hosts.kept[home].clear()
     services.update(is_forced_down=True)
     WorkflowRun.objects.using(CELL).filter(flow="revert_resize").update(wake_at=database_now())
@@ -205,7 +205,7 @@ def test_a_revert_whose_source_is_off_gives_up_and_can_be_asked_for_again(
     services.update(is_forced_down=False, last_seen_at=database_now())
     step_on(hosts)
     assert hosts.has(uuid) == {away: RUNNING}, "what the source did is taken back before anything else"
-    moves.revert(admin, uuid)
+    resizes.revert(admin, uuid)
     run_to_the_end(hosts)
     assert (instance_of(uuid).host, migration_of(uuid).status) == (home, "reverted")
     assert hosts.has(uuid) == {home: RUNNING}
@@ -217,14 +217,14 @@ def test_a_resize_on_its_own_host_counts_the_larger_of_both(hosts: Hosts, ana: A
     home = instance_of(uuid).host or ""
     Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
     held = held_by(uuid)[home]
-    moves.resize(ana, uuid, "2")
+    resizes.resize(ana, uuid, "2")
     run_to_the_end(hosts)
     assert instance_of(uuid).host == home
     new = held_by(uuid)[home]
     kept = held_by(str(migration_of(uuid).uuid)).get(home, {})
     for kind in new.keys() | held.keys():
         assert new.get(kind, 0) + kept.get(kind, 0) == max(new.get(kind, 0), held.get(kind, 0))
-    moves.revert(ana, uuid)
+    resizes.revert(ana, uuid)
     run_to_the_end(hosts)
     assert held_by(uuid) == {home: held}
     assert_at_rest(hosts, uuid)
@@ -237,10 +237,10 @@ def test_a_resize_fits_a_host_that_is_full_but_for_the_growth(hosts: Hosts, ana:
     Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
     assert 0 < held_by(uuid)[home]["MEMORY_MB"] < large
     Inventory.objects.filter(provider__name=home, resource_class="MEMORY_MB").update(total=large)
-    moves.resize(ana, uuid, "2")
+    resizes.resize(ana, uuid, "2")
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, held_by(uuid)[home]["MEMORY_MB"]) == (VmState.RESIZED, large)
-    moves.confirm(ana, uuid)
+    resizes.confirm(ana, uuid)
     run_to_the_end(hosts)
     assert_at_rest(hosts, uuid)
 
@@ -249,13 +249,13 @@ def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, ana: Any, p
     uuid = launch()
     chi, admin = people.chi.context(), people.admin.context()
     refusals: list[tuple[type[Exception], str, Any]] = [
-        (Invalid, "must change flavor", lambda: moves.resize(ana, uuid, "1")),
-        (Invalid, "nothing", lambda: moves.resize(ana, uuid, "nothing")),
-        (NotFound, "could not be found", lambda: moves.resize(chi, uuid, "2")),
-        (Invalid, "could not be found", lambda: moves.migrate(admin, uuid, "nowhere")),
-        (Invalid, "already", lambda: moves.migrate(admin, uuid, instance_of(uuid).host or "")),
-        (Conflict, "vm_state active", lambda: moves.confirm(ana, uuid)),
-        (Conflict, "vm_state active", lambda: moves.revert(ana, uuid)),
+        (Invalid, "must change flavor", lambda: resizes.resize(ana, uuid, "1")),
+        (Invalid, "nothing", lambda: resizes.resize(ana, uuid, "nothing")),
+        (NotFound, "could not be found", lambda: resizes.resize(chi, uuid, "2")),
+        (Invalid, "could not be found", lambda: resizes.migrate(admin, uuid, "nowhere")),
+        (Invalid, "already", lambda: resizes.migrate(admin, uuid, instance_of(uuid).host or "")),
+        (Conflict, "vm_state active", lambda: resizes.confirm(ana, uuid)),
+        (Conflict, "vm_state active", lambda: resizes.revert(ana, uuid)),
     ]
     before = instance_of(uuid)
     for kind, words, ask in refusals:
@@ -263,10 +263,10 @@ def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, ana: Any, p
             ask()
     quotas.update(admin, ana.project_id, {"ram": before.flavor["memory_mb"]})
     with pytest.raises(QuotaExceeded, match="ram"):
-        moves.resize(ana, uuid, "2")
+        resizes.resize(ana, uuid, "2")
     silence(before.host or "")
     with pytest.raises(Conflict, match="does not answer"):
-        moves.resize(ana, uuid, "2")
+        resizes.resize(ana, uuid, "2")
     assert instance_of(uuid).updated_at == before.updated_at
     assert not WorkflowRun.objects.using(CELL).filter(flow="resize_instance").exists()
     assert InstanceMapping.objects.get(instance_uuid=uuid).memory_mb == before.flavor["memory_mb"]
@@ -275,22 +275,22 @@ def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, ana: Any, p
 def test_the_quota_counts_the_growth_until_it_is_settled(hosts: Hosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     small, large = (flavors.get(ana, ref).spec.memory_mb for ref in ("1", "2"))
-    moves.resize(ana, uuid, "2")
+    resizes.resize(ana, uuid, "2")
     run_to_the_end(hosts)
     assert quotas.usage(ana.project_id).ram == large
-    moves.revert(ana, uuid)
+    resizes.revert(ana, uuid)
     run_to_the_end(hosts)
     assert quotas.usage(ana.project_id).ram == small
 
 
 def test_nothing_waits_for_a_word_longer_than_allowed(hosts: Hosts, admin: Any, launch: Any, settings: Any) -> None:
     uuid = launch()
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
-    assert moves.confirm_overdue(CELL) == 0
+    assert resizes.confirm_overdue(CELL) == 0
     settings.NOVELLA_RESIZE_CONFIRM_SECONDS = 1e-6
-    assert moves.confirm_overdue(CELL) == 1
-    assert moves.confirm_overdue(CELL) == 0
+    assert resizes.confirm_overdue(CELL) == 1
+    assert resizes.confirm_overdue(CELL) == 0
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, migration_of(uuid).status) == (VmState.ACTIVE, "confirmed")
     assert_at_rest(hosts, uuid)
@@ -300,7 +300,7 @@ def test_nobody_finds_a_host_and_the_server_says_why(hosts: Hosts, admin: Any, l
     uuid = launch()
     home = instance_of(uuid).host
     Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
-    moves.migrate(admin, uuid)
+    resizes.migrate(admin, uuid)
     run_to_the_end(hosts)
     fault = InstanceFault.objects.using(CELL).get(instance_uuid=uuid)
     assert instance_of(uuid).vm_state == VmState.ACTIVE

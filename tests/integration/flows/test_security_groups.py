@@ -10,8 +10,9 @@ from conductor.core.errors import Conflict, NotFound
 from conductor.journal.models import WorkflowRun
 from conductor.network import security_groups
 from conductor.network.models import Port
-from conductor.services import instance_security_groups, instances
-from tests.integration.test_flows import ana, instance_of, launch, run_to_the_end
+from conductor.services.servers import instances
+from conductor.services.servers import security_groups as server_security_groups
+from tests.fixtures.builds import ana, instance_of, launch, run_to_the_end
 
 __all__ = ["ana"]
 
@@ -35,27 +36,27 @@ def actions(uuid: str) -> list[str]:
 
 
 def test_a_group_comes_and_goes_and_both_are_on_record(web: str, ana: Any) -> None:
-    instance_security_groups.add(ana, web, "doors")
-    instance_security_groups.add(ana, web, "doors")  # again: nothing new
+    server_security_groups.add(ana, web, "doors")
+    server_security_groups.add(ana, web, "doors")  # again: nothing new
     assert groups(web) == ["default", "doors"]
     assert instances.get(ana, web).security_groups == ("default", "doors")
-    instance_security_groups.remove(ana, web, "doors")
+    server_security_groups.remove(ana, web, "doors")
     assert (groups(web), instance_of(web).security_groups) == (["default"], ["default"])
     assert actions(web) == ["addSecurityGroup", "addSecurityGroup", "removeSecurityGroup"]
 
 
 def test_what_is_not_there_is_named_and_nothing_changes(web: str, ana: Any, people: Any) -> None:
     with pytest.raises(NotFound, match="windows"):
-        instance_security_groups.add(ana, web, "windows")
+        server_security_groups.add(ana, web, "windows")
     with pytest.raises(NotFound, match="is not associated with"):
-        instance_security_groups.remove(ana, web, "doors")
+        server_security_groups.remove(ana, web, "doors")
     with pytest.raises(NotFound, match=f"Instance {web}"):
-        instance_security_groups.add(people.chi.context(), web, "doors")
+        server_security_groups.add(people.chi.context(), web, "doors")
     assert (groups(web), actions(web)) == (["default"], [])
 
 
 def test_a_server_without_ports_has_none(web: str, ana: Any) -> None:
     Port.objects.filter(device_id=web).update(is_plugged=False)
     with pytest.raises(Conflict, match="no ports"):
-        instance_security_groups.add(ana, web, "doors")
+        server_security_groups.add(ana, web, "doors")
     assert actions(web) == []

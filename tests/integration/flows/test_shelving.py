@@ -13,11 +13,9 @@ from conductor.core.errors import Conflict, Forbidden, Invalid
 from conductor.core.states import PowerState, RunState, TaskState, VmState
 from conductor.image.models import Image
 from conductor.network.models import Port
-from conductor.services import instances, server_actions, server_images
+from conductor.services.servers import actions, instances, server_images
 from conductor.workflows.flow import Step
-from conductor.workflows.offload_instance import OFFLOAD_INSTANCE
-from conductor.workflows.shelve_instance import SHELVE_INSTANCE
-from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
+from conductor.workflows.flows.shelving import OFFLOAD_INSTANCE, SHELVE_INSTANCE, UNSHELVE_INSTANCE
 from tests.fleet import put_into_zone, silence
 from tests.integration.flows.moving import CELL, OFF, RUNNING, instance_of, run_to_the_end
 from tests.integration.flows.storing import (
@@ -227,7 +225,7 @@ def test_what_is_refused_changes_nothing(
     with pytest.raises(Invalid, match="nowhere is not available"):
         server_images.unshelve(ana, uuid, availability_zone="nowhere")
     with pytest.raises(Conflict, match="while it is in vm_state shelved"):
-        server_actions.begin(ana, uuid, "start")
+        actions.begin(ana, uuid, "start")
     assert Instance.objects.using(CELL).values().get(uuid=uuid) == before
     assert_nothing_under_way(uuid)
 

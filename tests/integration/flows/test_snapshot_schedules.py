@@ -1,4 +1,4 @@
-"""Scheduled snapshots: taken once by whichever conductor, on behalf of a person; what cannot be taken is told."""
+"""Scheduled snapshots: taken once by any conductor, on behalf of a user; failures are reported."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import pytest
 from conductor.api_db.models import SnapshotSchedule
 from conductor.cell_db.models import Instance
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded
+from conductor.db.transactions import database_now
 from conductor.identity.models import RoleAssignment
 from conductor.image.models import Image
-from conductor.journal.models import AuditRecord, Duty, Event, WorkflowRun
-from conductor.services import snapshot_rounds, snapshot_schedules, volume_creation, volume_snapshots
+from conductor.journal.models import AuditRecord, Event, PeriodicLease, WorkflowRun
 from conductor.services.notifications import chats, notices, payloads
-from conductor.services.snapshot_schedules import SERVER, VOLUME, ScheduleView, ScheduleWish
-from conductor.services.volume_creation import VolumeAsk
-from conductor.transactions import database_now
+from conductor.services.snapshot_schedules import due_snapshots, schedules
+from conductor.services.snapshot_schedules.schedules import SERVER, VOLUME, ScheduleView, SnapshotScheduleRequest
+from conductor.services.volumes import creation, snapshots
+from conductor.services.volumes.creation import VolumeAsk
 from conductor.volume.models import Snapshot, Volume
-from conductor.volume.snapshots import SnapshotWish
-from conductor.workflows.create_backup import CREATE_BACKUP
+from conductor.volume.snapshots import SnapshotCreate
+from conductor.workflows.flows.server_images import CREATE_BACKUP
 from tests.api_client import ApiClient
 from tests.integration.flows.moving import CELL, run_to_the_end
 from tests.integration.flows.storing import StorageHosts, part_of, times_of
@@ -42,12 +43,14 @@ def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
 
 @pytest.fixture
 def volume(hosts: Any, ana: Any) -> str:
-    return str(volume_creation.create(ana, VolumeAsk(size_gb=1, name="data")).uuid)
+    return str(creation.create(ana, VolumeAsk(size_gb=1, name="data")).uuid)
 
 
-def schedule(asker: Any, kind: str, subject: str, **values: Any) -> ScheduleView:
-    usual: dict[str, Any] = {"every": "day", "minute": 120, "keep": 2, "zone": "UTC"}
-    return snapshot_schedules.schedule(asker, ScheduleWish(kind=kind, subject_uuid=subject, **{**usual, **values}))
+def schedule(caller: Any, kind: str, subject: str, **values: Any) -> ScheduleView:
+    defaults: dict[str, Any] = {"every": "day", "minute": 120, "keep": 2, "zone": "UTC"}
+    return schedules.schedule(
+        caller, SnapshotScheduleRequest(kind=kind, subject_uuid=subject, **{**defaults, **values})
+    )
 
 
 def come_due(seconds_ago: float = 1.0) -> None:
@@ -55,8 +58,8 @@ def come_due(seconds_ago: float = 1.0) -> None:
 
 
 def carry_out(owner: str) -> bool:
-    Duty.objects.update(done_at=None)
-    return snapshot_rounds.carry_out(owner)
+    PeriodicLease.objects.update(done_at=None)
+    return due_snapshots.carry_out(owner)
 
 
 def only() -> SnapshotSchedule:
@@ -84,17 +87,17 @@ def test_backups_of_a_server_come_round_and_the_oldest_go(hosts: StorageHosts, p
     assert {one.properties["user_id"] for one in kept} == {people.ana.user.id}
     runs = WorkflowRun.objects.using(CELL).filter(action="createBackup")
     assert [run.user_name for run in runs] == ["ana"] * 3
-    told = AuditRecord.objects.filter(action="snapshot_schedule.run")
-    assert [(one.user_name, one.on_behalf_of) for one in told] == [("system", "ana")] * 3
+    rows = AuditRecord.objects.filter(action="snapshot_schedule.run")
+    assert [(one.user_name, one.on_behalf_of) for one in rows] == [("system", "ana")] * 3
     assert bell(people.ana) == []
-    assert snapshot_schedules.get(people.ana.context(), made.uuid).next_at is not None
+    assert schedules.get(people.ana.context(), made.uuid).next_at is not None
 
 
 def test_snapshots_of_a_volume_come_round_and_those_of_people_stay(
     hosts: StorageHosts, people: Any, volume: str
 ) -> None:
     ana = people.ana.context()
-    by_hand = volume_snapshots.create(ana, volume, SnapshotWish("by hand"))
+    by_hand = snapshots.create(ana, volume, SnapshotCreate("by hand"))
     run_to_the_end(hosts)
     schedule(ana, VOLUME, volume, keep=1)
     for _ in range(2):
@@ -116,7 +119,7 @@ def test_of_several_conductors_one_begins_it_and_a_killed_one_is_made_up_for(
 ) -> None:
     schedule(people.ana.context(), kind, launch() if kind == SERVER else volume)
     come_due()
-    module, name = (snapshot_rounds, "_begun") if kind == SERVER else (volume_snapshots, "begin")
+    module, name = (due_snapshots, "_begun") if kind == SERVER else (snapshots, "begin")
 
     def die(*args: Any) -> None:
         raise Killed
@@ -126,7 +129,7 @@ def test_of_several_conductors_one_begins_it_and_a_killed_one_is_made_up_for(
         with pytest.raises(Killed):
             carry_out("one")
     assert (only().state, carry_out("two")) == ("planned", False)  # it is the other's for as long as its lease
-    Duty.objects.update(lease_expires_at=database_now(-1))
+    PeriodicLease.objects.update(lease_expires_at=database_now(-1))
     assert carry_out("two")
     assert only().state == "running"
     run_to_the_end(hosts)
@@ -146,10 +149,10 @@ def test_what_somebody_works_on_is_waited_for_and_then_left_out_and_told(
     row = only()
     assert (row.state, "but is extending" in row.words, row.look_at > row.due_at) == ("waiting", True, True)
     assert bell(people.ana) == []
-    come_due(snapshot_rounds.WAIT_SECONDS + 5)
+    come_due(due_snapshots.WAIT_SECONDS + 5)
     carry_out("one")
     assert (only().state, Snapshot.objects.count()) == ("skipped", 0)
-    assert [title.startswith("A scheduled snapshot was not taken: data: ") for title in bell(people.ana)] == [True]
+    assert [title.startswith("A scheduled snapshot failed: data: ") for title in bell(people.ana)] == [True]
     assert bell(people.bo) == bell(people.ana)
     assert bell(people.chi) == bell(people.rea) == []
     Volume.objects.update(status="available")
@@ -167,7 +170,7 @@ def test_no_room_in_the_quota_is_told_at_once(
         raise QuotaExceeded("SnapshotLimitExceeded: no room.")
 
     schedule(people.ana.context(), VOLUME, volume)
-    monkeypatch.setattr(volume_snapshots, "require_room", no_room)
+    monkeypatch.setattr(snapshots, "require_room", no_room)
     come_due()
     carry_out("one")
     assert (only().state, only().words, only().run_uuid) == ("skipped", "SnapshotLimitExceeded: no room.", None)
@@ -192,15 +195,15 @@ def test_a_workflow_that_fails_reaches_the_bell_and_subscribers(
     assert (event.project_id, str(event.instance_uuid)) == (people.ana.project.id, uuid)
     message = payloads.compose("default", event)
     assert message is not None
-    told = payloads.for_tenants(message)
-    assert (told.event_type, told.body["priority"], told.body["payload"]["schema"]) == (ERROR, "ERROR", ERROR)
-    assert told.body["payload"]["data"]["server"] == uuid
-    assert chats.as_chat(told)["text"] == f"{bell(people.ana)[0]} ({ERROR})"
+    rows = payloads.for_tenants(message)
+    assert (rows.event_type, rows.body["priority"], rows.body["payload"]["schema"]) == (ERROR, "ERROR", ERROR)
+    assert rows.body["payload"]["data"]["server"] == uuid
+    assert chats.as_chat(rows)["text"] == f"{bell(people.ana)[0]} ({ERROR})"
 
 
 def _owner_leaves(people: Any, uuid: str) -> str:
     RoleAssignment.objects.filter(user=people.ana.user).delete()
-    return "Whoever made it has no right to this project any more."
+    return "The owner of this schedule no longer has access to the project."
 
 
 def _server_goes(people: Any, uuid: str) -> str:
@@ -217,13 +220,24 @@ def test_a_schedule_ends_with_its_right_or_its_server_and_says_so(
     why = event(people, uuid)
     come_due()
     carry_out("one")
-    seen = snapshot_schedules.get(people.bo.context(), made.uuid)
+    seen = schedules.get(people.bo.context(), made.uuid)
     assert (seen.state, seen.reason, seen.next_at) == ("ended", why, None)
-    assert bell(people.bo) == [f"A scheduled snapshot was not taken: web-1: {why} The schedule has ended."]
+    assert bell(people.bo) == [f"A scheduled snapshot failed: web-1: {why} The schedule has ended."]
     come_due()
     carry_out("two")
     assert len(bell(people.bo)) == 1
     assert not WorkflowRun.objects.using(CELL).filter(action="createBackup").exists()
+
+
+def test_schedules_that_have_ended_do_not_pile_up(
+    hosts: StorageHosts, people: Any, volume: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "MOST_ENDED", 2)
+    caller = people.ana.context()
+    made = [schedule(caller, VOLUME, volume).uuid for _ in range(4)]
+    SnapshotSchedule.objects.update(ended_at=database_now())
+    made.append(schedule(caller, VOLUME, volume).uuid)
+    assert {str(row.uuid) for row in SnapshotSchedule.objects.all()} == set(made[2:])
 
 
 def test_who_may_schedule_what(hosts: StorageHosts, people: Any, launch: Any, volume: str) -> None:
@@ -242,20 +256,20 @@ def test_who_may_schedule_what(hosts: StorageHosts, people: Any, launch: Any, vo
     Instance.objects.using(CELL).update(image={})
     with pytest.raises(Invalid, match="schedule snapshots of its volumes"):
         schedule(ana, SERVER, uuid)
-    made = [schedule(ana, VOLUME, volume) for _ in range(snapshot_schedules.MOST_OF_ONE)]
+    made = [schedule(ana, VOLUME, volume) for _ in range(schedules.MOST_OF_ONE)]
     with pytest.raises(Conflict, match="delete one first"):
         schedule(ana, VOLUME, volume)
     for name, error in (("rea", Forbidden), ("chi", NotFound)):
         with pytest.raises(error):
-            snapshot_schedules.delete(people[name].context(), made[0].uuid)
-    snapshot_schedules.delete(people.bo.context(), made[0].uuid)
-    assert SnapshotSchedule.objects.count() == snapshot_schedules.MOST_OF_ONE - 1
+            schedules.delete(people[name].context(), made[0].uuid)
+    schedules.delete(people.bo.context(), made[0].uuid)
+    assert SnapshotSchedule.objects.count() == schedules.MOST_OF_ONE - 1
 
 
 def test_the_api_and_the_pages_show_the_same(hosts: StorageHosts, people: Any, launch: Any, volume: str) -> None:
     uuid = launch()
     ana, page = ApiClient(people.ana.token()), signed_in("ana")
-    wish = {
+    requested = {
         "server": uuid,
         "every": "week",
         "weekday": "friday",
@@ -263,11 +277,13 @@ def test_the_api_and_the_pages_show_the_same(hosts: StorageHosts, people: Any, l
         "keep": 3,
         "time_zone": "Europe/Berlin",
     }
-    made = ana.post("/api/snapshot-schedules", {"snapshot_schedule": wish})
+    made = ana.post("/api/snapshot-schedules", {"snapshot_schedule": requested})
     assert made.status_code == 201, made.content
     one = made.json()["snapshot_schedule"]
     assert ana.get(made["Location"]).json()["snapshot_schedule"] == one
-    assert ana.post("/api/snapshot-schedules", {"snapshot_schedule": {**wish, "volume": volume}}).status_code == 400
+    assert (
+        ana.post("/api/snapshot-schedules", {"snapshot_schedule": {**requested, "volume": volume}}).status_code == 400
+    )
     form = {"volume": volume, "every": "hours-6", "weekday": "monday", "at": "01:00", "keep": "4"}
     answer = page.post("/snapshot-schedules/do/of-volume", form)
     assert answer.status_code == 302, text(answer)

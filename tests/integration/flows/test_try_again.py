@@ -1,4 +1,4 @@
-"""A second try of a server that was never built: never lost, never doubled, whatever fails and whoever deletes it."""
+"""Retry of a failed build: never lost, never doubled, with any failure and any concurrent deletion."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from conductor.cell_db.models import Instance, InstanceFault, Service
 from conductor.cells.lookup import cell_aliases
 from conductor.core.errors import Conflict, NotFound
 from conductor.core.states import RunState, VmState
+from conductor.db.transactions import database_now
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import instances, second_tries
-from conductor.transactions import database_now
-from conductor.workflows import engine
+from conductor.services.servers import build_retries, instances
+from conductor.workflows.engine import executor
 from conductor.workflows.flow import Step
-from conductor.workflows.try_again import TRY_AGAIN
+from conductor.workflows.flows.build_retries import TRY_AGAIN
+from tests.fixtures.builds import ana, held, instance_of, launch, run_to_the_end
 from tests.fleet import silence
-from tests.integration.test_flows import Trouble, ana, held, instance_of, launch, run_to_the_end, trouble
+from tests.trouble import Trouble, trouble
 
 __all__ = ["ana", "trouble"]
 LIVING = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
@@ -63,7 +64,7 @@ def everything() -> list[Any]:
 def test_it_is_built_under_its_uuid_and_name(fail: Any, ana: Any) -> None:
     uuid = fail(ana)
     before = instance_of(uuid)
-    run_uuid = second_tries.try_again(ana, uuid)
+    run_uuid = build_retries.try_again(ana, uuid)
     view = instances.get(ana, uuid)
     assert (view.status, view.name, view.task_state, view.run_uuid) == ("BUILD", "web-1", "scheduling", run_uuid)
     run_to_the_end()
@@ -82,7 +83,7 @@ def test_a_step_that_fails_for_ever_leaves_it_in_error_once(fail: Any, step: Ste
     uuid = fail(ana)
     is_forward = step.name in ("LeaveOldCell", "HandOver")
     trouble.strike(step, "execute", times=4 if is_forward else 10_000)
-    run_uuid = second_tries.try_again(ana, uuid)
+    run_uuid = build_retries.try_again(ana, uuid)
     run_to_the_end()
     instance = instance_of(uuid)
     run = WorkflowRun.objects.using("default").get(uuid=run_uuid)
@@ -100,11 +101,11 @@ def test_it_may_fail_and_be_tried_again_and_again(ana: Any) -> None:
     for host in HOSTS:
         silence(host)
     for _ in range(3):
-        second_tries.try_again(ana, uuid)
+        build_retries.try_again(ana, uuid)
         run_to_the_end()
         assert (instance_of(uuid).vm_state, homes(uuid), held()) == (VmState.ERROR, ["cell0"], {})
     Service.objects.using("cell1").update(last_seen_at=database_now())
-    second_tries.try_again(ana, uuid)
+    build_retries.try_again(ana, uuid)
     run_to_the_end()
     assert (instance_of(uuid).vm_state, homes(uuid), held()) == (VmState.ACTIVE, ["cell1"], LIVING)
 
@@ -120,7 +121,7 @@ def test_a_delete_after_any_step_wins(fail: Any, step: Step, ana: Any, monkeypat
         instances.delete(ana, uuid)
         return result
 
-    second_tries.try_again(ana, uuid)
+    build_retries.try_again(ana, uuid)
     monkeypatch.setattr(type(step), "execute", then_deleted)
     run_to_the_end()
     assert InstanceMapping.objects.get().is_deleted
@@ -130,14 +131,14 @@ def test_a_delete_after_any_step_wins(fail: Any, step: Step, ana: Any, monkeypat
 
 def test_a_delete_that_was_at_the_old_row_first_wins(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     uuid = failed_on_its_hosts(ana)
-    looked = second_tries._refuse_what_cannot
+    looked = build_retries._refuse_what_cannot
 
     def then_deleted(*args: Any) -> None:
         looked(*args)
         instances.delete(ana, uuid)
 
-    monkeypatch.setattr(second_tries, "_refuse_what_cannot", then_deleted)
-    second_tries.try_again(ana, uuid)
+    monkeypatch.setattr(build_retries, "_refuse_what_cannot", then_deleted)
+    build_retries.try_again(ana, uuid)
     run_to_the_end()
     assert InstanceMapping.objects.get().is_deleted
     assert not Instance.objects.using("cell1").alive().exists()
@@ -148,8 +149,8 @@ def test_a_delete_that_was_at_the_old_row_first_wins(ana: Any, monkeypatch: pyte
 
 def test_a_delete_that_looked_before_and_comes_after_finds_the_request(ana: Any) -> None:
     uuid = failed_on_its_hosts(ana)
-    run_uuid = second_tries.try_again(ana, uuid)
-    engine.run("default", run_uuid)
+    run_uuid = build_retries.try_again(ana, uuid)
+    executor.run("default", run_uuid)
     instances.delete(ana, uuid)
     run_to_the_end()
     assert InstanceMapping.objects.get().is_deleted
@@ -158,10 +159,10 @@ def test_a_delete_that_looked_before_and_comes_after_finds_the_request(ana: Any)
 
 def test_asked_twice_it_is_done_once(ana: Any) -> None:
     uuid = failed_without_a_host(ana)
-    second_tries.try_again(ana, uuid)
+    build_retries.try_again(ana, uuid)
     before = everything()
     with pytest.raises(Conflict, match="still being scheduled"):
-        second_tries.try_again(ana, uuid)
+        build_retries.try_again(ana, uuid)
     assert everything() == before
 
 
@@ -180,7 +181,7 @@ def test_what_cannot_be_tried_again_is_refused(values: dict[str, Any], words: st
     Instance.objects.using("cell1").filter(uuid=uuid).update(**values)
     before = everything()
     with pytest.raises(Conflict, match=words):
-        second_tries.try_again(ana, uuid)
+        build_retries.try_again(ana, uuid)
     assert everything() == before
 
 
@@ -189,7 +190,7 @@ def test_an_image_that_is_gone_is_named(ana: Any) -> None:
     Image.objects.update(deleted_at=database_now(), status="deleted")
     before = everything()
     with pytest.raises(Conflict, match="Can not find requested image"):
-        second_tries.try_again(ana, uuid)
+        build_retries.try_again(ana, uuid)
     assert everything() == before
 
 
@@ -197,12 +198,12 @@ def test_a_build_that_left_something_is_not_tried_again(ana: Any) -> None:
     uuid = failed_on_its_hosts(ana)
     WorkflowRun.objects.using("cell1").filter(flow="build_in_cell").update(state=RunState.FAILED_NOT_CLEAN)
     with pytest.raises(Conflict, match="delete it"):
-        second_tries.try_again(ana, uuid)
+        build_retries.try_again(ana, uuid)
 
 
 def test_another_project_learns_nothing(ana: Any, people: Any) -> None:
     uuid = failed_on_its_hosts(ana)
     before = everything()
     with pytest.raises(NotFound):
-        second_tries.try_again(people.chi.context(), uuid)
+        build_retries.try_again(people.chi.context(), uuid)
     assert everything() == before

@@ -1,4 +1,4 @@
-"""Copies of volumes, with each step failing in turn: the data are whole, or the thing is in error and says why."""
+"""Copies of volumes, with each step failing in turn: the data are complete, or the volume is in error with a reason."""
 
 from __future__ import annotations
 
@@ -13,30 +13,26 @@ from conductor.image import operations as images
 from conductor.image import store as image_store
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import (
-    volume_backups,
-    volume_creation,
-    volume_quotas,
-    volume_refills,
-    volume_snapshots,
-    volume_uploads,
-    volumes,
-)
-from conductor.services.volume_backups import BackupAsk
-from conductor.services.volume_creation import VolumeAsk
-from conductor.services.volume_uploads import UploadAsk
+from conductor.services.quotas import volume_quotas
+from conductor.services.volumes import backups, creation, reimaging, uploads, volumes
+from conductor.services.volumes import snapshots as volume_snapshots
+from conductor.services.volumes.backups import BackupAsk
+from conductor.services.volumes.creation import VolumeAsk
+from conductor.services.volumes.uploads import UploadAsk
 from conductor.volume import backup_store, snapshots, store, types
-from conductor.volume.backups import BackupWish
+from conductor.volume.backups import BackupCreate
 from conductor.volume.models import Message, Snapshot, Volume
-from conductor.volume.snapshots import SnapshotWish
-from conductor.workflows.backup_volume import BACKUP_VOLUME
-from conductor.workflows.create_snapshot import CREATE_SNAPSHOT
-from conductor.workflows.create_volume import CREATE_VOLUME
+from conductor.volume.snapshots import SnapshotCreate
 from conductor.workflows.flow import Flow, Step
-from conductor.workflows.reimage_volume import REIMAGE_VOLUME
-from conductor.workflows.restore_backup import RESTORE_BACKUP
-from conductor.workflows.revert_volume import REVERT_VOLUME
-from conductor.workflows.upload_volume import UPLOAD_VOLUME
+from conductor.workflows.flows.volumes import (
+    BACKUP_VOLUME,
+    CREATE_SNAPSHOT,
+    CREATE_VOLUME,
+    REIMAGE_VOLUME,
+    RESTORE_BACKUP,
+    REVERT_VOLUME,
+    UPLOAD_VOLUME,
+)
 from tests.integration.flows.moving import run_to_the_end
 from tests.integration.flows.storing import StorageHosts, part_of, times_of
 
@@ -61,7 +57,7 @@ def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
 @pytest.fixture
 def volume(hosts: Any, ana: Any) -> str:
     """One of 1 GB that begins with DATA."""
-    row = volume_creation.create(ana, VolumeAsk(size_gb=1, name="data"))
+    row = creation.create(ana, VolumeAsk(size_gb=1, name="data"))
     with store.path_of(row.uuid).open("r+b") as file:
         file.write(DATA)
     return str(row.uuid)
@@ -88,7 +84,7 @@ def status_of(uuid: Any) -> str:
 
 
 def snapshot_of(hosts: StorageHosts, ana: Any, volume: str) -> Snapshot:
-    row = volume_snapshots.create(ana, volume, SnapshotWish(name="before"))
+    row = volume_snapshots.create(ana, volume, SnapshotCreate(name="before"))
     assert (row.status, Snapshot.objects.get().status) == ("creating", "creating")
     run_to_the_end(hosts)
     return Snapshot.objects.get(uuid=row.uuid)
@@ -97,20 +93,20 @@ def snapshot_of(hosts: StorageHosts, ana: Any, volume: str) -> Snapshot:
 def begin(flow: Flow, hosts: StorageHosts, ana: Any, volume: str) -> Any:
     """Ask for what the flow does; what is made or changed."""
     if flow is CREATE_VOLUME:
-        return volume_creation.create(ana, VolumeAsk(source_volid=volume))
+        return creation.create(ana, VolumeAsk(source_volid=volume))
     if flow is CREATE_SNAPSHOT:
-        return volume_snapshots.create(ana, volume, SnapshotWish())
+        return volume_snapshots.create(ana, volume, SnapshotCreate())
     if flow is UPLOAD_VOLUME:
-        return volume_uploads.upload(ana, volume, UploadAsk("gold", "qcow2"))[1]  # raw would be a gigabyte to read
+        return uploads.upload(ana, volume, UploadAsk("gold", "qcow2"))[1]  # raw would be a gigabyte to read
     if flow is REIMAGE_VOLUME:
-        volume_refills.reimage(ana, volume, image_of_data(ana))
+        reimaging.reimage(ana, volume, image_of_data(ana))
         return Volume.objects.get(uuid=volume)
     if flow is BACKUP_VOLUME:
-        return volume_backups.create(ana, BackupAsk(volume, BackupWish()))
+        return backups.create(ana, BackupAsk(volume, BackupCreate()))
     if flow is RESTORE_BACKUP:
-        kept = volume_backups.create(ana, BackupAsk(volume, BackupWish()))
+        kept = backups.create(ana, BackupAsk(volume, BackupCreate()))
         run_to_the_end(hosts)
-        volume_backups.restore(ana, str(kept.uuid), volume_id=volume, name=None)
+        backups.restore(ana, str(kept.uuid), volume_id=volume, name=None)
         return Volume.objects.get(uuid=volume)
     row = snapshot_of(hosts, ana, volume)
     volume_snapshots.revert(ana, volume, str(row.uuid))
@@ -144,7 +140,7 @@ def test_a_step_that_fails_leaves_a_whole_copy_or_an_error_that_is_explained(
 
 
 def test_a_volume_of_an_image_remembers_it(hosts: StorageHosts, ana: Any, image: str) -> None:
-    row = volume_creation.create(ana, VolumeAsk(size_gb=2, image_id=image))
+    row = creation.create(ana, VolumeAsk(size_gb=2, image_id=image))
     assert (row.status, row.is_bootable) == ("creating", True)
     with pytest.raises(ResourceLocked):
         volumes.delete(ana, str(row.uuid))
@@ -160,8 +156,8 @@ def test_a_volume_of_an_image_remembers_it(hosts: StorageHosts, ana: Any, image:
 
 
 def test_a_copy_waits_for_whoever_has_its_source(hosts: StorageHosts, ana: Any, volume: str) -> None:
-    first = volume_creation.create(ana, VolumeAsk(source_volid=volume))
-    second = volume_creation.create(ana, VolumeAsk(source_volid=volume, size_gb=3))
+    first = creation.create(ana, VolumeAsk(source_volid=volume))
+    second = creation.create(ana, VolumeAsk(source_volid=volume, size_gb=3))
     with pytest.raises(ResourceLocked):
         volumes.delete(ana, volume)
     run_to_the_end(hosts)
@@ -194,7 +190,7 @@ def test_a_volume_gets_the_data_of_an_image_and_is_as_free_as_before(
         with store.path_of(volume).open("r+b") as file:
             file.write(b"other" * len(DATA))
         Volume.objects.filter(uuid=volume).update(status=before, is_bootable=False, image_metadata={})
-        volume_refills.reimage(ana, volume, image, may_be_reserved=True)
+        reimaging.reimage(ana, volume, image, may_be_reserved=True)
         assert status_of(volume) == "downloading"
         run_to_the_end(hosts)
         row = Volume.objects.get(uuid=volume)
@@ -207,15 +203,15 @@ def test_what_cannot_be_reimaged_is_left_as_it_is(hosts: StorageHosts, ana: Any,
     for status in ("reserved", "in-use"):
         Volume.objects.filter(uuid=volume).update(status=status)
         with pytest.raises(Invalid, match=f"but is {status}"):
-            volume_refills.reimage(ana, volume, image)
+            reimaging.reimage(ana, volume, image)
         assert status_of(volume) == status
     Volume.objects.filter(uuid=volume).update(status="available")
     Image.objects.filter(uuid=image).update(min_disk_gb=2)
     with pytest.raises(Invalid, match="needs 2 GB"):
-        volume_refills.reimage(ana, volume, image)
+        reimaging.reimage(ana, volume, image)
     Image.objects.filter(uuid=image).update(min_disk_gb=0, status="deactivated")
     with pytest.raises(Invalid, match="not active"):
-        volume_refills.reimage(ana, volume, image)
+        reimaging.reimage(ana, volume, image)
     assert (status_of(volume), WorkflowRun.objects.count()) == ("available", 0)
 
 
@@ -235,14 +231,14 @@ def test_a_snapshot_keeps_its_volume_and_goes_with_it_where_that_is_asked_for(
 
 @pytest.mark.parametrize("disk_format", ["raw", "qcow2"])
 def test_an_image_of_a_volume_has_its_data(disk_format: str, hosts: StorageHosts, ana: Any, volume: str) -> None:
-    _, image = volume_uploads.upload(ana, volume, UploadAsk("gold", disk_format))
+    _, image = uploads.upload(ana, volume, UploadAsk("gold", disk_format))
     assert status_of(volume) == "uploading"
     run_to_the_end(hosts)
     row = Image.objects.get(uuid=image.uuid)
     assert (row.status, row.disk_format, row.visibility, status_of(volume)) == (
         "active", disk_format, "private", "available",
     )  # fmt: skip
-    again = volume_creation.create(ana, VolumeAsk(size_gb=1, image_id=str(row.uuid)))
+    again = creation.create(ana, VolumeAsk(size_gb=1, image_id=str(row.uuid)))
     run_to_the_end(hosts)
     assert begins_with_data(store.path_of(again.uuid))
     assert image_store.path_of(str(row.uuid)).stat().st_blocks * 512 < store.GIB / 100  # holes stay holes
@@ -250,7 +246,7 @@ def test_an_image_of_a_volume_has_its_data(disk_format: str, hosts: StorageHosts
 
 def test_a_type_that_no_storage_serves_ends_in_error_with_a_message(hosts: StorageHosts, ana: Any) -> None:
     wanted = types.create({"name": "fast", "extra_specs": {"storage_protocol": "NVMe-oF"}})
-    row = volume_creation.create(ana, VolumeAsk(size_gb=1, type_ref="fast"))
+    row = creation.create(ana, VolumeAsk(size_gb=1, type_ref="fast"))
     assert status_of(row.uuid) == "error"
     assert "storage_protocol=NVMe-oF" in Message.objects.get(resource_uuid=row.uuid).text
     volumes.delete(ana, str(row.uuid))
@@ -261,7 +257,7 @@ def test_an_encrypted_type_is_refused(hosts: StorageHosts, ana: Any, admin: Any)
     wanted = types.create({"name": "secret"})
     types.set_encryption(admin, str(wanted.uuid), {"provider": "luks", "control_location": "front-end"})
     with pytest.raises(Invalid, match="does not offer"):
-        volume_creation.create(ana, VolumeAsk(size_gb=1, type_ref="secret"))
+        creation.create(ana, VolumeAsk(size_gb=1, type_ref="secret"))
     assert not Volume.objects.exists()
 
 
@@ -269,12 +265,12 @@ def test_snapshots_and_types_count(hosts: StorageHosts, ana: Any, volume: str) -
     volume_quotas.update(ana.project_id, {"snapshots": 1, "gigabytes": 3})
     snapshot_of(hosts, ana, volume)
     with pytest.raises(QuotaExceeded, match="snapshots"):
-        volume_snapshots.create(ana, volume, SnapshotWish())
+        volume_snapshots.create(ana, volume, SnapshotCreate())
     with pytest.raises(QuotaExceeded, match="gigabytes"):
-        volume_creation.create(ana, VolumeAsk(size_gb=2))
+        creation.create(ana, VolumeAsk(size_gb=2))
     volume_quotas.update(ana.project_id, {"gigabytes": -1, "volumes_files": 1})
     with pytest.raises(QuotaExceeded, match="volumes_files"):
-        volume_creation.create(ana, VolumeAsk(size_gb=1))
+        creation.create(ana, VolumeAsk(size_gb=1))
     in_use = {view.resource: view.in_use for view in volume_quotas.show(ana.project_id)}
     assert (in_use["gigabytes"], in_use["snapshots"], in_use["volumes_files"]) == (2, 1, 1)
     assert (Volume.objects.count(), Snapshot.objects.count()) == (1, 1)
@@ -285,6 +281,6 @@ def test_deletes_that_died_are_finished(hosts: StorageHosts, ana: Any, volume: s
     Snapshot.objects.update(status="deleting")
     assert (snapshots.settle_all(), snapshots.settle_all()) == (1, 0)
     assert not store.snapshot_path_of(row.uuid).exists()
-    volumes.reset_status(ana, volume, "deleting")  # said by an operator: nothing follows
+    volumes.reset_status(ana, volume, "deleting")  # set by an operator: no action follows
     assert volumes.settle_all() == 0
     assert store.path_of(volume).exists()

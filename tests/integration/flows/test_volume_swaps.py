@@ -1,4 +1,4 @@
-"""Swap of volumes, with each step failing in turn: the server has one of the two, and the other is anybody's."""
+"""Swap of volumes, with each step failing in turn: the server has one of the two, and the other is available."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, ResourceLocked
 from conductor.core.states import RunState, VmState
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import instances, server_actions, server_volumes, volume_swaps, volumes
-from conductor.services.server_volumes import AttachWish
-from conductor.services.volumes import VolumeWish
+from conductor.services.servers import actions, instances, server_volumes
+from conductor.services.servers import server_volumes as volume_swaps
+from conductor.services.servers.server_volumes import AttachmentCreate
+from conductor.services.volumes import volumes
+from conductor.services.volumes.volumes import VolumeCreate
 from conductor.volume import store
 from conductor.volume.models import Volume, VolumeAttachment
 from conductor.workflows.flow import Step
-from conductor.workflows.swap_volume import SWAP_VOLUME
+from conductor.workflows.flows.attachments import SWAP_VOLUME
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, times_of
@@ -38,8 +40,8 @@ def admin(people: Any) -> Any:
 def server(hosts: StorageHosts, ana: Any, launch: Any) -> tuple[str, str, str]:
     """A server with a volume that goes with it, and a volume that is larger."""
     uuid = launch()
-    old, new = (str(volumes.create(ana, VolumeWish(size_gb=size)).uuid) for size in (1, 2))
-    server_volumes.attach(ana, uuid, AttachWish(old, tag="data", delete_on_termination=True))
+    old, new = (str(volumes.create(ana, VolumeCreate(size_gb=size)).uuid) for size in (1, 2))
+    server_volumes.attach(ana, uuid, AttachmentCreate(old, tag="data", delete_on_termination=True))
     run_to_the_end(hosts)
     return uuid, old, new
 
@@ -49,7 +51,7 @@ def statuses(*uuids: str) -> list[str]:
 
 
 def assert_has(hosts: StorageHosts, uuid: str, volume: str, other: str) -> None:
-    """All who keep a record agree that the server has `volume` at its old place, and that nobody has the other."""
+    """Check that all records agree: the server has `volume` at its old place, and no server has the other."""
     device = BlockDevice.objects.using(CELL).get(instance_uuid=uuid)
     lent = VolumeAttachment.objects.get()
     assert (str(device.volume_uuid), device.device_name, device.tag) == (volume, "/dev/vdb", "data")
@@ -95,11 +97,11 @@ def test_a_swap_that_fails_leaves_the_old_one(
 def test_a_host_that_refuses_is_asked_to_go_back(when: str, hosts: StorageHosts, admin: Any, server: Any) -> None:
     uuid, old, new = server
     hosts.fails = lambda message, host: (
-        f"{when}DriverError" if message == "swap_volume" and ("swap_volume", host) not in hosts.said[:-1] else None
+        f"{when}DriverError" if message == "swap_volume" and ("swap_volume", host) not in hosts.commands[:-1] else None
     )
     volume_swaps.swap(admin, uuid, old, new)
     run_to_the_end(hosts)
-    assert [message for message, _ in hosts.said].count("swap_volume") == 2
+    assert [message for message, _ in hosts.commands].count("swap_volume") == 2
     assert_has(hosts, uuid, old, new)
 
 
@@ -145,8 +147,8 @@ def test_what_is_refused_changes_nothing(
     hosts: StorageHosts, ana: Any, admin: Any, people: Any, server: Any, monkeypatch: Any
 ) -> None:
     uuid, old, new = server
-    foreign = str(volumes.create(people.chi.context(), VolumeWish(size_gb=3)).uuid)
-    tiny = str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    foreign = str(volumes.create(people.chi.context(), VolumeCreate(size_gb=3)).uuid)
+    tiny = str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
     Volume.objects.filter(uuid=old).update(size_gb=2)
     for wanted, error, words in (
         (old, Invalid, "attached already"),
@@ -167,7 +169,7 @@ def test_what_is_refused_changes_nothing(
         volume_swaps.swap(admin, uuid, old, new)
     Instance.objects.using(CELL).filter(uuid=uuid).update(vm_state=VmState.ACTIVE)
     with monkeypatch.context() as patch:
-        patch.setattr(server_actions, "capabilities", lambda alias, host: frozenset({"attach_volume"}))
+        patch.setattr(actions, "capabilities", lambda alias, host: frozenset({"attach_volume"}))
         with pytest.raises(NotSupported, match="swap_volume"):
             volume_swaps.swap(admin, uuid, old, new)
     silence(instance_of(uuid).host or "")

@@ -1,4 +1,4 @@
-"""Attach and detach of volumes, with each step failing in turn: a volume is in use, or anybody's."""
+"""Attach and detach of volumes, with each step failing in turn: a volume is in use, or available."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState, WaitCause
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import instances, server_actions, server_images, server_volumes, volume_growth, volumes
-from conductor.services.server_volumes import AttachWish
-from conductor.services.volumes import VolumeWish
+from conductor.services.servers import actions, external_events, instances, server_images, server_volumes
+from conductor.services.servers.server_volumes import AttachmentCreate
+from conductor.services.volumes import volumes
+from conductor.services.volumes.volumes import VolumeCreate
 from conductor.volume import store
 from conductor.volume.models import Volume, VolumeAttachment
-from conductor.workflows.attach_volume import ATTACH_VOLUME
-from conductor.workflows.detach_volume import DETACH_VOLUME
 from conductor.workflows.flow import Step
+from conductor.workflows.flows.attachments import ATTACH_VOLUME, DETACH_VOLUME
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, times_of
@@ -33,11 +33,11 @@ def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
 
 @pytest.fixture
 def volume(ana: Any) -> str:
-    return str(volumes.create(ana, VolumeWish(size_gb=1, name="data")).uuid)
+    return str(volumes.create(ana, VolumeCreate(size_gb=1, name="data")).uuid)
 
 
-def attached(hosts: StorageHosts, ana: Any, uuid: str, volume: str, **wish: Any) -> None:
-    server_volumes.attach(ana, uuid, AttachWish(volume, **wish))
+def attached(hosts: StorageHosts, ana: Any, uuid: str, volume: str, **requested: Any) -> None:
+    server_volumes.attach(ana, uuid, AttachmentCreate(volume, **requested))
     run_to_the_end(hosts)
 
 
@@ -46,7 +46,7 @@ def status(volume: str) -> str:
 
 
 def assert_free(hosts: StorageHosts, uuid: str, volume: str) -> None:
-    """Nobody has the volume, and nobody says so."""
+    """Check that no server has the volume, in any record."""
     assert (status(volume), VolumeAttachment.objects.count()) == ("available", 0)
     assert BlockDevice.objects.using(CELL).count() == 0
     assert volume not in hosts.plugged[uuid]
@@ -54,7 +54,7 @@ def assert_free(hosts: StorageHosts, uuid: str, volume: str) -> None:
 
 
 def assert_attached(hosts: StorageHosts, uuid: str, volume: str) -> None:
-    """All four who keep a record agree."""
+    """Check that all four records agree."""
     device = BlockDevice.objects.using(CELL).get(instance_uuid=uuid)
     lent = VolumeAttachment.objects.get()
     assert (status(volume), str(lent.instance_uuid), lent.uuid) == ("in-use", uuid, device.uuid)
@@ -65,7 +65,7 @@ def assert_attached(hosts: StorageHosts, uuid: str, volume: str) -> None:
 
 
 def assert_requested(title: str, uuid: str, volume: str) -> None:
-    """Who has asked reads so at once, and cannot ask again."""
+    """Check that the request is visible at once, and cannot be repeated."""
     client = signed_in("ana")
     for path, link in ((f"/volumes/of/{volume}", title.lower()), (f"/servers/{uuid}/volumes", "detach-volume")):
         page = text(client.get(path))
@@ -75,7 +75,7 @@ def assert_requested(title: str, uuid: str, volume: str) -> None:
 
 def test_a_volume_is_attached_and_detached(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
     uuid = launch()
-    answer = server_volumes.attach(ana, uuid, AttachWish(volume, tag="data"))
+    answer = server_volumes.attach(ana, uuid, AttachmentCreate(volume, tag="data"))
     assert (answer.device, answer.tag) == ("/dev/vdb", "data")
     (held,) = ResourceLock.objects.filter(resource=f"volume:{volume}")
     assert str(held.holder_uuid) == answer.run_uuid
@@ -95,7 +95,7 @@ def test_a_volume_is_attached_and_detached(hosts: StorageHosts, ana: Any, launch
 def test_an_attach_that_fails_frees_the_volume(
     step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, launch: Any, trouble: Any
 ) -> None:
-    uuid, volume = launch(), str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    uuid, volume = launch(), str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
     trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
     attached(hosts, ana, uuid, volume)
     if run_of(uuid, "attach_volume").state == RunState.DONE:
@@ -111,7 +111,7 @@ def test_an_attach_that_fails_frees_the_volume(
 def test_a_detach_that_fails_leaves_it_in_use(
     step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, launch: Any, trouble: Any
 ) -> None:
-    uuid, volume = launch(), str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    uuid, volume = launch(), str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
     attached(hosts, ana, uuid, volume)
     trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
     server_volumes.detach(ana, uuid, volume)
@@ -125,10 +125,10 @@ def test_a_detach_that_fails_leaves_it_in_use(
 def test_a_guest_is_shown_what_a_volume_has_grown_by(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
     uuid = launch()
     attached(hosts, ana, uuid, volume)
-    volume_growth.extend(ana, volume, 2, may_be_in_use=True)
+    external_events.extend(ana, volume, 2, may_be_in_use=True)
     growing = WorkflowRun.objects.using(CELL).get(flow="extend_volume")
     with pytest.raises(ResourceLocked, match=f"workflow {growing.uuid}"):
-        server_actions.begin(ana, uuid, "stop")
+        actions.begin(ana, uuid, "stop")
     hosts.plugged[uuid].clear()
     run_to_the_end(hosts)
     assert hosts.plugged[uuid] == {volume}, "it was given once more"
@@ -150,14 +150,14 @@ def test_what_a_silent_host_may_still_write_to_is_nobody_elses(
     uuid = launch()
     host = instance_of(uuid).host or ""
     hosts.mute = {host}
-    server_volumes.attach(ana, uuid, AttachWish(volume))
+    server_volumes.attach(ana, uuid, AttachmentCreate(volume))
     step_on(hosts)
     silence(host)
     WorkflowRun.objects.using(CELL).filter(flow="attach_volume").update(wake_at="2026-01-01T00:00:00Z")
     run_to_the_end(hosts)
     run = run_of(uuid, "attach_volume")
     assert run.state == RunState.FAILED_NOT_CLEAN
-    assert host in run.leftovers[0]
+    assert host in run.uncompensated[0]
     assert status(volume) == "attaching"
     assert BlockDevice.objects.using(CELL).get().instance_uuid == instance_of(uuid).uuid
 
@@ -166,14 +166,14 @@ def test_devices_are_named_in_order_and_once(hosts: StorageHosts, ana: Any, laun
     uuid = launch()
     names = []
     for wanted in ("", "/dev/vdc", "", "/dev/sdz", ""):
-        volume = volumes.create(ana, VolumeWish(size_gb=1))
-        names.append(server_volumes.attach(ana, uuid, AttachWish(str(volume.uuid), device=wanted)).device)
+        volume = volumes.create(ana, VolumeCreate(size_gb=1))
+        names.append(server_volumes.attach(ana, uuid, AttachmentCreate(str(volume.uuid), device=wanted)).device)
         run_to_the_end(hosts)
     assert names == ["/dev/vdb", "/dev/vdc", "/dev/vdd", "/dev/sdz", "/dev/vde"]
-    volume = volumes.create(ana, VolumeWish(size_gb=1))
+    volume = volumes.create(ana, VolumeCreate(size_gb=1))
     for taken in ("/dev/vda", "/dev/sdb", "vdz"):
         with pytest.raises(Conflict, match="is in use"):
-            server_volumes.attach(ana, uuid, AttachWish(str(volume.uuid), device=taken))
+            server_volumes.attach(ana, uuid, AttachmentCreate(str(volume.uuid), device=taken))
     assert BlockDevice.objects.using(CELL).count() == 5
     assert_nothing_under_way(uuid)
 
@@ -182,22 +182,22 @@ def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: 
     uuid, other = launch(), launch("web-2")
     chi = people.chi.context()
     with pytest.raises(NotFound):
-        server_volumes.attach(chi, uuid, AttachWish(volume))
-    foreign = str(volumes.create(chi, VolumeWish(size_gb=1)).uuid)
+        server_volumes.attach(chi, uuid, AttachmentCreate(volume))
+    foreign = str(volumes.create(chi, VolumeCreate(size_gb=1)).uuid)
     with pytest.raises(NotFound, match=foreign):
-        server_volumes.attach(ana, uuid, AttachWish(foreign))
+        server_volumes.attach(ana, uuid, AttachmentCreate(foreign))
     Instance.objects.using(CELL).filter(uuid=uuid).update(is_locked=True)
     with pytest.raises(Conflict, match="is locked"):
-        server_volumes.attach(ana, uuid, AttachWish(volume))
+        server_volumes.attach(ana, uuid, AttachmentCreate(volume))
     Instance.objects.using(CELL).filter(uuid=uuid).update(is_locked=False, vm_state=VmState.RESCUED)
     with pytest.raises(Conflict, match="vm_state rescued"):
-        server_volumes.attach(ana, uuid, AttachWish(volume))
+        server_volumes.attach(ana, uuid, AttachmentCreate(volume))
     Instance.objects.using(CELL).filter(uuid=uuid).update(vm_state=VmState.ACTIVE)
     assert_free(hosts, uuid, volume)
     attached(hosts, ana, uuid, volume)
     for server in (uuid, other):
         with pytest.raises(Invalid, match="Invalid volume"):
-            server_volumes.attach(ana, server, AttachWish(volume))
+            server_volumes.attach(ana, server, AttachmentCreate(volume))
     with pytest.raises(NotFound):
         server_volumes.detach(ana, other, volume)
     with pytest.raises(Invalid, match="in-use"):
@@ -213,17 +213,17 @@ def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: 
 
 def test_a_third_request_is_told_who_has_it(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
     uuid, other = launch(), launch("web-2")
-    run_uuid = server_volumes.attach(ana, uuid, AttachWish(volume)).run_uuid
+    run_uuid = server_volumes.attach(ana, uuid, AttachmentCreate(volume)).run_uuid
     with pytest.raises(ResourceLocked, match=run_uuid):
-        server_volumes.attach(ana, other, AttachWish(volume))
+        server_volumes.attach(ana, other, AttachmentCreate(volume))
     with pytest.raises(ResourceLocked, match=run_uuid):
         volumes.delete(ana, volume)
     with pytest.raises(ResourceLocked, match=run_uuid):
         volumes.extend(ana, volume, 5)
     with pytest.raises(ResourceLocked, match=run_uuid):
-        server_volumes.attach(ana, uuid, AttachWish(volume))
+        server_volumes.attach(ana, uuid, AttachmentCreate(volume))
     with pytest.raises(ResourceLocked, match=run_uuid):
-        server_actions.begin(ana, uuid, "stop")
+        actions.begin(ana, uuid, "stop")
     run_to_the_end(hosts)
     assert_attached(hosts, uuid, volume)
 
@@ -232,8 +232,10 @@ def test_several_volumes_come_and_go_one_after_the_other(
     hosts: StorageHosts, ana: Any, launch: Any, volume: str
 ) -> None:
     """Clients that make many things at once ask for all of them before the first is there."""
-    uuid, second = launch(), str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
-    first_run, second_run = (server_volumes.attach(ana, uuid, AttachWish(one)).run_uuid for one in (volume, second))
+    uuid, second = launch(), str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
+    first_run, second_run = (
+        server_volumes.attach(ana, uuid, AttachmentCreate(one)).run_uuid for one in (volume, second)
+    )
     assert WorkflowRun.objects.using(CELL).get(uuid=second_run).waits_for["cause"] == WaitCause.LOCK
     assert not ResourceLock.objects.using(CELL).exclude(run__uuid=first_run).exists()
     run_to_the_end(hosts)
@@ -276,7 +278,7 @@ def test_a_server_that_is_deleted_lets_go_or_takes_along(
 
 def test_a_delete_in_the_middle_of_an_attach_frees_it(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
     uuid = launch()
-    server_volumes.attach(ana, uuid, AttachWish(volume))
+    server_volumes.attach(ana, uuid, AttachmentCreate(volume))
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.DELETED
@@ -296,7 +298,7 @@ def test_deleted_on_a_silent_host_its_volume_waits_for_the_host(
     assert instance_of(uuid).vm_state == VmState.DELETED
     assert (server_volumes.release_of_gone(), status(volume)) == (0, "detaching")
     hosts.mute = set()
-    step_on(hosts)  # the host is back, and does what it owes
+    step_on(hosts)  # the host is back, and carries out its deferred commands
     assert (server_volumes.release_of_gone(), server_volumes.release_of_gone()) == (1, 0)
     assert list(Volume.objects.values_list("status", flat=True)) == ([] if goes else ["available"])
     assert (VolumeAttachment.objects.count(), BlockDevice.objects.using(CELL).count()) == (0, 0)

@@ -1,1 +1,1 @@
-"""What runs in an environment of its own, beside an installed Nova."""
+"""Programs that run in an environment of their own, beside an installed Nova."""

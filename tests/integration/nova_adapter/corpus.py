@@ -23,7 +23,7 @@ from conductor.core.scheduling.cases.requests import spec_of
 from conductor.core.scheduling.cases.settings import Settings
 from conductor.core.scheduling.filtering import verdict_of
 from conductor.plugins import PluginOptions, load
-from scheduler_plugins.nova_adapter.asking import Asking
+from scheduler_plugins.nova_adapter.asking import NovaViews
 from scheduler_plugins.nova_adapter.filters import filter_of
 from scheduler_plugins.nova_adapter.guests import Guests, start
 from scheduler_plugins.nova_adapter.weighers import weigher_of
@@ -33,7 +33,7 @@ FLEETS, OWN, OTHERS = 30, 5, 3
 
 
 @dataclass(frozen=True)
-class Asked:
+class CaseRequest:
     """A request of a case, with the hosts of that case."""
 
     settings: Settings
@@ -43,22 +43,27 @@ class Asked:
 
 def compared(seed: int) -> dict[str, Any]:
     start()
-    told = Comparison()
+    reported = Comparison()
     draw = random.Random(seed)
     states, requests = corpus()
     for number, asked in enumerate(draw.sample(requests, FLEETS)):
         chosen = draw.sample(asked.states, min(OWN, len(asked.states))) + draw.sample(states, OTHERS)
         fleet = [replace(one, node=f"{one.node}-{index}") for index, one in enumerate(chosen)]
         with configured(asked.settings.config):
-            told.ask(number, HostTable.from_states(fleet), asked)
-    said = {"asked": told.asked, "passed": told.passed, "refused": told.refused, "different": told.different}
-    return {"seed": seed, **said}
+            reported.ask(number, HostTable.from_states(fleet), asked)
+    fields = {
+        "asked": reported.asked,
+        "passed": reported.passed,
+        "refused": reported.refused,
+        "different": reported.different,
+    }
+    return {"seed": seed, **fields}
 
 
-def corpus() -> tuple[list[HostState], list[Asked]]:
+def corpus() -> tuple[list[HostState], list[CaseRequest]]:
     """All hosts and the requests of the cases that name more than a size."""
     states: list[HostState] = []
-    requests: list[Asked] = []
+    requests: list[CaseRequest] = []
     for case in itertools.chain.from_iterable(read(path.read_text()) for path in sorted(CASES.glob("*.json"))):
         states += case.fleet.states
         for request in case.requests:
@@ -73,7 +78,7 @@ def corpus() -> tuple[list[HostState], list[Asked]]:
                 or spec.image.properties
                 or spec.flavor.extra_specs
             ):
-                requests.append(Asked(case.settings, spec, case.fleet.states))
+                requests.append(CaseRequest(case.settings, spec, case.fleet.states))
     return states, requests
 
 
@@ -111,9 +116,9 @@ class Comparison:
         self.refused: Counter[str] = Counter()  # requests that cannot be put in Nova's words, by the kind of its error
         self.different: list[str] = []
 
-    def ask(self, number: int, hosts: HostTable, asked: Asked) -> None:
+    def ask(self, number: int, hosts: HostTable, asked: CaseRequest) -> None:
         try:
-            Asking().request(asked.spec)
+            NovaViews().request(asked.spec)
         except Exception as error:
             self.refused[f"{type(error).__module__}.{type(error).__name__}"] += 1
             return
@@ -128,26 +133,26 @@ class Comparison:
     def _compare(self, number: int, hosts: HostTable, spec: RequestSpec, pair: tuple[Any, Any]) -> None:
         ours, theirs = pair
         for row, state in enumerate(hosts.states):
-            mine, said = verdict_of(ours, hosts, spec, row), _answer(theirs, hosts, spec, row)
+            mine, fields = verdict_of(ours, hosts, spec, row), _answer(theirs, hosts, spec, row)
             self.asked[ours.name] += 1
             self.passed[ours.name] += bool(mine)
-            if said != ("unreadable" if mine.is_unreadable and said == "unreadable" else str(bool(mine))):
-                self.different.append(f"{number} {ours.name} {state.host}: {mine.passed} {mine.reason} | {said}")
+            if fields != ("unreadable" if mine.is_unreadable and fields == "unreadable" else str(bool(mine))):
+                self.different.append(f"{number} {ours.name} {state.host}: {mine.passed} {mine.reason} | {fields}")
 
     def _weigh(self, number: int, hosts: HostTable, spec: RequestSpec, pair: tuple[Any, Any]) -> None:
         ours, theirs = pair
         self.asked[ours.name] += len(hosts)
         mine = np.asarray(ours.weigh(hosts, spec), np.float64)
         try:
-            said = theirs.weigh(hosts, spec)
+            fields = theirs.weigh(hosts, spec)
         except Exception as error:
             if np.isfinite(mine).all() or type(error).__name__ != "ComputeHostMetricNotFound":
                 self.different.append(f"{number} {ours.name}: {mine} | {type(error).__name__}")
             return
         low = -np.inf if ours.minval is None else ours.minval
-        self.passed[ours.name] += len(set(said.tolist())) > 1
-        if not np.allclose(np.maximum(mine, low), said):
-            self.different.append(f"{number} {ours.name}: {mine} | {said}")
+        self.passed[ours.name] += len(set(fields.tolist())) > 1
+        if not np.allclose(np.maximum(mine, low), fields):
+            self.different.append(f"{number} {ours.name}: {mine} | {fields}")
 
 
 def _answer(theirs: Any, hosts: HostTable, spec: RequestSpec, row: int) -> str:

@@ -1,4 +1,4 @@
-"""What becomes of requests where classes by third parties decide: as the scheduler has it, printed as JSON."""
+"""Decisions with third-party classes, by the scheduler, printed as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def decided(found: Registry, spec: RequestSpec = RACK, **changes: Any) -> dict[s
 
 def answers(config_file: str) -> dict[str, Any]:
     """By what is asked."""
-    both = adapted(config_file, "RackFilter", "CrowdFilter")
+    both = adapted(config_file, "RackFilter", "OccupancyFilter")
     weighing = adapted(config_file, "RackFilter", weighers={"FewestWeigher": None})
     failing = adapted(config_file, "FailingFilter")
     broken = adapted(config_file, "NotOne", "Nowhere", "RackFilter", weighers={"FewestWeigher": "much"})
@@ -60,7 +60,7 @@ def answers(config_file: str) -> dict[str, Any]:
         ],
         "failing": decided(failing),
         "fails open": decided(failing, rules=Rules(fail_open=frozenset({"nova.FailingFilter"}))),
-        "in the shadow": decided(failing, rules=Rules(shadows=frozenset({(FILTER, "nova.FailingFilter")}))),
+        "dry run": decided(failing, rules=Rules(shadows=frozenset({(FILTER, "nova.FailingFilter")}))),
         "broken": {"warnings": broken.plugins[0].warnings, "shut out": len(broken.quarantined)},
         "broken decides": decided(broken),
         "rebuild": decided(both, replace(RACK, is_rebuild=True)),

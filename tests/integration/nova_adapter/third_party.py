@@ -1,4 +1,4 @@
-"""Filters and weighers as somebody would have written them for Nova, who never heard of Novella."""
+"""Filters and weighers written only for Nova, by a third party."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RackFilter(filters.BaseHostFilter):
         return True
 
 
-class CrowdFilter(filters.BaseHostFilter):
+class OccupancyFilter(filters.BaseHostFilter):
     """Hosts with few guests, by an option of its own."""
 
     RUN_ON_REBUILD = True

@@ -30,8 +30,10 @@ def make(name: str, under: str = "", has: str = "", of: str = "", **amounts: int
     return uuid
 
 
-def wish(consumer: str, generation: int | Unchecked | None = UNCHECKED, **held: dict[str, int]) -> ConsumerAllocations:
-    """What ana in shop wants a consumer to hold, by name of provider."""
+def requested(
+    consumer: str, generation: int | Unchecked | None = UNCHECKED, **held: dict[str, int]
+) -> ConsumerAllocations:
+    """Return the allocations of a consumer of ana's in shop, by name of provider."""
     shares = {uuid_of(name): Share(0, amounts) for name, amounts in held.items()}
     return ConsumerAllocations(uuid_of(consumer), SHOP, ANA, generation, "INSTANCE", shares)
 
@@ -41,7 +43,7 @@ def generation(name: str) -> int:
 
 
 def used() -> dict[tuple[str, str], int]:
-    """What is in use, as inventories count it; it must be the sum of what is held."""
+    """Return the usage in the inventories; it must equal the sum of the allocations."""
     rows = models.Inventory.objects.exclude(used=0).values_list("provider__name", "resource_class", "used")
     counted = {(name, kind): amount for name, kind, amount in rows}
     sums: dict[tuple[str, str], int] = {}

@@ -6,7 +6,6 @@ import random
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from conductor.core.errors import Invalid
 from conductor.core.placement import candidates as pure
@@ -14,6 +13,7 @@ from conductor.core.placement.amounts import Amount
 from conductor.core.placement.candidates import BREADTH_FIRST, ProviderNode, SearchOptions
 from conductor.core.placement.query import CandidateQuery, RequestGroup
 from conductor.placement import candidates, inventories, providers
+from tests.counting import Captured
 from tests.integration.placement.stock import make, uuid_of
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -24,7 +24,7 @@ PLACES = ("east", "west")
 
 
 def everybody() -> list[ProviderNode]:
-    """What is stored, read by nothing that the search uses."""
+    """Return the stored providers, without the search's own code."""
     return [
         ProviderNode(
             state.uuid,
@@ -80,7 +80,7 @@ def test_the_answer_is_that_of_a_search_through_everything(seed: int) -> None:
 
 
 def statements(query: CandidateQuery) -> int:
-    with CaptureQueriesContext(connection) as asked:
+    with Captured(connection) as asked:
         candidates.search(query)
     return len(asked)
 

@@ -1,4 +1,4 @@
-"""What consumers hold, replaced as a whole: generations, full providers, all or nothing; and claims of trees."""
+"""Consumers' allocations, replaced as a whole: generations, full providers, all or nothing; and claims of trees."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from conductor.placement import allocations, consumers_allocations, inventories,
 from conductor.placement.allocations import Claim, ConsumerHolds, ProviderFull
 from conductor.placement.consumers_allocations import ConsumerAllocations, Share
 from conductor.placement.reshape import reshape
-from tests.integration.placement.stock import ANA, BO, LAB, SHOP, everything, generation, make, used, uuid_of, wish
-from tests.integration.test_races import at_once
+from tests.fixtures.races import at_once
+from tests.integration.placement.stock import ANA, BO, LAB, SHOP, everything, generation, make, requested, used, uuid_of
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -33,14 +33,14 @@ def refused(kind: type[NovellaError], act: Callable[[], object], code: str | Non
     assert everything() == before
 
 
-def put(*wished: ConsumerAllocations) -> None:
-    consumers_allocations.put(wished)
+def put(*requests: ConsumerAllocations) -> None:
+    consumers_allocations.put(requests)
 
 
 def test_what_is_put_is_what_is_held() -> None:
     make("host", VCPU=4, MEMORY_MB=512)
     make("disks", DISK_GB=100)
-    put(wish("a", None, host={"VCPU": 2, "MEMORY_MB": 64}, disks={"DISK_GB": 10}))
+    put(requested("a", None, host={"VCPU": 2, "MEMORY_MB": 64}, disks={"DISK_GB": 10}))
     held = consumers_allocations.of_consumer(uuid_of("a"))
     assert (held.project_id, held.user_id, held.generation, held.consumer_type) == (SHOP, ANA, 1, "INSTANCE")
     assert held.allocations == {
@@ -49,12 +49,12 @@ def test_what_is_put_is_what_is_held() -> None:
     }
     assert used() == {("host", "VCPU"): 2, ("host", "MEMORY_MB"): 64, ("disks", "DISK_GB"): 10}
     at = (generation("host"), generation("disks"))
-    put(wish("a", 1, host={"VCPU": 3}))
+    put(requested("a", 1, host={"VCPU": 3}))
     assert used() == {("host", "VCPU"): 3}
     assert (generation("host"), generation("disks")) == (at[0] + 1, at[1] + 1)
     [one] = consumers_allocations.of_provider(uuid_of("host"))[1]
     assert (one.consumer_uuid, one.generation) == (uuid_of("a"), 2)
-    put(wish("a", 2))
+    put(requested("a", 2))
     assert used() == {}
     assert consumers_allocations.of_consumer(uuid_of("a")) == ConsumerAllocations(uuid_of("a"), generation=None)
     assert not models.Consumer.objects.exists()
@@ -62,36 +62,36 @@ def test_what_is_put_is_what_is_held() -> None:
 
 def test_generations_of_consumers_are_a_lock() -> None:
     make("host", VCPU=4)
-    refused(ConcurrentUpdate, lambda: put(wish("a", 1, host={"VCPU": 1})), STALE)
-    put(wish("a", None, host={"VCPU": 1}))
-    refused(ConcurrentUpdate, lambda: put(wish("a", None, host={"VCPU": 2})), STALE)
-    refused(ConcurrentUpdate, lambda: put(wish("a", 7)), STALE)
-    put(wish("a", host={"VCPU": 2}))
-    put(wish("a", 2, host={"VCPU": 1}))
+    refused(ConcurrentUpdate, lambda: put(requested("a", 1, host={"VCPU": 1})), STALE)
+    put(requested("a", None, host={"VCPU": 1}))
+    refused(ConcurrentUpdate, lambda: put(requested("a", None, host={"VCPU": 2})), STALE)
+    refused(ConcurrentUpdate, lambda: put(requested("a", 7)), STALE)
+    put(requested("a", host={"VCPU": 2}))
+    put(requested("a", 2, host={"VCPU": 1}))
     assert used() == {("host", "VCPU"): 1}
 
 
 def test_several_consumers_change_together_or_not_at_all() -> None:
     make("host", VCPU=2)
-    put(wish("instance", None, host={"VCPU": 2}))
+    put(requested("instance", None, host={"VCPU": 2}))
     refused(
         Conflict,
-        lambda: put(wish("other", None, host={"VCPU": 1}), wish("instance", 1, host={"VCPU": 2})),
+        lambda: put(requested("other", None, host={"VCPU": 1}), requested("instance", 1, host={"VCPU": 2})),
     )
-    put(wish("instance", 1), wish("migration", None, host={"VCPU": 2}))
+    put(requested("instance", 1), requested("migration", None, host={"VCPU": 2}))
     assert allocations.held_by(uuid_of("migration")) == {uuid_of("host"): {"VCPU": 2}}
     assert allocations.held_by(uuid_of("instance")) == {}
 
 
-def test_wishes_that_cannot_be() -> None:
+def test_requests_that_cannot_be() -> None:
     make("host", VCPU=Amount(8, min_unit=2, max_unit=4, step_size=2))
     for amount in (1, 3, 6):
-        refused(Conflict, lambda amount=amount: put(wish("a", None, host={"VCPU": amount})))  # type: ignore[misc]
-    refused(Conflict, lambda: put(wish("a", None, host={"DISK_GB": 1})))
-    refused(Invalid, lambda: put(wish("a", None, host={"CUSTOM_NONE": 1})))
-    refused(Invalid, lambda: put(wish("a", None, host={"VCPU": 0})))
-    refused(Invalid, lambda: put(wish("a", None, nobody={"VCPU": 2})))
-    refused(Invalid, lambda: put(wish("a", None, host={"VCPU": 2}), wish("a", None)))
+        refused(Conflict, lambda amount=amount: put(requested("a", None, host={"VCPU": amount})))  # type: ignore[misc]
+    refused(Conflict, lambda: put(requested("a", None, host={"DISK_GB": 1})))
+    refused(Invalid, lambda: put(requested("a", None, host={"CUSTOM_NONE": 1})))
+    refused(Invalid, lambda: put(requested("a", None, host={"VCPU": 0})))
+    refused(Invalid, lambda: put(requested("a", None, unknown={"VCPU": 2})))
+    refused(Invalid, lambda: put(requested("a", None, host={"VCPU": 2}), requested("a", None)))
     refused(NotFound, lambda: consumers_allocations.delete(uuid_of("a")))
     refused(NotFound, lambda: consumers_allocations.of_provider(uuid_of("nobody")))
     put()
@@ -99,18 +99,18 @@ def test_wishes_that_cannot_be() -> None:
 
 def test_a_provider_over_capacity_takes_what_makes_it_no_worse() -> None:
     uuid = make("host", VCPU=8)
-    put(wish("a", None, host={"VCPU": 4}), wish("b", None, host={"VCPU": 4}))
+    put(requested("a", None, host={"VCPU": 4}), requested("b", None, host={"VCPU": 4}))
     inventories.put(uuid, "VCPU", Amount(3), generation("host"))
-    refused(Conflict, lambda: put(wish("a", 1, host={"VCPU": 5})))
-    refused(Conflict, lambda: put(wish("c", None, host={"VCPU": 1})))
-    put(wish("a", 1, host={"VCPU": 4}))
-    put(wish("a", 2, host={"VCPU": 3}))
+    refused(Conflict, lambda: put(requested("a", 1, host={"VCPU": 5})))
+    refused(Conflict, lambda: put(requested("c", None, host={"VCPU": 1})))
+    put(requested("a", 1, host={"VCPU": 4}))
+    put(requested("a", 2, host={"VCPU": 3}))
     assert used() == {("host", "VCPU"): 7}
 
 
 def test_owners_and_types_may_change() -> None:
     make("host", VCPU=4)
-    put(wish("a", None, host={"VCPU": 1}))
+    put(requested("a", None, host={"VCPU": 1}))
     share = {uuid_of("host"): Share(0, {"VCPU": 1})}
     put(ConsumerAllocations(uuid_of("a"), LAB, BO, 1, "MIGRATION", share))
     put(ConsumerAllocations(uuid_of("a"), LAB, BO, 2, None, share))
@@ -120,7 +120,7 @@ def test_owners_and_types_may_change() -> None:
 
 def test_usages_by_owner_and_type() -> None:
     make("host", VCPU=9, DISK_GB=9)
-    put(wish("a", None, host={"VCPU": 1, "DISK_GB": 2}), wish("b", None, host={"VCPU": 2}))
+    put(requested("a", None, host={"VCPU": 1, "DISK_GB": 2}), requested("b", None, host={"VCPU": 2}))
     share = {uuid_of("host"): Share(0, {"VCPU": 3})}
     put(ConsumerAllocations(uuid_of("c"), SHOP, BO, None, None, share))
     assert usages.of_provider(uuid_of("host")) == {"DISK_GB": 2, "VCPU": 6}
@@ -137,10 +137,10 @@ def test_usages_by_owner_and_type() -> None:
 
 def test_a_part_of_a_host_becomes_a_provider_with_all_that_is_held_of_it() -> None:
     host = make("host", VCPU=4, VGPU=2)
-    put(wish("a", None, host={"VCPU": 2, "VGPU": 1}), wish("b", None, host={"VGPU": 1}))
+    put(requested("a", None, host={"VCPU": 2, "VGPU": 1}), requested("b", None, host={"VGPU": 1}))
     gpu = make("gpu", under="host")
     stocks = {host: (generation("host"), {"VCPU": Amount(4)}), gpu: (0, {"VGPU": Amount(2)})}
-    moved = (wish("a", 1, host={"VCPU": 2}, gpu={"VGPU": 1}), wish("b", 1, gpu={"VGPU": 1}))
+    moved = (requested("a", 1, host={"VCPU": 2}, gpu={"VGPU": 1}), requested("b", 1, gpu={"VGPU": 1}))
     refused(Conflict, lambda: reshape(stocks, moved[:1]), "placement.inventory.inuse")
     refused(ConcurrentUpdate, lambda: reshape({**stocks, gpu: (5, {})}, moved), STALE)
     gone = {uuid_of("nobody"): (0, {"VGPU": Amount(2)})}
@@ -186,7 +186,7 @@ def test_claims_take_from_several_providers_of_a_tree() -> None:
 def test_of_many_who_claim_as_new_exactly_one_wins() -> None:
     for name in "xyz":
         make(name, VCPU=8)
-    results = at_once(6, lambda number: put(wish("a", None, **{"xyz"[number % 3]: {"VCPU": 1}})))
+    results = at_once(6, lambda number: put(requested("a", None, **{"xyz"[number % 3]: {"VCPU": 1}})))
     assert sum(result is None for result in results) == 1
     assert all(isinstance(result, ConcurrentUpdate) for result in results if result is not None)
     assert sum(used().values()) == 1
@@ -241,7 +241,7 @@ def test_puts_claims_releases_and_removals_at_once_leave_the_books_straight() ->
                     allocations.release([uuid_of(consumer)])
                 elif number % 5 == 1:
                     amounts = {name: {"VCPU": dice.randint(1, 3)} for name in picked}
-                    consumers_allocations.put([wish(consumer, **amounts)])
+                    consumers_allocations.put([requested(consumer, **amounts)])
                     granted += 1
                 else:
                     name = dice.choice([consumer, f"{seed}-{number}"])

@@ -13,5 +13,5 @@ __all__ = ["ana", "hosts", "launch"]
 
 @pytest.fixture(autouse=True)
 def settled(settings: Any) -> None:
-    """Workflows count as over at once, without the heartbeats that hosts are given to tell of it."""
+    """Make workflows count as over at once, without waiting for hosts' heartbeats."""
     settings.NOVELLA_HEARTBEAT_SECONDS = 0.0

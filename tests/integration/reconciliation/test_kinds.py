@@ -14,15 +14,15 @@ from conductor.api_db.models import BuildRequest, CellMapping, Finding, Instance
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault, Migration, Service
 from conductor.core.placement.amounts import Amount
 from conductor.core.states import MigrationStatus, RunState, StepState
+from conductor.db.transactions import database_now
 from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.network.models import Port
 from conductor.placement import allocations, consumers_allocations, inventories, providers
 from conductor.placement.consumers_allocations import ConsumerAllocations, Share
 from conductor.placement.models import Consumer, Inventory
-from conductor.services.reconciliation import reconciler
-from conductor.services.reconciliation.kinds import KINDS
-from conductor.services.reconciliation.reconciler import Outcome
-from conductor.transactions import database_now
+from conductor.services.operations.reconciliation import reconciler
+from conductor.services.operations.reconciliation.kinds import KINDS
+from conductor.services.operations.reconciliation.reconciler import RepairOutcome
 from conductor.volume.models import Volume, VolumeAttachment
 from tests import factories
 from tests.fleet import provider_of
@@ -38,7 +38,7 @@ class Cloud:
     alive: str
     dead: str
     host: str
-    asker: Any
+    caller: Any
 
     @property
     def row(self) -> Any:
@@ -47,7 +47,7 @@ class Cloud:
 
 @pytest.fixture
 def cloud(hosts: Hosts, launch: Any, ana: Any) -> Cloud:
-    from conductor.services import instances
+    from conductor.services.servers import instances
     from tests.integration.flows.moving import run_to_the_end
 
     alive, dead = launch("web-1"), launch("web-2")
@@ -60,8 +60,8 @@ def cloud(hosts: Hosts, launch: Any, ana: Any) -> Cloud:
 def report_guests(guests: dict[str, list[str]]) -> None:
     """As hosts' reports leave them."""
     for row in Service.objects.using(CELL).filter(binary="nova-compute"):
-        said = dict.fromkeys(guests.get(row.host, []), 1)
-        Service.objects.using(CELL).filter(pk=row.pk).update(guests=said, last_seen_at=database_now())
+        reported = dict.fromkeys(guests.get(row.host, []), 1)
+        Service.objects.using(CELL).filter(pk=row.pk).update(guests=reported, last_seen_at=database_now())
 
 
 def everything() -> dict[str, list[tuple[Any, ...]]]:
@@ -77,18 +77,18 @@ def everything() -> dict[str, list[tuple[Any, ...]]]:
 
 
 def ended_run(cloud: Cloud, alias: str = CELL) -> WorkflowRun:
-    return factories.run(cloud.asker, alias, state=RunState.DONE, owner=None, finished_at=database_now())
+    return factories.run(cloud.caller, alias, state=RunState.DONE, owner=None, finished_at=database_now())
 
 
 # -- capacity
 
 
 def hold(cloud: Cloud, consumer: str, host: str = "sim-1") -> None:
-    claim = allocations.Claim(consumer, provider_of(host), {"VCPU": 2}, cloud.asker.project_id, cloud.asker.user_id)
+    claim = allocations.Claim(consumer, provider_of(host), {"VCPU": 2}, cloud.caller.project_id, cloud.caller.user_id)
     allocations.claim(claim)
 
 
-def allocation_of_nobody(cloud: Cloud) -> Callable[[], bool]:
+def unowned_allocation(cloud: Cloud) -> Callable[[], bool]:
     hold(cloud, cloud.dead)
     return lambda: not Consumer.objects.filter(uuid=cloud.dead).exists()
 
@@ -141,7 +141,7 @@ def port_on_wrong_host(cloud: Cloud) -> Callable[[], bool]:
 def lend(cloud: Cloud, to: str, status: str = "in-use") -> VolumeAttachment:
     now = database_now()
     volume = Volume.objects.create(
-        project_id=cloud.asker.project_id, user_id=cloud.asker.user_id, size_gb=1, status=status, created_at=now,
+        project_id=cloud.caller.project_id, user_id=cloud.caller.user_id, size_gb=1, status=status, created_at=now,
         updated_at=now,
     )  # fmt: skip
     return VolumeAttachment.objects.create(volume=volume, instance_uuid=to, device="/dev/vdb", host=cloud.host)
@@ -176,7 +176,7 @@ def device_without_attachment(cloud: Cloud) -> None:
     device(cloud.alive, uuid4())
 
 
-# -- where instances are, and what they say
+# -- instances and their hosts' reports
 
 
 def state_without_workflow(cloud: Cloud) -> Callable[[], bool]:
@@ -245,19 +245,24 @@ def wait_of_ended_workflow(cloud: Cloud) -> Callable[[], bool]:
 
 
 def workflow_not_taken_up(cloud: Cloud) -> None:
-    factories.run(cloud.asker, CELL, wake_at=factories.ago(3600), owner=None)
+    factories.run(cloud.caller, CELL, wake_at=factories.ago(3600), owner=None)
 
 
 def undo_held_up_by_host(cloud: Cloud) -> Callable[[], bool]:
     left = "Port p stays with the server until host sim-1 lets it go."
-    ended = {"state": RunState.FAILED_NOT_CLEAN, "leftovers": [left], "owner": None, "finished_at": factories.ago(900)}
-    run = factories.run(cloud.asker, CELL, instance_uuid=cloud.dead, **ended)
+    ended = {
+        "state": RunState.FAILED_NOT_CLEAN,
+        "uncompensated": [left],
+        "owner": None,
+        "finished_at": factories.ago(900),
+    }
+    run = factories.run(cloud.caller, CELL, instance_uuid=cloud.dead, **ended)
     StepRecord.objects.using(CELL).create(
         run=run, index=0, name="PlugPort", direction="undo", attempt=1, try_number=3, step_key="k", fencing_token=1,
         state=StepState.UNDO_FAILED, error={"class": "KeptByHost", "message": left}, started_at=factories.ago(900),
     )  # fmt: skip
     rows = WorkflowRun.objects.using(CELL).filter(pk=run.pk)
-    return lambda: rows.values_list("state", "leftovers").get() == (RunState.FAILED_UNDONE, [])
+    return lambda: rows.values_list("state", "uncompensated").get() == (RunState.FAILED_UNDONE, [])
 
 
 def move(of: str, status: str, **values: Any) -> Migration:
@@ -287,11 +292,11 @@ def guest_doubled(cloud: Cloud) -> None:
 def guest_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
     report_guests({cloud.host: [cloud.alive], other_host(cloud): [cloud.dead]})
 
-    def is_told() -> bool:
-        owed = OutboxMessage.objects.using(CELL).filter(is_owed=True, host=other_host(cloud))
-        return [row.body["body"]["instance_uuid"] for row in owed] == [cloud.dead]
+    def is_reported() -> bool:
+        deferred = OutboxMessage.objects.using(CELL).filter(is_deferred=True, host=other_host(cloud))
+        return [row.body["body"]["instance_uuid"] for row in deferred] == [cloud.dead]
 
-    return is_told
+    return is_reported
 
 
 def report_kept(host: str, uuid: str) -> None:
@@ -301,18 +306,18 @@ def report_kept(host: str, uuid: str) -> None:
 def disks_kept_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
     report_kept(cloud.host, cloud.dead)
 
-    def is_told() -> bool:
-        (owed,) = OutboxMessage.objects.using(CELL).filter(is_owed=True, host=cloud.host)
-        return (owed.body["message"], owed.body["body"]["instance_uuid"]) == ("confirm_migration", cloud.dead)
+    def is_reported() -> bool:
+        (deferred,) = OutboxMessage.objects.using(CELL).filter(is_deferred=True, host=cloud.host)
+        return (deferred.body["message"], deferred.body["body"]["instance_uuid"]) == ("confirm_migration", cloud.dead)
 
-    return is_told
+    return is_reported
 
 
 def disks_kept_without_move(cloud: Cloud) -> None:
     report_kept(cloud.host, cloud.alive)
 
 
-def guest_of_nobody(cloud: Cloud) -> None:
+def unowned_guest(cloud: Cloud) -> None:
     report_guests({cloud.host: [cloud.alive, NOWHERE]})
 
 
@@ -321,23 +326,26 @@ def guest_missing(cloud: Cloud) -> None:
 
 
 PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
+    "unowned_allocation": unowned_allocation,
+    "guest_of_nobody": unowned_guest,
+} | {
     plant.__name__: plant
     for plant in (
-        allocation_of_nobody, allocation_of_failed_move, allocation_without_host, instance_without_allocation,
+        allocation_of_failed_move, allocation_without_host, instance_without_allocation,
         allocation_on_wrong_host,
         usage_miscounted, port_of_dead_instance, port_of_unknown, port_on_wrong_host, volume_of_dead_instance,
         device_of_dead_instance, volume_half_lent, attachment_without_device, device_without_attachment,
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
         mapping_of_nothing, request_without_workflow, lock_of_ended_workflow, lock_of_absent_workflow,
         wait_of_ended_workflow, workflow_not_taken_up, move_without_workflow, guest_doubled, guest_of_dead_instance,
-        guest_of_nobody, guest_missing, undo_held_up_by_host, disks_kept_of_dead_instance, disks_kept_without_move,
+        guest_missing, undo_held_up_by_host, disks_kept_of_dead_instance, disks_kept_without_move,
     )
 }  # fmt: skip
-# All that a finding which nobody repairs may write.
+# All that a finding without repair may write.
 RECORD = {"default.api_db_finding", "default.journal_event"}
 
 
-def found_by(**options: Any) -> dict[str, Outcome]:
+def found_by(**options: Any) -> dict[str, RepairOutcome]:
     return {one.kind.name: one.outcome for one in reconciler.reconcile(**options).judged}
 
 
@@ -358,12 +366,12 @@ def test_a_kind_is_found_and_repaired_or_left(name: str, cloud: Cloud) -> None:
     row = Finding.objects.get(kind=name)
     kinds = list(Event.objects.filter(topic=f"finding:{name}").order_by("pk").values_list("kind", flat=True))
     if is_repaired is None:
-        assert outcomes[name] == Outcome.LEFT
+        assert outcomes[name] == RepairOutcome.LEFT
         assert (row.repaired_at, row.gone_at, kinds) == (None, None, ["finding.found"])
         after = everything()
         assert {table for table in planted if after[table] != planted[table]} == RECORD
     else:
-        assert outcomes[name] == Outcome.REPAIRED
+        assert outcomes[name] == RepairOutcome.REPAIRED
         assert is_repaired()
         assert row.repaired_at is not None
         assert kinds == ["finding.found", "finding.repaired"]
@@ -373,7 +381,7 @@ def test_a_kind_is_found_and_repaired_or_left(name: str, cloud: Cloud) -> None:
 def test_what_a_move_of_a_deleted_server_holds_is_freed(cloud: Cloud) -> None:
     row = move(cloud.dead, MigrationStatus.ERROR)
     hold(cloud, str(row.uuid))
-    assert found_by(grace_seconds=0) == {"allocation_of_nobody": Outcome.REPAIRED}
+    assert found_by(grace_seconds=0) == {"unowned_allocation": RepairOutcome.REPAIRED}
     assert held_by(str(row.uuid)) == {}
     assert found_by(grace_seconds=0) == {}
 
@@ -385,7 +393,7 @@ def test_what_others_hold_and_parts_of_a_host_are_no_findings(cloud: Cloud) -> N
     held = consumers_allocations.of_consumer(cloud.alive)
     shares = {**held.allocations, part: Share(0, {"VGPU": 1})}
     consumers_allocations.put([replace(held, allocations=shares)])
-    stranger = ConsumerAllocations(NOWHERE, "p", "u", None, "CUSTOM", {part: Share(0, {"VGPU": 1})})
-    consumers_allocations.put([stranger])
+    unmanaged = ConsumerAllocations(NOWHERE, "p", "u", None, "CUSTOM", {part: Share(0, {"VGPU": 1})})
+    consumers_allocations.put([unmanaged])
     assert found_by(grace_seconds=0) == {}
     assert consumers_allocations.of_consumer(NOWHERE).allocations

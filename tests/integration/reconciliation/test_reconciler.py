@@ -16,15 +16,17 @@ from conductor.cell_db.models import Instance, Service
 from conductor.cells import scatter_gather
 from conductor.core.compute_driver import NodeReport
 from conductor.core.states import RunState
+from conductor.db.transactions import database_now
 from conductor.journal import periodic_leases
-from conductor.journal.models import Duty, WorkflowRun
+from conductor.journal.models import PeriodicLease, WorkflowRun
 from conductor.placement.models import Inventory
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services import host_reports, instances, moves, server_actions
-from conductor.services.reconciliation import cell_facts, facts, reconciler
-from conductor.services.reconciliation.reconciler import Outcome
-from conductor.transactions import database_now
+from conductor.services.host_reports import reports
+from conductor.services.operations.reconciliation import cell_facts, facts, reconciler
+from conductor.services.operations.reconciliation.reconciler import RepairOutcome
+from conductor.services.server_migrations import resizes
+from conductor.services.servers import actions, instances
 from tests import factories
 from tests.counting import counted
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
@@ -51,15 +53,15 @@ def test_nothing_is_found_in_a_busy_cloud_at_any_moment(
         return answer(alias, command)
 
     monkeypatch.setattr(hosts, "answer", look_and_answer)
-    server_actions.begin(ana, stopping, "stop")
+    actions.begin(ana, stopping, "stop")
     instances.delete(ana, going)
     resizing = launch("web-3")
-    moves.resize(ana, resizing, "2")
+    resizes.resize(ana, resizing, "2")
     assert found(grace_seconds=0) == []
     run_to_the_end(hosts)
     assert instance_of(resizing).vm_state == "resized"
     assert found(grace_seconds=0) == []
-    moves.confirm(ana, resizing)
+    resizes.confirm(ana, resizing)
     run_to_the_end(hosts)
     assert set(moments) >= {"power_off", "destroy_instance", "spawn_instance", "migrate_out", "migrate_in"}
     assert found(grace_seconds=0) == []
@@ -81,7 +83,7 @@ def test_what_is_under_work_is_left_alone(launch: Any, ana: Any) -> None:
 
 
 def test_what_has_only_just_ended_is_left_alone(launch: Any, settings: Any) -> None:
-    """What a host reported before, and what was read before, does not know it yet."""
+    """Earlier reports and earlier reads do not include it yet."""
     uuid = launch()
     host = instance_of(uuid).host
     Service.objects.using(CELL).filter(host=host).update(guests={})
@@ -95,14 +97,14 @@ def test_what_has_only_just_ended_is_left_alone(launch: Any, settings: Any) -> N
 def test_a_repair_waits_for_the_grace_period(hosts: Hosts) -> None:
     miscount()
     (one,) = reconciler.reconcile().judged
-    assert one.outcome == Outcome.WAITING
+    assert one.outcome == RepairOutcome.WAITING
     (one,) = reconciler.reconcile().judged
-    assert one.outcome == Outcome.WAITING
+    assert one.outcome == RepairOutcome.WAITING
     row = Finding.objects.get()
     assert (row.times_seen, row.repaired_at) == (2, None)
     Finding.objects.update(first_seen_at=factories.ago(one.kind.grace_seconds + 1))
     (one,) = reconciler.reconcile().judged
-    assert one.outcome == Outcome.REPAIRED
+    assert one.outcome == RepairOutcome.REPAIRED
     assert reconciler.reconcile().judged == []
 
 
@@ -145,7 +147,7 @@ def test_nothing_is_said_about_a_cell_that_is_silent(launch: Any, monkeypatch: p
     monkeypatch.setattr(cell_facts, "load", down)
     report = reconciler.reconcile(grace_seconds=0)
     assert report.judged == []
-    assert set(report.silent) == {CELL}
+    assert set(report.down) == {CELL}
 
 
 def test_the_number_of_queries_does_not_grow(launch: Any, ana: Any) -> None:
@@ -170,32 +172,32 @@ def test_one_process_does_it_for_all_and_not_too_often(hosts: Hosts, settings: A
     miscount()
     with periodic_leases.hold("default", "reconcile", "other", every_seconds=60) as lease:
         assert lease is not None
-        periodic.do_duties((), "mine")
+        periodic.run_periodic_work((), "mine")
         assert not Finding.objects.exists()
         lease.is_done = False
-    periodic.do_duties((), "mine")
+    periodic.run_periodic_work((), "mine")
     assert Finding.objects.get().times_seen == 1
-    periodic.do_duties((), "third")
+    periodic.run_periodic_work((), "third")
     assert Finding.objects.get().times_seen == 1
-    Duty.objects.update(done_at=factories.ago(61))
-    periodic.do_duties((), "third")
+    PeriodicLease.objects.update(done_at=factories.ago(61))
+    periodic.run_periodic_work((), "third")
     assert Finding.objects.get().times_seen == 2
     settings.NOVELLA_RECONCILE_SECONDS = 0.0
-    Duty.objects.update(done_at=factories.ago(61))
-    periodic.do_duties((), "third")
+    PeriodicLease.objects.update(done_at=factories.ago(61))
+    periodic.run_periodic_work((), "third")
     assert Finding.objects.get().times_seen == 2
 
 
 def test_a_pass_that_fails_is_not_a_pass(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "load", lambda cells: 1 / 0)
-    periodic.do_duties((), "mine")  # logged, not raised
+    periodic.run_periodic_work((), "mine")  # logged, not raised
     monkeypatch.undo()
     miscount()
-    periodic.do_duties((), "other")
+    periodic.run_periodic_work((), "other")
     assert Finding.objects.get().times_seen == 1
 
 
-def said(*words: str) -> tuple[int, str]:
+def run_command(*words: str) -> tuple[int, str]:
     out = StringIO()
     try:
         call_command("reconcile", *words, stdout=out)
@@ -205,16 +207,16 @@ def said(*words: str) -> tuple[int, str]:
 
 
 def test_the_command_says_what_is_left_by_its_code(hosts: Hosts) -> None:
-    assert said() == (0, "Everything agrees.\n")
+    assert run_command() == (0, "Everything agrees.\n")
     miscount()
-    code, text = said("--dry-run", "--grace", "0")
+    code, text = run_command("--dry-run", "--grace", "0")
     assert (code, text.partition(":")[0]) == (1, "repairable")
     assert not Finding.objects.exists()
-    code, text = said("--json")
+    code, text = run_command("--json")
     assert (code, json.loads(text)["findings"][0]["outcome"]) == (1, "waiting")
-    code, text = said("--json", "--grace", "0")
+    code, text = run_command("--json", "--grace", "0")
     assert (code, json.loads(text)["findings"][0]["outcome"]) == (0, "repaired")
-    assert said("--cell", CELL) == (0, "Everything agrees.\n")
+    assert run_command("--cell", CELL) == (0, "Everything agrees.\n")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_a_report_says_which_guests_a_host_has(hosts: Hosts) -> None:
         availability_zone="", guests={"5f1c0a6e-0000-4000-8000-000000000001": 1},
         report=NodeReport(node="sim-1", hypervisor_type="fake", hypervisor_version=1, inventory={}).to_json(),
     )  # fmt: skip
-    host_reports.record(CELL, message)
+    reports.record(CELL, message)
     row = Service.objects.using(CELL).get(host="sim-1")
     assert row.guests == {"5f1c0a6e-0000-4000-8000-000000000001": 1}
     assert found(grace_seconds=0) == ["guest_of_nobody"]

@@ -1,4 +1,4 @@
-"""The product's conformance suite, as an author runs it against a driver of his own."""
+"""The product's conformance suite, run against a third-party driver by its author."""
 
 from __future__ import annotations
 

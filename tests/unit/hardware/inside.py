@@ -1,4 +1,4 @@
-"""Hosts with cells and devices for tests of hardware, and what requests ask of them."""
+"""Hosts with cells and devices for tests of hardware, and hardware requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMITS = Limits(16.0, 1.5)
 
 
 def cell(number: int = 0, *, cores: int = 4, threads: int = 2, memory_mb: int = 4096, **values: Any) -> HostCell:
-    """A cell whose CPUs are both for sharing and for pinning, as where nobody split them."""
+    """Return a cell whose CPUs are both shared and for pinning, as without a configured split."""
     first = number * cores * threads
     siblings = tuple(frozenset(range(first + core * threads, first + (core + 1) * threads)) for core in range(cores))
     everything = frozenset(cpu for core in siblings for cpu in core)

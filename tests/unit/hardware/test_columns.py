@@ -1,4 +1,4 @@
-"""Hosts that are asked all at once answer as each of them alone, also after some of them changed or took a guest."""
+"""Hosts evaluated all at once give the same answers as each alone, also after changes and placements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.hardware.inside import asked, cell, pool
 from tests.unit.scheduling.fleets import BROUGHT, host
 
 PINNED = {"hw:cpu_policy": "dedicated"}
-WISHES: tuple[dict[str, str], ...] = (
+REQUESTS: tuple[dict[str, str], ...] = (
     {"hw:numa_nodes": "1"},
     {"hw:numa_nodes": "2"},
     PINNED,
@@ -71,8 +71,8 @@ def drawn(dice: random.Random, name: str) -> HostState:
     return host(name, topology=HostTopology(tuple(cells)), pci_pools=pools, cpu_ratio=4.0, ram_ratio=1.5)
 
 
-def assert_agree(hosts: HostTable, wish: dict[str, str]) -> None:
-    request = asked(wish)
+def assert_agree(hosts: HostTable, requested: dict[str, str]) -> None:
+    request = asked(requested)
     for one in (HardwareFit(), BROUGHT["NUMATopologyFilter"], BROUGHT["PciPassthroughFilter"]):
         verdicts = [one.host_passes(state, request) for state in hosts.states]
         mask = one.mask(hosts, request)
@@ -82,20 +82,22 @@ def assert_agree(hosts: HostTable, wish: dict[str, str]) -> None:
         assert all(verdict.reason for verdict in verdicts if not verdict)
 
 
-@pytest.mark.parametrize("wish", WISHES, ids=lambda wish: " ".join(f"{key}={value}" for key, value in wish.items()))
-def test_columns_say_what_each_host_says(wish: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "requested", REQUESTS, ids=lambda requested: " ".join(f"{key}={value}" for key, value in requested.items())
+)
+def test_columns_say_what_each_host_says(requested: dict[str, str]) -> None:
     dice = random.Random(5)
     hosts = HostTable.from_states([drawn(dice, f"host-{number}") for number in range(120)])
-    request = asked(wish)
+    request = asked(requested)
     passing = HardwareFit().mask(hosts, request)
     assert 0 < passing.sum() < len(hosts)
-    assert_agree(hosts, wish)
-    assert_agree(hosts.with_rows({row: drawn(dice, f"host-{row}") for row in (3, 40, 41, 119)}), wish)
+    assert_agree(hosts, requested)
+    assert_agree(hosts.with_rows({row: drawn(dice, f"host-{row}") for row in (3, 40, 41, 119)}), requested)
     table = WorkingTable(hosts)
     for row in passing.nonzero()[0][:3].tolist():
         table.take(row, request, needs_of(asked()))
-        assert_agree(table.hosts, wish)
-    assert_agree(hosts, wish)  # the snapshot itself is as it was
+        assert_agree(table.hosts, requested)
+    assert_agree(hosts, requested)  # the snapshot itself is as it was
 
 
 def test_a_guest_that_is_taken_is_seen_by_the_next() -> None:

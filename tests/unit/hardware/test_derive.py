@@ -1,4 +1,4 @@
-"""What a flavor and an image ask of the inside of a host, and which of their wishes contradict."""
+"""Hardware requests of a flavor and an image, and contradictions between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from conductor.core.errors import Invalid
 from conductor.core.hardware import derive, guest_cpus
-from conductor.core.hardware.constraints import Wishes
+from conductor.core.hardware.constraints import HardwareRequirements
 from conductor.core.hardware.request import ANY, LARGE, SMALL, CpuTopology
 from conductor.core.request_spec import FlavorSpec
 from tests.unit.hardware.inside import ALIASES, asked
@@ -182,8 +182,8 @@ def test_aliases_that_cannot_be_are_refused(aliases: list[Any]) -> None:
     ],
 )
 def test_the_guest_sees_sockets_cores_and_threads(extra_specs: Keys, image: Keys, best: tuple[int, ...]) -> None:
-    wishes = Wishes(FlavorSpec("1", "small", 4, 2048, extra_specs=extra_specs), image)
-    assert guest_cpus.best_topology(wishes) == CpuTopology(*best)
+    requirements = HardwareRequirements(FlavorSpec("1", "small", 4, 2048, extra_specs=extra_specs), image)
+    assert guest_cpus.best_topology(requirements) == CpuTopology(*best)
 
 
 @pytest.mark.parametrize(
@@ -197,4 +197,6 @@ def test_the_guest_sees_sockets_cores_and_threads(extra_specs: Keys, image: Keys
 )
 def test_sockets_cores_and_threads_that_cannot_be(key: str, extra_specs: Keys, image: Keys) -> None:
     with pytest.raises(Invalid, match=rf"^{key}"):
-        guest_cpus.best_topology(Wishes(FlavorSpec("1", "small", 4, 2048, extra_specs=extra_specs), image))
+        guest_cpus.best_topology(
+            HardwareRequirements(FlavorSpec("1", "small", 4, 2048, extra_specs=extra_specs), image)
+        )

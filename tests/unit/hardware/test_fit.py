@@ -1,4 +1,4 @@
-"""Which cells, CPUs, pages and devices a guest gets of a host, and why it gets none."""
+"""Cells, CPUs, pages and devices that a guest gets from a host, and reasons for rejections."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_why_a_guest_finds_no_cell(extra_specs: dict[str, str], values: dict[str
 
 
 def test_a_cell_whose_cores_nobody_knows_ends_the_search_when_its_turn_comes() -> None:
-    told, untold = cell(0, pinned=frozenset({0})), cell(1, siblings=())  # the roomier one comes first
+    reported, untold = cell(0, pinned=frozenset({0})), cell(1, siblings=())  # the roomier one comes first
 
-    assert ways(PINNED, told, untold).reasons == {fit.UNTOLD: 1}
+    assert ways(PINNED, reported, untold).reasons == {fit.UNTOLD: 1}
     assert ways(PINNED, cell(0), cell(1, siblings=(), pinned=frozenset({8}))).topology is not None
-    assert ways({"hw:numa_nodes": "1"}, told, untold).topology is not None
+    assert ways({"hw:numa_nodes": "1"}, reported, untold).topology is not None
 
 
 def test_memory_may_be_shared_only_by_guests_that_are_not_pinned() -> None:
@@ -131,8 +131,8 @@ def test_a_guest_is_put_beside_its_devices_and_away_from_those_of_others() -> No
 )  # fmt: skip
 def test_how_near_devices_must_be(policy: str, node: int | None, has_place: bool) -> None:
     cells = (cell(0), cell(1, pcpus=frozenset()), cell(2, pcpus=frozenset()))
-    wish = {**PINNED, "pci_passthrough:alias": "gpu:1", "hw:pci_numa_affinity_policy": policy}
-    found = ways(wish, *cells, pools=(pool(numa_node=node),))
+    requested = {**PINNED, "pci_passthrough:alias": "gpu:1", "hw:pci_numa_affinity_policy": policy}
+    found = ways(requested, *cells, pools=(pool(numa_node=node),))
     assert (found.topology is not None) is has_place
     assert has_place or fit.FAR_DEVICES in found.reasons
 
@@ -150,8 +150,8 @@ def test_pools_are_taken_from_the_nearest_and_whole_functions_only_for_who_asks(
 
 def test_what_is_taken_is_gone() -> None:
     before = host(cell())
-    wish = {**PINNED, "hw:mem_page_size": "2048", "hw:cpu_thread_policy": "isolate"}
-    found = fit.fit(before, (), question(asked(wish, vcpus=2, memory_mb=512)))
+    requested = {**PINNED, "hw:mem_page_size": "2048", "hw:cpu_thread_policy": "isolate"}
+    found = fit.fit(before, (), question(asked(requested, vcpus=2, memory_mb=512)))
     assert found.topology is not None
     after = usage.with_guest(before, found.topology).cells[0]
     assert after.pinned == {0, 1, 2, 3}  # with the other threads of their cores
@@ -161,26 +161,26 @@ def test_what_is_taken_is_gone() -> None:
 
 
 def test_a_host_that_lacks_one_of_the_devices_gives_those_before_it_and_counts_no_work() -> None:
-    wish = asked({"pci_passthrough:alias": "gpu:1,vf:1"})
-    state = with_one_more(pci_pools=(pool(count=2),), wish=wish)
+    requested = asked({"pci_passthrough:alias": "gpu:1,vf:1"})
+    state = with_one_more(pci_pools=(pool(count=2),), requested=requested)
     assert [one.count for one in state.pci_pools] == [1]
     assert (state.num_instances, state.num_io_ops) == (1, 0)
-    whole = with_one_more(pci_pools=(pool(count=2), pool("10ca", 1, dev_type="type-VF")), wish=wish)
+    whole = with_one_more(pci_pools=(pool(count=2), pool("10ca", 1, dev_type="type-VF")), requested=requested)
     assert [one.count for one in whole.pci_pools] == [1]
     assert (whole.num_instances, whole.num_io_ops) == (1, 1)
 
 
-def with_one_more(*, pci_pools: tuple[PciPool, ...], wish: RequestSpec) -> HostState:
-    """A host that took the guest although nobody asked whether it has the devices."""
+def with_one_more(*, pci_pools: tuple[PciPool, ...], requested: RequestSpec) -> HostState:
+    """Return a host with a guest that was placed without a check of its devices."""
     table = WorkingTable(HostTable.from_states([fleets.host("host-0", pci_pools=pci_pools)]))
-    table.take(0, wish, needs_of(wish))
+    table.take(0, requested, needs_of(requested))
     return table.hosts.states[0]
 
 
 def test_more_ways_than_can_be_tried_are_worked_out() -> None:
     cells = [cell(number, cores=1, pinned=frozenset() if number else frozenset({0, 1})) for number in range(16)]
-    wish = {**PINNED, "hw:numa_nodes": "15"}
-    found = ways(wish, *cells, vcpus=30, memory_mb=15 * 512)
+    requested = {**PINNED, "hw:numa_nodes": "15"}
+    found = ways(requested, *cells, vcpus=30, memory_mb=15 * 512)
     assert found.topology is not None
     assert len({one.id for one in found.topology.cells}) == 15
     none = ways({**PINNED, "hw:numa_nodes": "16"}, *cells, vcpus=32, memory_mb=16 * 512)

@@ -1,4 +1,4 @@
-"""Laws of grants: nobody ever has what another has, and what goes to JSON comes back."""
+"""Laws of grants: no resource is granted twice, and grants survive JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTS = tuple(
     for n in range(2)
 )
 HOST = Host(host(), (*GPUS, WHOLE, *PARTS))
-WISHES = (
+REQUESTS = (
     {"hw:cpu_policy": "dedicated"},
     {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"},
     {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"},
@@ -32,9 +32,9 @@ WISHES = (
     {"pci_passthrough:alias": "nic:1"},
     {"pci_passthrough:alias": "vf:1"},
 )
-wanted = st.sampled_from(WISHES).flatmap(
-    lambda wish: st.sampled_from((1, 2, 4)).map(
-        lambda vcpus: asked(wish, vcpus=max(vcpus, 2), memory_mb=512 * max(vcpus, 2))
+wanted = st.sampled_from(REQUESTS).flatmap(
+    lambda requested: st.sampled_from((1, 2, 4)).map(
+        lambda vcpus: asked(requested, vcpus=max(vcpus, 2), memory_mb=512 * max(vcpus, 2))
     )
 )
 
@@ -72,9 +72,9 @@ def assert_apart(held: dict[int, Grant]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(request=wanted)
 def test_what_goes_to_json_comes_back(request: object) -> None:
-    wish = Wanted(request.numa, request.pci_requests)  # type: ignore[attr-defined]
-    assert wire.wanted_from_json(json.loads(json.dumps(wire.wanted_to_json(wish)))) == wish
-    given_now = grant(HOST, wish, LIMITS) or Grant(devices=(Device("0000:00:00.0"),))
+    requested = Wanted(request.numa, request.pci_requests)  # type: ignore[attr-defined]
+    assert wire.wanted_from_json(json.loads(json.dumps(wire.wanted_to_json(requested)))) == requested
+    given_now = grant(HOST, requested, LIMITS) or Grant(devices=(Device("0000:00:00.0"),))
     assert wire.grant_from_json(json.loads(json.dumps(wire.grant_to_json(given_now)))) == given_now
 
 

@@ -1,4 +1,4 @@
-"""Allocation candidates: what each word of a query asks of providers, and the search against one that tries all."""
+"""Allocation candidates: the meaning of each query parameter, and the search compared with exhaustive search."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_what_cannot_fit_is_given_up_before_all_is_tried() -> None:
     assert find(wide, CandidateQuery(groups, "none")).requests == ()
 
 
-def test_askers_that_know_no_trees() -> None:
+def test_callers_that_know_no_trees() -> None:
     found = find(NUMA, asked(a=group(VCPU=1), b=group(MEMORY_MB=8)))
     single = within_single_providers(found)
     assert len(found.requests) == 4

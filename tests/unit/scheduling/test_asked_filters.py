@@ -1,4 +1,4 @@
-"""What the filters let pass that run only where an operator names them, and how each reads what is odd."""
+"""Optional filters, which run only where an operator enables them: their verdicts, and how they handle odd values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREADABLE = "unreadable"
 
 
 def ask(name: str, state: HostState, request: RequestSpec, options: Mapping[str, Any] | None = None) -> Verdict:
-    """The filter's verdict with these options, after a look whether its mask says the same."""
+    """Return the filter's verdict with these options, after a check that its mask agrees."""
     one = type(BROUGHT[name])(options)
     verdict = one.host_passes(state, request)
     assert one.mask(table(state), request).tolist() == [verdict.passed]
@@ -27,7 +27,7 @@ def ask(name: str, state: HostState, request: RequestSpec, options: Mapping[str,
     return verdict
 
 
-def said(verdict: Verdict) -> bool | str:
+def output(verdict: Verdict) -> bool | str:
     return UNREADABLE if verdict.is_unreadable else verdict.passed
 
 
@@ -55,7 +55,7 @@ def test_isolated_hosts(image: str, on_isolated: bool | None, elsewhere: bool, r
 def test_isolated_hosts_without_isolated_images_take_nothing() -> None:
     options = {"isolated_hosts": ["host-1"]}
     assert ask("IsolatedHostsFilter", host("host-1"), spec(), options) == reject(
-        "the host is kept for isolated images", have="another image"
+        "the host is reserved for isolated images", have="another image"
     )
     assert ask("IsolatedHostsFilter", host("host-2"), spec(), options) == PASS
 
@@ -78,7 +78,7 @@ def test_isolated_hosts_without_isolated_images_take_nothing() -> None:
 )
 def test_aggregates_and_extra_specs(extra_specs: dict[str, str], metadata: Any, answer: bool | str) -> None:
     name = "AggregateInstanceExtraSpecsFilter"
-    assert said(ask(name, within(**metadata), spec(extra_specs=extra_specs))) == answer
+    assert output(ask(name, within(**metadata), spec(extra_specs=extra_specs))) == answer
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_greater_limit_lets_no_fewer_hosts_pass(
 )
 def test_networks(hints: dict[str, list[str]], address: str, answer: bool | str) -> None:
     request = spec(scheduler_hints=hints)
-    assert said(ask("SimpleCIDRAffinityFilter", host(host_ip=address), request)) == answer
+    assert output(ask("SimpleCIDRAffinityFilter", host(host_ip=address), request)) == answer
 
 
 @given(st.ip_addresses(v=4), st.ip_addresses(v=4), st.integers(1, 32))
@@ -249,7 +249,7 @@ def test_metrics() -> None:
 )
 def test_queries(query: str, answer: bool | str) -> None:
     state = host(capabilities={"rack": "r1"}, host_ip="192.0.2.1")
-    assert said(ask("JsonFilter", state, spec(scheduler_hints={"query": [query]}))) == answer
+    assert output(ask("JsonFilter", state, spec(scheduler_hints={"query": [query]}))) == answer
 
 
 json_values = st.recursive(
@@ -270,7 +270,7 @@ def test_any_query_gets_an_answer_that_its_mask_gives_too(states: list[HostState
 
 
 def test_several_queries_are_none() -> None:
-    assert said(ask("JsonFilter", host(), spec(scheduler_hints={"query": ["[]", "[]"]}))) == UNREADABLE
+    assert output(ask("JsonFilter", host(), spec(scheduler_hints={"query": ["[]", "[]"]}))) == UNREADABLE
 
 
 def test_an_empty_hint_asks_for_nothing() -> None:
@@ -290,14 +290,14 @@ def test_the_host_of_the_instance_itself_may_keep_it() -> None:
     [
         ({"maxphysaddr": {"bits": 46}}, "46", True),
         ({"maxphysaddr": {"bits": 40}}, 46, False),
-        ({}, 46, True),  # a host that does not say has enough
+        ({}, 46, True),  # a host without a report has enough
         ('{"maxphysaddr": {"bits": 46}}', 40, UNREADABLE),
     ],
 )
 def test_bits_of_addresses(info: Any, bits: Any, answer: bool | str) -> None:
     state = host(capabilities={"cpu_info": info})
     image = {"hw_architecture": "x86_64", "hw_maxphysaddr_bits": bits}
-    assert said(ask("ImagePropertiesFilter", state, spec(image=image))) == answer
+    assert output(ask("ImagePropertiesFilter", state, spec(image=image))) == answer
     flavor = spec(extra_specs={"hw:maxphysaddr_bits": str(bits)})
     assert bool(ask("ComputeCapabilitiesFilter", state, flavor)) is (info != {} and answer is not False)
 
@@ -315,6 +315,6 @@ def test_images_of_no_architecture_may_have_one() -> None:
 )
 def test_capabilities_that_cannot_be_compared(requirement: str, answer: bool | str) -> None:
     request = spec(extra_specs={"capabilities:free_ram_mb": requirement})
-    assert said(ask("ComputeCapabilitiesFilter", host(), request)) == answer
+    assert output(ask("ComputeCapabilitiesFilter", host(), request)) == answer
     nowhere = spec(extra_specs={"capabilities:nothing": requirement})
-    assert said(ask("ComputeCapabilitiesFilter", host(), nowhere)) is False
+    assert output(ask("ComputeCapabilitiesFilter", host(), nowhere)) is False

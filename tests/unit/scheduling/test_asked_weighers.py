@@ -1,4 +1,4 @@
-"""Weighers that say nothing until something is there to be said: failures, versions, cells, images and metrics."""
+"""Weighers that are neutral without data: failures, versions, cells, images and metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def weighed(
     return weigh(hosts, request or spec(), (one,), multipliers=Multipliers(factors or {}), passing=mask)
 
 
-def told(weighing: Weighing) -> list[tuple[float, float, float]]:
+def parts_of(weighing: Weighing) -> list[tuple[float, float, float]]:
     """Raw number, share and factor of each host."""
     assert not weighing.faults
     (part,) = weighing.parts
@@ -45,7 +45,7 @@ def fleet(*values: Mapping[str, Any]) -> HostTable:
 
 def test_failed_builds_count_against_a_host() -> None:
     hosts = fleet({}, {"failed_builds": 1}, {"failed_builds": 4})
-    assert told(weighed("BuildFailureWeigher", hosts)) == [(0, 0, -1e6), (1, 0.25, -1e6), (4, 1, -1e6)]
+    assert parts_of(weighed("BuildFailureWeigher", hosts)) == [(0, 0, -1e6), (1, 0.25, -1e6), (4, 1, -1e6)]
     weighing = weighed("BuildFailureWeigher", hosts, factors={"build_failure_weight_multiplier": 8.0})
     assert weighing.totals.tolist() == [0.0, -2.0, -8.0]
 
@@ -59,7 +59,7 @@ def test_aggregates_say_how_much_failed_builds_count_against() -> None:
 
 def test_versions_and_counts() -> None:
     hosts = fleet({"hypervisor_version": 8_000_000, "num_instances": 4}, {"hypervisor_version": 9_000_000}, {})
-    assert [share for _, share, _ in told(weighed("HypervisorVersionWeigher", hosts))] == [0.0, 1.0, 0.002]
+    assert [share for _, share, _ in parts_of(weighed("HypervisorVersionWeigher", hosts))] == [0.0, 1.0, 0.002]
     assert weighed("NumInstancesWeigher", hosts).totals.tolist() == [0.0, 0.0, 0.0]
     weighing = weighed("NumInstancesWeigher", hosts, factors={"num_instances_weight_multiplier": -2.0})
     assert weighing.totals.tolist() == [-2.0, 0.0, 0.0]
@@ -75,7 +75,7 @@ def test_versions_and_counts() -> None:
 )
 def test_the_cell_of_a_move(values: dict[str, Any], raw: list[float]) -> None:
     weighing = weighed("CrossCellWeigher", fleet({}, {"cell": "cell2"}), spec(**values))
-    assert [number for number, _, _ in told(weighing)] == raw
+    assert [number for number, _, _ in parts_of(weighing)] == raw
 
 
 IMAGES = fleet({"image_properties": {("os_distro", "debian"): 3, ("hw_boot_menu", "True"): 1}}, {})
@@ -95,12 +95,12 @@ def test_images_alike(setting: list[str], raw: list[float]) -> None:
     options = {"image_props_weight_setting": setting}
     factors = {"image_props_weight_multiplier": 1.0}
     weighing = weighed("ImagePropertiesWeigher", IMAGES, request, options=options, factors=factors)
-    assert [number for number, _, _ in told(weighing)] == raw
+    assert [number for number, _, _ in parts_of(weighing)] == raw
 
 
 def test_images_are_not_looked_at_where_they_count_for_nothing() -> None:
     request = spec(image={"os_distro": "debian"})
-    assert told(weighed("ImagePropertiesWeigher", IMAGES, request)) == [(0.0, 0.0, 0.0)] * 2
+    assert parts_of(weighed("ImagePropertiesWeigher", IMAGES, request)) == [(0.0, 0.0, 0.0)] * 2
 
 
 METRICS = fleet({"metrics": {"cpu.percent": 50.0, "cpu.frequency": 2000.0}}, {"metrics": {"cpu.percent": 10.0}}, {})
@@ -113,20 +113,24 @@ def test_a_metric_that_is_required_and_missing_ends_the_request() -> None:
     only = {"weight_setting": ["cpu.percent=-2"]}
     weighing = weighed("MetricsWeigher", METRICS, options=only, passing=[True, True, False])
     assert weighing.totals[:2].tolist() == [0.0, 1.0]  # the host that lacks it is no candidate
-    assert told(weighed("MetricsWeigher", METRICS)) == [(0.0, 0.0, 1.0)] * 3  # nothing is asked for
+    assert parts_of(weighed("MetricsWeigher", METRICS)) == [(0.0, 0.0, 1.0)] * 3  # no metric is requested
 
 
 def test_a_metric_that_may_be_missing_weighs_what_the_operator_says() -> None:
     options = {**SETTING, "required": False, "weight_of_unavailable": -7.0}
-    assert [raw for raw, _, _ in told(weighed("MetricsWeigher", METRICS, options=options))] == [1900.0, -7.0, -7.0]
+    assert [raw for raw, _, _ in parts_of(weighed("MetricsWeigher", METRICS, options=options))] == [
+        1900.0,
+        -7.0,
+        -7.0,
+    ]
 
 
 def test_a_metric_that_counts_for_nothing_may_be_missing() -> None:
     options = {"weight_setting": ["cpu.percent=0"], "required": False}
-    assert [raw for raw, _, _ in told(weighed("MetricsWeigher", METRICS, options=options))] == [0.0, 0.0, 0.0]
-    silent: HostState = host("silent", aggregate_metadata={"metrics_weight_multiplier": frozenset({"0"})})
+    assert [raw for raw, _, _ in parts_of(weighed("MetricsWeigher", METRICS, options=options))] == [0.0, 0.0, 0.0]
+    unset: HostState = host("silent", aggregate_metadata={"metrics_weight_multiplier": frozenset({"0"})})
     options = {"weight_setting": ["cpu.percent=1"], "required": False, "weight_multiplier": 3.0}
-    parts = told(weighed("MetricsWeigher", table(*METRICS.states, silent), options=options))
+    parts = parts_of(weighed("MetricsWeigher", table(*METRICS.states, unset), options=options))
     assert [(raw, factor) for raw, _, factor in parts] == [(50.0, 3.0), (10.0, 3.0), (-10000.0, 3.0), (0.0, 0.0)]
 
 
@@ -138,5 +142,5 @@ def test_metrics_are_kept_as_whole_numbers_of_known_names() -> None:
 def test_a_member_that_moves_counts_where_it_still_is() -> None:
     group = GroupSpec("group", "soft-affinity", member_hosts={"a": "host-1"})
     request = spec(group=group, instance_uuid="own", instance_hosts={"own": "host-0"})
-    raw = [number for number, _, _ in told(weighed("ServerGroupSoftAffinityWeigher", fleet({}, {}, {}), request))]
+    raw = [number for number, _, _ in parts_of(weighed("ServerGroupSoftAffinityWeigher", fleet({}, {}, {}), request))]
     assert raw == [1.0, 1.0, 0.0]

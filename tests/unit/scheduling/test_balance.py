@@ -1,4 +1,4 @@
-"""How evenly a fleet is filled: the ends of the scale, what a guest more changes, and who does not count."""
+"""Balance of a fleet: the ends of the scale, the effect of one more guest, and hosts that do not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of equal servers goes where one by one would have gone, though only the host that was taken is asked."""
+"""A batch of equal servers is placed like one by one, though only the chosen host is evaluated again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases that we worked out by hand, against what the scheduler decides about them."""
+"""Cases worked out by hand, compared with the scheduler's decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answered() -> Iterator[Any]:
 
 
 def seen(key: str, answer: dict[str, Any]) -> Any:
-    """What an answer says to one thing that is expected."""
+    """Return an answer's value for an expected key."""
     chosen = answer["selections"] or []
     return {
         "offered": lambda: [asked["hosts"] for asked in answer["placement"]],

@@ -1,4 +1,4 @@
-"""The ends of columns that a table knows are those that a look at all of its hosts finds."""
+"""Cached minimum and maximum of columns equal those of all hosts."""
 
 from __future__ import annotations
 

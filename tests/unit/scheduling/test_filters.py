@@ -1,4 +1,4 @@
-"""What each shipped filter lets pass, and that its mask and its single answer never differ."""
+"""Verdicts of each built-in filter; its mask and its single answer never differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
 from conductor.core.request_spec import GroupSpec, RequestSpec
-from conductor.core.scheduling.links import MoveRange, Placement, RequestedHosts, RequestedZone
+from conductor.core.scheduling.builtin_filters import MoveRange, Placement, RequestedHosts, RequestedZone
 from conductor.core.verdict import PASS, Verdict, reject
 from tests.unit.scheduling.fleets import BROUGHT, FILTERS, host, hosts, spec, specs, table
 
@@ -22,7 +22,7 @@ ALL: dict[str, Filter] = {
 
 
 def ask(name: str, state: HostState, request: RequestSpec) -> Verdict:
-    """The filter's verdict, after a look whether its mask says the same."""
+    """Return the filter's verdict, after a check that its mask agrees."""
     verdict = ALL[name].host_passes(state, request)
     assert ALL[name].mask(table(state), request).tolist() == [verdict.passed]
     return verdict
@@ -67,7 +67,7 @@ def test_availability_zone() -> None:
     assert ask("AvailabilityZoneFilter", there, spec()) == PASS
     assert ask("AvailabilityZoneFilter", there, spec(availability_zone="az-1")) == PASS
     assert ask("AvailabilityZoneFilter", there, spec(availability_zone="az-2")) == reject(
-        "another zone was asked for", need="az-2", have="az-1"
+        "the request names another zone", need="az-2", have="az-1"
     )
 
 
@@ -112,7 +112,7 @@ def test_a_capability_may_be_json_text() -> None:
     wanted = {"capabilities:cpu_info:topology:cores": "== 4"}
     assert ask("ComputeCapabilitiesFilter", state, spec(extra_specs=wanted)) == PASS
     verdict = ask("ComputeCapabilitiesFilter", state, spec(extra_specs={"capabilities:bad:cores": "4"}))
-    assert verdict == reject("the flavor asks for bad:cores 4", need="4", have="not there")
+    assert verdict == reject("the flavor requires bad:cores 4", need="4", have="not there")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_image_properties_say_what_the_host_runs() -> None:
     assert ask("ImagePropertiesFilter", simulated, spec(image={"img_hv_type": "qemu"})) == reject(
         "image needs hypervisor qemu, host runs fake", need="qemu", have="fake"
     )
-    silent = ask("ImagePropertiesFilter", host(supported_instances=()), spec(image={"hw_architecture": "x86_64"}))
-    assert silent.reason == "image needs architecture x86_64, host runs nothing that it names"
+    unset = ask("ImagePropertiesFilter", host(supported_instances=()), spec(image={"hw_architecture": "x86_64"}))
+    assert unset.reason == "image needs architecture x86_64, host runs nothing that it names"
     unversioned = host(hypervisor_version=0)
     image = {"img_hv_type": "qemu", "img_hv_requested_version": ">=99"}
     assert ask("ImagePropertiesFilter", unversioned, spec(image=image)) == PASS
@@ -219,12 +219,12 @@ def test_server_groups(policy: str, values: dict[str, Any], passing: set[str]) -
         (
             {},
             {"extra_specs": {"trait:HW_FAST": "required"}},
-            reject("the host lacks a trait", need="HW_FAST", have="not there"),
+            reject("the host lacks a required trait", need="HW_FAST", have="not there"),
         ),
         (
             {},
             {"extra_specs": {"trait:COMPUTE_NODE": "forbidden"}},
-            reject("the host has a trait that is not wanted", need="without COMPUTE_NODE", have="there"),
+            reject("the host has a forbidden trait", need="without COMPUTE_NODE", have="there"),
         ),
         ({"vcpus": 0}, {"extra_specs": {"resources:VCPU": "0"}}, PASS),
         (

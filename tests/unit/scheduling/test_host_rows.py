@@ -1,4 +1,4 @@
-"""The row of a host is made field by field, past the constructor: it must be one that the constructor would make."""
+"""A host's row is created field by field, without the constructor: it must equal one from the constructor."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from conductor.core.frozen import FrozenDict
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import Amount
 from conductor.placement.provider_states import ProviderState
-from conductor.scheduler.cell_facts import ServiceFacts
-from conductor.scheduler.host_rows import Membership, Sources, row_of
+from conductor.scheduler.host_facts import Membership, ServiceFacts, Sources, row_of
 from conductor.scheduler.node_facts import NodeFacts
 
 METRICS = {"cpu.percent": 5.0}

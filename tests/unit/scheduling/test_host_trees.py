@@ -1,4 +1,4 @@
-"""Hosts that are several providers: who gives what, what a pick leaves, and why a host is turned away."""
+"""Hosts with several providers: sources of resources, the rest after a pick, and reasons of rejections."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from conductor.core.placement.forest import SHARES, ProviderNode
 from conductor.core.placement.query import Bounds
 from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.core.scheduling import host_trees, snapshots
+from conductor.core.scheduling.builtin_filters import Placement
 from conductor.core.scheduling.decision import explain
-from conductor.core.scheduling.links import Placement
-from conductor.core.scheduling.select import Outcome, Pipeline, decide
+from conductor.core.scheduling.select import Pipeline, SelectionResult, decide
 from conductor.core.selection import Selection
 
 BARE = Pipeline((), (), keeps_order=True)
@@ -61,7 +61,7 @@ def request(vcpus: int = 4, memory_mb: int = 1024, root_gb: int = 10, **extra_sp
     return RequestSpec("shop", "ana", FlavorSpec("f", "f", vcpus, memory_mb, root_gb, extra_specs=keys))
 
 
-def placed(states: list[HostState], asked: RequestSpec, count: int = 1) -> Outcome:
+def placed(states: list[HostState], asked: RequestSpec, count: int = 1) -> SelectionResult:
     uuids = [f"new-{number}" for number in range(count)]
     return decide(HostTable.from_states(states), asked, uuids, pipeline=BARE, seed=1)
 
@@ -83,8 +83,8 @@ def test_the_sizes_of_a_tree_are_sums_that_no_single_provider_has() -> None:
     outcome = placed([host], request(vcpus=6))  # six in all, but in no cell
 
     assert outcome.selections() == ()
-    (told,) = explain(outcome).hosts
-    assert told.reason == "the host's providers do not give all of it together"
+    (reported,) = explain(outcome).hosts
+    assert reported.reason == "the host's providers cannot give everything together"
 
 
 def test_one_provider_needs_no_parts() -> None:
@@ -146,13 +146,13 @@ def test_isolated_groups_come_from_different_providers() -> None:
     ("extra_specs", "reason"),
     [
         ({"resources__VCPU": "9"}, "not enough vCPUs"),
-        ({"trait__CUSTOM_GOLD": "required"}, "no provider of the host has a trait"),
+        ({"trait__CUSTOM_GOLD": "required"}, "no provider of the host has a required trait"),
     ],
 )
 def test_the_reason_names_what_is_missing(extra_specs: dict[str, Any], reason: str) -> None:
-    (told,) = explain(placed([with_cells("big")], request(**extra_specs))).hosts
+    (reported,) = explain(placed([with_cells("big")], request(**extra_specs))).hosts
 
-    assert told.reason == reason
+    assert reported.reason == reason
 
 
 def test_a_disabled_tree_is_turned_away_by_its_root() -> None:
@@ -161,10 +161,10 @@ def test_a_disabled_tree_is_turned_away_by_its_root() -> None:
     off = replace(host, tree=(root, *host.tree[1:]), traits=root.traits)
     bounds = Bounds(root_forbidden=frozenset({"COMPUTE_STATUS_DISABLED"}))
 
-    (told,) = explain(placed([off], replace(request(), bounds=bounds))).hosts
+    (reported,) = explain(placed([off], replace(request(), bounds=bounds))).hosts
 
-    assert (told.reason, told.need) == (
-        "the host has a trait that is not wanted",
+    assert (reported.reason, reported.need) == (
+        "the host has a forbidden trait",
         "without COMPUTE_STATUS_DISABLED",
     )
 

@@ -1,4 +1,4 @@
-"""What pre-filters added is kept with the request, so that whoever asks again asks the same."""
+"""Bounds from pre-filters are stored with the request, so that a repeated decision has the same ones."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def test_a_replay_turns_away_whom_the_bounds_turned_away() -> None:
     again = replay(hosts, kept(bound), Pipeline((), ()))
 
     assert again.misses.tolist() == [1, 0]
-    assert again.row(0).cells[0].reason == "the host lacks a trait"
+    assert again.row(0).cells[0].reason == "the host lacks a required trait"

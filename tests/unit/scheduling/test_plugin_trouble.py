@@ -1,4 +1,4 @@
-"""Plugins that raise, sleep, answer nonsense or write into what they are given: the decision goes on by rule."""
+"""Plugins that raise, sleep, return nonsense or modify their arguments: the decision continues by the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conductor.core.host_state import HostState, HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.decision import explain
 from conductor.core.scheduling.filtering import Rules
-from conductor.core.scheduling.select import Outcome, Pipeline, decide
+from conductor.core.scheduling.select import Pipeline, SelectionResult, decide
 from conductor.core.verdict import PASS, Verdict, reject
 from conductor.core.weigher import Weigher
 from tests.unit.scheduling.fleets import SHIPPED, host, spec
@@ -30,7 +30,7 @@ REQUEST = spec(extra_specs={"quota:cpu_shares": "2"}, scheduler_hints={"rack": [
 
 
 class Time:
-    """A clock that moves when somebody sleeps."""
+    """A clock that sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -40,7 +40,7 @@ class Time:
 
 
 class Quit(BaseException):
-    """What no `except Exception` holds."""
+    """An exception that `except Exception` does not catch."""
 
 
 def made(base: type[Any], name: str, **methods: Callable[..., Any]) -> Any:
@@ -58,8 +58,10 @@ def answering(answer: Any) -> Callable[..., Any]:
     return lambda *args: answer
 
 
-def run(*plugins: Filter | Weigher, rules: Rules = RULES, request: RequestSpec = REQUEST, count: int = 2) -> Outcome:
-    """What becomes of a request for `count` instances with these plugins beside what ships."""
+def run(
+    *plugins: Filter | Weigher, rules: Rules = RULES, request: RequestSpec = REQUEST, count: int = 2
+) -> SelectionResult:
+    """Return the result of a request for `count` instances with these plugins besides the built-in ones."""
     chain = Pipeline(
         filters=(*(one for one in plugins if isinstance(one, Filter)), *SHIPPED.filters),
         weighers=(*(one for one in plugins if isinstance(one, Weigher)), *SHIPPED.weighers),
@@ -69,10 +71,10 @@ def run(*plugins: Filter | Weigher, rules: Rules = RULES, request: RequestSpec =
     return decide(HostTable.from_states(FLEET), request, uuids, pipeline=chain, seed=7)
 
 
-USUAL = run()
+EXPECTED = run()
 LIAR = Verdict("no", "x")  # type: ignore[arg-type]
 
-# What a broken filter does, by its method, and by what it is named for in the decision.
+# Failures of a broken filter, by its method, with their names in the decision.
 BROKEN_FILTERS = {
     "raises about each": ("host_passes", raising(RuntimeError("/secret/path")), "RuntimeError"),
     "leaves": ("host_passes", raising(SystemExit(3)), "SystemExit"),
@@ -117,7 +119,7 @@ def test_a_broken_filter_turns_away_by_rule_or_is_as_if_it_were_not_there(
     assert closed.picks == ()
     assert [(one.plugin, one.error, one.consequence) for one in closed.faults] == [("Broken", error, "turned away")]
     opened = run(judge, rules=replace(RULES, fail_open=frozenset({"Broken"})))
-    assert (opened.picks, opened.alternates) == (USUAL.picks, USUAL.alternates)
+    assert (opened.picks, opened.alternates) == (EXPECTED.picks, EXPECTED.alternates)
     assert {(one.plugin, one.error, one.consequence) for one in opened.faults} == {("Broken", error, "let pass")}
     for outcome in (closed, opened):
         assert "secret" not in repr(explain(outcome))
@@ -126,7 +128,7 @@ def test_a_broken_filter_turns_away_by_rule_or_is_as_if_it_were_not_there(
 @pytest.mark.parametrize(("broken", "error"), BROKEN_WEIGHERS.values(), ids=BROKEN_WEIGHERS)
 def test_a_broken_weigher_is_as_if_it_were_not_there(broken: Callable[..., Any], error: str) -> None:
     outcome = run(made(Weigher, "Broken", weigh=broken))
-    assert (outcome.picks, outcome.alternates) == (USUAL.picks, USUAL.alternates)
+    assert (outcome.picks, outcome.alternates) == (EXPECTED.picks, EXPECTED.alternates)
     assert {(one.plugin, one.error, one.consequence) for one in outcome.faults} == {("Broken", error, "left out")}
 
 
@@ -183,7 +185,7 @@ def test_a_filter_that_is_asked_host_by_host_stops_when_its_time_is_up() -> None
     decision = explain(outcome)
     assert clock.now == 103.0  # to explain it takes no time of it
     assert {(one.host, one.reason) for one in decision.hosts if not one.passed} == {
-        (f"host-{number}", "the filter could not be asked (out of time)") for number in (3, 4, 5)
+        (f"host-{number}", "the filter was not run (out of time)") for number in (3, 4, 5)
     }
     opened = run(slow, rules=replace(rules, fail_open=frozenset({"Slow"})), count=1)
     assert opened.shown.filtering.passing.all()
@@ -196,7 +198,7 @@ def test_what_a_filter_said_host_by_host_is_not_asked_for_again() -> None:
     asked = clock.now
     decision = explain(outcome)
     assert {one.reason for one in decision.hosts} == {"too slow a rack"}
-    assert clock.now == asked + 6 + 5  # only to find the nearest hosts, and five of these to say how near
+    assert clock.now == asked + 6 + 5  # only to find the nearest hosts, and the distance of five of these
 
 
 def test_a_whole_mask_that_comes_late_is_used_and_named_and_not_asked_for_again() -> None:
@@ -239,7 +241,7 @@ def test_what_ships_takes_the_time_that_it_needs() -> None:
     clock, rules = timed(plugin_seconds=1.0, decision_seconds=1.0)
     slow = made(Filter, "Slow", host_passes=sleeper(clock, 1.0, PASS))
     outcome = run(slow, rules=replace(rules, trusted=TRUSTED | {("filter", "Slow")}))
-    assert (outcome.picks, outcome.faults) == (USUAL.picks, ())
+    assert (outcome.picks, outcome.faults) == (EXPECTED.picks, ())
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -255,7 +257,7 @@ def test_who_is_in_quarantine_is_not_asked(is_open: bool) -> None:
     outcome = run(loud, heavy, rules=rules)
     explain(outcome)
     assert called == []
-    assert outcome.picks == (USUAL.picks if is_open else ())
+    assert outcome.picks == (EXPECTED.picks if is_open else ())
     assert {fault.error for fault in outcome.faults} == {"in quarantine"}
     assert all(one.turns == 0 for one in outcome.uses if one.name in ("Loud", "Heavy"))
 
@@ -272,7 +274,7 @@ def test_who_is_in_the_shadow_is_asked_once_and_decides_nothing() -> None:
     odd = made(Weigher, "Odd", weigh=answering(np.array([9.0, 0, 0, 0, 0, 0])), multiplier=1000.0)
     broken = made(Filter, "Broken", host_passes=raising(ValueError()))
     outcome = run(strict, broken, odd, rules=rules)
-    assert (outcome.picks, outcome.alternates) == (USUAL.picks, USUAL.alternates)
+    assert (outcome.picks, outcome.alternates) == (EXPECTED.picks, EXPECTED.alternates)
     assert called == [f"host-{number}" for number in range(6)]
     uses = {one.name: one for one in outcome.uses}
     assert (uses["Strict"].rejected, uses["Strict"].is_shadow) == (5, True)
@@ -338,7 +340,7 @@ def test_no_plugin_can_change_what_it_is_given() -> None:
     table = HostTable.from_states(fleet)
     columns = {name: value.copy() for name, value in vars(table).items() if isinstance(value, np.ndarray)}
     outcome = decide(table, request, ["new-0", "new-1"], pipeline=chain, seed=7)
-    assert (outcome.picks, outcome.faults) == (USUAL.picks, ())
+    assert (outcome.picks, outcome.faults) == (EXPECTED.picks, ())
     assert len(seen) > 1  # also while the request was being placed
     assert (repr(fleet), repr(request)) == before
     assert all(np.array_equal(getattr(table, name), column) for name, column in columns.items())
@@ -349,5 +351,5 @@ def test_texts_of_plugins_are_kept_readable_and_short() -> None:
     text = "a" * 300 + "\x00"
     judge = made(Filter, "Wordy", host_passes=answering(reject(text, need="\ud800\x00", have="b\nc")))
     decision = explain(run(judge, count=1))
-    [said] = {(one.reason, one.need, one.have) for one in decision.hosts}
-    assert said == ("a" * 254 + "…", "  ", "b c")
+    [reported] = {(one.reason, one.need, one.have) for one in decision.hosts}
+    assert reported == ("a" * 254 + "…", "  ", "b c")

@@ -1,4 +1,4 @@
-"""How many reasons are asked for where a large fleet has turned many hosts away."""
+"""Number of reasons that are requested when a large fleet has rejected many hosts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_who_came_furthest_is_named_and_all_are_counted(monkeypatch: pytest.Monk
     asked: list[int] = []
     why = decision.why
     monkeypatch.setattr(decision, "why", lambda shown, stage, row: asked.append(row) or why(shown, stage, row))  # type: ignore[func-returns-value]
-    said = explain(decide(FLEET, spec(), ["new"], pipeline=PIPELINE, seed=1))
+    reported = explain(decide(FLEET, spec(), ["new"], pipeline=PIPELINE, seed=1))
     assert len(asked) == REASONS_KEPT + REASONS_COUNTED
-    assert [stage.rejected for stage in said.funnel if stage.rejected] == [FULL, DOWN]
-    turned_away = [one for one in said.hosts if not one.passed]
+    assert [stage.rejected for stage in reported.funnel if stage.rejected] == [FULL, DOWN]
+    turned_away = [one for one in reported.hosts if not one.passed]
     assert {one.rejected_by for one in turned_away} == {"ComputeFilter"}
     assert len(turned_away) == REASONS_KEPT
-    counts = sorted(int(line.split()[0]) for line in said.advice)
+    counts = sorted(int(line.split()[0]) for line in reported.advice)
     assert counts == [FITTING, DOWN, FULL], "the advice speaks of all of them"
 
 

@@ -1,4 +1,4 @@
-"""A decision asked again in full, what would make it fit, and fleets that do not exist."""
+"""Full evaluation of a decision again, changes that would make it fit, and hypothetical fleets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from conductor.core.scheduling.filtering import run_filters
 from conductor.core.scheduling.fits_if import Fitting, fleet_remedies, mended, request_remedies
 from conductor.core.scheduling.replay import FAILED, PASSED, REJECTED, place_of, replay
 from conductor.core.scheduling.select import Pipeline, decide, links_of
-from conductor.core.scheduling.what_if import FleetChange, Guest, NewHosts
+from conductor.core.scheduling.what_if import FleetChange, InstanceToMove, NewHosts
 from conductor.core.verdict import PASS, Verdict, reject
 from tests.unit.scheduling.fleets import NAMES, SHIPPED, host, hosts, spec, specs, table
 
-SLOW_MACHINES = [HealthCheck.too_slow]  # says how busy the machine is, not whether anything is wrong
+SLOW_MACHINES = [HealthCheck.too_slow]  # depends on the machine's load, not on the tested code
 UUIDS = [f"asked-{number}" for number in range(5)]
 PIPELINE = Pipeline(SHIPPED.filters, SHIPPED.weighers)
 
@@ -49,10 +49,10 @@ def test_who_no_filter_turns_away_is_who_passes_the_chain(states: list[HostState
     passing = run_filters(fleet, asked, links_of(fleet, asked, PIPELINE), PIPELINE.rules).passing
     assert (found.misses == 0).tolist() == passing.tolist()
     for row in range(len(states)):
-        said = found.row(row)
-        assert [cell.outcome == PASSED for cell in said.cells] == [bool(mask[row]) for mask in found.masks]
-        assert said.misses == sum(cell.outcome == REJECTED for cell in said.cells)
-        assert all(cell.reason for cell in said.cells if cell.outcome == REJECTED)
+        shown = found.row(row)
+        assert [cell.outcome == PASSED for cell in shown.cells] == [bool(mask[row]) for mask in found.masks]
+        assert shown.misses == sum(cell.outcome == REJECTED for cell in shown.cells)
+        assert all(cell.reason for cell in shown.cells if cell.outcome == REJECTED)
     assert sorted(int(row) for row in found.order()) == list(range(len(states)))
     assert [one["alone"] <= one["rejected"] for one in found.counts()].count(False) == 0
 
@@ -95,30 +95,30 @@ def texts(fleet: HostTable, asked: RequestSpec, count: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "shown"),
     [
-        ({"memory_mb": 20000}, "It fits with 16384 MB of memory in place of 20000."),
-        ({"vcpus": 9}, "It fits with 8 vCPUs in place of 9."),
-        ({"root_gb": 101}, "It fits with 100 GB of disk in place of 101."),
-        ({"vcpus": 9, "root_gb": 101}, "It fits with 8 vCPUs in place of 9 and 100 GB of disk in place of 101."),
-        ({"availability_zone": "moon"}, "It fits in any zone in place of moon."),
+        ({"memory_mb": 20000}, "It fits with 16384 MB of memory instead of 20000."),
+        ({"vcpus": 9}, "It fits with 8 vCPUs instead of 9."),
+        ({"root_gb": 101}, "It fits with 100 GB of disk instead of 101."),
+        ({"vcpus": 9, "root_gb": 101}, "It fits with 8 vCPUs instead of 9 and 100 GB of disk instead of 101."),
+        ({"availability_zone": "moon"}, "It fits in any zone instead of moon."),
         ({"extra_specs": {"trait:HW_FAST": "required"}}, "It fits without the trait HW_FAST."),
         ({"extra_specs": {"capabilities:ssd": "true"}}, "It fits without the extra spec capabilities:ssd."),
         ({"image": {"hw_architecture": "s390x"}}, "It fits with an image without the property hw_architecture."),
-        ({"requested_host": "elsewhere"}, "It fits on any host in place of the named ones."),
-        ({"extra_specs": {"resources:MEMORY_MB": "20000"}}, "It fits with 16384 MB of memory in place of 20000."),
+        ({"requested_host": "elsewhere"}, "It fits on any host instead of the named ones."),
+        ({"extra_specs": {"resources:MEMORY_MB": "20000"}}, "It fits with 16384 MB of memory instead of 20000."),
         (
             {"availability_zone": "moon", "memory_mb": 20000},
-            "It fits in any zone in place of moon and with 16384 MB of memory in place of 20000.",
+            "It fits in any zone instead of moon and with 16384 MB of memory instead of 20000.",
         ),
         (
             {"availability_zone": "moon", "extra_specs": {"trait:HW_FAST": "required"}},
-            "It fits in any zone in place of moon and without the trait HW_FAST.",
+            "It fits in any zone instead of moon and without the trait HW_FAST.",
         ),
     ],
 )
-def test_the_smallest_change_of_the_request(values: dict[str, Any], said: str) -> None:
-    assert texts(table(host("a"), host("b", memory_mb=4096)), spec(**values))[0] == said
+def test_the_smallest_change_of_the_request(values: dict[str, Any], shown: str) -> None:
+    assert texts(table(host("a"), host("b", memory_mb=4096)), spec(**values))[0] == shown
 
 
 def test_a_group_may_be_softer() -> None:
@@ -129,8 +129,8 @@ def test_a_group_may_be_softer() -> None:
 def test_several_instances_may_be_fewer_or_smaller() -> None:
     fleet = table(host("a", memory_mb=1000), host("b", memory_mb=3000))
     assert texts(fleet, spec(memory_mb=1000), count=5) == [
-        "It fits with 4 instances in place of 5.",
-        "It fits with 750 MB of memory in place of 1000.",
+        "It fits with 4 instances instead of 5.",
+        "It fits with 750 MB of memory instead of 1000.",
     ]
 
 
@@ -150,7 +150,7 @@ def test_the_smallest_change_of_the_fleet() -> None:
     found = fleet_remedies(replay(fleet, spec(availability_zone="nova"), PIPELINE), Fitting(PIPELINE))
     assert [remedy.text for remedy in found] == [
         "It fits if the compute service is enabled on host closed.",
-        "It fits if the compute service is heard again on host silent.",
+        "It fits if the compute service is up again on host silent.",
         "It fits if 1 vCPU, 128 MB of memory are freed on host full.",
     ]
     assert found[2].change == {"host": "full", "free": {"VCPU": 1, "MEMORY_MB": 128}}
@@ -232,8 +232,8 @@ def test_what_is_not_there_is_refused(change: FleetChange, field: str) -> None:
     assert caught.value.details["field"] == field
 
 
-def guests(*specs: RequestSpec) -> Sequence[Guest]:
-    return [Guest(f"guest-{number}", f"web-{number}", one) for number, one in enumerate(specs)]
+def guests(*specs: RequestSpec) -> Sequence[InstanceToMove]:
+    return [InstanceToMove(f"guest-{number}", f"web-{number}", one) for number, one in enumerate(specs)]
 
 
 def test_guests_take_their_room_one_after_another() -> None:
@@ -241,7 +241,7 @@ def test_guests_take_their_room_one_after_another() -> None:
     away = spec(memory_mb=600, ignore_hosts=("a",))
     plans, after = what_if.drain(fleet, guests(away, away, away), pipeline=PIPELINE)
     assert [plan.host for plan in plans] == ["b", "c", ""]
-    assert any("not enough memory" in said for said in plans[2].advice)
+    assert any("not enough memory" in shown for shown in plans[2].advice)
     assert [state.memory_mb_used for state in after.states] == [0, 600, 600]
     assert [state.memory_mb_used for state in fleet.states] == [0, 0, 0]
 
@@ -266,11 +266,11 @@ def test_masks_are_of_all_hosts() -> None:
     assert np.array(found.masks).shape == (len(found.filters), 2)
 
 
-# -- what everybody may read
+# -- texts that all callers may read
 
 
 class Talkative(Filter):
-    """Turns all away, in words that name everybody."""
+    """Rejects all hosts, with messages that name every host."""
 
     name = "Talkative"
 
@@ -285,5 +285,5 @@ def test_what_everybody_may_read_names_no_host(states: list[HostState], asked: R
     pipeline = replace(PIPELINE, filters=(Talkative(),)) if is_talkative else PIPELINE
     decision = explain(decide(fleet, asked, ["asked"], pipeline=pipeline, seed=0))
     there = {name for state in states for name in (state.host, state.node)}
-    said = " ".join(re.split(r"[^\w-]+", json.dumps(decision.summary()))).split()
-    assert not there & set(said)
+    shown = " ".join(re.split(r"[^\w-]+", json.dumps(decision.summary()))).split()
+    assert not there & set(shown)

@@ -1,9 +1,9 @@
-"""What takes the place of a host that was full by then."""
+"""Replacements for a host that became full meanwhile."""
 
 from __future__ import annotations
 
 from conductor.core.selection import Selection
-from conductor.scheduler.second_best import without
+from conductor.scheduler.claims import without
 
 
 def on(host: str, **parts: int) -> Selection:

@@ -17,7 +17,7 @@ from conductor.core.request_spec import GroupSpec, MoveSpec, RequestSpec
 from conductor.core.scheduling.decision import explain
 from conductor.core.scheduling.filtering import Rules
 from conductor.core.scheduling.needs import needs_of
-from conductor.core.scheduling.select import Outcome, Pipeline, decide, links_of
+from conductor.core.scheduling.select import Pipeline, SelectionResult, decide, links_of
 from conductor.core.scheduling.weighing import Multipliers, weigh
 from conductor.core.verdict import PASS, Verdict, reject
 from tests.unit.scheduling.fleets import SHIPPED, host, hosts, spec, specs, table
@@ -34,12 +34,14 @@ class PerHost(Filter):
         return PASS if host.num_instances < 3 else reject("three are enough", need="fewer", have=host.num_instances)
 
 
-def run(states: Any, request: RequestSpec, count: int = 1, *, pipeline: Pipeline = PIPELINE, seed: int = 7) -> Outcome:
+def run(
+    states: Any, request: RequestSpec, count: int = 1, *, pipeline: Pipeline = PIPELINE, seed: int = 7
+) -> SelectionResult:
     uuids = [f"new-{index}" for index in range(count)]
     return decide(table(*states), request, uuids, pipeline=pipeline, seed=seed)
 
 
-def names(outcome: Outcome) -> list[list[str]]:
+def names(outcome: SelectionResult) -> list[list[str]]:
     return [[selection.host for selection in chosen] for chosen in outcome.selections()]
 
 
@@ -71,7 +73,7 @@ def test_every_pick_is_a_best_host_of_a_plain_loop(
             assert not picks
             assert outcome.shown.index == index
             return
-        if not picks:  # refused at a later round, whose earlier picks are not told
+        if not picks:  # refused in a later round, without the earlier picks
             return
         mask = np.isin(np.arange(len(states)), passing)
         totals = weigh(table(*states), request, pipeline.weighers, multipliers=Multipliers(), passing=mask).totals
@@ -123,8 +125,8 @@ def test_every_decision_accounts_for_every_host(states: list[HostState], request
     counted = [line for line in decision.advice if f" of {len(states)} host" in line]
     assert sum(int(line.split()[0]) for line in counted) == len(states)
     assert decision.is_successful == (len(decision.selections) == count)
-    told = " ".join(decision.advice)
-    assert not any(state.host in told for state in states)
+    message = " ".join(decision.advice)
+    assert not any(state.host in message for state in states)
 
 
 def test_many_instances_take_their_share_as_they_go() -> None:
@@ -288,7 +290,7 @@ def test_a_filter_that_fails_about_one_host_turns_that_one_away() -> None:
         {"kind": "filter", "plugin": "Raises", "count": 1, "error": "RuntimeError", "consequence": "turned away"}
     ]
     assert decision.advice == (
-        "2 of 3 hosts fit.",
+        "2 of 3 hosts are eligible.",
         "1 of 3 hosts: the filter failed (RuntimeError).",
         "Filter Raises failed (RuntimeError) on 1 host, turned away.",
     )
@@ -330,8 +332,8 @@ def test_near_misses_come_in_the_order_of_what_they_lack() -> None:
         ("host-3", "AvailabilityZoneFilter", None),
     ]
     assert decision.advice[-2:] == (
-        "Nearest: 2 hosts lack nothing but room.",
-        "Nearest: 1 host lacks nothing but what AvailabilityZoneFilter asks for.",
+        "2 hosts match but are full.",
+        "1 host is rejected only by AvailabilityZoneFilter.",
     )
 
 
@@ -346,7 +348,7 @@ def test_large_fleets_keep_part_of_the_reasons_and_all_of_the_counts() -> None:
     decision = explain(run(states, spec(memory_mb=10**6)))
     assert len(decision.hosts) == 1000
     assert decision.advice[:3] == (
-        "2000 of 3000 hosts: turned away by placement.",
+        "2000 of 3000 hosts: rejected by placement.",
         "666 of 3000 hosts: not enough vCPUs and memory (1 vCPU, 1000000 MB needed).",
         "334 of 3000 hosts: not enough memory (1000000 MB needed).",
     )

@@ -110,11 +110,11 @@ def test_keys_that_the_format_does_not_have_are_passed_over_and_named(
     strange["hosts"][0]["instances"][1]["size"] = 3
     strange["requests"][0]["flavor"]["vcpu"] = 1
     assert [line["selections"] for line in run(tmp_path, strange)] == [line["selections"] for line in expected]
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     for place in ("colour", "resources.PCPU.speed", "instances[1].size"):
-        assert f'Case "two hosts": hosts[0].{place}: ' in told
-    assert "requests[0].flavor.vcpu: " in told
-    assert len(told.splitlines()) == 4
+        assert f'Case "two hosts": hosts[0].{place}: ' in message
+    assert "requests[0].flavor.vcpu: " in message
+    assert len(message.splitlines()) == 4
 
 
 @pytest.mark.parametrize("file", ["{", "[]", {"format": "other/1", "cases": []}, {"format": "nova-scheduler-cases/1"}])

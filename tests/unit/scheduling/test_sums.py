@@ -1,4 +1,4 @@
-"""Sums that a table keeps, and the heaviest hosts that are found first, are what a look at all hosts gives."""
+"""Cached sums of a table, and the heaviest hosts found first, equal those of all hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduling cases: fleets and requests in a neutral file format, and what this scheduler decides about them."""
+"""Scheduling cases: fleets and requests in a neutral file format, and this scheduler's decisions on them."""
 
 from conductor.core.scheduling.cases.answers import Shipped, answers_of
 from conductor.core.scheduling.cases.reader import Case, read

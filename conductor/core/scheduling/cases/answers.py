@@ -1,4 +1,4 @@
-"""What this scheduler decides about the requests of a case, as plain values for a file."""
+"""Decisions of this scheduler on the requests of a case, as plain values for a file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from conductor.core.placement.query import CandidateQuery
 from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling import prefilters
+from conductor.core.scheduling.builtin_filters import RequestedZone, targets_of
 from conductor.core.scheduling.cases.error_kinds import kind_of
 from conductor.core.scheduling.cases.query_text import query_text
 from conductor.core.scheduling.cases.reader import Case
@@ -24,7 +25,6 @@ from conductor.core.scheduling.cases.requests import spec_of, uuids_of, without_
 from conductor.core.scheduling.cases.rounds import Rounds
 from conductor.core.scheduling.cases.settings import check_options
 from conductor.core.scheduling.filtering import Rules, verdict_of
-from conductor.core.scheduling.links import RequestedZone, targets_of
 from conductor.core.scheduling.needs import Needs, needs_from
 from conductor.core.scheduling.provider_answers import answers
 from conductor.core.scheduling.resource_request import queries_of, within_tree
@@ -45,14 +45,14 @@ class Refused(NovellaError):
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The kinds of filters and weighers that may be asked."""
+    """The available filters and weighers."""
 
     filters: Sequence[type[Filter]]
     weighers: Sequence[type[Weigher]]
 
 
 def answers_of(case: Case, shipped: Shipped) -> Iterator[dict[str, Any]]:
-    """One answer for each request, in their order. Raises Invalid where the case names a plugin that is not there."""
+    """Yield one answer for each request, in their order. Raises Invalid where the case names an unknown plugin."""
     schemas = [kind.options_schema for kind in shipped.filters] + [kind.options_schema for kind in shipped.weighers]
     try:
         check_options(case.settings, ChainMap(*map(dict, schemas)))
@@ -78,7 +78,7 @@ def answers_of(case: Case, shipped: Shipped) -> Iterator[dict[str, Any]]:
 
 
 class _Answering:
-    """One request of a case on its way to its answer."""
+    """Computes the answer to one request of a case."""
 
     def __init__(self, case: Case, request: Mapping[str, Any], pipeline: Pipeline) -> None:
         self.case = case
@@ -110,7 +110,7 @@ class _Answering:
         }
 
     def _selections(self, spec: RequestSpec) -> list[dict[str, Any]]:
-        if spec.is_rebuild:  # placement is not asked
+        if spec.is_rebuild:  # placement is not queried
             states, needs = self.case.fleet.states, Needs({})
         else:
             states, needs = self._candidates(spec)
@@ -125,7 +125,7 @@ class _Answering:
         ]
 
     def _candidates(self, spec: RequestSpec) -> tuple[tuple[HostState, ...], Needs]:
-        """The hosts that placement offers, and what is asked of them. Raises NoHost where it offers none."""
+        """Return the hosts that placement gives, and the request's needs. Raises NoHost where it gives none."""
         settings, states = self.case.settings, self.case.fleet.states
         table = HostTable.from_states(states)
         try:
@@ -156,7 +156,7 @@ class _Answering:
         return tuple(states[row] for row in np.flatnonzero(found)), needs_from(asked)
 
     def _ask(self, table: HostTable, query: CandidateQuery) -> Sequence[int] | None:
-        """The rows that placement offers, written down; None where it refuses the question."""
+        """Return the rows that placement gives, and record them; None where it refuses the query."""
         limit = None if query.limit is None else self.case.settings.max_candidates
         query = replace(query, limit=limit)
         asked: dict[str, Any] = {"query": query_text(query), "hosts": None}
@@ -171,7 +171,7 @@ class _Answering:
 
 
 def _alone(filters: Mapping[str, Filter], states: Sequence[HostState], spec: RequestSpec) -> dict[str, Any]:
-    """Each filter about all hosts, with its reasons."""
+    """Run each filter on all hosts, with its reasons."""
     table = HostTable.from_states(states)
     found: dict[str, Any] = {}
     for name, one in filters.items():

@@ -1,4 +1,4 @@
-"""The kinds of errors that end requests, by the names that readers of such files know them by."""
+"""Kinds of errors that end requests, by the names that readers of case files know."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from conductor.core.errors import NovellaError
 
-# What ends a request, by its words, and its kind. The first that matches counts.
+# Error texts and their kinds. The first match counts.
 KINDS: tuple[tuple[str, str], ...] = (
     (r"(image property |hints\.)", "ValueError"),
     (r"hw:tpm_secret_security: .* is none of ", "NoValidHost"),
@@ -68,7 +68,7 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {pattern: re.compile(pattern) for pat
 
 
 def kind_of(error: NovellaError) -> str:
-    """The error's kind; the name of its class where it has no other."""
+    """Return the error's kind; the name of its class where it has no other."""
     for pattern, kind in KINDS:
         if _PATTERNS[pattern].match(error.message):
             return kind

@@ -1,4 +1,4 @@
-"""The hosts of a case as the scheduler sees hosts."""
+"""Converts the hosts of a case to host states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from conductor.core.scheduling.prefilters import ZONE_KEY, AggregateFacts
 DEFAULT_ZONE = "nova"
 DISABLED = "COMPUTE_STATUS_DISABLED"
 EVERY_HOSTS_TRAITS = frozenset({"OWNER_NOVA", "COMPUTE_NODE"})
-# Resource class → how a case calls it, how a host's state does, the state's ratio and what it is by default.
+# Resource class → its key in a case, its field in a host's state, the field of the ratio and the ratio's default.
 STANDARD = {
     "VCPU": ("vcpus", "vcpus", "cpu_ratio", 4.0),
     "MEMORY_MB": ("ram_mb", "memory_mb", "ram_ratio", 1.0),
@@ -30,7 +30,7 @@ STANDARD = {
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Hosts in the order of the file, aggregates, groups by name, and where each resident instance is."""
+    """Hosts in the order of the file, aggregates, groups by name, and the host of each resident instance."""
 
     states: tuple[HostState, ...]
     aggregates: tuple[AggregateFacts, ...] = ()
@@ -51,7 +51,7 @@ def fleet_of(case: Mapping[str, Any]) -> Fleet:
 
 
 def uuid_of(*parts: str) -> str:
-    """A uuid for what was given none, from its name."""
+    """Return a uuid made from a name, for objects without one."""
     return str(uuid5(NAMESPACE_DNS, ".".join(parts)))
 
 
@@ -155,10 +155,10 @@ def _units(resources: Mapping[str, Amount]) -> tuple[tuple[str, int, int, int], 
 
 
 def _capabilities(host: Mapping[str, Any]) -> dict[str, Any]:
-    """What the host says of its processor is a text here, as the filters of these cases read it."""
+    """Return the host's capabilities, with its CPU info as text, as the filters of these cases read it."""
     stats = {str(key): value for key, value in host.get("stats", {}).items()}
-    told = host.get("cpu_info", "")
-    return {**stats, "cpu_info": told if isinstance(told, str) else json.dumps(told)}
+    reported = host.get("cpu_info", "")
+    return {**stats, "cpu_info": reported if isinstance(reported, str) else json.dumps(reported)}
 
 
 def _image_properties(instances: Sequence[Any]) -> dict[tuple[str, str], int]:

@@ -1,4 +1,4 @@
-"""A question for allocation candidates as the query string by which it is asked over HTTP."""
+"""Query string of an allocation candidates query, as it is sent over HTTP."""
 
 from __future__ import annotations
 

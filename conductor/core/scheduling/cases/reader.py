@@ -1,4 +1,4 @@
-"""Read a file of cases: checked against the schema, and what refers to something by name finds it."""
+"""Reads a file of cases: validates it against the schema, and resolves references by name."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from conductor.core.scheduling.cases.strange_keys import strange_keys
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: hosts, requests as they were written, and how the operator set the scheduler."""
+    """One case: hosts, requests as they were written, and the operator's settings of the scheduler."""
 
     name: str
     fleet: Fleet
     requests: Sequence[Mapping[str, Any]]
     settings: Settings
-    strange_keys: Sequence[str] = ()  # where it has keys that the format does not have
+    strange_keys: Sequence[str] = ()  # keys that the format does not have
 
 
 def read(text: str) -> list[Case]:
-    """All cases of a file. Raises Invalid that names case, key and fix."""
+    """Return all cases of a file. Raises Invalid that names case, key and fix."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -73,7 +73,7 @@ def _check(label: str, data: Any) -> None:
 
 
 def _path(parts: Sequence[Any]) -> str:
-    """hosts[2].resources.PCPU"""
+    """Return a path such as "hosts[2].resources.PCPU"."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     return text.lstrip(".")
 

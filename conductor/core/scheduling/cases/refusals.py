@@ -1,4 +1,4 @@
-"""Questions that placement does not answer at all: what it cannot read, and names that it does not know."""
+"""Queries that placement refuses: those that it cannot read, and unknown names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from conductor.core.scheduling.resource_request import SPREAD, unfit_of
 
 
 def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
-    """Why the question is refused; empty where it is not. Custom names are known where some host has them.
+    """Return why the query is refused; empty where it is not. Custom names are known where some host has them.
 
-    Placement reads on only while there are hosts that would do: what stands behind the point where none is left is
-    not looked at, and so not refused.
+    Placement reads a query only as long as hosts are left that satisfy it: the rest is not read, and so not refused.
     """
     if not query.groups.get(SPREAD, RequestGroup()).resources:
         return "nothing is asked of the group that may be spread"
@@ -30,7 +29,7 @@ def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
     bare = replace(query, groups={})
     if not _has_any(hosts, bare):
         return ""
-    for _, group in sorted(query.groups.items()):  # the one that may be spread comes first
+    for _, group in sorted(query.groups.items()):  # the group that may be spread comes first
         refusal, is_over = _read(group, hosts, bare)
         if refusal or is_over:
             return refusal
@@ -38,7 +37,7 @@ def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
 
 
 def _read(group: RequestGroup, hosts: HostTable, bare: CandidateQuery) -> tuple[str, bool]:
-    """Why the group is refused, and whether no host is left that would do for it."""
+    """Return why the group is refused, and whether no host is left that satisfies it."""
     known = {name for state in hosts.states for name in state.amounts}
     foreign = set(group.resources) - set(classes.STANDARDS) - known
     if foreign:

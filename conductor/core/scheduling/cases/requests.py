@@ -1,4 +1,4 @@
-"""The requests of a case as the scheduler sees requests."""
+"""Converts the requests of a case to request specifications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP_HINT = "group"
 
 
 def uuids_of(request: Mapping[str, Any]) -> list[str]:
-    """The instances to place: those that are named, or as many as are asked for."""
+    """Return the uuids of the instances to place: the given ones, or as many as are requested."""
     named = request.get("instance_uuids")
     if named:
         return list(named)
@@ -27,7 +27,7 @@ def uuids_of(request: Mapping[str, Any]) -> list[str]:
 
 
 def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any]) -> RequestSpec:
-    """Raises Invalid where flavor and image contradict each other, or cannot be read."""
+    """Return the request specification. Raises Invalid where flavor and image contradict, or cannot be read."""
     unreadable = unreadable_in((request.get("image") or {}).get("properties") or {})
     if unreadable:
         raise Invalid(f"{unreadable}.")
@@ -62,12 +62,12 @@ def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any])
 
 
 def without_zone(spec: RequestSpec) -> RequestSpec:
-    """For a case the zone is what the aggregates of that name make of it, and no promise of its own."""
+    """Drop the zone: in a case the aggregates of that name implement it, and no other check does."""
     return replace(spec, availability_zone="")
 
 
 def _node(destination: Mapping[str, Any], *, is_rebuild: bool) -> str:
-    """The node that the request aims at. A server that is rebuilt stays on its host: a node alone says nothing."""
+    """Return the node that the request names. A rebuilt server stays on its host, so a node alone is ignored."""
     return "" if is_rebuild and not destination.get("host") else str(destination.get("node", ""))
 
 

@@ -1,4 +1,4 @@
-"""Writes down each round of a decision while it runs: who came in, who turned away whom, how the rest weighed."""
+"""Records each round of a decision while it runs: the candidates, the rejections by filter, and the weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import heaviest
+from conductor.core.scheduling.builtin_filters import Placement, RequestedCell
 from conductor.core.scheduling.filtering import Filtering, Stage, verdict_of
-from conductor.core.scheduling.links import Placement, RequestedCell
 from conductor.core.scheduling.weighing import Weighing
 
 
@@ -22,7 +22,7 @@ class Unreadable(NovellaError):
 
 
 class Rounds:
-    """A watcher of rounds. Raises Unreadable where a filter could make no sense of request and host."""
+    """A watcher that records rounds. Raises Unreadable where a filter could not compare request and host."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self.filters = filters
@@ -37,7 +37,7 @@ class Rounds:
             if stage.filter.name in plugins:
                 break
             left = stage.left
-            if isinstance(stage.filter, Placement | RequestedCell):  # they say which hosts there are
+            if isinstance(stage.filter, Placement | RequestedCell):  # they define the set of hosts
                 entered = left
         this: dict[str, Any] = {"hosts": _names(hosts, entered), "steps": [], "survivors": None}
         self.written.append({**this, "weighers": {}, "order": []})
@@ -46,11 +46,11 @@ class Rounds:
         self.written[-1]["survivors"] = _names(hosts, filtering.passing)
 
     def _step(self, hosts: HostTable, spec: RequestSpec, left: Mask, filtering: Filtering) -> None:
-        """What each filter did. The one that leaves no host is the last."""
+        """Record the result of each filter. The one that leaves no host is the last."""
         stages = {stage.filter.name: stage for stage in filtering.stages}
         steps = self.written[-1]["steps"]
         if spec.ignore_hosts and _are_ignored(hosts, spec, self.written[-1]["hosts"]):
-            return  # nobody is left to be asked about
+            return  # no host is left for the next filter
         for one in self.filters:
             if one.runs_once_per_request and len(self.written) > 1:
                 continue
@@ -86,7 +86,7 @@ def _is_forced(spec: RequestSpec) -> bool:
 
 
 def _are_ignored(hosts: HostTable, spec: RequestSpec, names: Sequence[str]) -> bool:
-    """Whether all hosts that the request aims at must not be used."""
+    """Whether all hosts that the request names are excluded too."""
     ignored = {name.lower() for name in spec.ignore_hosts}
     aimed = {name for name in names if spec.requested_host in ("", name)}
     if spec.requested_node:

@@ -23,7 +23,7 @@ def _or_null(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(required: tuple[str, ...] = (), **properties: dict[str, Any]) -> dict[str, Any]:
-    """Every key that need not be there may as well be null."""
+    """Return an object schema in which every key that is not required may also be null."""
     rules = {name: rule if name in required else _or_null(rule) for name, rule in properties.items()}
     return {"type": "object", "required": list(required), "properties": rules}
 

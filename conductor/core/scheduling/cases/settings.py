@@ -1,4 +1,4 @@
-"""How the operator of a case set the scheduler: options by their names with group, filters and weighers by theirs."""
+"""Settings of the scheduler in a case: options by group and name, filters and weighers by name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from conductor.core.errors import Invalid
 from conductor.core.plugin_options import OptionsSchema
 
-# Groups of options whose names are those of our filters, weighers and pre-filters.
+# Groups of options with the names of our filters, weighers and pre-filters.
 GROUPS = ("filter_scheduler", "metrics", "scheduler")
 FALLBACK = "workarounds.disable_fallback_pcpu_query"
 ATTEMPTS = "scheduler.max_attempts"
 LIMIT = "scheduler.max_placement_results"
-COUNTS = {ATTEMPTS: 1, LIMIT: 1}  # the least that each may be
+COUNTS = {ATTEMPTS: 1, LIMIT: 1}  # minimum of each
 DEFAULT_FILTERS = (
     "ComputeFilter",
     "ComputeCapabilitiesFilter",
@@ -27,7 +27,7 @@ DEFAULT_FILTERS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`values` are options by their names without a group; `weighers` None stands for all."""
+    """Settings of a case. `values` are options by their names without a group; `weighers` None stands for all."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Settings:
 
 
 def settings_of(case: Mapping[str, Any]) -> Settings:
-    """Raises Invalid naming an option whose value has the wrong type."""
+    """Return the settings. Raises Invalid naming an option whose value has the wrong type."""
     config = case.get("config", {})
     for name, value in config.items():
         if name.endswith("weight_multiplier") and not _is_number(value):
@@ -74,7 +74,7 @@ def settings_of(case: Mapping[str, Any]) -> Settings:
 
 
 def check_options(settings: Settings, schema: OptionsSchema) -> None:
-    """Raises Invalid naming an option of a plugin whose value cannot be read as what the plugin expects."""
+    """Raise Invalid naming an option of a plugin whose value the plugin's schema does not accept."""
     for key, value in settings.config.items():
         group, _, name = key.partition(".")
         kind = str(schema[name].get("type")) if group in GROUPS and name in schema else ""
@@ -96,7 +96,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-# How the values of options are read, and what they are then, by the type that their plugins declare.
+# Readers of option values, and a description of the result, by the type in the plugin's schema.
 READS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "integer": (int, "a whole number"),
     "number": (float, "a number"),

@@ -1,4 +1,4 @@
-"""Keys of a case that the format does not have: nobody reads them, so whoever wrote them is told."""
+"""Finds keys of a case that the format does not have, to warn its author: they are ignored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conductor.core.scheduling.cases import schema
 
 
 def strange_keys(case: Mapping[str, Any]) -> list[str]:
-    """Where they stand, as in hosts[2].resources.PCPU.speed."""
+    """Return their paths, such as hosts[2].resources.PCPU.speed."""
     return [path.removeprefix(".") for path in _strange(schema.CASE, case, "")]
 
 

@@ -1,4 +1,4 @@
-"""All routes of the Compute API: the one table that routing, versions, rules, documentation and tests go by."""
+"""All routes of the Compute API: the one table for routing, versions, policies, documentation and tests."""
 
 from __future__ import annotations
 

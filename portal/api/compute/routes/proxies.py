@@ -1,4 +1,4 @@
-"""Routes that only pass on to other services, until the version in which they end; and what was removed."""
+"""Proxy routes to other services, with the version in which they end; and removed routes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METADATA_ENDS = "2.38"
 
 
 def _gone(*paths: str) -> tuple[Route, ...]:
-    """Routes of what was removed for good: 410 for every method, in every version."""
+    """Return routes of removed resources: 410 for every method, in every version."""
     operations = {method: Op("", 410) for method in ("GET", "POST", "PUT", "DELETE")}
     return tuple(Route(one, Removed, operations, "removed; 410") for one in paths)
 

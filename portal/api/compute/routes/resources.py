@@ -1,4 +1,4 @@
-"""Routes of what stands beside servers: sizes, keys, groups, limits, and what operators look after."""
+"""Routes of resources other than servers: flavors, key pairs, groups, limits, and operators' resources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AGGREGATE = "os-aggregates/<str:ref>"
 
 
 def _targeted(rule: str, status: int = 200) -> Op:
-    """A method whose view asks the rule itself: it depends on the project or user that is named."""
+    """A method whose view checks the rule itself, because it depends on the project or user in the request."""
     return Op(rule, status, is_targeted=True)
 
 
@@ -106,7 +106,7 @@ LIMITS: tuple[Route, ...] = (
         "os-quota-class-sets/<str:name>",
         quotas.QuotaClassSet,
         {"GET": Op("os-quota-class-sets:show"), "PUT": Op("os-quota-class-sets:update")},
-        "`default`: what projects have that have no limits of their own; other classes bound nobody",
+        "`default`: what projects have that have no limits of their own; other classes limit no project",
     ),
 )
 OPERATORS: tuple[Route, ...] = (
@@ -142,7 +142,7 @@ OPERATORS: tuple[Route, ...] = (
         {"GET": Op("os-hypervisors:servers", until="2.52")},
         "by a part of the name",
     ),
-    Route("os-services", services.Services, {"GET": Op("os-services:list")}, "hosts of silent cells from 2.69"),
+    Route("os-services", services.Services, {"GET": Op("os-services:list")}, "hosts of cells that are down from 2.69"),
     Route(
         "os-services/<str:ref>",
         services.ServiceByRef,

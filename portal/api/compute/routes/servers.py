@@ -1,4 +1,4 @@
-"""Routes of servers, and of what hangs on one."""
+"""Routes of servers and of their sub-resources."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SERVER = "servers/<str:server_id>"
 
 
 def _own(rule: str, status: int = 200, *, since: str = "2.1", until: str | None = None) -> Op:
-    """A method whose view asks the rule itself: it must look first whose server it is."""
+    """A method whose view checks the rule itself, because it must first look up the server's project."""
     return Op(rule, status, since, until, is_targeted=True)
 
 
-# Launching from volumes once had paths of its own; all that they can do servers can.
+# The old paths for booting from volume do the same as `/servers`.
 BOOT = "os-volumes_boot"
 BOOT_UNTIL = "2.102"
 FROM_VOLUMES: tuple[Route, ...] = (
@@ -180,7 +180,7 @@ ROUTES: tuple[Route, ...] = (
         f"{SERVER}/diagnostics",
         server_facts.ServerDiagnostics,
         {"GET": _own("os-server-diagnostics")},
-        "of a fixed form from 2.48, null for what nobody counts; 409 for a server that does not run",
+        "of a fixed form from 2.48, null for what is not counted; 409 for a server that does not run",
     ),
     Route(
         f"{SERVER}/topology",

@@ -1,4 +1,4 @@
-"""Values of the everyday actions of POST /servers/{id}/action, per version."""
+"""Values of the power, rebuild, lock and password actions of POST /servers/{id}/action, per microversion."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ RESCUE: Schema = {
 }
 _LOCKED_REASON = closed({"locked_reason": {"type": "string", "minLength": 1, "maxLength": 255}}, required=())
 _LOCK_WITH_REASON: Schema = {"anyOf": [{"type": "null"}, _LOCKED_REASON]}
-_ANYTHING: Schema = {}  # before 2.73 whatever stands beside "lock" is ignored
+_ANYTHING: Schema = {}  # before 2.73 the value of "lock" is ignored
 
-# Members of a rebuild: first version, last one, schema.
+# Members of a rebuild: (first version, last version, schema).
 _REBUILD: dict[str, tuple[str, str | None, Schema]] = {
     "name": ("2.1", None, NAME),
     "adminPass": ("2.1", None, PASSWORD),

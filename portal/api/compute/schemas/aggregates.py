@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portal.api.schema_parts import NAME, Schema, closed, wrapped
 
-# No colon: `zone:host` names a host in a zone when a server is launched.
+# No colon: `zone:host` in a launch names a host in a zone.
 ZONE: Schema = {
     "type": ["string", "null"],
     "minLength": 1,

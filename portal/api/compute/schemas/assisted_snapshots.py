@@ -1,4 +1,4 @@
-"""Bodies and queries of snapshots that storage services ask for."""
+"""Bodies and queries of snapshots that storage services request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HOW = closed(
     required=("snapshot_id", "type", "new_file"),
 )
 CREATE = wrapped("snapshot", {"volume_id": UUID, "create_info": _HOW}, required=("volume_id", "create_info"))
-# Storages that keep chains of files name these, too; here they mean nothing.
+# For storage backends that keep chains of files; ignored here.
 _FILE: Schema = {"type": ["string", "null"], "maxLength": 255}
 DELETE: Schema = closed(
     {"volume_id": UUID, **dict.fromkeys(("type", "file_to_merge", "merge_target_file"), _FILE)}, required=("volume_id",)

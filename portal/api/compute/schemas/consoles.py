@@ -1,4 +1,4 @@
-"""Bodies that ask for consoles: what kinds there are in which version."""
+"""Bodies that request consoles, with the console types of each version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MKS_SINCE, SPICE_DIRECT_SINCE = "2.8", "2.99"
 PROTOCOLS = ("vnc", "spice", "rdp", "serial")
 TYPES = ("novnc", "xvpvnc", "spice-html5", "rdp-html5", "serial")
 
-# The actions of before 2.6, with the types that each may name.
+# The actions from before 2.6, with the types that each accepts.
 ACTIONS: Mapping[str, Schema] = {
     "os-getVNCConsole": closed({"type": {"enum": ["novnc", "xvpvnc"]}}, required=("type",)),
     "os-getSPICEConsole": closed({"type": {"enum": ["spice-html5"]}}, required=("type",)),

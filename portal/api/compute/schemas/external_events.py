@@ -1,4 +1,4 @@
-"""Bodies that tell of events, per version."""
+"""Bodies of external events, per version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import UUID, Schema, closed
 
-# Event → the version that it came with.
+# Event → the first version that has it.
 SINCE = {
     "network-changed": "2.1",
     "network-vif-plugged": "2.1",

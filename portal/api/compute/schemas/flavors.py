@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from conductor.core.messages import message
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import BOOLEAN, NAME, Schema, closed, wrapped
 
@@ -16,7 +17,7 @@ def _amount(minimum: int) -> Schema:
         "pattern": r"^[0-9]{1,10}$" if minimum == 0 else r"^0*[1-9][0-9]{0,9}$",
         "minimum": minimum,
         "maximum": MAX,
-        "x-fix": f"It must be a whole number from {minimum} to {MAX}.",
+        "x-fix": message("invalid.whole_range", least=minimum, most=MAX),
     }
 
 

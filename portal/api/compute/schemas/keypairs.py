@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from conductor.core.messages import message
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import Schema, wrapped
 
@@ -14,7 +15,7 @@ def _name(pattern: str, words: str) -> Schema:
         "minLength": 1,
         "maxLength": 255,
         "pattern": rf"^(?! )[{pattern}]+(?<! )$",
-        "x-fix": f"It must have 1 to 255 {words}, without spaces at either end.",
+        "x-fix": message("invalid.name", characters=words),
     }
 
 

@@ -1,7 +1,8 @@
-"""Bodies of requests that are passed on to other services."""
+"""Bodies of requests that are proxied to other services."""
 
 from __future__ import annotations
 
+from conductor.core.messages import message
 from portal.api.schema_parts import NULLABLE_TEXT, TEXT, UUID, Schema, closed, wrapped
 
 _GROUP_NAME: Schema = {
@@ -9,14 +10,14 @@ _GROUP_NAME: Schema = {
     "minLength": 1,
     "maxLength": 255,
     "pattern": r"\S",
-    "x-fix": "It must have 1 to 255 characters that are not all spaces.",
+    "x-fix": message("invalid.not_blank"),
 }
 _DESCRIPTION: Schema = {"type": "string", "maxLength": 255}
 GROUP = wrapped("security_group", {"name": _GROUP_NAME, "description": _DESCRIPTION}, required=("name", "description"))
 _NUMBER: Schema = {
     "type": ["integer", "string", "null"],
     "pattern": r"^-?[0-9]{1,9}\Z",
-    "x-fix": "It must be a whole number.",
+    "x-fix": message("invalid.whole"),
 }
 RULE = wrapped(
     "security_group_rule",

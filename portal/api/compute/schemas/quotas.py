@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from conductor.services.quotas import DEFAULTS
-from portal.api.compute.serializers.quotas import UNTIL, is_of_class
+from conductor.services.quotas.quotas import DEFAULTS
+from portal.api.compute.representations.quotas import UNTIL, is_of_class
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import BOOLEAN, Schema, wrapped
 

@@ -1,4 +1,4 @@
-"""Bodies of requests about what hangs on a server beside volumes and ports."""
+"""Bodies of requests about a server's sub-resources other than volumes and ports."""
 
 from __future__ import annotations
 

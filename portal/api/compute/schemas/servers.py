@@ -141,7 +141,7 @@ HINTS: Schema = {
         "build_near_host_ip": {"type": "string", "format": "ip"},
         "cidr": {"type": "string", "pattern": r"^/[0-9a-f.:]+$"},
     },
-    # Plugins may have hints of their own.
+    # Plugins may define hints of their own.
     "additionalProperties": {
         "type": ["string", "number", "boolean", "array"],
         "maxLength": 255,

@@ -1,4 +1,4 @@
-"""Values of actions that make images of servers, and bodies of what is attached to them."""
+"""Values of actions that create images of servers, and bodies that attach volumes and interfaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CREATE_BACKUP = closed(
 
 @cache
 def unshelve(version: Microversion) -> Schema:
-    """Nothing at first; a zone from 2.77; a zone, no zone, or a host from 2.91."""
+    """Null before 2.77; a zone from 2.77; a zone, a null zone or a host from 2.91."""
     if not version.covers("2.77"):
         return {"type": ["null", "object", "string"], "maxProperties": 0, "maxLength": 0}
     if not version.covers("2.91"):
@@ -51,7 +51,7 @@ def attach_volume(version: Microversion) -> Schema:
 
 @cache
 def update_attachment(version: Microversion) -> Schema:
-    """PUT /servers/{id}/os-volume_attachments/{volume}: what clients send back of what they were shown fits too."""
+    """PUT /servers/{id}/os-volume_attachments/{volume}: also accepts an attachment as the API returns it."""
     members: Schema = {"volumeId": UUID}
     if version.covers("2.85"):
         members |= {

@@ -1,4 +1,4 @@
-"""Actions on addresses, until the version in which they end: ports and floating IPs have a service of their own."""
+"""Server actions on addresses, up to the version in which they end: the network service replaces them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import server_addresses, server_floating_ips
+from conductor.services.servers import addresses
 from portal.api.compute.schemas import actions_network as schemas
-from portal.api.compute.views.offered import Offered, accepted
+from portal.api.compute.views.offered import ActionRoute, accepted
 from portal.api.compute.views.servers import ServerView
 from portal.api.errors import Gone
 
@@ -17,27 +17,27 @@ LAST = "2.43"
 
 
 def add_fixed_ip(view: ServerView, server_id: str, value: Any) -> Response:
-    return accepted(view, server_addresses.add_fixed(view.request.context, server_id, value["networkId"]))
+    return accepted(view, addresses.add_fixed(view.request.context, server_id, value["networkId"]))
 
 
 def remove_fixed_ip(view: ServerView, server_id: str, value: Any) -> Response:
-    return accepted(view, server_addresses.remove_fixed(view.request.context, server_id, value["address"]))
+    return accepted(view, addresses.remove_fixed(view.request.context, server_id, value["address"]))
 
 
 def add_floating_ip(view: ServerView, server_id: str, value: Any) -> Response:
     fixed = value.get("fixed_address") or ""
-    server_floating_ips.lead_to(view.request.context, server_id, value["address"], fixed)
+    addresses.lead_to(view.request.context, server_id, value["address"], fixed)
     return Response(status=202)
 
 
 def remove_floating_ip(view: ServerView, server_id: str, value: Any) -> Response:
-    server_floating_ips.let_go(view.request.context, server_id, value["address"])
+    addresses.let_go(view.request.context, server_id, value["address"])
     return Response(status=202)
 
 
 def inject_network_info(view: ServerView, server_id: str, value: Any) -> Response:
-    """Guests ask for their addresses themselves: what there is to do is to see which ones they have."""
-    return accepted(view, server_addresses.refresh(view.request.context, server_id))
+    """Guests request their addresses themselves, so this only checks which addresses the server has."""
+    return accepted(view, addresses.refresh(view.request.context, server_id))
 
 
 def reset_network(view: ServerView, server_id: str, value: Any) -> Response:
@@ -45,17 +45,17 @@ def reset_network(view: ServerView, server_id: str, value: Any) -> Response:
     raise Gone("This action was removed and does not come back.")
 
 
-OFFERED: Mapping[str, Offered] = {
-    "addFixedIp": Offered(policy="os-multinic:add", schema=schemas.ADD_FIXED_IP, call=add_fixed_ip, until=LAST),
-    "removeFixedIp": Offered(
+OFFERED: Mapping[str, ActionRoute] = {
+    "addFixedIp": ActionRoute(policy="os-multinic:add", schema=schemas.ADD_FIXED_IP, call=add_fixed_ip, until=LAST),
+    "removeFixedIp": ActionRoute(
         policy="os-multinic:remove", schema=schemas.REMOVE_FIXED_IP, call=remove_fixed_ip, until=LAST
     ),
-    "addFloatingIp": Offered(
+    "addFloatingIp": ActionRoute(
         policy="os-floating-ips:add", schema=schemas.ADD_FLOATING_IP, call=add_floating_ip, until=LAST
     ),
-    "removeFloatingIp": Offered(
+    "removeFloatingIp": ActionRoute(
         policy="os-floating-ips:remove", schema=schemas.REMOVE_FLOATING_IP, call=remove_floating_ip, until=LAST
     ),
-    "injectNetworkInfo": Offered(policy="os-admin-actions:inject_network_info", call=inject_network_info),
-    "resetNetwork": Offered(policy="os-admin-actions:reset_network", call=reset_network),
+    "injectNetworkInfo": ActionRoute(policy="os-admin-actions:inject_network_info", call=inject_network_info),
+    "resetNetwork": ActionRoute(policy="os-admin-actions:reset_network", call=reset_network),
 }

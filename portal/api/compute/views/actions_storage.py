@@ -1,4 +1,4 @@
-"""Actions that make images of servers, or keep a server as one."""
+"""Server actions that create an image, or shelve the server."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import server_images
-from conductor.services.server_images import ImageWish, MadeImage
+from conductor.services.servers import server_images
+from conductor.services.servers.server_images import MadeImage, ServerImageCreate
 from portal.api.compute.schemas import storage_actions as schemas
-from portal.api.compute.views.offered import Offered, accepted
+from portal.api.compute.views.offered import ActionRoute, accepted
 from portal.api.compute.views.servers import ServerView
 from portal.api.links import absolute
 
@@ -18,14 +18,14 @@ IMAGE_ID_SINCE = "2.45"
 
 
 def create_image(view: ServerView, server_id: str, value: Any) -> Response:
-    return _made(view, server_images.create_image(view.request.context, server_id, _wish(value)))
+    return _made(view, server_images.create_image(view.request.context, server_id, _requested(value)))
 
 
 def create_backup(view: ServerView, server_id: str, value: Any) -> Response:
     made = server_images.create_backup(
         view.request.context,
         server_id,
-        _wish(value),
+        _requested(value),
         backup_type=value["backup_type"],
         rotation=int(value["rotation"]),
     )
@@ -50,12 +50,12 @@ def unshelve(view: ServerView, server_id: str, value: Any) -> Response:
     return accepted(view, run_uuid)
 
 
-def _wish(value: Mapping[str, Any]) -> ImageWish:
-    return ImageWish(name=value["name"], metadata=value.get("metadata", {}))
+def _requested(value: Mapping[str, Any]) -> ServerImageCreate:
+    return ServerImageCreate(name=value["name"], metadata=value.get("metadata", {}))
 
 
 def _made(view: ServerView, made: MadeImage) -> Response:
-    """The image is named in a header before 2.45 and in the body since."""
+    """Return the response for a new image: its id is in a header before 2.45 and in the body from then on."""
     is_in_body = view.request.microversion.covers(IMAGE_ID_SINCE)
     response = accepted(view, made.run_uuid, {"image_id": made.image_id} if is_in_body else None)
     if not is_in_body:
@@ -63,10 +63,10 @@ def _made(view: ServerView, made: MadeImage) -> Response:
     return response
 
 
-OFFERED: Mapping[str, Offered] = {
-    "createImage": Offered(policy="servers:create_image", schema=schemas.CREATE_IMAGE, call=create_image),
-    "createBackup": Offered(policy="os-create-backup", schema=schemas.CREATE_BACKUP, call=create_backup),
-    "shelve": Offered(policy="os-shelve:shelve", call=shelve),
-    "shelveOffload": Offered(policy="os-shelve:shelve_offload", call=offload),
-    "unshelve": Offered(policy="os-shelve:unshelve", schema=schemas.unshelve, call=unshelve),
+OFFERED: Mapping[str, ActionRoute] = {
+    "createImage": ActionRoute(policy="servers:create_image", schema=schemas.CREATE_IMAGE, call=create_image),
+    "createBackup": ActionRoute(policy="os-create-backup", schema=schemas.CREATE_BACKUP, call=create_backup),
+    "shelve": ActionRoute(policy="os-shelve:shelve", call=shelve),
+    "shelveOffload": ActionRoute(policy="os-shelve:shelve_offload", call=offload),
+    "unshelve": ActionRoute(policy="os-shelve:unshelve", schema=schemas.unshelve, call=unshelve),
 }

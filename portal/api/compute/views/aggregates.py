@@ -1,4 +1,4 @@
-"""Aggregates: operators' groups of hosts, and the zones that they make of some."""
+"""Host aggregates, some of which are availability zones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotSupported
-from conductor.services import aggregates
-from conductor.services.values import AggregateView
+from conductor.services.hosts import aggregates
+from conductor.services.hosts.types import AggregateView
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import aggregates as serializers
 from portal.api.compute.schemas import aggregates as schemas
-from portal.api.compute.serializers import aggregates as serializers
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.validation import validate
 
@@ -20,7 +20,7 @@ NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
 
 
 class NumberedView(ComputeView):
-    """Groups are named by their numbers."""
+    """Base of views that address an aggregate by number."""
 
     def checked(self, ref: str) -> str:
         if not NUMBER.match(ref):
@@ -70,7 +70,7 @@ class AggregateImages(NumberedView):
 
 
 class AggregateAction(NumberedView):
-    """Hosts in, hosts out, metadata: each has a rule of its own."""
+    """Add a host, remove a host, set metadata: each has a rule of its own."""
 
     def post(self, request: ApiRequest, ref: str) -> Response:
         name = next(iter(request.data)) if isinstance(request.data, dict) and len(request.data) == 1 else ""

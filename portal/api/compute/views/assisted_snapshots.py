@@ -1,4 +1,4 @@
-"""Snapshots that storage services ask for while a server has the volume."""
+"""Snapshots that storage services request while a volume is attached to a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import assisted_snapshots
+from conductor.services.volumes import snapshots
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import assisted_snapshots as schemas
 from portal.api.compute.view import ComputeView
@@ -19,7 +19,7 @@ from portal.api.validation import validate
 class AssistedSnapshots(ComputeView):
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, schemas.CREATE)["snapshot"]
-        made = assisted_snapshots.take(request.context, given["volume_id"], UUID(given["create_info"]["snapshot_id"]))
+        made = snapshots.take(request.context, given["volume_id"], UUID(given["create_info"]["snapshot_id"]))
         return Response({"snapshot": {"id": str(made.uuid), "volumeId": str(made.volume.uuid)}})
 
 
@@ -27,7 +27,7 @@ class AssistedSnapshot(ComputeView):
     def delete(self, request: ApiRequest, snapshot_id: str) -> Response:
         self.refuse_unknown_query(("delete_info",), since="2.75")
         about = validate(_object(request.query_params.get("delete_info", "")), schemas.DELETE)
-        assisted_snapshots.drop(snapshot_id, about["volume_id"])
+        snapshots.drop(snapshot_id, about["volume_id"])
         return Response(status=204)
 
 

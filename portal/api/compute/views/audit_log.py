@@ -1,6 +1,6 @@
-"""What hosts have counted for usage audits: nothing, as usage is counted here when somebody asks for it.
+"""Instance usage audit log. It is always empty, because usage is calculated on request here.
 
-The answer has the form of a cloud whose hosts have not run their audits, and names these.
+The answer has the form of a cloud whose hosts have not run their audits, and lists these hosts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import hosts, usage
+from conductor.services.billing import usage
+from conductor.services.hosts import hosts
 from portal.api.base import ApiRequest
 from portal.api.compute.view import BARE_SINCE, ComputeView
 
@@ -23,7 +24,7 @@ class AuditLogView(ComputeView):
     bare_since = BARE_SINCE
 
     def log(self, before: datetime) -> dict[str, Any]:
-        """The last whole month before a time, and who has counted in it."""
+        """Return the log of the last whole month before a time."""
         end = before.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = (end - timedelta(days=1)).replace(day=1)
         services = hosts.list_services(self.request.context, binary=hosts.COMPUTE).items
@@ -58,7 +59,7 @@ def _time_of(text: str) -> datetime:
         if not TIME.match(text):
             raise ValueError
         found = datetime.fromisoformat(text).replace(tzinfo=UTC)
-        found.replace(day=1) - timedelta(days=1)  # the month before must be a time too
+        found.replace(day=1) - timedelta(days=1)  # the month before must be a valid date too
     except (ValueError, OverflowError):
         raise Invalid(f"Invalid timestamp for date {text[:60]}", field="time") from None
     return found

@@ -6,10 +6,10 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import availability_zones
-from conductor.services.values import ServiceView, ZoneView
+from conductor.services.hosts import availability_zones
+from conductor.services.hosts.types import ServiceView, ZoneView
 from portal.api.base import ApiRequest
-from portal.api.compute.serializers import parts
+from portal.api.compute.representations import parts
 from portal.api.compute.view import BARE_SINCE, ComputeView
 
 

@@ -1,4 +1,4 @@
-"""Remote consoles: links that open one once, and what consoles' own proxies ask about a token."""
+"""Remote consoles: one-time links, and the lookup of a token by console proxies."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rest_framework.response import Response
 
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import Invalid, NotAuthenticated, NotSupported
-from conductor.services import consoles
+from conductor.services.consoles import consoles
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import consoles as schemas
 from portal.api.compute.view import ComputeView
-from portal.api.compute.views.offered import Offered
+from portal.api.compute.views.offered import ActionRoute
 from portal.api.compute.views.servers import ServerView
 from portal.api.links import console_url
 from portal.api.validation import validate
 
 POLICY = "os-remote-consoles"
 SHOWS_ALL_SINCE, SHOWS_TLS_SINCE = "2.31", "2.99"
-# By protocol and type. All others are of hypervisors or viewers that this cloud has not.
+# By protocol and type. All other types belong to hypervisors or viewers that this cloud does not have.
 KINDS: Mapping[tuple[str, str], ConsoleKind] = {
     ("vnc", "novnc"): ConsoleKind.VNC,
     ("serial", "serial"): ConsoleKind.SERIAL,
@@ -34,7 +34,7 @@ PROTOCOL_OF: Mapping[str, str] = {
 
 
 def link(view: ServerView, server_id: str, protocol: str, console_type: str) -> dict[str, str]:
-    """`type` and `url` of a new console. Raises Invalid for a type that the server's host has not."""
+    """Return `type` and `url` of a new console. Raises Invalid for a type that the server's host does not have."""
     view.find(server_id)
     kind = KINDS.get((protocol, console_type))
     try:
@@ -63,7 +63,7 @@ class ConsoleAuthToken(ComputeView):
     """/os-console-auth-tokens/{token}."""
 
     def get(self, request: ApiRequest, token: str) -> Response:
-        if not request.microversion.covers(SHOWS_ALL_SINCE):  # then only those of a kind that is not here
+        if not request.microversion.covers(SHOWS_ALL_SINCE):  # before: only types that are not here
             raise NotAuthenticated("The requested console type details are not accessible.")
         ticket, door, _ = consoles.show(token)
         shown: dict[str, Any] = {
@@ -77,11 +77,11 @@ class ConsoleAuthToken(ComputeView):
         return Response({"console": shown})
 
 
-def _action(name: str) -> Offered:
+def _action(name: str) -> ActionRoute:
     def call(view: ServerView, server_id: str, value: Any) -> Response:
         return Response({"console": link(view, server_id, PROTOCOL_OF[name], value["type"])})
 
-    return Offered(policy=POLICY, call=call, schema=schemas.ACTIONS[name], until="2.5")
+    return ActionRoute(policy=POLICY, call=call, schema=schemas.ACTIONS[name], until="2.5")
 
 
-OFFERED: Mapping[str, Offered] = {name: _action(name) for name in PROTOCOL_OF}
+OFFERED: Mapping[str, ActionRoute] = {name: _action(name) for name in PROTOCOL_OF}

@@ -1,4 +1,4 @@
-"""Extensions: what old clients read to find out what is there. Everything has long been part of the API."""
+"""Extensions, by which old clients discover features. All of them are long part of the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conductor.core.errors import NotFound
 from portal.api.base import ApiRequest
 from portal.api.compute.view import BARE_SINCE, ComputeView
 
-# What answers, by the names that it had when parts could be left out. `os-consoles` only tells that it is gone.
+# Alias and name of each extension. `os-consoles` only answers that it is gone.
 ALIASES = {
     "NMN": "Multinic",
     "OS-DCF": "DiskConfig",

@@ -1,4 +1,4 @@
-"""Flavors: what sizes servers come in."""
+"""Flavors: the sizes of servers."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from collections.abc import Callable
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import extra_spec_rules, flavors
-from conductor.services.flavors import FlavorQuery
-from conductor.services.values import FlavorView, Page
+from conductor.services.servers import extra_specs, flavors
+from conductor.services.servers.flavors import FlavorQuery
+from conductor.services.servers.types import FlavorView
+from conductor.services.types import Page
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import flavors as serializers
 from portal.api.compute.schemas import flavors as schemas
-from portal.api.compute.serializers import flavors as serializers
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.microversions import since
 from portal.api.pagination import next_links, parse_page
 from portal.api.validation import as_boolean, validate
 
-NAMES_SINCE = "2.102"  # and from then on nobody hears of the factor that no driver uses
+NAMES_SINCE = "2.102"  # and from then on answers leave out the rxtx factor, which no driver uses
 FACTOR = "rxtx_factor"
 IN_LISTS = ("is_public", "minRam", "minDisk", "name", "sort_key", "sort_dir")
 
 
 class FlavorsView(ComputeView):
     def page(self) -> Page[FlavorView]:
-        """The page of flavors that the query asks for."""
+        """Return the page of flavors that the query asks for."""
         self.refuse_unknown_query(IN_LISTS, since=NAMES_SINCE)
         given, knows_names = self.request.query_params, self.request.microversion.covers(NAMES_SINCE)
         page = parse_page(self.request)
@@ -115,9 +116,9 @@ class FlavorAccess(ComputeView):
 
 class ExtraSpecsView(ComputeView):
     def check(self, specs: dict[str, str]) -> None:
-        """Raises Invalid for a key of a known kind that does not exist or cannot have this value."""
+        """Raises Invalid for an unknown extra spec in a known namespace, or for a value that it cannot have."""
         if self.request.microversion.covers("2.86"):
-            extra_spec_rules.check(specs)
+            extra_specs.check(specs)
 
 
 class FlavorExtraSpecs(ExtraSpecsView):

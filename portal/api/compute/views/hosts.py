@@ -1,4 +1,4 @@
-"""Hosts, as versions before 2.43 name what services and hypervisors show since."""
+"""Hosts, as shown before 2.43; services and hypervisors replace them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound, NotSupported
-from conductor.services import host_closing, hosts
-from conductor.services.hosts import HostShare
-from conductor.services.values import ServiceView
+from conductor.services.fleet import enabling
+from conductor.services.hosts import hosts
+from conductor.services.hosts.hosts import HostShare
+from conductor.services.hosts.types import ServiceView
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import hosts as schemas
 from portal.api.compute.view import ComputeView
@@ -46,12 +47,12 @@ class HostByName(HostView):
         if "maintenance_mode" in wanted:
             raise NotSupported("Hosts have no maintenance mode: close them, and drain them by a workflow.")
         is_disabled = wanted["status"].lower() == "disable"
-        host_closing.update(request.context, service, is_disabled=is_disabled, disabled_reason=None)
+        enabling.update(request.context, service, is_disabled=is_disabled, disabled_reason=None)
         return Response({"host": name, "status": "disabled" if is_disabled else "enabled"})
 
 
 class HostPower(HostView):
-    """Machines themselves are not switched here."""
+    """Power actions on hosts, which this cloud does not offer."""
 
     verb: ClassVar[str] = ""
 
@@ -61,7 +62,7 @@ class HostPower(HostView):
 
 
 class BareMetalNodes(ComputeView):
-    """/os-baremetal-nodes and /{id}: a view into a service that is not here; whole machines are hypervisors."""
+    """/os-baremetal-nodes and /{id}: a proxy to a service that is not here; bare-metal nodes are hypervisors."""
 
     def get(self, request: ApiRequest, node_id: str = "") -> Response:
         self.allow(f"os-baremetal-nodes:{'show' if node_id else 'list'}")

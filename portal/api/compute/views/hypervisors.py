@@ -8,12 +8,13 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound, NotSupported
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import hosts
-from conductor.services.hosts import HypervisorQuery
-from conductor.services.values import HypervisorView, Page
+from conductor.services.hosts import hosts
+from conductor.services.hosts.hosts import HypervisorQuery
+from conductor.services.hosts.types import HypervisorView
+from conductor.services.types import Page
 from portal.api.base import ApiRequest
-from portal.api.compute.serializers import hypervisors as serializers
-from portal.api.compute.serializers.hypervisors import UUIDS_SINCE, Servers
+from portal.api.compute.representations import hypervisors as serializers
+from portal.api.compute.representations.hypervisors import UUIDS_SINCE, Servers
 from portal.api.compute.view import ComputeView
 from portal.api.pagination import PageRequest, next_links, parse_page
 from portal.api.validation import as_boolean
@@ -24,13 +25,13 @@ LONGEST_PATTERN = 255
 
 class HypervisorsView(ComputeView):
     def find(self, ref: str) -> HypervisorView:
-        """The hypervisor by what this version names it by."""
+        """Return the hypervisor by the id or uuid that this version uses."""
         if self.request.microversion.covers(UUIDS_SINCE) and uuid_or_none(ref) is None:
             raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
         return hosts.get_hypervisor(self.request.context, ref)
 
     def servers_on(self, nodes: list[HypervisorView]) -> dict[str, Servers]:
-        """Servers by host, where the query asks for them; else nothing."""
+        """Return the servers by host if the query asks for them; else nothing."""
         if not self.request.microversion.covers(UUIDS_SINCE):
             return {}
         if not as_boolean(self.request.query_params.get("with_servers", "false"), "with_servers"):
@@ -94,14 +95,14 @@ class HypervisorUptime(HypervisorsView):
         node = self.find(ref)
         if not node.service.is_up:
             raise Invalid(f"The compute service of {node.service.host} is unavailable at this time.", field="id")
-        told = serializers.uptime(node)
-        if told is None:
+        reported = serializers.uptime(node)
+        if reported is None:
             raise NotSupported("The hypervisor's agent does not report its uptime.")
-        return Response({"hypervisor": serializers.summary(node, request.microversion) | {"uptime": told}})
+        return Response({"hypervisor": serializers.summary(node, request.microversion) | {"uptime": reported}})
 
 
 class HypervisorSearch(HypervisorsView):
-    """By a part of the name, until ids took over."""
+    """Search by part of the name, before ids replaced it."""
 
     min_microversion = "2.1"
     max_microversion = "2.52"

@@ -1,4 +1,4 @@
-"""Images, passed on to the image service until 2.35; their metadata until 2.38."""
+"""Image proxy until 2.35; image metadata until 2.38."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import storage_proxies as proxies
-from conductor.services.storage_proxies import ImageFilter, OldImage
+from conductor.services.proxies import storage_proxies as proxies
+from conductor.services.proxies.storage_proxies import ImageFilter, OldImage
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import parts
+from portal.api.compute.representations.server_queries import time_of
 from portal.api.compute.schemas import proxies as schemas
-from portal.api.compute.serializers import parts
-from portal.api.compute.serializers.server_queries import time_of
 from portal.api.compute.view import ComputeView
 from portal.api.links import absolute
 from portal.api.pagination import next_links, parse_page

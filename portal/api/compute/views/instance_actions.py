@@ -1,4 +1,4 @@
-"""What was asked of a server, and how it went."""
+"""The actions on a server, and their outcome."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import instance_actions
-from conductor.services.values import ActionView
+from conductor.services.servers import action_history
+from conductor.services.servers.types import ActionView
 from portal.api.base import ApiRequest
-from portal.api.compute.serializers import instance_actions as serializers
-from portal.api.compute.serializers.instance_actions import Reader
-from portal.api.compute.serializers.server_queries import time_of
+from portal.api.compute.representations import instance_actions as serializers
+from portal.api.compute.representations.instance_actions import Reader
+from portal.api.compute.representations.server_queries import time_of
 from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 from portal.api.links import absolute
@@ -31,7 +31,7 @@ class ActionsView(ServerView):
         )
 
     def require_shown(self, server_id: str) -> None:
-        """Before 2.21 the actions of a deleted server are gone with it."""
+        """Before 2.21, raises NotFound for the actions of a deleted server."""
         if not self.request.microversion.covers(DELETED_SERVERS_SINCE):
             self.find(server_id)
 
@@ -40,7 +40,7 @@ class InstanceActions(ActionsView):
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-instance-actions:list")
         self.require_shown(server_id)
-        found = instance_actions.list_actions(request.context, server_id)
+        found = action_history.list_actions(request.context, server_id)
         reader = self.reader()
         if not request.microversion.covers(PAGED_SINCE):
             return Response({"instanceActions": [serializers.summary(action, reader) for action in found]})
@@ -72,7 +72,7 @@ class InstanceAction(ActionsView):
     def get(self, request: ApiRequest, server_id: str, request_id: str) -> Response:
         self.allow("os-instance-actions:show")
         self.require_shown(server_id)
-        found = instance_actions.get(request.context, server_id, request_id)
+        found = action_history.get(request.context, server_id, request_id)
         return Response({"instanceAction": serializers.show(found, self.reader())})
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Conflict, Forbidden, NotSupported
-from conductor.services import audit, server_interfaces
-from conductor.services.server_interfaces import Interface, InterfaceWish
+from conductor.services.audit import audit
+from conductor.services.servers import interfaces
+from conductor.services.servers.interfaces import Interface, InterfaceCreate
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import storage_actions as schemas
 from portal.api.compute.view import BARE_SINCE
@@ -39,21 +40,21 @@ class Interfaces(InterfaceView):
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-attach-interfaces:list")
-        found = server_interfaces.list_interfaces(request.context, server_id)
+        found = interfaces.list_interfaces(request.context, server_id)
         return Response({"interfaceAttachments": [self.one(interface) for interface in found]})
 
     def post(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-attach-interfaces:create")
         body = validate(request.data or {}, schemas.attach_interface(request.microversion))
         given = body.get("interfaceAttachment") or {}
-        wish = InterfaceWish(
+        requested = InterfaceCreate(
             network_id=given.get("net_id") or "",
             port_id=given.get("port_id") or "",
             fixed_ip=next((fixed["ip_address"] for fixed in given.get("fixed_ips", ())), ""),
             tag=given.get("tag"),
         )
         try:
-            interface = server_interfaces.attach_and_wait(request.context, server_id, wish)
+            interface = interfaces.attach_and_wait(request.context, server_id, requested)
         except REFUSALS as error:
             audit.record_refusal(request.context, "attach_interface", server_id, error)
             raise
@@ -69,12 +70,12 @@ class InterfaceById(InterfaceView):
 
     def get(self, request: ApiRequest, server_id: str, port_id: str) -> Response:
         self.allow("os-attach-interfaces:show")
-        return Response({"interfaceAttachment": self.one(server_interfaces.get(request.context, server_id, port_id))})
+        return Response({"interfaceAttachment": self.one(interfaces.get(request.context, server_id, port_id))})
 
     def delete(self, request: ApiRequest, server_id: str, port_id: str) -> Response:
         self.allow("os-attach-interfaces:delete")
         try:
-            return accepted(self, server_interfaces.detach(request.context, server_id, port_id))
+            return accepted(self, interfaces.detach(request.context, server_id, port_id))
         except REFUSALS as error:
             audit.record_refusal(request.context, "detach_interface", server_id, error)
             raise

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rest_framework.response import Response
 
-from conductor.services import keypairs
+from conductor.services.servers import keypairs
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import keypairs as serializers
 from portal.api.compute.schemas import keypairs as schemas
-from portal.api.compute.serializers import keypairs as serializers
 from portal.api.compute.view import ComputeView
 from portal.api.idempotency import idempotent
 from portal.api.pagination import next_links, parse_page
@@ -16,7 +16,7 @@ from portal.api.validation import validate
 
 class KeyPairsView(ComputeView):
     def user_id(self, rule: str) -> str:
-        """Whose keys the request is about: the asker's, or from 2.10 on the user's that it names."""
+        """Return the owner of the keys: the caller, or from 2.10 on the user that the request names."""
         self.refuse_unknown_query(("user_id",))
         named = self.request.query_params.get("user_id") if self.request.microversion.covers("2.10") else None
         self.allow(rule, target_user_id=named)

@@ -1,4 +1,4 @@
-"""Moves of servers: all of them for operators, and those of a server that are under way."""
+"""Migrations: all of them for operators, and those in progress of a server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import live_migrations, migrations
-from conductor.services.migrations import MigrationQuery
+from conductor.services.server_migrations import live_migrations, migrations
+from conductor.services.server_migrations.migrations import MigrationQuery
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import migrations as serializers
+from portal.api.compute.representations.server_queries import time_of
 from portal.api.compute.schemas import moves as schemas
-from portal.api.compute.serializers import migrations as serializers
-from portal.api.compute.serializers.server_queries import time_of
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.compute.views.servers import ServerView
 from portal.api.pagination import next_links, parse_page
@@ -87,7 +87,7 @@ class ServerMigration(ServerView):
         return Response({"migration": serializers.of_server(found, request.microversion)})
 
     def delete(self, request: ApiRequest, server_id: str, ref: str) -> Response:
-        """Abort it: before the guest moves as a cancel, later by its source."""
+        """Abort a live migration: a queued one is cancelled, a running one is aborted by its source."""
         if not request.microversion.covers("2.24"):
             return self.http_method_not_allowed(request)
         self.allow("servers:migrations:delete")

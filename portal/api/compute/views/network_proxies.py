@@ -1,4 +1,4 @@
-"""Networks, security groups and floating addresses, passed on to the network service until 2.35."""
+"""Proxies for networks, security groups and floating IPs until 2.35."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import network_proxies as proxies
-from conductor.services.network_proxies import NetworkName, OldRule, OuterAddress
+from conductor.services.proxies import network_proxies as proxies
+from conductor.services.proxies.network_proxies import NetworkName, OldRule, OuterAddress
 from portal.api.base import ApiRequest
+from portal.api.compute.representations.server_facts import security_group
 from portal.api.compute.schemas import proxies as schemas
-from portal.api.compute.serializers.server_facts import security_group
 from portal.api.compute.view import ComputeView
 from portal.api.errors import Gone
 from portal.api.pagination import parse_page
 from portal.api.validation import as_boolean, validate
 
-# Clients read these of a network; the network service knows them by subnet, and here they were always empty.
+# Clients expect these members of a network. The network service keeps them with subnets; here they are always empty.
 OF_EVERYBODY = ("cidr", "netmask", "gateway", "broadcast", "dns1", "dns2", "cidr_v6", "gateway_v6", "netmask_v6")
 OF_OPERATORS = (
     *("created_at", "updated_at", "deleted_at", "deleted", "injected", "bridge", "vlan", "vpn_public_address"),
@@ -46,14 +46,14 @@ class NetworkById(Networks):
 
 
 class TenantNetworks(Networks):
-    """The shorter form."""
+    """The shorter format of networks."""
 
     def one(self, network: NetworkName) -> dict[str, Any]:
         return {"id": network.network_id, "label": network.name, "cidr": "None"}
 
 
 class TenantNetworkById(TenantNetworks, NetworkById):
-    """One of these."""
+    """One network in the shorter format."""
 
 
 class SecurityGroups(ComputeView):
@@ -89,7 +89,7 @@ class SecurityGroupById(ComputeView):
 class SecurityGroupRules(ComputeView):
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, schemas.RULE)["security_group_rule"]
-        wish = OldRule(
+        requested = OldRule(
             parent_group_id=given["parent_group_id"],
             protocol=given.get("ip_protocol"),
             first=_number(given.get("from_port")),
@@ -97,7 +97,7 @@ class SecurityGroupRules(ComputeView):
             cidr=given.get("cidr"),
             group_id=given.get("group_id"),
         )
-        group, rule_id = proxies.create_rule(request.context, wish)
+        group, rule_id = proxies.create_rule(request.context, requested)
         shown = next(rule for rule in security_group(group)["rules"] if rule["id"] == rule_id)
         return Response({"security_group_rule": shown})
 

@@ -1,4 +1,4 @@
-"""What an action of POST /servers/{id}/action is made of; each `actions_*.py` has a table of its own."""
+"""Route of an action in POST /servers/{id}/action; each `actions_*.py` has a table of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from portal.api.links import absolute
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import Schema
 
-# A server's id and the value beside the action's name, which fits the schema; answers the request.
+# Takes the server's id and the action's validated value; returns the response.
 Call = Callable[[ServerView, str, Any], Response]
 
 NOTHING: Schema = {"type": ["null", "object", "string"], "maxProperties": 0, "maxLength": 0}  # {"os-start": null}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offered:
-    """One action: who may (a row of policies.py), what its value looks like, and what is called.
+class ActionRoute:
+    """An action: its policy rule, the schema of its value, and its handler.
 
-    `schema` may depend on the version that is spoken. Give one object per version, not a new one per call.
+    `schema` may depend on the microversion. Return the same object for a version, not a new one per call.
     """
 
     policy: str
@@ -37,7 +37,7 @@ class Offered:
 
 
 def accepted(view: ServerView, run_uuid: str, body: Any = None) -> Response:
-    """202, with a link to the workflow that does it."""
+    """202, with a link to the workflow that carries out the action."""
     response = Response(body, status=202)
     response["Link"] = f'<{absolute(view.request, f"/api/workflows/{run_uuid}")}>; rel="monitor"'
     return response

@@ -1,15 +1,15 @@
-"""How much a project may have, and how much it has."""
+"""Quota limits and usage of projects."""
 
 from __future__ import annotations
 
 from rest_framework.response import Response
 
-from conductor.services import quotas
-from conductor.services.values import QuotaView
+from conductor.services.quotas import quotas
+from conductor.services.quotas.types import QuotaView
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import parts
+from portal.api.compute.representations import quotas as serializers
 from portal.api.compute.schemas import quotas as schemas
-from portal.api.compute.serializers import parts
-from portal.api.compute.serializers import quotas as serializers
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.validation import as_boolean, validate
 
@@ -76,7 +76,7 @@ class QuotaSetDefaults(ComputeView):
 
 
 class QuotaClassSet(ComputeView):
-    """The limits of projects that have none of their own: the class `default`. Others are kept and bound nobody."""
+    """Limits of projects without limits of their own: the class `default`. Other classes are stored without effect."""
 
     bare_since = BARE_SINCE
 

@@ -1,4 +1,4 @@
-"""What there was in older clouds and is no more."""
+"""Resources of older clouds that were removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portal.api.errors import Gone
 
 
 class Removed(ComputeView):
-    """410, whatever is asked."""
+    """410 for every request."""
 
     def get(self, request: ApiRequest, **names: Any) -> Response:
         raise Gone("This part of the API was removed and does not come back.")

@@ -1,4 +1,4 @@
-"""POST /servers/{id}/action: finds the action, checks who asks and what is sent, and has it done."""
+"""POST /servers/{id}/action: finds the action, checks policy and body, and calls its handler."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded
-from conductor.services import audit
+from conductor.services.audit import audit
 from portal.api.base import ApiRequest
 from portal.api.compute.views import actions_moves, actions_network, actions_power, actions_storage, consoles
-from portal.api.compute.views.offered import Offered
+from portal.api.compute.views.offered import ActionRoute
 from portal.api.compute.views.servers import ServerView
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import Schema, closed
 from portal.api.validation import validate
 
-OFFERED: Mapping[str, Offered] = {
+OFFERED: Mapping[str, ActionRoute] = {
     **actions_power.OFFERED,
     **actions_moves.OFFERED,
     **actions_storage.OFFERED,
@@ -26,19 +26,19 @@ OFFERED: Mapping[str, Offered] = {
     **consoles.OFFERED,
 }
 
-# What the audit log keeps: a request that was understood, and turned down.
+# Errors that the audit log records: a valid request that was refused.
 REFUSALS = (Conflict, Forbidden, NotSupported, QuotaExceeded)
 
 
 @dataclass(frozen=True)
 class Known:
-    """An action that the Compute API has between two versions."""
+    """An action of the Compute API, with the versions that have it."""
 
     since: str = "2.1"
     until: str | None = None
 
 
-# What clients may send beside OFFERED, so that "not offered" can be told from "no such thing".
+# All actions of the API besides OFFERED, so that "not offered" differs from "no such action".
 _KNOWN: Mapping[str, Known] = {
     **dict.fromkeys(
         (
@@ -84,11 +84,11 @@ NOT_OFFERED: Mapping[str, Known] = {name: known for name, known in _KNOWN.items(
 _bodies: dict[tuple[str, int], tuple[Schema, Schema]] = {}
 
 
-def body_schema(name: str, action: Offered, version: Microversion) -> Schema:
-    """The schema of the whole body, so that faults name `reboot.type`, not `type`; the same object every time."""
+def body_schema(name: str, action: ActionRoute, version: Microversion) -> Schema:
+    """Return the schema of the whole body, so that faults name `reboot.type`, not `type`; cached."""
     inner = action.schema_of(version)
     if (name, id(inner)) not in _bodies:
-        _bodies[name, id(inner)] = (inner, closed({name: inner}, required=(name,)))  # kept, so that the id stays its
+        _bodies[name, id(inner)] = (inner, closed({name: inner}, required=(name,)))  # kept, so that its id stays valid
     return _bodies[name, id(inner)][1]
 
 
@@ -110,7 +110,7 @@ class ServerAction(ServerView):
             raise
 
     def _allow(self, policy: str, server_id: str) -> None:
-        """Raises Forbidden; NotFound for a server that the asker must not even know of."""
+        """Raises Forbidden, or NotFound for a server that the caller may not see."""
         try:
             self.allow(policy)
         except Forbidden:

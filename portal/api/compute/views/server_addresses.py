@@ -6,7 +6,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
 from portal.api.base import ApiRequest
-from portal.api.compute.serializers.servers import addresses
+from portal.api.compute.representations.servers import addresses
 from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 

@@ -1,14 +1,15 @@
-"""What can be read of a server beside itself: diagnostics, topology, password, security groups, shares."""
+"""Sub-resources of a server: diagnostics, topology, password, security groups, shares."""
 
 from __future__ import annotations
 
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
-from conductor.services import instance_security_groups, server_facts
+from conductor.services.consoles import diagnostics
+from conductor.services.servers import security_groups
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import server_facts as shown
 from portal.api.compute.schemas import server_facts as schemas
-from portal.api.compute.serializers import server_facts as shown
 from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 from portal.api.validation import validate
@@ -23,7 +24,7 @@ class ServerDiagnostics(ServerView):
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-diagnostics")
-        found = server_facts.diagnostics(request.context, server_id)
+        found = diagnostics.diagnostics(request.context, server_id)
         form = shown.fixed_form if request.microversion.covers(FIXED_FORM_SINCE) else shown.free_form
         return Response(form(found))
 
@@ -38,21 +39,21 @@ class ServerTopology(ServerView):
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("compute:server:topology:index")
         with_host = self.allows("compute:server:topology:host:index")
-        return Response(shown.topology(server_facts.topology(request.context, server_id), with_host=with_host))
+        return Response(shown.topology(diagnostics.topology(request.context, server_id), with_host=with_host))
 
 
 class ServerPassword(ServerView):
-    """/servers/{id}/os-server-password: what a guest has posted as its password, encrypted for its owner."""
+    """/servers/{id}/os-server-password: the password that the guest has posted, encrypted for its owner."""
 
     bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-password:show")
-        return Response({"password": server_facts.password(request.context, server_id)})
+        return Response({"password": diagnostics.password(request.context, server_id)})
 
     def delete(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-password:clear")
-        server_facts.forget_password(request.context, server_id)
+        diagnostics.forget_password(request.context, server_id)
         return Response(status=204)
 
 
@@ -63,12 +64,12 @@ class ServerSecurityGroups(ServerView):
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-security-groups:list")
-        found = instance_security_groups.list_of(request.context, server_id)
+        found = security_groups.list_of(request.context, server_id)
         return Response({"security_groups": [shown.security_group(group) for group in found]})
 
 
 class ServerShares(ServerView):
-    """/servers/{id}/shares: no service of this cloud has shares, so that no server has any."""
+    """/servers/{id}/shares: always empty, as this cloud has no service for shares."""
 
     min_microversion = "2.97"
 

@@ -1,4 +1,4 @@
-"""Server groups: servers that are to be together or apart."""
+"""Server groups: servers to be placed together or apart."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import instance_groups
-from conductor.services.values import GroupView
+from conductor.services.servers import groups
+from conductor.services.servers.types import GroupView
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import parts
 from portal.api.compute.schemas import server_groups as schemas
-from portal.api.compute.serializers import parts
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.microversions import Microversion
 from portal.api.pagination import MAX_LIMIT
@@ -27,7 +27,7 @@ class ServerGroups(ComputeView):
         is_all = "all_projects" in request.query_params
         if is_all:
             self.allow("os-server-groups:index:all_projects")
-        found = instance_groups.list_groups(
+        found = groups.list_groups(
             request.context,
             all_projects=is_all,
             limit=min(self._number("limit", MAX_LIMIT), MAX_LIMIT),
@@ -41,7 +41,7 @@ class ServerGroups(ComputeView):
         rules = {
             name: parts.number(value, f"server_group.rules.{name}") for name, value in wanted.get("rules", {}).items()
         }
-        made = instance_groups.create(request.context, wanted["name"], policy, rules)
+        made = groups.create(request.context, wanted["name"], policy, rules)
         return Response({"server_group": _group(made, request.microversion)})
 
     def _number(self, name: str, default: int) -> int:
@@ -55,11 +55,11 @@ class ServerGroup(ComputeView):
     bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, group_id: str) -> Response:
-        found = instance_groups.get(request.context, group_id)
+        found = groups.get(request.context, group_id)
         return Response({"server_group": _group(found, request.microversion)})
 
     def delete(self, request: ApiRequest, group_id: str) -> Response:
-        instance_groups.delete(request.context, group_id)
+        groups.delete(request.context, group_id)
         return Response(status=204)
 
 

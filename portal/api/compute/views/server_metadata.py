@@ -1,11 +1,11 @@
-"""Metadata of a server: labels with values."""
+"""Metadata of a server: keys with values."""
 
 from __future__ import annotations
 
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.services import instance_changes
+from conductor.services.servers import updates
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import servers as schemas
 from portal.api.compute.view import BARE_SINCE
@@ -23,12 +23,12 @@ class ServerMetadata(ServerView):
     def post(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("server-metadata:create")
         items = validate(request.data, schemas.METADATA_BODY)["metadata"]
-        return Response({"metadata": instance_changes.merge_metadata(request.context, server_id, items)})
+        return Response({"metadata": updates.merge_metadata(request.context, server_id, items)})
 
     def put(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("server-metadata:update_all")
         items = validate(request.data, schemas.METADATA_BODY)["metadata"]
-        return Response({"metadata": instance_changes.replace_metadata(request.context, server_id, items)})
+        return Response({"metadata": updates.replace_metadata(request.context, server_id, items)})
 
 
 class ServerMetadataItem(ServerView):
@@ -46,10 +46,10 @@ class ServerMetadataItem(ServerView):
         item = validate(request.data, schemas.META_BODY)["meta"]
         if key not in item:
             raise Invalid("Request body and URI mismatch", field="meta")
-        instance_changes.merge_metadata(request.context, server_id, item)
+        updates.merge_metadata(request.context, server_id, item)
         return Response({"meta": item})
 
     def delete(self, request: ApiRequest, server_id: str, key: str) -> Response:
         self.allow("server-metadata:delete")
-        instance_changes.remove_metadata(request.context, server_id, key)
+        updates.remove_metadata(request.context, server_id, key)
         return Response(status=204)

@@ -1,14 +1,14 @@
-"""Tags of a server: words to find it by."""
+"""Tags of a server."""
 
 from __future__ import annotations
 
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
-from conductor.services import instance_changes
+from conductor.services.servers import updates
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import parts
 from portal.api.compute.schemas import servers as schemas
-from portal.api.compute.serializers import parts
 from portal.api.compute.views.servers import ServerView
 from portal.api.validation import validate
 
@@ -23,11 +23,11 @@ class ServerTags(ServerView):
     def put(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-tags:update_all")
         tags = validate(request.data, schemas.TAGS_BODY)["tags"]
-        return Response({"tags": list(instance_changes.replace_tags(request.context, server_id, tags))})
+        return Response({"tags": list(updates.replace_tags(request.context, server_id, tags))})
 
     def delete(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-tags:delete_all")
-        instance_changes.replace_tags(request.context, server_id, ())
+        updates.replace_tags(request.context, server_id, ())
         return Response(status=204)
 
 
@@ -43,7 +43,7 @@ class ServerTag(ServerView):
     def put(self, request: ApiRequest, server_id: str, tag: str) -> Response:
         self.allow("os-server-tags:update")
         validate({"tags": [tag]}, schemas.TAGS_BODY)
-        if not instance_changes.add_tag(request.context, server_id, tag):
+        if not updates.add_tag(request.context, server_id, tag):
             return Response(status=204)
         response = Response(status=201)
         response["Location"] = parts.self_link(request, "servers", server_id, "tags", tag)["href"]
@@ -51,5 +51,5 @@ class ServerTag(ServerView):
 
     def delete(self, request: ApiRequest, server_id: str, tag: str) -> Response:
         self.allow("os-server-tags:delete")
-        instance_changes.remove_tag(request.context, server_id, tag)
+        updates.remove_tag(request.context, server_id, tag)
         return Response(status=204)

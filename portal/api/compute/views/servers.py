@@ -1,4 +1,4 @@
-"""Servers: list, launch, show, change, delete."""
+"""Servers: list, create, show, update, delete."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from django.conf import settings
 from rest_framework.response import Response
 
 from conductor.core.errors import CellUnavailable, Invalid
-from conductor.services import hosts, instance_changes, instances
-from conductor.services.hosts import HypervisorQuery
-from conductor.services.values import BuildWish, InstanceView, Page
+from conductor.services.hosts import hosts
+from conductor.services.hosts.hosts import HypervisorQuery
+from conductor.services.servers import instances, updates
+from conductor.services.servers.types import InstanceCreate, InstanceData
+from conductor.services.types import Page
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import parts, server_queries, servers
+from portal.api.compute.representations.server_requests import instance_create, plain_ip_v6, without_nulls
+from portal.api.compute.representations.servers import DOWN_CELLS_SINCE, Server
 from portal.api.compute.schemas import servers as schemas
-from portal.api.compute.serializers import parts, server_queries, servers
-from portal.api.compute.serializers.build_wishes import build_wish, plain_ip_v6, without_nulls
-from portal.api.compute.serializers.servers import DOWN_CELLS_SINCE, Server
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
@@ -34,12 +36,12 @@ CHANGES = {
     "OS-DCF:diskConfig": "disk_config",
     "pinned_availability_zone": "pinned_availability_zone",
 }
-# Columns where null is written as nothing.
+# Columns that store null as an empty string.
 EMPTY_FOR_NULL = ("access_ip_v4", "access_ip_v6", "pinned_availability_zone")
 
 
 def changed_columns(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a body says of columns of CHANGES, as they keep it."""
+    """Return the values of the columns in CHANGES that a body sets."""
     values = {column: given[name] for name, column in CHANGES.items() if name in given}
     for column in EMPTY_FOR_NULL:
         if column in values:
@@ -50,28 +52,28 @@ def changed_columns(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ServerView(ComputeView):
-    """What views of servers share."""
+    """Base view of servers."""
 
-    def shown(self, view: InstanceView) -> Server:
+    def shown(self, view: InstanceData) -> Server:
         return next(self.all_shown([view]))
 
-    def all_shown(self, views: Iterable[InstanceView]) -> Iterator[Server]:
-        """Each with whom it is shown to, which is asked once for each project."""
+    def all_shown(self, views: Iterable[InstanceData]) -> Iterator[Server]:
+        """Yield each server with the caller's rights to it, which are checked once per project."""
         rule, is_operator = "os-extended-server-attributes", dict[str, bool]()
         for view in views:
             if view.project_id not in is_operator:
                 is_operator[view.project_id] = self.allows(rule, target_project_id=view.project_id)
             yield Server(view, self.request, is_operator[view.project_id])
 
-    def find(self, server_id: str, *, may_be_partial: bool = False) -> InstanceView:
-        """The server. Raises NotFound; CellUnavailable when too little of it is known to say more than that it is."""
+    def find(self, server_id: str, *, may_be_partial: bool = False) -> InstanceData:
+        """Return the server. Raises NotFound; CellUnavailable if it is partial, unless `may_be_partial`."""
         found = instances.get(self.request.context, server_id)
         if found.is_partial and not may_be_partial:
             raise CellUnavailable(f"The cell of server {server_id} does not answer.")
         return found
 
-    def page(self) -> Page[InstanceView]:
-        """The page of servers that the query asks for, without those that this version cannot show."""
+    def page(self) -> Page[InstanceData]:
+        """Return the page of servers that the query asks for, without those that this version cannot show."""
         if server_queries.is_all_projects(self.request):
             self.allow("servers:index:get_all_tenants")
         query = server_queries.instance_query(self.request, is_operator=self.allows("servers:allow_all_filters"))
@@ -98,7 +100,7 @@ class Servers(ServerView):
     def post(self, request: ApiRequest) -> Response:
         self.allow("servers:create")
         body = validate(without_nulls(request.data), schemas.create(request.microversion))
-        launched = instances.create(request.context, self._wish(build_wish(body), body["server"]))
+        launched = instances.create(request.context, self._requested(instance_create(body), body["server"]))
         server = body["server"]
         if as_boolean(server.get("return_reservation_id", False), "server.return_reservation_id"):
             response = Response({"reservation_id": launched.reservation_id}, status=202)
@@ -109,16 +111,16 @@ class Servers(ServerView):
         response["Link"] = f'<{absolute(request, f"/api/workflows/{launched.run_uuid}")}>; rel="monitor"'
         return response
 
-    def _wish(self, wish: BuildWish, server: dict[str, str]) -> BuildWish:
-        """The wish under its name, with the host that a node is on, where the asker may name either."""
-        wish = replace(wish, run_uuid=self.request.once)
-        if wish.forced_host:
+    def _requested(self, requested: InstanceCreate, server: dict[str, str]) -> InstanceCreate:
+        """Complete the request with its run uuid and the requested host, if the caller may choose hosts."""
+        requested = replace(requested, run_uuid=self.request.once)
+        if requested.forced_host:
             self.allow("servers:create:forced_host")
-        if not wish.requested_host and not server.get("hypervisor_hostname"):
-            return wish
+        if not requested.requested_host and not server.get("hypervisor_hostname"):
+            return requested
         self.allow("servers:create:requested_destination")
-        host = wish.requested_host or self._host_of(server["hypervisor_hostname"])
-        return replace(wish, requested_host=host)
+        host = requested.requested_host or self._host_of(server["hypervisor_hostname"])
+        return replace(requested, requested_host=host)
 
     def _host_of(self, node: str) -> str:
         for hypervisor in hosts.list_hypervisors(self.request.context, HypervisorQuery(name_part=node)).items:
@@ -148,7 +150,7 @@ class ServerById(ServerView):
         self.allow("servers:update")
         body = validate(request.data, schemas.update(request.microversion))
         values = changed_columns(body["server"])
-        changed = instance_changes.update(request.context, server_id, values)
+        changed = updates.update(request.context, server_id, values)
         return Response({"server": servers.updated(self.shown(changed))})
 
     def delete(self, request: ApiRequest, server_id: str) -> Response:

@@ -1,4 +1,4 @@
-"""Services of all cells: who is there, and who takes work."""
+"""Services of all cells: whether each is up, and whether it accepts new work."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import host_closing, hosts
-from conductor.services.values import ServiceView
+from conductor.services.fleet import enabling
+from conductor.services.hosts import hosts
+from conductor.services.hosts.types import ServiceView
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import services as serializers
 from portal.api.compute.schemas import services as schemas
-from portal.api.compute.serializers import services as serializers
 from portal.api.compute.view import ComputeView
 from portal.api.validation import as_boolean, validate
 
@@ -31,7 +32,7 @@ class Services(ComputeView):
 
 
 class ServiceByRef(ComputeView):
-    """By uuid; in older versions the last part of the path is what to do with the service named in the body."""
+    """A service by uuid; in older versions the last part of the path is the action, and the body names the service."""
 
     def put(self, request: ApiRequest, ref: str) -> Response:
         if not request.microversion.covers(UUIDS_SINCE):
@@ -39,14 +40,14 @@ class ServiceByRef(ComputeView):
         if uuid_or_none(ref) is None:
             raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
         service = hosts.get_service(request.context, ref)
-        changed = host_closing.update(request.context, service, **_changes(validate(request.data, schemas.UPDATE)))
+        changed = enabling.update(request.context, service, **_changes(validate(request.data, schemas.UPDATE)))
         return Response({"service": serializers.show(changed, request.microversion)})
 
     def delete(self, request: ApiRequest, ref: str) -> Response:
-        """Forget a service, and with it a host that has nothing left."""
+        """Delete a service, and its host if nothing is left on it."""
         if request.microversion.covers(UUIDS_SINCE) and uuid_or_none(ref) is None:
             raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
-        host_closing.delete(request.context, hosts.get_service(request.context, ref))
+        enabling.delete(request.context, hosts.get_service(request.context, ref))
         return Response(status=204)
 
     def _by_name(self, action: str) -> Response:
@@ -55,7 +56,7 @@ class ServiceByRef(ComputeView):
             raise NotFound("Unknown action")
         body = validate(self.request.data, schema)
         service = self._named(body["host"], body["binary"])
-        changed = host_closing.update(self.request.context, service, **_changes_by_name(action, body))
+        changed = enabling.update(self.request.context, service, **_changes_by_name(action, body))
         return Response({"service": serializers.by_name(changed, action)})
 
     def _named(self, host: str, binary: str) -> ServiceView:

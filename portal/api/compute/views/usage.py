@@ -1,4 +1,4 @@
-"""Usage: how long the servers of projects ran, and what they took meanwhile."""
+"""Usage: how long the servers of projects ran, and the resources that they used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import usage
-from conductor.services.usage import ServerUsage, UsageQuery
-from conductor.services.values import Page
+from conductor.services.billing import usage
+from conductor.services.billing.usage import ServerUsage, UsageQuery
+from conductor.services.types import Page
 from portal.api.base import ApiRequest
-from portal.api.compute.serializers import usage as serializers
+from portal.api.compute.representations import usage as serializers
 from portal.api.compute.view import ComputeView
 from portal.api.pagination import next_links, parse_page
 
@@ -22,7 +22,7 @@ FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f")
 
 class UsageView(ComputeView):
     def query(self, project_id: str = "") -> UsageQuery:
-        """The period that was asked for; without one, this very moment."""
+        """Return the requested period; without one, this very moment."""
         paged = ("limit", "marker") if self.request.microversion.covers(PAGED_SINCE) else ()
         self.refuse_unknown_query(("start", "end", "detailed", *paged))
         now = usage.now()

@@ -1,4 +1,4 @@
-"""What versions there are, for everybody who asks."""
+"""API versions, shown without a token."""
 
 from __future__ import annotations
 

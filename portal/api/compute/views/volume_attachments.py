@@ -7,8 +7,10 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotSupported
-from conductor.services import audit, server_volumes, volume_swaps
-from conductor.services.server_volumes import Attachment, AttachWish
+from conductor.services.audit import audit
+from conductor.services.servers import server_volumes
+from conductor.services.servers import server_volumes as volume_swaps
+from conductor.services.servers.server_volumes import Attachment, AttachmentCreate
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import storage_actions as schemas
 from portal.api.compute.views.offered import accepted
@@ -24,7 +26,7 @@ SHARED_SINCE = "2.60"
 
 class AttachmentView(ServerView):
     def one(self, attachment: Attachment, server_id: str) -> dict[str, Any]:
-        """An attachment with the fields that the version knows."""
+        """Return an attachment with the fields that the version has."""
         version = self.request.microversion
         shown: dict[str, Any] = {
             "volumeId": attachment.volume_id,
@@ -65,9 +67,11 @@ class VolumeAttachments(AttachmentView):
         given = validate(request.data, schemas.attach_volume(request.microversion))["volumeAttachment"]
         is_deleted = as_boolean(given.get("delete_on_termination", False), "volumeAttachment.delete_on_termination")
         may_share = request.microversion.covers(SHARED_SINCE)
-        wish = AttachWish(given["volumeId"], given.get("device") or "", given.get("tag"), is_deleted, may_share)
+        requested = AttachmentCreate(
+            given["volumeId"], given.get("device") or "", given.get("tag"), is_deleted, may_share
+        )
         try:
-            attachment = server_volumes.attach(request.context, server_id, wish)
+            attachment = server_volumes.attach(request.context, server_id, requested)
         except REFUSALS as error:
             self.recorded("attach_volume", server_id, error)
             raise
@@ -87,14 +91,14 @@ class VolumeAttachment(AttachmentView):
         return Response({"volumeAttachment": self.one(found, server_id)})
 
     def put(self, request: ApiRequest, server_id: str, volume_id: str) -> Response:
-        """The same volume: whether it goes with the server. Another one: a swap, which only services may ask for."""
+        """Set whether the volume is deleted with the server; or swap it for another volume, for services only."""
         given = validate(request.data, schemas.update_attachment(request.microversion))["volumeAttachment"]
         if given["volumeId"] != volume_id:
             return self._swap(server_id, volume_id, given["volumeId"])
         self.allow("os-volumes-attachments:update")
         found = server_volumes.get(request.context, server_id, volume_id)
-        told = {"device": found.device, "tag": found.tag, "serverId": server_id, "id": volume_id}
-        for name, value in told.items():
+        values = {"device": found.device, "tag": found.tag, "serverId": server_id, "id": volume_id}
+        for name, value in values.items():
             if name in given and given[name] != value:
                 raise Invalid(f"The {name} of an attachment cannot be changed.", field=f"volumeAttachment.{name}")
         if "delete_on_termination" in given:

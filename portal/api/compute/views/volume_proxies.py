@@ -1,4 +1,4 @@
-"""Volumes and their snapshots, passed on to the volume service until 2.35."""
+"""Proxies for volumes and their snapshots until 2.35."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import storage_proxies as proxies
-from conductor.services.storage_proxies import SnapshotWish, VolumeAsk
+from conductor.services.proxies import storage_proxies as proxies
+from conductor.services.proxies.storage_proxies import SnapshotCreate, VolumeAsk
 from portal.api.base import ApiRequest
+from portal.api.compute.representations import parts
 from portal.api.compute.schemas import proxies as schemas
-from portal.api.compute.serializers import parts
 from portal.api.compute.view import ComputeView
 from portal.api.pagination import parse_page
 from portal.api.validation import as_boolean, validate
@@ -24,7 +24,7 @@ class ListView(ComputeView):
 
 
 class Volumes(ListView):
-    """Short and long lists show the same."""
+    """Volumes; short and detailed lists show the same."""
 
     def get(self, request: ApiRequest) -> Response:
         return Response({"volumes": [_volume(row) for row in proxies.list_volumes(request.context, **self.window())]})
@@ -64,8 +64,8 @@ class Snapshots(ListView):
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, schemas.SNAPSHOT)["snapshot"]
         is_forced = as_boolean(given.get("force", False), "snapshot.force")
-        wish = SnapshotWish(name=given.get("display_name") or "", description=given.get("display_description"))
-        made = proxies.create_snapshot(request.context, given["volume_id"], wish, may_be_in_use=is_forced)
+        requested = SnapshotCreate(name=given.get("display_name") or "", description=given.get("display_description"))
+        made = proxies.create_snapshot(request.context, given["volume_id"], requested, may_be_in_use=is_forced)
         return Response({"snapshot": _snapshot(made)})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portal.api.schema_parts import Schema, closed
 
-METHODS = ("password", "totp", "token", "application_credential", "oauth1")
+METHODS = ("password", "totp", "token", "application_credential")
 _TEXT: Schema = {"type": "string", "maxLength": 255}
 _SECRET: Schema = {"type": "string", "maxLength": 4096}
 _DOMAIN = {**closed({"id": _TEXT, "name": _TEXT}), "minProperties": 1}
@@ -23,7 +23,6 @@ _IDENTITY = closed(
         "totp": closed({"user": _CODE}, required=("user",)),
         "token": closed({"id": _SECRET}, required=("id",)),
         "application_credential": _CREDENTIAL,
-        "oauth1": {"type": "object", "maxProperties": 0},  # all of it is in the header Authorization
     },
     required=("methods",),
 )

@@ -9,7 +9,7 @@ from portal.api.schema_parts import NAME, NULLABLE_TEXT, Schema, closed, wrapped
 ENABLED: Schema = {"type": "boolean"}
 ID: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
 NULLABLE_ID: Schema = {"type": ["string", "null"], "maxLength": 64}
-_PASSWORD: Schema = {"type": ["string", "null"]}  # what it may be: `passwords.require_acceptable`
+_PASSWORD: Schema = {"type": ["string", "null"]}  # checked by `passwords.require_acceptable`
 SHORT_NAME: Schema = {
     **NAME,
     "maxLength": 64,
@@ -26,7 +26,7 @@ TAG = closed({"tag": _TAG}, required=("tag",))
 _TAGS: Schema = {"type": "array", "items": _TAG, "maxItems": 80, "uniqueItems": True}
 _IMMUTABLE = closed({"immutable": {"type": ["boolean", "null"]}})
 _FLAG: Schema = {"type": ["boolean", "null"]}
-# The other options that users of OpenStack know ask for a second factor, which nobody here could show.
+# The other options of OpenStack ask for a second factor through its API, which is not supported here.
 _USER_OPTIONS = closed(
     {
         "lock_password": _FLAG,
@@ -45,14 +45,14 @@ _USER_OPTIONS = closed(
 
 
 def open_to_more(name: str, properties: Schema, *, required: tuple[str, ...] = ()) -> Schema:
-    """`{"<name>": {…}}` with whatever else the client wants to keep there: identity has always stored that."""
+    """Return the schema of `{"<name>": {…}}` with additional members, which identity has always stored."""
     inner = closed(properties, required=required)
     inner |= {"additionalProperties": True, "propertyNames": {"maxLength": 255, "minLength": 1}, "maxProperties": 100}
     return closed({name: inner}, required=(name,))
 
 
 def extra_of(given: dict[str, Any], schema: Schema, name: str) -> dict[str, Any]:
-    """What a body holds beside the properties of its schema."""
+    """Return the members of a body that its schema does not list."""
     known = schema["properties"][name]["properties"]
     return {key: value for key, value in given.items() if key not in known}
 

@@ -1,4 +1,4 @@
-"""Application credentials of a user, and the access rules that they were given."""
+"""Application credentials of a user, and their access rules."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.identity import application_credentials as service
-from conductor.identity.application_credentials import Wish
+from conductor.identity.application_credentials import ApplicationCredentialCreate
 from portal.api.base import ApiRequest
 from portal.api.identity.moments import moment_of
+from portal.api.identity.representations import delegation
+from portal.api.identity.representations.resources import listing
 from portal.api.identity.schemas.delegation import CREATE_APPLICATION_CREDENTIAL
-from portal.api.identity.serializers import delegation
-from portal.api.identity.serializers.resources import listing
 from portal.api.identity.view import IdentityView
 from portal.api.validation import validate
 
 NAME = "application_credential"
 
 
-def wish_of(body: Any) -> Wish:
-    """The credential in a request's body. Raises Invalid for a body that does not fit."""
+def request_of(body: Any) -> ApplicationCredentialCreate:
+    """Parse the credential in a request's body. Raises Invalid."""
     given = validate(body, CREATE_APPLICATION_CREDENTIAL)[NAME]
     roles, rules = given.get("roles"), given.get("access_rules")
-    return Wish(
+    return ApplicationCredentialCreate(
         name=given["name"],
         secret=given.get("secret"),
         description=given.get("description") or "",
         roles=roles or None,
         expires_at=moment_of(given.get("expires_at"), "expires_at"),
         is_unrestricted=bool(given.get("unrestricted")),
-        access_rules=rules or (),  # an empty list is what clients send for none
+        access_rules=rules or (),  # clients send an empty list for none
     )
 
 
@@ -45,7 +45,7 @@ class ApplicationCredentials(IdentityView):
 
     def post(self, request: ApiRequest, user_id: str) -> Response:
         self.require_self("identity:create_application_credential", user_id)
-        created, secret = service.create(self.granted, wish_of(request.data))
+        created, secret = service.create(self.granted, request_of(request.data))
         shown = {**delegation.application_credential(request, created), "secret": secret}
         return Response({NAME: shown}, status=201, headers={"Cache-Control": "no-store"})
 

@@ -1,4 +1,4 @@
-"""Tokens: log in, validate, revoke; and what a token opens."""
+"""Tokens: issue, validate, revoke; and the catalog and scopes that a token gives access to."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotAuthenticated, NotFound
 from conductor.identity import catalog, effective, endpoint_filters, logins, tokens
 from conductor.identity.logins import Login, Reference
-from conductor.services import audit
+from conductor.services.audit import audit
+from portal import callers
 from portal.api.base import ApiRequest
+from portal.api.identity.representations import resources
+from portal.api.identity.representations.catalog import for_token, narrowed
+from portal.api.identity.representations.tokens import token_body
 from portal.api.identity.schemas.auth import LOG_IN
-from portal.api.identity.serializers import resources
-from portal.api.identity.serializers.catalog import for_token, narrowed
-from portal.api.identity.serializers.tokens import token_body
 from portal.api.identity.view import IdentityView
-from portal.api.identity.views.oauth1 import signed_of
 from portal.api.links import base_url
 from portal.api.validation import validate
 from portal.request_ids import remote_address_of, request_id_of
@@ -40,7 +40,7 @@ def _reference(given: Mapping[str, Any] | None) -> Reference | None:
 
 
 def login_of(request: ApiRequest) -> Login:
-    """The login in a request. Raises Invalid for a body that does not fit."""
+    """Parse the login in a request. Raises Invalid."""
     auth = validate(request.data, LOG_IN)["auth"]
     identity, scope = auth["identity"], auth.get("scope", {})
     for method in identity["methods"]:
@@ -62,14 +62,13 @@ def login_of(request: ApiRequest) -> Login:
         domain=_reference(scope.get("domain")),
         wants_system="system" in scope,
         trust_id=scope.get("OS-TRUST:trust", {}).get("id", ""),
-        signed=signed_of(request) if "oauth1" in shown else None,
         wants_nothing="unscoped" in scope,
         address=remote_address_of(request._request),
     )
 
 
 def catalog_of(request: ApiRequest, granted: tokens.Granted) -> list[dict[str, Any]]:
-    """The catalog for the holder of a token: of a project that it is narrowed for, what is left of it."""
+    """Return the catalog of a token, narrowed where its project has endpoint filters."""
     found = for_token(base_url(request), granted, catalog.services(), catalog.endpoints())
     project = granted.scope.project
     narrowing = endpoint_filters.narrowing(project.id) if project is not None else None
@@ -77,18 +76,20 @@ def catalog_of(request: ApiRequest, granted: tokens.Granted) -> list[dict[str, A
 
 
 def _signed_in(request: ApiRequest, login: Login) -> tuple[str, tokens.Granted]:
-    """The token, with the sign-in on record; one that only narrows an earlier token is no sign-in."""
+    """Issue a token and record the sign-in; narrowing an earlier token is not a sign-in."""
     origin = RequestContext("", "", request_id_of(request._request), remote_address=login.address)
+
+    def record(granted: tokens.Granted) -> None:
+        if login.method:
+            user = replace(origin, user_id=granted.user.id, user_name=granted.user.username)
+            audit.record_sign_in(user, method=login.method)
+
     try:
-        text, granted = logins.log_in(login)
+        return logins.log_in(login, on_issue=record)
     except NotAuthenticated as error:
         if login.method:
             audit.record_sign_in(origin, method=login.method, account=login.who, error=error)
         raise
-    if login.method:
-        user = replace(origin, user_id=granted.user.id, user_name=granted.user.username)
-        audit.record_sign_in(user, method=login.method)
-    return text, granted
 
 
 class Tokens(IdentityView):
@@ -98,6 +99,7 @@ class Tokens(IdentityView):
 
     def post(self, request: ApiRequest) -> Response:
         text, granted = _signed_in(request, login_of(request))
+        callers.report(request._request, granted.project.id if granted.project else "", granted.user.id)
         return self._answer(request, text, granted, status=201)
 
     def get(self, request: ApiRequest) -> Response:
@@ -138,7 +140,7 @@ class AuthCatalog(IdentityView):
 
 
 class AuthProjects(IdentityView):
-    """/v3/auth/projects: the projects for which the caller may log in."""
+    """/v3/auth/projects: the projects that the caller may get a token for."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:get_auth_projects")
@@ -148,7 +150,7 @@ class AuthProjects(IdentityView):
 
 
 class AuthDomains(IdentityView):
-    """/v3/auth/domains: the domains for which the caller may log in."""
+    """/v3/auth/domains: the domains that the caller may get a token for."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:get_auth_domains")
@@ -157,7 +159,7 @@ class AuthDomains(IdentityView):
 
 
 class AuthSystem(IdentityView):
-    """/v3/auth/system: whether the caller may log in for the system as a whole."""
+    """/v3/auth/system: whether the caller may get a system-scoped token."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:get_auth_system")

@@ -10,9 +10,9 @@ from conductor.identity.delegation import Power, require
 from conductor.identity.listing import Question
 from conductor.identity.models import Credential as CredentialRow
 from portal.api.base import ApiRequest
+from portal.api.identity.representations import delegation
+from portal.api.identity.representations.resources import listing
 from portal.api.identity.schemas.delegation import CHANGE_CREDENTIAL, CREATE_CREDENTIAL, CREATE_EC2
-from portal.api.identity.serializers import delegation
-from portal.api.identity.serializers.resources import listing
 from portal.api.identity.view import IdentityView
 from portal.api.validation import validate
 
@@ -20,19 +20,19 @@ FIELDS = ("user_id", "project_id", "type", "blob")
 
 
 class SecretView(IdentityView):
-    """Base of all views here. Secrets outlive the token that shows or makes them: they need a token of one's own."""
+    """Base of all views here. Secrets outlive the token that shows or creates them, so delegated tokens are refused."""
 
     def authorize(self, rule: str, **targets: str | None) -> None:
-        """Raises Forbidden for a rule that does not allow it, and for a token that was handed on."""
+        """Raises Forbidden for a rule that does not allow it, and for a delegated token."""
         super().authorize(rule, **targets)
         require(self.granted, Power.SECRETS)
 
 
 class CredentialView(SecretView):
-    """Base of views about one credential: the asker is held to the rule before anything is told."""
+    """Base of views about one credential: checks the rule before it reveals anything."""
 
     def allowed(self, rule: str, credential_id: str) -> CredentialRow:
-        """The row. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        """Return the credential. Raises NotFound, or Forbidden where the caller may not even know whether it exists."""
         try:
             row = credentials.get(credential_id)
         except NotFound:
@@ -48,7 +48,7 @@ class Credentials(SecretView):
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_credentials")
         question, own_id = self.question("user_id", "type"), request.context.user_id
-        if not self.may("identity:list_all_credentials"):  # others see what is theirs, whatever they ask for
+        if not self.may("identity:list_all_credentials"):  # others see only their own, whatever filters they give
             if question.filters.get("user_id", own_id) != own_id:
                 return Response(listing(request, "credentials", [], delegation.credential))
             question = Question({**question.filters, "user_id": own_id}, question.limit, question.marker)

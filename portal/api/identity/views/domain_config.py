@@ -1,4 +1,4 @@
-"""What is said of a domain's source of people: whole, by group, and by option."""
+"""Configuration of a domain's identity source: whole, by group, and by option."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DomainConfig(IdentityView):
 
 
 class WholeDomainConfig(DomainConfig):
-    """/v3/domains/{id}/config: the one that can be said anew."""
+    """/v3/domains/{id}/config: the only path that can replace the configuration."""
 
     def put(self, request: ApiRequest, domain_id: str) -> Response:
         self.authorize("identity:change_domain_config")
@@ -56,7 +56,7 @@ class DefaultConfig(IdentityView):
 
 
 def _within(given: dict[str, Any], group: str | None, option: str | None) -> domain_options.Config:
-    """The body as groups of options. Raises Forbidden where it names others than the path."""
+    """Return the body as groups of options. Raises Forbidden where it names a group or option other than the path."""
     named = group if option is None else option
     if named is not None and set(given) != {named}:
         raise Forbidden(f"Invalid domain specific configuration: the path asks for {named} and nothing else.")

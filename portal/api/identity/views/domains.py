@@ -9,14 +9,14 @@ from rest_framework.response import Response
 
 from conductor.identity import domains
 from portal.api.base import ApiRequest
+from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_DOMAIN, CREATE_DOMAIN, extra_of
-from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView
 from portal.api.validation import validate
 
 
 def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The changeable fields in a body of a domain or project, by our names."""
+    """Return the changeable fields in the body of a domain or project, by column."""
     fields: dict[str, Any] = {name: given[name] for name in ("name", "tags", "options") if name in given}
     if "description" in given:
         fields["description"] = given["description"] or ""

@@ -1,4 +1,4 @@
-"""Catalogs of single projects: endpoints and groups of endpoints that a project sees instead of all."""
+"""Endpoint filters: endpoints and endpoint groups that a project sees instead of the whole catalog."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rest_framework.response import Response
 from conductor.core.errors import NotFound
 from conductor.identity import endpoint_filters, projects
 from portal.api.base import ApiRequest
+from portal.api.identity.representations import catalog as shown
+from portal.api.identity.representations.resources import Document, listing, project
 from portal.api.identity.schemas import catalog as schemas
-from portal.api.identity.serializers import catalog as shown
-from portal.api.identity.serializers.resources import Document, listing, project
 from portal.api.identity.view import IdentityView
 from portal.api.identity.views.services import all_endpoints, collection, one
 from portal.api.validation import validate
@@ -104,7 +104,7 @@ class ProjectEndpointGroups(IdentityView):
 
 
 class ProjectEndpoints(IdentityView):
-    """/v3/OS-EP-FILTER/projects/{id}/endpoints: what the project sees where it does not see all."""
+    """/v3/OS-EP-FILTER/projects/{id}/endpoints: the project's endpoints; empty if it sees the whole catalog."""
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize(_LIST_OF_PROJECT)

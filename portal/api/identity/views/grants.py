@@ -1,48 +1,58 @@
-"""Giving and taking roles: to users and groups, on projects, domains and the system; inherited or not."""
+"""Role grants: to users and groups, on projects, domains and the system; inherited or not."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.identity import assignments, managers, projects
-from conductor.identity.assignments import Place, Shown, Wanted
+from conductor.identity.assignments import AssignmentScope, Shown, Wanted
+from conductor.identity.rights import Check
 from portal.api.base import ApiRequest
-from portal.api.identity.serializers import resources
-from portal.api.identity.serializers.assignments import assignment
+from portal.api.identity.representations import resources
+from portal.api.identity.representations.assignments import assignment
 from portal.api.identity.view import IdentityView
 from portal.api.validation import as_boolean
 
 
 class GrantView(IdentityView):
-    """The place comes from the route's words; whether it is inherited from the route."""
+    """Base of views of grants. The path's words give the scope; the route decides whether grants are inherited."""
 
     is_inherited: ClassVar[bool] = False
 
-    def place(self, **where: str) -> Place:
-        return Place(**where, is_inherited=self.is_inherited)
+    def place(self, **where: str) -> AssignmentScope:
+        return AssignmentScope(**where, is_inherited=self.is_inherited)
 
-    def allow(self, what: str, place: Place, role_id: str | None = None) -> None:
-        """Raises Forbidden unless the asker may `list`, `check`, `create` or `revoke` there."""
+    def allow(self, what: str, place: AssignmentScope, role_id: str | None = None) -> Check | None:
+        """Raises Forbidden unless the caller may `list`, `check`, `create` or `revoke` there.
+
+        Returns:
+
+                    The check to repeat in the transaction that grants or revokes the role; only for managers.
+        """
         if place.is_on_system:
             is_read = what in ("list", "check")
             self.authorize(f"identity:{'list' if is_read else 'change'}_system_grants")
-            return
+            return None
         rule = f"identity:{what}_grant" + ("s" if what == "list" else "")
         context = self.request.context
         if context.is_admin or context.is_on_system:
             self.authorize(rule)
-            return
+            return None
         for domain_id in place.domain_ids():
             self.authorize(rule, target_domain_id=domain_id)
-        if role_id is not None and what in ("create", "revoke"):
-            managers.require_grant(context, place, role_id, rule)
+        if role_id is None or what not in ("create", "revoke"):
+            return None
+        check = partial(managers.require_grant, context, place, role_id, rule)
+        check()
+        return check
 
 
 class Grants(GrantView):
-    """…/roles: what an actor was given at a place."""
+    """…/roles: the roles that an actor was granted on a scope."""
 
     def get(self, request: ApiRequest, **where: str) -> Response:
         place = self.place(**where)
@@ -55,8 +65,7 @@ class Grant(GrantView):
 
     def put(self, request: ApiRequest, role_id: str, **where: str) -> Response:
         place = self.place(**where)
-        self.allow("create", place, role_id)
-        assignments.grant(place, role_id)
+        assignments.grant(place, role_id, check=self.allow("create", place, role_id))
         return Response(status=204)
 
     def get(self, request: ApiRequest, role_id: str, **where: str) -> Response:
@@ -69,8 +78,7 @@ class Grant(GrantView):
 
     def delete(self, request: ApiRequest, role_id: str, **where: str) -> Response:
         place = self.place(**where)
-        self.allow("revoke", place, role_id)
-        assignments.take_away(place, role_id)
+        assignments.take_away(place, role_id, check=self.allow("revoke", place, role_id))
         return Response(status=204)
 
 
@@ -107,7 +115,7 @@ class RoleAssignments(IdentityView):
         except NotFound:
             if self.may("identity:list_role_assignments", target_user_id=""):
                 raise
-            return []  # to those who see only what is theirs, a missing project is one of others
+            return []  # a caller that sees only its own assignments must not learn whether a project exists
 
     def _wanted(self) -> Wanted:
         query = self.request.query_params
@@ -144,5 +152,5 @@ class RoleAssignments(IdentityView):
 
 
 def _truth(word: str) -> str:
-    """`scope.system=all` is how some clients say yes."""
+    """Some clients send `scope.system=all` for true."""
     return "true" if word in ("", "all") else word

@@ -1,8 +1,9 @@
-"""Groups and who is in them."""
+"""Groups and their members."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rest_framework.response import Response
@@ -10,15 +11,16 @@ from rest_framework.response import Response
 from conductor.core.errors import NotFound
 from conductor.identity import groups, managers, users
 from conductor.identity.models import Group as GroupRow
+from conductor.identity.rights import Check
 from portal.api.base import READS, ApiRequest
+from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_GROUP, CREATE_GROUP, extra_of
-from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
 
 
 def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The changeable fields in a body, by our names."""
+    """Return the changeable fields in a body, by column."""
     fields: dict[str, Any] = {"name": given["name"]} if "name" in given else {}
     if "description" in given:
         fields["description"] = given["description"] or ""
@@ -26,10 +28,10 @@ def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, A
 
 
 class GroupView(IdentityView):
-    """Base of views about one group: the asker is held to the rule before anything is told."""
+    """Base of views about one group: checks the rule before it reveals anything."""
 
     def allowed(self, rule: str, group_id: str) -> GroupRow:
-        """The group. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        """Return the group. Raises NotFound, or Forbidden where the caller may not even know whether it exists."""
         try:
             row = groups.get(group_id)
         except NotFound:
@@ -39,6 +41,10 @@ class GroupView(IdentityView):
         if self.request.method not in READS:
             managers.require_actor(self.request.context, row, rule)
         return row
+
+    def still_allowed(self, rule: str, row: GroupRow) -> Check:
+        """Return the same check, to repeat in the transaction that changes the group."""
+        return partial(managers.require_actor, self.request.context, row, rule)
 
 
 class Groups(IdentityView):
@@ -68,12 +74,13 @@ class Group(GroupView):
         row = self.allowed("identity:update_group", group_id)
         given = validate(request.data, CHANGE_GROUP)["group"]
         require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
-        changed = groups.change(group_id, fields_of(given, extra_of(given, CHANGE_GROUP, "group")))
+        fields = fields_of(given, extra_of(given, CHANGE_GROUP, "group"))
+        changed = groups.change(group_id, fields, check=self.still_allowed("identity:update_group", row))
         return Response({"group": resources.group(request, changed)})
 
     def delete(self, request: ApiRequest, group_id: str) -> Response:
-        self.allowed("identity:delete_group", group_id)
-        groups.delete(group_id)
+        row = self.allowed("identity:delete_group", group_id)
+        groups.delete(group_id, check=self.still_allowed("identity:delete_group", row))
         return Response(status=204)
 
 
@@ -89,19 +96,33 @@ class GroupUsers(GroupView):
 class GroupUser(GroupView):
     """/v3/groups/{g}/users/{u}."""
 
-    def _member(self, rule: str, group_id: str, user_id: str) -> None:
-        """A manager brings together only what is of the own domain, and no user or group above the own roles."""
-        self.allowed(rule, group_id)
+    def _member(self, rule: str, group_id: str, user_id: str) -> Check:
+        """Check that a manager combines only a user and group of the own domain, neither with roles above the
+        manager's.
+
+        Returns:
+
+                    The same check, to repeat in the transaction that changes the group.
+        """
+        group = self.allowed(rule, group_id)
         context = self.request.context
         if context.is_admin or context.is_on_system:
-            return
+            return self.still_allowed(rule, group)
         self.authorize(rule, target_domain_id=users.domain_id_of(user_id))
-        if self.request.method not in READS:
-            managers.require_actor(context, users.get(user_id), rule)
+        if self.request.method in READS:
+            return self.still_allowed(rule, group)
+        user = users.get(user_id)
+
+        def check() -> None:
+            for actor in (group, user):
+                managers.require_actor(context, actor, rule)
+
+        check()
+        return check
 
     def put(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
-        self._member("identity:add_user_to_group", group_id, user_id)
-        groups.add(group_id, user_id)
+        check = self._member("identity:add_user_to_group", group_id, user_id)
+        groups.add(group_id, user_id, check=check)
         return Response(status=204)
 
     def get(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
@@ -112,6 +133,6 @@ class GroupUser(GroupView):
     head = get
 
     def delete(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
-        self._member("identity:remove_user_from_group", group_id, user_id)
-        groups.remove(group_id, user_id)
+        check = self._member("identity:remove_user_from_group", group_id, user_id)
+        groups.remove(group_id, user_id, check=check)
         return Response(status=204)

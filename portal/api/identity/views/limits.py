@@ -11,8 +11,8 @@ from conductor.identity import limits
 from conductor.identity.models import Limit as LimitRow
 from conductor.identity.models import RegisteredLimit as RegisteredRow
 from portal.api.base import ApiRequest
+from portal.api.identity.representations.resources import Document, link_to, listing
 from portal.api.identity.schemas import catalog as schemas
-from portal.api.identity.serializers.resources import Document, link_to, listing
 from portal.api.identity.view import IdentityView
 from portal.api.identity.views.services import OWN_SERVICES
 from portal.api.validation import validate
@@ -79,7 +79,7 @@ class RegisteredLimit(IdentityView):
 
 
 class LimitModel(IdentityView):
-    """/v3/limits/model: limits of a project stand for themselves, whatever stands above it."""
+    """/v3/limits/model: flat, so a project's limits do not depend on its parents."""
 
     def get(self, request: ApiRequest) -> Response:
         description = "Limit enforcement and validation does not take project hierarchy into consideration."
@@ -96,7 +96,7 @@ class Limits(IdentityView):
         return Response(listing(request, "limits", found, _limit, has_more=has_more))
 
     def _own(self) -> Mapping[str, str]:
-        """Whoever does not read everything sees the limits of the own project or domain."""
+        """Return the filter for callers that may not read all limits: their own project or domain."""
         context = self.request.context
         if self.may("identity:list_all_limits"):
             return {}
@@ -105,8 +105,8 @@ class Limits(IdentityView):
     def post(self, request: ApiRequest) -> Response:
         self.authorize("identity:change_limits")
         given = validate(request.data, schemas.CREATE_LIMITS)["limits"]
-        for wish in given:
-            if (wish.get("project_id") is None) == (wish.get("domain_id") is None):
+        for requested in given:
+            if (requested.get("project_id") is None) == (requested.get("domain_id") is None):
                 raise Invalid("Invalid input for field/attribute limits. Each is for a project_id or a domain_id.")
         return Response(listing(request, "limits", limits.create(given), _limit), status=201)
 

@@ -1,4 +1,4 @@
-"""Policies of services that are not ours, and what tools ask about other clouds whose people might come here."""
+"""Policies of other services; and federation, which this cloud does not have."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rest_framework.response import Response
 from conductor.core.errors import Forbidden, NotFound
 from conductor.identity import policies
 from portal.api.base import ApiRequest
+from portal.api.identity.representations import catalog as shown
+from portal.api.identity.representations.resources import listing
 from portal.api.identity.schemas.catalog import CHANGE_POLICY, CREATE_POLICY
 from portal.api.identity.schemas.resources import extra_of
-from portal.api.identity.serializers import catalog as shown
-from portal.api.identity.serializers.resources import listing
 from portal.api.identity.view import IdentityView
 from portal.api.identity.views.services import collection
 from portal.api.validation import validate
@@ -55,7 +55,7 @@ class Policy(IdentityView):
 
 
 class Nothing(IdentityView):
-    """A collection of what this cloud does not know: its list is empty, and nothing can be made."""
+    """A federation collection that this cloud does not have: its list is empty, and creation is refused."""
 
     name: ClassVar[str] = ""
 
@@ -69,7 +69,7 @@ class Nothing(IdentityView):
 
 
 class NothingById(IdentityView):
-    """One of them: there is none."""
+    """An item of such a collection: not found."""
 
     name: ClassVar[str] = ""
 

@@ -1,4 +1,4 @@
-"""Projects, the trees that they stand in, and their tags."""
+"""Projects, project trees and tags."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from conductor.identity import domains, managers, project_tags, projects
 from conductor.identity.listing import Question
 from conductor.identity.models import Project as ProjectRow
 from portal.api.base import READS, ApiRequest
+from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_PROJECT, CHANGE_TAGS, CREATE_PROJECT, TAG, extra_of
-from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.identity.views.domains import fields_of
 from portal.api.validation import as_boolean, validate
@@ -21,10 +21,10 @@ FILTERS = ("name", "domain_id", "enabled", "parent_id", "tags", "tags-any", "not
 
 
 class ProjectView(IdentityView):
-    """Base of views about one project: in it, the asker is held to the rule before anything is told."""
+    """Base of views about one project: checks the rule before it reveals anything."""
 
     def allowed(self, rule: str, project_id: str) -> ProjectRow:
-        """The project. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        """Return the project. Raises NotFound, or Forbidden where the caller may not even know whether it exists."""
         try:
             row = projects.get(project_id)
         except NotFound:
@@ -62,7 +62,7 @@ class Projects(IdentityView):
         return Response({"project": resources.project(request, projects.get(created.id))}, status=201)
 
     def _allow_new(self, name: str, domain_id: str, parent_id: str | None) -> None:
-        """Raises Forbidden, and NotFound for a parent that the caller does not see."""
+        """Raises Forbidden, or NotFound for a parent that the caller may not see."""
         context, rule = self.request.context, "identity:create_project"
         self.authorize(rule, target_domain_id=domain_id)
         managers.require_project(context, name, domain_id, rule)
@@ -89,10 +89,10 @@ class Projects(IdentityView):
 
 
 class Project(ProjectView):
-    """/v3/projects/{id}: also for the project that a domain is."""
+    """/v3/projects/{id}: also for a domain, which acts as a project."""
 
     def _domain(self, rule: str, project_id: str) -> Any:
-        """The domain of that id, where it is no project and the asker may."""
+        """Return the domain with that id, if it is no project and the caller may use `rule`; else None."""
         if not self.may(rule) or projects.exists(project_id):
             return None
         try:
@@ -113,19 +113,19 @@ class Project(ProjectView):
             raise Invalid("Ask for parents_as_list or for parents_as_ids, not for both.")
         if self.asks_for("subtree_as_list") and self.asks_for("subtree_as_ids"):
             raise Invalid("Ask for subtree_as_list or for subtree_as_ids, not for both.")
-        told: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if self.asks_for("parents_as_list"):
-            told["parents"] = [{"project": resources.project(request, above)} for above in projects.parents_of(row)]
+            values["parents"] = [{"project": resources.project(request, above)} for above in projects.parents_of(row)]
         if self.asks_for("parents_as_ids"):
             above: dict[str, Any] | None = {row.domain_id: None}
             for project_id in row.ancestor_ids:
                 above = {project_id: above}
-            told["parents"] = above
+            values["parents"] = above
         if self.asks_for("subtree_as_list"):
-            told["subtree"] = [{"project": resources.project(request, below)} for below in projects.subtree_of(row)]
+            values["subtree"] = [{"project": resources.project(request, below)} for below in projects.subtree_of(row)]
         if self.asks_for("subtree_as_ids"):
-            told["subtree"] = _nested(row.id, projects.subtree_of(row))
-        return told
+            values["subtree"] = _nested(row.id, projects.subtree_of(row))
+        return values
 
     def patch(self, request: ApiRequest, project_id: str) -> Response:
         given = validate(request.data, CHANGE_PROJECT)["project"]
@@ -155,7 +155,7 @@ def _nested(project_id: str, below: list[ProjectRow]) -> dict[str, Any] | None:
 
 
 class ProjectCascade(ProjectView):
-    """/v3/projects/{id}/cascade: a project with all that stands below it."""
+    """/v3/projects/{id}/cascade: a project with its whole subtree."""
 
     def allowed(self, rule: str, project_id: str) -> ProjectRow:
         row = super().allowed(rule, project_id)

@@ -1,4 +1,4 @@
-"""Roles, and what they imply."""
+"""Roles and implied roles."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rest_framework.response import Response
 
 from conductor.identity import implications, roles
 from portal.api.base import ApiRequest
+from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_ROLE, CREATE_ROLE, extra_of
-from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
 
 
 def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The changeable fields in a body, by our names."""
+    """Return the changeable fields in a body, by column."""
     fields: dict[str, Any] = {name: given[name] for name in ("name", "options") if name in given}
     if "description" in given:
         fields["description"] = given["description"] or ""

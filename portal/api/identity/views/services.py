@@ -1,4 +1,4 @@
-"""The catalog as resources: services, endpoints, regions. Ours are made from the code and stay as they are."""
+"""The catalog as resources: services, endpoints, regions. Ours are generated from the code and cannot be changed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from conductor.core.errors import Forbidden, NotFound
 from conductor.identity import catalog
 from portal.api.base import ApiRequest
 from portal.api.catalog import SERVICES
+from portal.api.identity.representations import catalog as shown
+from portal.api.identity.representations.resources import Document
 from portal.api.identity.schemas import catalog as schemas
 from portal.api.identity.schemas.resources import extra_of
-from portal.api.identity.serializers import catalog as shown
-from portal.api.identity.serializers.resources import Document
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
 
@@ -100,7 +100,7 @@ def all_endpoints(request: ApiRequest) -> list[Document]:
 
 
 def _endpoint_fields(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """`region` is the old name of `region_id`; a region that is named so is made."""
+    """Return the fields of an endpoint. `region` is the old name of `region_id`, and creates a missing region."""
     kept = {**extra, **{name: given[name] for name in ("name", "description") if name in given}}
     fields = _fields(given, kept, ("service_id", "interface", "url"))
     if given.get("region") is not None and given.get("region_id") is None:

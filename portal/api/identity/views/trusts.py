@@ -8,20 +8,20 @@ from conductor.core.errors import NotFound
 from conductor.identity import trusts
 from conductor.identity.models import Role
 from conductor.identity.models import Trust as TrustRow
-from conductor.identity.trusts import Wish
+from conductor.identity.trusts import TrustCreate
 from portal.api.base import ApiRequest
 from portal.api.identity.moments import moment_of
+from portal.api.identity.representations import delegation, resources
 from portal.api.identity.schemas.delegation import CREATE_TRUST
-from portal.api.identity.serializers import delegation, resources
 from portal.api.identity.view import IdentityView
 from portal.api.validation import validate
 
 
 class TrustView(IdentityView):
-    """Base of views about one trust: for its two people, and for whoever reads everything."""
+    """Base of views about one trust: for trustor, trustee, and callers that may read everything."""
 
     def visible(self, trust_id: str) -> TrustRow:
-        """Raises NotFound, and Forbidden."""
+        """Return the trust. Raises NotFound, Forbidden."""
         found = trusts.get(trust_id)
         is_trustee = self.request.context.user_id == found.trustee_id
         self.authorize("identity:get_trust", target_user_id=found.trustee_id if is_trustee else found.trustor_id)
@@ -44,7 +44,7 @@ class Trusts(IdentityView):
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, CREATE_TRUST)["trust"]
         self.require_self("identity:create_trust", given["trustor_user_id"])
-        wish = Wish(
+        requested = TrustCreate(
             trustor_id=given["trustor_user_id"],
             trustee_id=given["trustee_user_id"],
             project_id=given.get("project_id"),
@@ -53,7 +53,7 @@ class Trusts(IdentityView):
             expires_at=moment_of(given.get("expires_at"), "expires_at"),
             remaining_uses=given.get("remaining_uses"),
         )
-        return Response({"trust": delegation.trust(request, trusts.create(self.granted, wish))}, status=201)
+        return Response({"trust": delegation.trust(request, trusts.create(self.granted, requested))}, status=201)
 
 
 class Trust(TrustView):

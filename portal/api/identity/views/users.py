@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rest_framework.response import Response
@@ -11,17 +12,18 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import NotAuthenticated, NotFound
 from conductor.identity import effective, groups, managers, tokens, users
 from conductor.identity.models import User as UserRow
+from conductor.identity.rights import Check
 from conductor.identity.tokens import Granted
-from conductor.services import own_passwords
+from conductor.services.accounts import passwords
 from portal.api.authentication import HEADER
 from portal.api.base import READS, ApiRequest
+from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
-from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
 from portal.request_ids import remote_address_of
 
-# Name in the body → ours; a null stands for the empty value behind it.
+# Name in the body → column; null becomes the empty value given here.
 _FIELDS: Mapping[str, tuple[str, Any]] = {
     "name": ("username", ""),
     "password": ("password", None),
@@ -35,7 +37,7 @@ FILTERS = ("name", "domain_id", "enabled", "email", "default_project_id")
 
 
 def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The changeable fields in a body, by our names."""
+    """Return the changeable fields in a body, by column."""
     fields = {
         field: empty if given[name] is None else given[name]
         for name, (field, empty) in _FIELDS.items()
@@ -45,10 +47,10 @@ def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, A
 
 
 class UserView(IdentityView):
-    """Base of views about one user: the asker is held to the rule before anything is told."""
+    """Base of views about one user: checks the rule before it reveals anything."""
 
     def allowed(self, rule: str, user_id: str) -> UserRow:
-        """The user. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        """Return the user. Raises NotFound, or Forbidden where the caller may not even know whether it exists."""
         try:
             row = users.get(user_id)
         except NotFound:
@@ -58,6 +60,10 @@ class UserView(IdentityView):
         if self.request.method not in READS:
             managers.require_actor(self.request.context, row, rule)
         return row
+
+    def still_allowed(self, rule: str, row: UserRow) -> Check:
+        """Return the same check, to repeat in the transaction that changes the user."""
+        return partial(managers.require_actor, self.request.context, row, rule)
 
 
 class Users(IdentityView):
@@ -87,19 +93,20 @@ class User(UserView):
         row = self.allowed("identity:update_user", user_id)
         given = validate(request.data, CHANGE_USER)["user"]
         if "password" in given:
-            own_passwords.require_reset(self.granted, user_id)
+            passwords.require_reset(self.granted, user_id)
         require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
-        changed = users.change(user_id, fields_of(given, extra_of(given, CHANGE_USER, "user")))
+        fields = fields_of(given, extra_of(given, CHANGE_USER, "user"))
+        changed = users.change(user_id, fields, check=self.still_allowed("identity:update_user", row))
         return Response({"user": resources.user(request, changed)})
 
     def delete(self, request: ApiRequest, user_id: str) -> Response:
-        self.allowed("identity:delete_user", user_id)
-        users.delete(user_id)
+        row = self.allowed("identity:delete_user", user_id)
+        users.delete(user_id, check=self.still_allowed("identity:delete_user", row))
         return Response(status=204)
 
 
 class UserPassword(IdentityView):
-    """/v3/users/{id}/password: one's own. The old one is proof enough, but for a user with a second factor."""
+    """/v3/users/{id}/password: change one's own. The old password authenticates, except with a second factor."""
 
     public_methods = frozenset({"POST"})
 
@@ -112,11 +119,11 @@ class UserPassword(IdentityView):
             user_name=UserRow.objects.filter(id=user_id).values_list("username", flat=True).first() or "",
             remote_address=remote_address_of(request._request),
         )
-        own_passwords.change(who, given["original_password"], given["password"], granted=self._granted_if_any())
+        passwords.change(who, given["original_password"], given["password"], granted=self._granted_if_any())
         return Response(status=204)
 
     def _granted_if_any(self) -> Granted | None:
-        """What the token of the request grants. It is not needed, so one that has ended counts as none."""
+        """Return the grants of the request's token. The token is optional, so an invalid one counts as none."""
         text = self.request.headers.get(HEADER)
         try:
             return tokens.validate(text) if text else None

@@ -25,7 +25,7 @@ def v3(request: ApiRequest) -> dict[str, Any]:
 
 
 class Root(DiscoveryView):
-    """All versions: there is one."""
+    """All versions; there is only one."""
 
     service = "identity"
     status = 300
@@ -40,7 +40,7 @@ class Root(DiscoveryView):
 
 
 class V3(DiscoveryView):
-    """The one version."""
+    """The only version."""
 
     service = "identity"
 

@@ -1,4 +1,4 @@
-"""Bodies of images, and the schema that clients can ask for."""
+"""Bodies of images, and the schemas that clients can read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTRIBUTES: dict[str, Schema] = {
 CREATE: Schema = {
     "type": "object",
     "properties": {"id": UUID, **ATTRIBUTES},
-    # Read-only names pass here: the answer to them is 403, not 400.
+    # Read-only names pass here: they are answered with 403, not 400.
     "additionalProperties": True,
     "propertyNames": {"minLength": 1, "maxLength": MAX_NAME},
 }

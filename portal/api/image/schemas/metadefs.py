@@ -1,4 +1,4 @@
-"""Bodies of catalogs of properties, and the schemas that clients can ask for."""
+"""Bodies of metadata definitions, and the schemas that clients can read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from portal.api.schema_parts import Schema, closed
 _NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 80}
 _TEXT: Schema = {"type": ["string", "null"], "maxLength": 500}
 _STAMPS: Schema = {key: {"type": "string"} for key in ("created_at", "updated_at", "self", "schema")}
-# What a property says of its values is a JSON schema of its own.
+# A property defines its values by a JSON schema of its own.
 _VALUE: Schema = {
     "title": {"type": "string", "maxLength": 255},
     "description": _TEXT,

@@ -1,4 +1,4 @@
-"""The data of images, in and out as streams."""
+"""Upload and download of image data as streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Unavailable
 from conductor.image import operations
-from conductor.services import images
+from conductor.services.images import images
 from portal.api.base import ApiRequest
 from portal.api.image.view import ImageView
 from portal.request_bodies import chunks_of
@@ -35,7 +35,7 @@ class ImageData(ImageView):
         return Response(status=204)
 
     def get(self, request: ApiRequest, image_id: str) -> HttpResponseBase:
-        """All of it, or the one range that is asked for: then without a digest, which is that of the whole."""
+        """Stream the whole image or one range. A range has no digest, because the digest is that of the whole."""
         self.authorize("download_image")
         row, data = operations.open_data(request.context, image_id)
         if data is None:
@@ -51,7 +51,7 @@ class ImageData(ImageView):
             data.close()
             raise
         data.seek(start)
-        answer = FileResponse(_Part(data, end - start + 1, project_id), content_type=OCTETS)
+        answer = FileResponse(_FileSlice(data, end - start + 1, project_id), content_type=OCTETS)
         answer["Content-Length"] = str(end - start + 1)
         if wanted is not None:
             answer.status_code = 206
@@ -62,7 +62,7 @@ class ImageData(ImageView):
 
 
 class StagedData(ImageView):
-    """/v2/images/{id}/stage: data that wait to be imported."""
+    """/v2/images/{id}/stage: data to be imported later."""
 
     def put(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("stage_image")
@@ -74,7 +74,7 @@ class StagedData(ImageView):
 
 
 def _bounds(size: int, wanted: str) -> tuple[int, int]:
-    """First and last byte of `bytes=0-99`, `bytes=100-` or `bytes=-100`; for no such range the last comes first."""
+    """Return first and last byte of `bytes=0-99`, `bytes=100-` or `bytes=-100`; for any other range, last < first."""
     match = _RANGE.match(wanted)
     first, last = match.groups() if match else ("", "")
     if first:
@@ -82,8 +82,8 @@ def _bounds(size: int, wanted: str) -> tuple[int, int]:
     return (max(0, size - int(last)), size - 1) if last else (size, 0)
 
 
-class _Part:
-    """So many bytes of a file, read in blocks; the project's share of the transfers goes with it."""
+class _FileSlice:
+    """Part of a file, read in blocks; closing it releases the project's transfer slot."""
 
     def __init__(self, file: BinaryIO, left: int, project_id: str) -> None:
         self.file, self.left = file, left

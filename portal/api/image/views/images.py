@@ -1,4 +1,4 @@
-"""Images: what describes them."""
+"""Images: their metadata."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.image import operations, tasks
-from conductor.services import images
+from conductor.services.images import images
 from portal.api.base import ApiRequest
+from portal.api.image.representations import images as serializers
 from portal.api.image.schemas.images import IMPORT
-from portal.api.image.serializers import images as serializers
 from portal.api.image.view import ImageView
 from portal.api.image.views.queries import parse_query, paths
 from portal.api.links import absolute
@@ -26,13 +26,13 @@ METHOD = "glance-direct"
 
 
 class PatchParser(JsonParser):
-    """JSON patches have a media type of their own."""
+    """Parses a JSON patch, which has a media type of its own."""
 
     media_type = "application/openstack-images-v2.1-json-patch"
 
 
 class OldPatchParser(PatchParser):
-    """The older form of it."""
+    """Parses the older format of patches."""
 
     media_type = "application/openstack-images-v2.0-json-patch"
 
@@ -52,7 +52,7 @@ class Images(ImageView):
     def post(self, request: ApiRequest) -> Response:
         self.authorize("add_image")
         if request.data == {} and not request.META.get("CONTENT_LENGTH", "").strip("0"):
-            raise Invalid("Body expected in request.")  # {} is one: an image needs no name
+            raise Invalid("Body expected in request.")  # {} is a body: an image needs no name
         wanted = serializers.wanted_image(request.data)
         image_id = wanted.pop("id", None)
         created = images.create(request.context, wanted, image_uuid=UUID(image_id) if image_id else None)
@@ -73,7 +73,7 @@ class Image(ImageView):
 
     def patch(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("modify_image")
-        operations.get_visible(request.context, image_id)  # an unknown image is told before a wrong patch
+        operations.get_visible(request.context, image_id)  # an unknown image is reported before an invalid patch
         is_old = (request.content_type or "").split(";")[0].strip().lower() == OldPatchParser.media_type
         read = serializers.old_changes if is_old else serializers.changes
         changed = images.update(request.context, image_id, read(request.data))
@@ -111,7 +111,7 @@ class Action(ImageView):
 
 
 class Import(ImageView):
-    """/v2/images/{id}/import: what was staged becomes the image's data."""
+    """/v2/images/{id}/import: turns staged data into the image's data."""
 
     def post(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("import_image")

@@ -1,4 +1,4 @@
-"""Members: the projects that an image is offered to."""
+"""Image members: the projects that an image is shared with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from rest_framework.response import Response
 
 from conductor.image import members
 from portal.api.base import ApiRequest
+from portal.api.image.representations import images as serializers
 from portal.api.image.schemas.images import ADD_MEMBER, UPDATE_MEMBER
-from portal.api.image.serializers import images as serializers
 from portal.api.image.view import ImageView
 from portal.api.validation import validate
 
@@ -23,7 +23,7 @@ class Members(ImageView):
     def post(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("add_member")
         project_id = validate(request.data, ADD_MEMBER)["member"]
-        return Response(serializers.member(members.offer(request.context, image_id, project_id)))
+        return Response(serializers.member(members.create(request.context, image_id, project_id)))
 
 
 class Member(ImageView):

@@ -1,4 +1,4 @@
-"""Catalogs of properties: /v2/metadefs."""
+"""Metadata definitions: /v2/metadefs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from conductor.core.errors import Invalid
 from conductor.image import metadefs
 from conductor.image.models import Definition, Namespace
 from portal.api.base import ApiRequest
+from portal.api.image.representations.images import moment
 from portal.api.image.schemas import metadefs as schemas
-from portal.api.image.serializers.images import moment
 from portal.api.image.view import ImageView
 from portal.api.links import absolute
 from portal.api.pagination import parse_page
 from portal.api.validation import validate
 
 ROOT = "/v2/metadefs/namespaces"
-# kind → the last part of the route, and how the list is called
+# kind → the last part of the route, and the name of the list
 NOUNS = {"object": "objects", "property": "properties", "tag": "tags", "resource_type": "resource_types"}
 STAMPS = ("created_at", "updated_at", "self", "schema")
 FILTERS = ("visibility", "resource_types")
@@ -127,7 +127,7 @@ class Definitions(ImageView):
 
 
 class DefinitionByName(ImageView):
-    """One of them."""
+    """One definition."""
 
     kind: ClassVar[str] = ""
 
@@ -136,7 +136,7 @@ class DefinitionByName(ImageView):
         return Response(_definition(metadefs.get_definition(request.context, namespace, self.kind, name)))
 
     def post(self, request: ApiRequest, namespace: str, name: str) -> Response:
-        """A tag is made by its name alone."""
+        """Create a tag: it has only a name."""
         if self.kind != "tag":
             return self.http_method_not_allowed(request)
         self.authorize("add_metadef_tag")

@@ -10,7 +10,7 @@ from conductor.core.errors import Invalid
 from conductor.image.attributes import is_filter_property
 from conductor.image.queries import FILTERS, ImageQuery
 from portal.api.base import ApiRequest
-from portal.api.image.serializers.images import split_operator
+from portal.api.image.representations.images import split_operator
 from portal.api.pagination import parse_page
 from portal.api.validation import as_boolean
 
@@ -21,7 +21,7 @@ WORDS = ("visibility", "member_status")
 
 
 def parse_query(request: ApiRequest) -> ImageQuery:
-    """Raises Invalid naming the parameter. Unknown ones are ignored."""
+    """Parse the query. Raises Invalid naming the parameter; unknown ones are ignored."""
     given = request.query_params
     page = parse_page(request)
     fields: dict[str, Any] = {name: given[name] for name in WORDS if name in given}
@@ -45,7 +45,7 @@ _OWN = frozenset({*FILTERS, *WORDS, *NUMBERS, "protected", "os_hidden", "tag", "
 
 
 def paths(request: ApiRequest, last_id: str | None) -> dict[str, str]:
-    """`first`, and `next` when there is more: paths that begin with the version, as clients expect."""
+    """Return `first`, and `next` when there is more: paths that begin with the version, as clients expect."""
     first = request.query_params.copy()
     first.pop("marker", None)
     links = {"first": _path(first)}

@@ -1,4 +1,4 @@
-"""What clients may ask about the API itself."""
+"""Schemas, stores, usage and import methods of the image API."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
 from conductor.image import operations
-from conductor.services import image_quotas
+from conductor.services.quotas import image_quotas
 from portal.api.base import ApiRequest
+from portal.api.image.representations.images import STORE
 from portal.api.image.schemas import metadefs
 from portal.api.image.schemas.images import DOCUMENTS, TASK_DOCUMENTS
-from portal.api.image.serializers.images import STORE
 from portal.api.image.view import ImageView
 from portal.api.image.views.images import METHOD
 
@@ -37,7 +37,7 @@ class CatalogSchemaDocument(ImageView):
 
 
 class Stores(ImageView):
-    """/v2/info/stores: there is one."""
+    """/v2/info/stores: the only one."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_images")
@@ -45,7 +45,7 @@ class Stores(ImageView):
 
 
 class Usage(ImageView):
-    """/v2/info/usage: what the project has; -1 is no limit."""
+    """/v2/info/usage: limits and usage of the project; -1 is no limit."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_images")
@@ -55,7 +55,7 @@ class Usage(ImageView):
 
 
 class ImportInfo(ImageView):
-    """/v2/info/import: data are staged first, or uploaded at once without any import."""
+    """/v2/info/import: data are staged first, or uploaded directly without import."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_schema")

@@ -7,12 +7,12 @@ from typing import Any
 from portal.api.base import ApiRequest
 from portal.api.discovery import DiscoveryView, version_entry
 
-# 2.17: usage is told. There is one store, which 2.8 and above name; caches (2.14, 2.16) are not kept, and tell nothing.
+# 2.17 adds usage. There is one store, which 2.8 and above name; there are no caches (2.14, 2.16).
 VERSIONS = tuple(f"v2.{minor}" for minor in range(17, -1, -1))
 
 
 class Versions(DiscoveryView):
-    """All versions; they are one and the same."""
+    """All versions, which behave the same."""
 
     service = "image"
 
@@ -25,6 +25,6 @@ class Versions(DiscoveryView):
 
 
 class Root(Versions):
-    """The same with the code for "choose one"."""
+    """The same document with status 300."""
 
     status = 300

@@ -1,7 +1,8 @@
-"""Bodies of the network API: what may be created and changed, field by field."""
+"""Bodies of the network API: fields that can be set on creation and update."""
 
 from __future__ import annotations
 
+from conductor.network.port_rows import MOST_ADDRESSES
 from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed
 
 SHORT_TEXT: Schema = {"type": ["string", "null"], "maxLength": 255}
@@ -104,7 +105,7 @@ UPDATE_SUBNET = closed(_SUBNET_CHANGES)
 
 _FIXED_IPS: Schema = {
     "type": ["array", "null"],
-    "maxItems": 5,
+    "maxItems": MOST_ADDRESSES,
     "items": {**closed({"subnet_id": UUID, "ip_address": IP}), "minProperties": 1},
     "uniqueItems": True,
 }
@@ -164,7 +165,7 @@ _GROUP_CHANGES: Schema = {
 CREATE_GROUP = closed({**_GROUP_CHANGES, **OWNER, **TAGS}, required=("name",))
 UPDATE_GROUP = closed(_GROUP_CHANGES)
 
-# Which numbers are ports, and which are types and codes, depends on the protocol.
+# Whether numbers are ports or ICMP types and codes depends on the protocol.
 _PORT_NUMBER: Schema = {"type": ["integer", "string", "null"], "pattern": NUMBER}
 CREATE_RULE = closed(
     {

@@ -1,4 +1,4 @@
-"""What bodies of requests about routers, floating IPs, pools, shares and quotas may hold, field by field."""
+"""Bodies of requests about routers, floating IPs, pools, RBAC policies and quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists and single things of every collection: the same for all of them."""
+"""List, create, show, update and delete: the same views for every collection."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_AT_ONCE = 100
 
 
 class ResourceView(NetworkView):
-    """Views of one collection; `resource` is given with the route."""
+    """Base of a collection's views; the route sets `resource`."""
 
     resource: ClassVar[Resource] = None  # type: ignore[assignment]
 
     def show(self, request: ApiRequest, row: Any) -> dict[str, Any]:
-        """The row as JSON, trimmed to the `fields` that the query names."""
+        """Return the row as JSON, limited to the `fields` in the query."""
         shown = self.resource.show(row, request.context)
         wanted = request.query_params.getlist("fields")
         return {name: value for name, value in shown.items() if name in wanted} if wanted else shown
@@ -46,7 +46,7 @@ class Collection(ResourceView):
         resource = self.resource
         self.authorize(f"get_{resource.rule}")
         query = parse_query(request)
-        extra = None if query.limit is None else query.limit + 1  # one more tells whether there is a next page
+        extra = None if query.limit is None else query.limit + 1  # one extra row shows whether there is a next page
         found = resource.list(request.context, replace(query, limit=extra))
         shown = found[: query.limit]
         last_id = str(shown[-1].uuid) if shown else None
@@ -54,7 +54,7 @@ class Collection(ResourceView):
         return Response({resource.plural: [self.show(request, row) for row in shown], **links})
 
     def post(self, request: ApiRequest) -> Response:
-        """One under the singular name, or several, all or none, under the plural name."""
+        """Create one from the singular name, or several from the plural name, all or none."""
         resource, creation = self.resource, self.resource.creation
         if creation is None:
             raise MethodNotAllowed("POST")
@@ -65,8 +65,8 @@ class Collection(ResourceView):
             row = creation.create(request.context, creation.parse(given, request.context))
             return self.one(request, row, status=201)
         items = checked(body, resource.plural, {"type": "array", "minItems": 1, "maxItems": MAX_AT_ONCE})
-        wishes = [creation.parse(validate(item, creation.schema), request.context) for item in items]
-        rows = operations.create_all(request.context, creation.create, wishes)
+        requests = [creation.parse(validate(item, creation.schema), request.context) for item in items]
+        rows = operations.create_all(request.context, creation.create, requests)
         return Response({resource.plural: [self.show(request, row) for row in rows]}, status=201)
 
 
@@ -83,7 +83,7 @@ class Member(ResourceView):
             raise MethodNotAllowed("PUT")
         self.authorize(f"update_{resource.rule}")
         expected = expected_revision(request)
-        row = resource.get(request.context, item_id)  # an unknown one is told before a wrong body
+        row = resource.get(request.context, item_id)  # an unknown id is reported before an invalid body
         given = checked(request.data, resource.rule, updating.schema)
         wanted = updating.parse(given, request.context)
         changed = revisions.guarded(expected, row, lambda: updating.update(request.context, item_id, wanted))
@@ -101,12 +101,15 @@ class Member(ResourceView):
 
 
 def checked(body: Any, name: str, schema: dict[str, Any]) -> Any:
-    """What stands under `name`, checked against `schema`. Raises Invalid naming the field."""
+    """Return the member `name` of the body, checked against `schema`. Raises Invalid naming the field."""
     return validate(body, closed({name: schema}, required=(name,)))[name]
 
 
 def expected_revision(request: ApiRequest) -> int | None:
-    """What `If-Match: revision_number=3` asks for; None without that header. Raises Invalid for any other form."""
+    """Return the revision in `If-Match: revision_number=3`; None without that header.
+
+    Raises Invalid for any other form.
+    """
     given = request.headers.get("If-Match", "").strip()
     if not given:
         return None
@@ -117,12 +120,12 @@ def expected_revision(request: ApiRequest) -> int | None:
 
 
 def checked_project(project_id: str) -> str:
-    """A project's id that stands in a path. Raises Invalid for what can be none."""
+    """Return the project id in a path. Raises Invalid if it is malformed."""
     return str(validate({"project_id": project_id}, closed({"project_id": PROJECT}))["project_id"])
 
 
 def parse_query(request: ApiRequest) -> ListQuery:
-    """Raises Invalid naming the parameter that is wrong."""
+    """Parse the query of a list. Raises Invalid naming the parameter that is wrong."""
     given = request.query_params
     for name in given:
         if any("\0" in value for value in given.getlist(name)):

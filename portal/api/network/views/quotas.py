@@ -1,4 +1,4 @@
-"""Quotas of projects: limits, use, and changes by administrators."""
+"""Quotas of projects: limits, usage, and changes by administrators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from portal.api.validation import as_boolean
 
 
 class Quotas(NetworkView):
-    """/v2.0/quotas: projects whose limits are not the default ones."""
+    """/v2.0/quotas: projects with limits of their own."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("list_quotas")
@@ -26,8 +26,8 @@ class Quotas(NetworkView):
         return Response({"quotas": shown})
 
 
-class Asker(NetworkView):
-    """/v2.0/quotas/project: whose quotas the asker's token is about."""
+class QuotaProject(NetworkView):
+    """/v2.0/quotas/project: the project of the caller's token."""
 
     name: ClassVar[str] = "project"
 
@@ -46,7 +46,7 @@ class Quota(NetworkView):
         return Response({"quota": quotas.limits(project_id)})
 
     def put(self, request: ApiRequest, project_id: str) -> Response:
-        """`check_limit` refuses limits below what the project has; `force` (which is the default) does not."""
+        """Set limits. `check_limit` refuses limits below the usage; `force` (the default) does not."""
         self.authorize("update_quota", target_project_id=project_id)
         checked_project(project_id)
         given = checked(request.data, "quota", routing.QUOTA)
@@ -73,7 +73,7 @@ class Defaults(NetworkView):
 
 
 class Details(NetworkView):
-    """/v2.0/quotas/{project}/details: limits with what is used of them."""
+    """/v2.0/quotas/{project}/details: limits with their usage."""
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("get_quota", target_project_id=project_id)

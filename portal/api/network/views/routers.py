@@ -1,4 +1,4 @@
-"""What is done to routers besides making and changing them: interfaces and single routes."""
+"""Actions on routers: add and remove interfaces and extra routes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from rest_framework.response import Response
 
 from conductor.network import router_interfaces, routers
 from portal.api.base import ApiRequest
+from portal.api.network.representations import routers as router_json
 from portal.api.network.schemas import routing
-from portal.api.network.serializers import routers as router_json
 from portal.api.network.view import NetworkView
 from portal.api.network.views.collections import checked
 from portal.api.validation import validate
@@ -18,7 +18,7 @@ class AddInterface(NetworkView):
 
     def put(self, request: ApiRequest, router_id: str) -> Response:
         self.authorize("add_router_interface")
-        routers.get_router(request.context, router_id)  # an unknown one is told before a wrong body
+        routers.get_router(request.context, router_id)  # an unknown id is reported before an invalid body
         given = validate(request.data, routing.INTERFACE)
         found = router_interfaces.add(
             request.context, router_id, subnet_id=given.get("subnet_id") or "", port_id=given.get("port_id") or ""

@@ -1,4 +1,4 @@
-"""What clients ask about the API itself: versions, extensions, zones, room, and things that are not offered."""
+"""The network API itself: versions, extensions, zones, IP availability, and collections that are not offered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from portal.api.network.views.collections import checked_project, parse_query
 
 
 class Root(DiscoveryView):
-    """/network: the one version."""
+    """/network: the only version."""
 
     service = "network"
 
@@ -61,7 +61,7 @@ class Extension(NetworkView):
 
 
 class Empty(NetworkView):
-    """A collection of things that are not offered: its list is empty, and nothing can be made."""
+    """A collection that is not offered: its list is empty, and creation is refused."""
 
     name: ClassVar[str] = ""
     rule: ClassVar[str] = ""
@@ -83,7 +83,7 @@ class AvailabilityZones(NetworkView):
 
 
 class AutoTopology(NetworkView):
-    """/v2.0/auto-allocated-topology/{project}: made when first asked for."""
+    """/v2.0/auto-allocated-topology/{project}: created on the first request."""
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("get_auto_allocated_topology")

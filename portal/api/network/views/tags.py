@@ -1,4 +1,4 @@
-"""Tags of the things of every collection: the same for all of them."""
+"""Tags: the same views for every collection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BODY = closed(TAGS, required=("tags",))
 
 
 class TagView(ResourceView):
-    """What belongs to nobody that the asker may see is not found."""
+    """Base of tag views. A resource that the caller may not see is not found."""
 
     def row(self, request: ApiRequest, item_id: str, rule: str) -> Any:
         self.authorize(rule)
@@ -36,7 +36,7 @@ class Tags(TagView):
         return Response({"tags": tags.replace(request.context, row, wanted)})
 
     def post(self, request: ApiRequest, item_id: str) -> Response:
-        """Tags besides those that are there."""
+        """Add tags to the existing ones."""
         row = self.row(request, item_id, "change_tags")
         wanted = validate(request.data, _BODY)["tags"]
         return Response({"tags": tags.add(request.context, row, *wanted)}, status=201)

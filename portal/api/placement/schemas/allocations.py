@@ -1,4 +1,4 @@
-"""Bodies about who holds what: one consumer, several, and together with inventories; and the query of usages."""
+"""Bodies of allocations: of one consumer, of several, and with inventories; and the query of usages."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Queries for allocation candidates: which parameters there are, and how groups are named, by version."""
+"""Queries for allocation candidates: parameters and names of groups, by version."""
 
 from __future__ import annotations
 
+from conductor.core.messages import message
 from portal.api.placement.schemas.parts import TEXT, SchemaTable
 from portal.api.schema_parts import Schema, closed
 
 NUMBERED_GROUP = "[1-9][0-9]*"
 NAMED_GROUP = "[a-zA-Z0-9_-]{1,64}"
 
-_LIMIT: Schema = {"type": "string", "pattern": r"^[1-9][0-9]*\Z", "x-fix": "It must be a whole number of at least 1."}
+_LIMIT: Schema = {"type": "string", "pattern": r"^[1-9][0-9]*\Z", "x-fix": message("invalid.whole_least", least=1)}
 _POLICY: Schema = {"type": "string", "enum": ["none", "isolate"]}
 _GROUPED = ("resources", "required", "member_of")
 

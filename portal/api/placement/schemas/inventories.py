@@ -1,4 +1,4 @@
-"""Bodies about what providers have."""
+"""Bodies of inventories."""
 
 from __future__ import annotations
 

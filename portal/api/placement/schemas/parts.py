@@ -1,4 +1,4 @@
-"""Parts that the schemas of placement share. A table lists forms of a body or query, each with its first version."""
+"""Parts of placement's schemas. A table lists the schemas of a body or query, each with its first version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CLASS_OR_TRAIT = r"^[A-Z0-9_]+\Z"
 CUSTOM = r"^CUSTOM_[A-Z0-9_]+\Z"
 UUID_KEY = r"^[0-9a-fA-F-]{36}\Z"
 MOST = 2**31 - 1
-LARGEST_RATIO = 3.40282e38  # what single-precision columns of other clouds hold
+LARGEST_RATIO = 3.40282e38  # the maximum of single-precision columns in other clouds
 
 TEXT: Schema = {"type": "string"}
 UUID: Schema = {"type": "string", "format": "uuid"}

@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/aggregates: the groups that a provider is in."""
+"""/resource_providers/{uuid}/aggregates: the aggregates of a provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portal.api.placement.view import PlacementView
 
 
 class Aggregates(PlacementView):
-    """Before 1.19 a bare list, written whatever the generation."""
+    """Aggregates; before 1.19 a bare list, without a check of the generation."""
 
     @since("1.1")
     def get(self, request: ApiRequest, uuid: str) -> Response:
@@ -34,7 +34,7 @@ class Aggregates(PlacementView):
         expected = body["resource_provider_generation"] if is_checked else None
         names = [str(uuid_of(name)) for name in wanted]
         generation, _ = aggregates.set_of_provider(provider.uuid, names, expected)
-        return self._show(generation, names)  # in the order in which they were sent
+        return self._show(generation, names)  # in the order of the request
 
     def _show(self, generation: int, names: list[str]) -> Response:
         shown = {"resource_provider_generation": generation} if self.covers("1.19") else {}

@@ -1,4 +1,4 @@
-"""/allocations: what consumers hold, replaced as a whole, of one or of several at once."""
+"""/allocations: allocations of consumers, always replaced as a whole."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from conductor.placement.consumers_allocations import ConsumerAllocations
 from portal.api.base import ApiRequest
 from portal.api.microversions import since
 from portal.api.placement.microversions import newest
+from portal.api.placement.representations import allocations as serializers
 from portal.api.placement.schemas.allocations import ONE_CONSUMER, SEVERAL_CONSUMERS
-from portal.api.placement.serializers import allocations as serializers
 from portal.api.placement.uuids import provider_uuid
 from portal.api.placement.view import PlacementView
 
@@ -26,7 +26,7 @@ class Allocations(PlacementView):
         self.allow("allocations:manage")
         self.json_only()
         body = self.body(newest(SEVERAL_CONSUMERS, request.microversion))
-        consumers_allocations.put(serializers.wishes(body, request.microversion))
+        consumers_allocations.put(serializers.requests(body, request.microversion))
         return self.done()
 
 
@@ -43,7 +43,7 @@ class ConsumerAllocation(PlacementView):
         self.allow("allocations:update")
         self.json_only()
         body = self.body(newest(ONE_CONSUMER, request.microversion))
-        consumers_allocations.put([serializers.wish(consumer, body, request.microversion)])
+        consumers_allocations.put([serializers.requested(consumer, body, request.microversion)])
         return self.done()
 
     def delete(self, request: ApiRequest, consumer: str) -> Response:

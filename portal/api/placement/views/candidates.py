@@ -1,4 +1,4 @@
-"""/allocation_candidates: the ways in which all that is asked for can be had."""
+"""/allocation_candidates: the combinations of providers that can satisfy a request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from portal.api.base import ApiRequest
 from portal.api.microversions import since
 from portal.api.placement.known import refuse_unknown_classes, refuse_unknown_traits
 from portal.api.placement.microversions import newest
+from portal.api.placement.representations.candidates import NESTED, parse, show
 from portal.api.placement.schemas.candidates import LIST
-from portal.api.placement.serializers.candidates import NESTED, parse, show
 from portal.api.placement.view import PlacementView
 
 
 class AllocationCandidates(PlacementView):
-    """Before 1.29 clients know no trees: what takes from two providers of one tree is kept from them."""
+    """Candidates.
+
+    Before 1.29 clients do not know trees, so candidates from several providers of one tree are left out.
+    """
 
     @since("1.10")
     def get(self, request: ApiRequest) -> Response:

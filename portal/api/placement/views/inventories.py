@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/inventories: what a provider has of each resource class."""
+"""/resource_providers/{uuid}/inventories: a provider's inventory of each resource class."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from conductor.core.placement.amounts import Amount
 from conductor.placement import inventories, providers
 from portal.api.base import ApiRequest
 from portal.api.placement.known import refuse_unknown_classes
+from portal.api.placement.representations.inventories import amount, amounts, show
 from portal.api.placement.schemas.inventories import ALL, NEW, ONE
-from portal.api.placement.serializers.inventories import amount, amounts, show
 from portal.api.placement.uuids import provider_uuid
 from portal.api.placement.view import PlacementView
 

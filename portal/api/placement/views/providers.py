@@ -1,4 +1,4 @@
-"""/resource_providers: who has something to give, alone or in trees."""
+"""/resource_providers: providers of resources, single or in trees."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from portal.api.base import ApiRequest
 from portal.api.microversions import Microversion
 from portal.api.placement.known import refuse_unknown_classes, refuse_unknown_traits
 from portal.api.placement.microversions import newest
+from portal.api.placement.representations import queries
+from portal.api.placement.representations.queries import AggregateQuery, TraitQuery
 from portal.api.placement.schemas import providers as schemas
-from portal.api.placement.serializers import queries
-from portal.api.placement.serializers.queries import AggregateWish, TraitWish
 from portal.api.placement.uuids import provider_uuid, uuid_of
 from portal.api.placement.view import ROOT, PlacementView
 
-# Links by the version that knows what they lead to.
+# Links with the first version that has their target.
 _LINKS = (
     ("1.0", "inventories"),
     ("1.0", "usages"),
@@ -28,7 +28,7 @@ _LINKS = (
 
 
 def show(provider: providers.ProviderView, version: Microversion) -> dict[str, Any]:
-    """A provider in the form of the version."""
+    """Return a provider in the format of the version."""
     path = f"{ROOT}/resource_providers/{provider.uuid}"
     links = [{"rel": "self", "href": path}]
     links += [{"rel": rel, "href": f"{path}/{rel}"} for first, rel in _LINKS if version.covers(first)]
@@ -51,8 +51,8 @@ class Providers(PlacementView):
         version, params = self.request.microversion, self.request.query_params
         given = self.query(newest(schemas.LIST, version))
         member_of = params.getlist("member_of")
-        places = queries.aggregates(member_of, version) if member_of else AggregateWish()
-        wanted = queries.traits(params.getlist("required"), version) if "required" in given else TraitWish()
+        places = queries.aggregates(member_of, version) if member_of else AggregateQuery()
+        wanted = queries.traits(params.getlist("required"), version) if "required" in given else TraitQuery()
         amounts = queries.resources(given["resources"]) if "resources" in given else {}
         refuse_unknown_classes(amounts, "resources")
         refuse_unknown_traits(wanted.names, "required")

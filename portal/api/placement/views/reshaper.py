@@ -1,4 +1,4 @@
-"""/reshaper: inventories and allocations written together, as when a part of a host becomes a provider of its own."""
+"""/reshaper: replaces inventories and allocations together, as when a part of a host becomes a provider of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from portal.api.base import ApiRequest
 from portal.api.microversions import since
 from portal.api.placement.known import refuse_unknown_classes
 from portal.api.placement.microversions import newest
+from portal.api.placement.representations import allocations, inventories
 from portal.api.placement.schemas.allocations import RESHAPE
-from portal.api.placement.serializers import allocations, inventories
 from portal.api.placement.uuids import uuid_in
 from portal.api.placement.view import PlacementView
 
@@ -29,5 +29,5 @@ class Reshaper(PlacementView):
             refuse_unknown_classes(stock["inventories"], f"inventories.{uuid}")
             amounts = inventories.amounts(stock["inventories"], version)
             stocks[uuid_in(uuid, "inventories")] = (stock["resource_provider_generation"], amounts)
-        reshape(stocks, allocations.wishes(body["allocations"], version))
+        reshape(stocks, allocations.requests(body["allocations"], version))
         return self.done()

@@ -1,4 +1,4 @@
-"""/resource_classes: kinds of amounts. Only custom ones can be made, renamed and deleted."""
+"""/resource_classes: only custom ones can be created, renamed and deleted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ResourceClass(PlacementView):
 
     @since("1.2")
     def put(self, request: ApiRequest, name: str) -> Response:
-        """Before 1.7 the class gets another name; from then on it is there, made where it was not."""
+        """Before 1.7, rename the class; from then on, create it if it is missing."""
         self.allow("resource_classes:update")
         if not self.covers("1.7"):
             return self._rename(name)

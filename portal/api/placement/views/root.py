@@ -1,4 +1,4 @@
-"""/placement: the one version document, without a token."""
+"""/placement: the version document, without a token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from portal.api.placement.view import PlacementView
 
 
 class Root(PlacementView):
-    """What clients read first."""
+    """The document that clients read first."""
 
     public_methods = READS
 

@@ -1,4 +1,4 @@
-"""/traits, and the traits of a provider. Only custom ones can be made and deleted."""
+"""/traits, and the traits of a provider. Only custom ones can be created and deleted."""
 
 from __future__ import annotations
 

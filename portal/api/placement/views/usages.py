@@ -1,4 +1,4 @@
-"""/usages: how much is held, of a provider or by a project."""
+"""/usages: the amounts in use, of a provider or by a project."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ProviderUsages(PlacementView):
 
 
 class Usages(PlacementView):
-    """/usages: of a project; from 1.38 on by type of consumer. Readers see that of their own."""
+    """/usages: of a project; from 1.38 on by type of consumer. Readers see their own project's."""
 
     @since("1.9")
     def get(self, request: ApiRequest) -> Response:

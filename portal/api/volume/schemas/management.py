@@ -1,4 +1,4 @@
-"""Bodies of the volume API: files that become volumes and snapshots."""
+"""Bodies of the volume API: files to manage as volumes and snapshots."""
 
 from __future__ import annotations
 

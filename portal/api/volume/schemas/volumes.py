@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conductor.core.messages import message
 from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, wrapped
 
 NULLABLE: Schema = {"type": ["string", "null"], "maxLength": 255}
@@ -27,7 +28,7 @@ def _action(name: str, properties: Schema, *, required: tuple[str, ...] = ()) ->
 
 
 def _bare(name: str) -> Schema:
-    """An action without any words: null or an empty object."""
+    """The schema of an action without parameters: null or an empty object."""
     return closed({name: {"anyOf": [{"type": "null"}, closed({})], "x-fix": "It must be null."}}, required=(name,))
 
 
@@ -36,7 +37,7 @@ CREATE = closed(
         "volume": closed(
             {
                 **_NAMES,
-                "size": {"anyOf": [SIZE, {"type": "null"}], "x-fix": "It must be a number from 1 to 999999."},
+                "size": {"anyOf": [SIZE, {"type": "null"}], "x-fix": message("invalid.range", least=1, most=999999)},
                 "availability_zone": NULLABLE,
                 "metadata": _METADATA,
                 "volume_type": NULLABLE,
@@ -50,7 +51,7 @@ CREATE = closed(
                 "consistencygroup_id": _ID,
                 "cgsnapshot_id": _ID,
                 "group_id": _ID,
-                # Old clients send back what they were shown.
+                # Old clients send back what they have read.
                 "status": NULLABLE,
                 "user_id": NULLABLE,
                 "project_id": NULLABLE,

@@ -1,4 +1,4 @@
-"""Attachments that clients make themselves, and a look at all: /v3/attachments, from 3.27 on."""
+"""Attachments, which clients may create directly: /v3/attachments, from 3.27 on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import volume_attachments
-from conductor.services.volume_attachments import AttachmentAsk, AttachmentQuery
+from conductor.services.volumes import attachments
+from conductor.services.volumes.attachments import AttachmentAsk, AttachmentQuery
 from conductor.volume.models import VolumeAttachment
 from portal.api.base import ApiRequest
 from portal.api.microversions import since
 from portal.api.validation import validate
 from portal.api.volume import listing
+from portal.api.volume.representations import resources as serializers
 from portal.api.volume.schemas import resources as schemas
-from portal.api.volume.serializers import resources as serializers
 from portal.api.volume.view import VolumeView
 
 FILTERS = ("volume_id", "instance_id", "status", "attach_status")
@@ -28,16 +28,16 @@ class Attachments(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("volume:attachment_get")
-        wish, given = listing.parse(request), request.query_params
+        requested, given = listing.parse(request), request.query_params
         query = AttachmentQuery(
             filters={name: given[name] for name in FILTERS if name in given},
             all_projects=listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects")),
-            limit=wish.limit + 1,
-            marker=wish.marker,
-            offset=wish.offset,
+            limit=requested.limit + 1,
+            marker=requested.marker,
+            offset=requested.offset,
         )
-        found = volume_attachments.list_visible(request.context, query)
-        return Response(listing.answer(request, "attachments", found, wish, self._one))
+        found = attachments.list_visible(request.context, query)
+        return Response(listing.answer(request, "attachments", found, requested, self._one))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:attachment_create")
@@ -53,7 +53,7 @@ class Attachments(VolumeView):
             device=str((connector or {}).get("mountpoint", ""))[:63],
             host=str((connector or {}).get("host", ""))[:255],
         )
-        row = volume_attachments.create(request.context, ask)
+        row = attachments.create(request.context, ask)
         return Response({"attachment": serializers.attachment(row)})
 
     def _one(self, row: VolumeAttachment) -> dict[str, Any]:
@@ -67,19 +67,19 @@ class AttachmentById(VolumeView):
 
     def get(self, request: ApiRequest, attachment_id: str) -> Response:
         self.authorize("volume:attachment_get")
-        row = volume_attachments.get(request.context, attachment_id)
+        row = attachments.get(request.context, attachment_id)
         return Response({"attachment": serializers.attachment(row)})
 
     def put(self, request: ApiRequest, attachment_id: str) -> Response:
         self.authorize("volume:attachment_update")
-        volume_attachments.get(request.context, attachment_id)
+        attachments.get(request.context, attachment_id)
         connector = validate(request.data, schemas.UPDATE_ATTACHMENT)["attachment"]["connector"]
-        row = volume_attachments.connect(request.context, attachment_id, connector)
+        row = attachments.connect(request.context, attachment_id, connector)
         return Response({"attachment": serializers.attachment(row)})
 
     def delete(self, request: ApiRequest, attachment_id: str) -> Response:
         self.authorize("volume:attachment_delete")
-        left = volume_attachments.delete(request.context, attachment_id)
+        left = attachments.delete(request.context, attachment_id)
         return Response({"attachments": [serializers.attachment_summary(row) for row in left]})
 
 
@@ -89,7 +89,7 @@ class AttachmentAction(VolumeView):
     @since("3.44")
     def post(self, request: ApiRequest, attachment_id: str) -> Response:
         self.authorize("volume:attachment_complete")
-        volume_attachments.get(request.context, attachment_id)
+        attachments.get(request.context, attachment_id)
         validate(request.data, schemas.COMPLETE_ATTACHMENT)
-        volume_attachments.complete(request.context, attachment_id)
+        attachments.complete(request.context, attachment_id)
         return Response(status=204)

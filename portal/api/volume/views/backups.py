@@ -7,20 +7,20 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import volume_backup_records as records
-from conductor.services import volume_backups
-from conductor.services.volume_backup_records import Record
-from conductor.services.volume_backups import BackupAsk
+from conductor.services.volumes import backup_records as records
+from conductor.services.volumes import backups as volume_backups
+from conductor.services.volumes.backup_records import Record
+from conductor.services.volumes.backups import BackupAsk
 from conductor.volume import backups
-from conductor.volume.backups import BackupQuery, BackupWish
+from conductor.volume.backups import BackupCreate, BackupQuery
 from conductor.volume.models import Backup
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.microversions import since
 from portal.api.validation import as_boolean, one_action, validate
 from portal.api.volume import listing
+from portal.api.volume.representations import backups as serializers
 from portal.api.volume.schemas import backups as schemas
-from portal.api.volume.serializers import backups as serializers
 from portal.api.volume.view import VolumeView
 
 FILTERS = (*backups.FILTERS, *backups.UUID_FILTERS)
@@ -33,11 +33,11 @@ class Backups(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("backup:get_all")
-        wish = listing.parse(request)
+        requested = listing.parse(request)
         query = BackupQuery(
             filters=listing.parts_of(request, FILTERS),
             all_projects=listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects")),
-            **wish.fields,
+            **requested.fields,
         )
         found = backups.list_visible(request.context, query)
         parents = backups.with_dependents(found) if self.is_detailed else set()
@@ -45,7 +45,7 @@ class Backups(VolumeView):
         def shown(row: Backup) -> dict[str, Any]:
             return _detail(self, row, row.pk in parents) if self.is_detailed else serializers.summary(row, request)
 
-        body = listing.answer(request, "backups", found, wish, shown)
+        body = listing.answer(request, "backups", found, requested, shown)
         if listing.wants_count(request):
             body["count"] = backups.count(request.context, query)
         return Response(body)
@@ -56,7 +56,7 @@ class Backups(VolumeView):
         version = request.microversion
         schema = schemas.CREATE_343 if version.covers("3.43") else schemas.CREATE
         given = validate(request.data, schemas.CREATE_351 if version.covers("3.51") else schema)["backup"]
-        wish = BackupWish(
+        requested = BackupCreate(
             name=given.get("name"),
             description=given.get("description"),
             container=given.get("container"),
@@ -65,7 +65,7 @@ class Backups(VolumeView):
         )
         ask = BackupAsk(
             volume_id=given["volume_id"],
-            wish=wish,
+            requested=requested,
             snapshot_id=given.get("snapshot_id"),
             is_incremental=as_boolean(given.get("incremental") or False, "backup.incremental"),
             may_be_in_use=as_boolean(given.get("force") or False, "backup.force"),
@@ -85,7 +85,7 @@ class BackupById(VolumeView):
     @since("3.9")
     def put(self, request: ApiRequest, backup_id: str) -> Response:
         self.authorize("backup:update")
-        backups.get_visible(request.context, backup_id)  # an unknown one is told before a wrong body
+        backups.get_visible(request.context, backup_id)  # an unknown id is reported before an invalid body
         schema = schemas.UPDATE_343 if request.microversion.covers("3.43") else schemas.UPDATE
         given = validate(request.data, schema)["backup"]
         if not given:

@@ -7,17 +7,17 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import volume_groups
-from conductor.services.volume_groups import GroupChange, GroupWish
+from conductor.services.volumes import groups as volume_groups
+from conductor.services.volumes.groups import GroupChange, VolumeGroupCreate
 from conductor.volume import groups
 from conductor.volume.groups import GroupQuery
 from conductor.volume.models import GroupSnapshot, VolumeGroup
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
-from portal.api.volume.listing import ListWish
+from portal.api.volume.listing import ListRequest
+from portal.api.volume.representations import resources as serializers
 from portal.api.volume.schemas import resources as schemas
-from portal.api.volume.serializers import resources as serializers
 from portal.api.volume.view import VolumeView
 
 
@@ -29,22 +29,24 @@ class Groups(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:get_all")
-        wish = listing.parse(request)
-        found = groups.list_visible(request.context, _query(self, wish, ("name", "status")))
+        requested = listing.parse(request)
+        found = groups.list_visible(request.context, _query(self, requested, ("name", "status")))
         if not self.is_detailed:
-            return Response(listing.answer(request, "groups", found, wish, _summary))
+            return Response(listing.answer(request, "groups", found, requested, _summary))
         statuses = volume_groups.statuses_of(found)
 
         def shown(row: VolumeGroup) -> dict[str, Any]:
             return {**serializers.group(row, request), "status": statuses[row.uuid]}
 
-        return Response(listing.answer(request, "groups", found, wish, shown))
+        return Response(listing.answer(request, "groups", found, requested, shown))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:create")
         given = validate(request.data, schemas.CREATE_GROUP)["group"]
-        wish = GroupWish(given["group_type"], tuple(given["volume_types"]), given.get("name"), given.get("description"))
-        row = volume_groups.create(request.context, wish)
+        requested = VolumeGroupCreate(
+            given["group_type"], tuple(given["volume_types"]), given.get("name"), given.get("description")
+        )
+        row = volume_groups.create(request.context, requested)
         return Response({"group": {"id": str(row.uuid), "name": row.name}}, status=202)
 
 
@@ -101,7 +103,7 @@ class GroupAction(VolumeView):
 
 
 class GroupFromSource(VolumeView):
-    """/v3/groups/action: a group that is made of another, or of its snapshot."""
+    """/v3/groups/action: creates a group from another, or from its snapshot."""
 
     min_microversion = "3.14"
 
@@ -126,16 +128,16 @@ class GroupSnapshots(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:get_all_group_snapshots")
-        wish = listing.parse(request)
-        found = groups.list_snapshots(request.context, _query(self, wish, ("name", "status", "group_id")))
+        requested = listing.parse(request)
+        found = groups.list_snapshots(request.context, _query(self, requested, ("name", "status", "group_id")))
         if not self.is_detailed:
-            return Response(listing.answer(request, "group_snapshots", found, wish, _summary))
+            return Response(listing.answer(request, "group_snapshots", found, requested, _summary))
         statuses = volume_groups.statuses_of_snapshots(found)
 
         def shown(row: GroupSnapshot) -> dict[str, Any]:
             return {**serializers.group_snapshot(row, request), "status": statuses[row.uuid]}
 
-        return Response(listing.answer(request, "group_snapshots", found, wish, shown))
+        return Response(listing.answer(request, "group_snapshots", found, requested, shown))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:create_group_snapshot")
@@ -189,9 +191,9 @@ class GroupTypes(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:group_types:get")
-        wish = listing.parse(request)
-        found = groups.list_types(request.context, GroupQuery(filters=self._filters(), **wish.fields))
-        return Response(listing.answer(request, "group_types", found, wish, serializers.group_type))
+        requested = listing.parse(request)
+        found = groups.list_types(request.context, GroupQuery(filters=self._filters(), **requested.fields))
+        return Response(listing.answer(request, "group_types", found, requested, serializers.group_type))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:group_types:create")
@@ -199,7 +201,7 @@ class GroupTypes(VolumeView):
         return Response({"group_type": serializers.group_type(groups.create_type(_type_values(given)))}, status=202)
 
     def _filters(self) -> dict[str, Any]:
-        """Administrators may ask for the private ones too, or with the word none for all."""
+        """Return the filters: administrators may ask for private types, or with "none" for all."""
         word = self.request.query_params.get("is_public", "true")
         if not self.may("group:group_types:create") or word.strip().lower() == "none":
             return {}
@@ -283,13 +285,13 @@ def _summary(row: VolumeGroup | GroupSnapshot) -> dict[str, Any]:
     return {"id": str(row.uuid), "name": row.name}
 
 
-def _query(view: VolumeView, wish: ListWish, names: tuple[str, ...]) -> GroupQuery:
+def _query(view: VolumeView, requested: ListRequest, names: tuple[str, ...]) -> GroupQuery:
     given = view.request.query_params
     is_allowed = view.may("volume:get_all:all_projects")
     return GroupQuery(
         filters={name: given[name] for name in names if name in given},
         all_projects=listing.all_projects(view.request, is_allowed=is_allowed),
-        **wish.fields,
+        **requested.fields,
     )
 
 

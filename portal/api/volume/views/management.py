@@ -1,4 +1,4 @@
-"""Files of the storage as volumes and snapshots: which there are, and making ours what is nobody's."""
+"""Files of the storage as volumes and snapshots: lists of files, and managing unmanaged ones."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import volume_management
-from conductor.services.volume_management import ManageAsk
-from conductor.volume import strangers
-from conductor.volume.snapshots import SnapshotWish
-from conductor.volume.strangers import Found
+from conductor.services.volumes import management
+from conductor.services.volumes.management import ManageAsk
+from conductor.volume import unmanaged_files
+from conductor.volume.snapshots import SnapshotCreate
+from conductor.volume.unmanaged_files import StorageFile
 from portal.api import microversions
 from portal.api.base import ApiRequest
 from portal.api.pagination import next_links, parse_page
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
+from portal.api.volume.representations.resources import snapshot
+from portal.api.volume.representations.volumes import volume
 from portal.api.volume.schemas import management as schemas
-from portal.api.volume.serializers.resources import snapshot
-from portal.api.volume.serializers.volumes import volume
 from portal.api.volume.view import VolumeView
 
 SORT_KEYS = ("size", "reference")
 
 
 class Files(VolumeView):
-    """Lists of files; `kind`, `rule` and `noun` say of what, `is_detailed` how much."""
+    """List of files; `kind`, `rule` and `noun` select the kind, `is_detailed` the format."""
 
-    kind, noun, rule = strangers.VOLUME, "manageable-volumes", "volume_extension:list_manageable"
+    kind, noun, rule = unmanaged_files.VOLUME, "manageable-volumes", "volume_extension:list_manageable"
     is_detailed = False
     first_version = "3.0"
 
     def get(self, request: ApiRequest) -> Response:
         microversions.require(request.microversion, self.first_version, None)
         self.authorize(self.rule)
-        volume_management.require_host(self._host(request))
+        management.require_host(self._host(request))
         page, shown = parse_page(request), [self._one(file) for file in self._sorted(request)]
         names = [str(one["reference"]["source-name"]) for one in shown]
         if page.marker and page.marker not in names:
@@ -53,22 +53,22 @@ class Files(VolumeView):
             raise Invalid("Host must be specified in query parameters: it is a host with its storage.", field="host")
         return str(host)
 
-    def _sorted(self, request: ApiRequest) -> list[Found]:
-        found = strangers.found(self.kind)
+    def _sorted(self, request: ApiRequest) -> list[StorageFile]:
+        found = unmanaged_files.found(self.kind)
         for key, is_descending in reversed(listing.sort_of(request.query_params) or [("reference", False)]):
             if key not in SORT_KEYS:
                 raise Invalid(f"Invalid sort key: {key[:60]}. It must be size or reference.", field="sort")
             found.sort(key=attrgetter("size_gb" if key == "size" else "name"), reverse=is_descending)
         return found
 
-    def _one(self, file: Found) -> dict[str, Any]:
+    def _one(self, file: StorageFile) -> dict[str, Any]:
         owner = str(file.owner) if file.owner else None
         shown: dict[str, Any] = {
             "reference": {"source-name": file.name},
             "size": file.size_gb,
             "safe_to_manage": owner is None,
         }
-        if self.kind == strangers.SNAPSHOT:
+        if self.kind == unmanaged_files.SNAPSHOT:
             source = str(file.volume) if file.volume else None
             shown["source_reference"] = {"source-name": source} if source else {}
         if self.is_detailed:
@@ -100,31 +100,31 @@ class ManageVolume(Files):
             metadata=given.get("metadata") or {},
             is_bootable=as_boolean(given.get("bootable") or False, "volume.bootable"),
         )
-        made = volume_management.manage(request.context, ask)
+        made = management.manage(request.context, ask)
         return Response({"volume": volume(made, request, is_new=True)}, status=202)
 
 
 class ManageSnapshot(Files):
     """/v3/os-snapshot-manage."""
 
-    kind, noun, rule = strangers.SNAPSHOT, "manageable-snapshots", "snapshot_extension:list_manageable"
+    kind, noun, rule = unmanaged_files.SNAPSHOT, "manageable-snapshots", "snapshot_extension:list_manageable"
 
     def post(self, request: ApiRequest) -> Response:
         microversions.require(request.microversion, self.first_version, None)
         self.authorize("snapshot_extension:snapshot_manage")
         given = validate(request.data, schemas.MANAGE_SNAPSHOT)["snapshot"]
-        wish = SnapshotWish(
+        requested = SnapshotCreate(
             name=given.get("name") or "",
             description=given.get("description"),
             metadata=given.get("metadata") or {},
         )
         name = _source_name(given["ref"], "snapshot.ref")
-        made = volume_management.manage_snapshot(request.context, given["volume_id"], name, wish)
+        made = management.manage_snapshot(request.context, given["volume_id"], name, requested)
         return Response({"snapshot": snapshot(made, request, is_detailed=False)}, status=202)
 
 
 def _source_name(ref: dict[str, Any], field: str) -> str:
-    """The storage knows its files by their names alone."""
+    """Return the file's name, by which the storage identifies it. Raises Invalid."""
     name = ref.get("source-name")
     if len(ref) != 1 or not isinstance(name, str):
         raise Invalid(f'Invalid reference {field}: it must be {{"source-name": the name of a file}}.', field=field)

@@ -11,7 +11,7 @@ from conductor.volume.messages import MessageQuery
 from conductor.volume.models import Message
 from portal.api.base import ApiRequest
 from portal.api.volume import listing
-from portal.api.volume.serializers import resources as serializers
+from portal.api.volume.representations import resources as serializers
 from portal.api.volume.view import VolumeView
 
 
@@ -25,11 +25,11 @@ class Messages(VolumeView):
         if not request.microversion.covers("3.5"):
             found = messages.list_visible(request.context, MessageQuery())
             return Response({"messages": [self._one(row) for row in found]})
-        wish, given = listing.parse(request), request.query_params
+        requested, given = listing.parse(request), request.query_params
         filters = {name: given[name] for name in messages.FILTERS if name in given}
-        query = MessageQuery(filters=filters, **wish.fields)
+        query = MessageQuery(filters=filters, **requested.fields)
         found = messages.list_visible(request.context, query)
-        return Response(listing.answer(request, "messages", found, wish, self._one))
+        return Response(listing.answer(request, "messages", found, requested, self._one))
 
     def _one(self, row: Message) -> dict[str, Any]:
         return serializers.message(row, self.request)

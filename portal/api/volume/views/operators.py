@@ -1,4 +1,4 @@
-"""What operators ask: services, hosts, pools and what the storage can."""
+"""Views for operators: services, hosts, pools and capabilities of the storage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from conductor.volume import backends
 from conductor.volume.capabilities import BACKEND, CAPABILITIES, HOST, POOL
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
+from portal.api.volume.representations import resources as serializers
 from portal.api.volume.schemas import resources as schemas
-from portal.api.volume.serializers import resources as serializers
 from portal.api.volume.view import VolumeView
 
 

@@ -1,4 +1,4 @@
-"""Specs of quality, and the types that have them."""
+"""QoS specs, and their associations with types."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from conductor.volume.models import QosSpec
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
+from portal.api.volume.representations import resources as serializers
+from portal.api.volume.representations.volumes import links
 from portal.api.volume.schemas import resources as schemas
-from portal.api.volume.serializers import resources as serializers
-from portal.api.volume.serializers.volumes import links
 from portal.api.volume.view import VolumeView
 
 RULE = "volume_extension:qos_specs_manage"
@@ -26,9 +26,9 @@ class QosSpecs(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize(f"{RULE}:get_all")
-        wish = listing.parse(request)
-        fields = {"sort": [("created_at", True)], **wish.fields}
-        return Response(listing.answer(request, "qos_specs", qos.list_all(**fields), wish, serializers.qos))
+        requested = listing.parse(request)
+        fields = {"sort": [("created_at", True)], **requested.fields}
+        return Response(listing.answer(request, "qos_specs", qos.list_all(**fields), requested, serializers.qos))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize(f"{RULE}:create")

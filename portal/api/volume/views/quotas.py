@@ -1,4 +1,4 @@
-"""Limits of projects and of classes of them."""
+"""Limits of projects and of quota classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import volume_quotas
+from conductor.services.quotas import volume_quotas
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
 from portal.api.volume.schemas.volumes import QUOTA_CLASS, QUOTAS
@@ -96,7 +96,7 @@ class QuotaClass(VolumeView):
 
 
 def _limits(given: Any, where: str) -> dict[str, int]:
-    """Raises Invalid for an unknown resource, or what is no number of at least -1."""
+    """Return the limits. Raises Invalid for an unknown resource, or for a value below -1."""
     known = volume_quotas.known()
     named = {name: value for name, value in given.items() if name not in IGNORED}
     for name in named:

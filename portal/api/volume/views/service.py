@@ -1,4 +1,4 @@
-"""What clients ask about the service itself: versions, zones, filters, extensions, and what it has none of."""
+"""The volume API itself: versions, zones, filters, extensions, and collections that are not offered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from portal.api.volume.view import VolumeView
 
 
 class V3(DiscoveryView):
-    """The one version."""
+    """The only version."""
 
     service = "volume"
 
@@ -34,7 +34,7 @@ class V3(DiscoveryView):
 
 
 class Root(V3):
-    """The same with the code for "choose one"."""
+    """The same document with status 300."""
 
     status = 300
 
@@ -115,7 +115,7 @@ class ResourceFilters(VolumeView):
 
 
 class Empty(VolumeView):
-    """A collection of things that are not offered: its list is empty, and nothing can be made."""
+    """A collection that is not offered: its list is empty, and creation is refused."""
 
     name: ClassVar[str] = ""
 
@@ -131,7 +131,7 @@ class Empty(VolumeView):
 
 
 class EmptyById(VolumeView):
-    """One of them: there is none."""
+    """An item of such a collection: not found."""
 
     name: ClassVar[str] = ""
 

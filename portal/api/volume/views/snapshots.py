@@ -7,16 +7,17 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.services import volume_management, volume_snapshots
+from conductor.services.volumes import management
+from conductor.services.volumes import snapshots as volume_snapshots
 from conductor.volume import snapshots
 from conductor.volume.models import Snapshot
-from conductor.volume.snapshots import SnapshotQuery, SnapshotWish
+from conductor.volume.snapshots import SnapshotCreate, SnapshotQuery
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, one_action, validate
 from portal.api.volume import listing
+from portal.api.volume.representations.resources import snapshot
+from portal.api.volume.representations.volumes import changes
 from portal.api.volume.schemas import volumes as schemas
-from portal.api.volume.serializers.resources import snapshot
-from portal.api.volume.serializers.volumes import changes
 from portal.api.volume.view import VolumeView
 from portal.api.volume.views.volumes import one_item, pairs
 
@@ -28,7 +29,7 @@ class Snapshots(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("volume:get_all_snapshots")
-        wish, given = listing.parse(request), request.query_params
+        requested, given = listing.parse(request), request.query_params
         by_metadata = request.microversion.covers("3.22") and "metadata" in given
         query = SnapshotQuery(
             filters=listing.parts_of(request, tuple(snapshots.FILTERS)),
@@ -36,10 +37,10 @@ class Snapshots(VolumeView):
             uuids=given["id"].split(",") if "id" in given else (),
             metadata=pairs(given["metadata"], "metadata") if by_metadata else {},
             all_projects=listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects")),
-            **wish.fields,
+            **requested.fields,
         )
         found = snapshots.list_visible(request.context, query)
-        body = listing.answer(request, "snapshots", found, wish, self._one)
+        body = listing.answer(request, "snapshots", found, requested, self._one)
         if listing.wants_count(request):
             body["count"] = snapshots.count(request.context, query)
         return Response(body)
@@ -47,13 +48,13 @@ class Snapshots(VolumeView):
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:create_snapshot")
         given = validate(request.data, schemas.CREATE_SNAPSHOT)["snapshot"]
-        wish = SnapshotWish(
+        requested = SnapshotCreate(
             name=given.get("name") or given.get("display_name") or "",
             description=given["description"] if "description" in given else given.get("display_description"),
             metadata=given.get("metadata") or {},
         )
         made = volume_snapshots.create(
-            request.context, str(given["volume_id"]), wish, may_be_in_use=self._may_be_in_use(given)
+            request.context, str(given["volume_id"]), requested, may_be_in_use=self._may_be_in_use(given)
         )
         return Response({"snapshot": snapshot(made, request, is_detailed=False)}, status=202)
 
@@ -61,7 +62,10 @@ class Snapshots(VolumeView):
         return snapshot(row, self.request, is_detailed=self.is_detailed)
 
     def _may_be_in_use(self, given: Any) -> bool:
-        """`force` asks for it; from 3.66 on it always may, and only a true one may be sent. Raises Invalid."""
+        """Return whether the volume may be in use: with `force`; always from 3.66 on, where `force` cannot be false.
+
+        Raises Invalid.
+        """
         force = as_boolean(given.get("force") or False, "snapshot.force")
         if not self.request.microversion.covers("3.66"):
             return force
@@ -105,12 +109,12 @@ class SnapshotAction(VolumeView):
         if name == "os-force_delete":
             volume_snapshots.delete(request.context, snapshot_id, is_forced=True)
         elif name == "os-unmanage":
-            volume_management.unmanage_snapshot(request.context, snapshot_id)
+            management.unmanage_snapshot(request.context, snapshot_id)
         elif name == "os-reset_status":
             volume_snapshots.reset_status(request.context, snapshot_id, given["status"].lower())
         else:
             progress = given.get("progress") or ""
-            volume_snapshots.tell_status(request.context, snapshot_id, given["status"], progress=progress)
+            volume_snapshots.report_status(request.context, snapshot_id, given["status"], progress=progress)
         return Response(status=202)
 
 

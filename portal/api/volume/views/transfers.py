@@ -1,4 +1,4 @@
-"""Handing volumes from project to project: /v3/os-volume-transfer, from 3.55 on /v3/volume-transfers as well."""
+"""Volume transfers between projects: /v3/os-volume-transfer, from 3.55 on /v3/volume-transfers as well."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import volume_transfers
+from conductor.services.volumes import volumes
 from conductor.volume import transfers
 from conductor.volume.models import Transfer
 from conductor.volume.transfers import TransferQuery
@@ -14,15 +14,15 @@ from portal.api.base import ApiRequest
 from portal.api.microversions import require
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
+from portal.api.volume.representations import resources as serializers
 from portal.api.volume.schemas import resources as schemas
-from portal.api.volume.serializers import resources as serializers
 from portal.api.volume.view import VolumeView
 
 FILTERS = ("name", "volume_id", "id")
 
 
 class TransferView(VolumeView):
-    """Base of the views of transfers; the newer route is there with its version alone."""
+    """Base of transfer views; the newer route exists from 3.55 on."""
 
     is_newer = False
 
@@ -39,14 +39,14 @@ class Transfers(TransferView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("volume:get_all_transfers")
-        wish, given = listing.parse(request), request.query_params
+        requested, given = listing.parse(request), request.query_params
         query = TransferQuery(
             filters={name: given[name] for name in FILTERS if name in given},
             all_projects=listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects")),
-            **wish.fields,
+            **requested.fields,
         )
         found = transfers.list_visible(request.context, query)
-        return Response(listing.answer(request, "transfers", found, wish, self._one))
+        return Response(listing.answer(request, "transfers", found, requested, self._one))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:create_transfer")
@@ -55,7 +55,7 @@ class Transfers(TransferView):
         given = validate(request.data, schema)["transfer"]
         without = as_boolean(given.get("no_snapshots", False), "transfer.no_snapshots")
         name = given.get("name")
-        row, key = volume_transfers.create(
+        row, key = volumes.create_transfer(
             request.context, given["volume_id"], name.strip() if name else name, with_snapshots=not without
         )
         return Response({"transfer": {**serializers.transfer(row, request), "auth_key": key}}, status=202)
@@ -84,5 +84,5 @@ class Accept(TransferView):
     def post(self, request: ApiRequest, transfer_id: str) -> Response:
         self.authorize("volume:accept_transfer")
         key = str(validate(request.data, schemas.ACCEPT_TRANSFER)["accept"]["auth_key"])
-        row = volume_transfers.accept(request.context, transfer_id, key)
+        row = volumes.accept_transfer(request.context, transfer_id, key)
         return Response({"transfer": serializers.transfer(row, request, is_detailed=False)}, status=202)

@@ -1,4 +1,4 @@
-"""Types of volumes: their extra specs, who may use them, and how they would be encrypted."""
+"""Volume types: extra specs, access and encryption."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from conductor.volume.types import TypeQuery
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
+from portal.api.volume.representations import resources as serializers
 from portal.api.volume.schemas import resources as schemas
-from portal.api.volume.serializers import resources as serializers
 from portal.api.volume.view import VolumeView
 from portal.api.volume.views.volumes import pairs
 
@@ -40,16 +40,16 @@ class Types(TypeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("volume_extension:type_get_all")
-        wish, given = listing.parse(request), request.query_params
+        requested, given = listing.parse(request), request.query_params
         by_specs = request.microversion.covers("3.52") and "extra_specs" in given
         query = TypeQuery(
             is_public=_is_public(given.get("is_public"), self.may("volume_extension:type_create")),
             name=given.get("name"),
             extra_specs=pairs(given["extra_specs"], "extra_specs") if by_specs else {},
-            **wish.fields,
+            **requested.fields,
         )
         found = types.list_visible(request.context, query)
-        return Response(listing.answer(request, "volume_types", found, wish, self.shown))
+        return Response(listing.answer(request, "volume_types", found, requested, self.shown))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume_extension:type_create")
@@ -69,7 +69,7 @@ class Types(TypeView):
 
 
 class TypeById(TypeView):
-    """/v3/types/{id}; `default` names the one that volumes get."""
+    """/v3/types/{id}; `default` is the default type."""
 
     def get(self, request: ApiRequest, type_id: str) -> Response:
         self.authorize("volume_extension:type_get")
@@ -163,7 +163,7 @@ class TypeAction(TypeView):
 
 
 class Encryption(TypeView):
-    """/v3/types/{id}/encryption. It is kept, and no volume can be made of such a type: the storage encrypts nothing."""
+    """/v3/types/{id}/encryption. It is stored, but such a type cannot be used: the storage encrypts nothing."""
 
     def get(self, request: ApiRequest, type_id: str) -> Response:
         self.authorize(f"{ENCRYPTION}:get")
@@ -213,7 +213,7 @@ class EncryptionById(TypeView):
 
 
 def _is_public(word: str | None, is_admin: bool) -> bool | None:
-    """Everybody else sees public ones and those that he may use, whatever he asks for."""
+    """Return the filter for public types; only administrators may change it. None selects all."""
     if not is_admin or word is None:
         return True
     return None if word.strip().lower() in ("none", "") else as_boolean(word, "is_public")

@@ -1,4 +1,4 @@
-"""What can be done to a volume: /v3/volumes/{id}/action, one function each."""
+"""Actions on volumes: /v3/volumes/{id}/action, one function each."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import (
-    volume_attachments,
-    volume_growth,
-    volume_management,
-    volume_refills,
-    volume_snapshots,
-    volume_uploads,
-    volumes,
-)
-from conductor.services.volume_attachments import AttachmentAsk
-from conductor.services.volume_uploads import UploadAsk
+from conductor.services.servers import external_events
+from conductor.services.volumes import attachments, management, reimaging, snapshots, uploads, volumes
+from conductor.services.volumes.attachments import AttachmentAsk
+from conductor.services.volumes.uploads import UploadAsk
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
+from portal.api.volume.representations import volumes as serializers
 from portal.api.volume.schemas.volumes import ACTIONS
-from portal.api.volume.serializers import volumes as serializers
 from portal.api.volume.view import VolumeView
 
 ACCEPTED = 202
@@ -30,12 +23,12 @@ ACCEPTED = 202
 
 def _extend(view: VolumeAction, volume_id: str, given: Any) -> Response:
     may_be_in_use = view.request.microversion.covers("3.42") and view.may("volume:extend_attached_volume")
-    volume_growth.extend(view.request.context, volume_id, int(given["new_size"]), may_be_in_use=may_be_in_use)
+    external_events.extend(view.request.context, volume_id, int(given["new_size"]), may_be_in_use=may_be_in_use)
     return Response(status=ACCEPTED)
 
 
 def _complete_extending(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    raise Invalid(f"Volume {volume_id} waits for nobody to complete its growth: volumes here grow at once.")
+    raise Invalid(f"Volume {volume_id} does not wait to be extended: volumes here are extended at once.")
 
 
 def _set_bootable(view: VolumeAction, volume_id: str, given: Any) -> Response:
@@ -73,7 +66,7 @@ def _retype(view: VolumeAction, volume_id: str, given: Any) -> Response:
 
 
 def _revert(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_snapshots.revert(view.request.context, volume_id, given["snapshot_id"])
+    snapshots.revert(view.request.context, volume_id, given["snapshot_id"])
     return Response(status=ACCEPTED)
 
 
@@ -81,7 +74,7 @@ def _reimage(view: VolumeAction, volume_id: str, given: Any) -> Response:
     may_be_reserved = as_boolean(given.get("reimage_reserved", False), "os-reimage.reimage_reserved")
     if may_be_reserved:
         view.authorize("volume:reimage_reserved")
-    volume_refills.reimage(view.request.context, volume_id, given["image_id"], may_be_reserved=may_be_reserved)
+    reimaging.reimage(view.request.context, volume_id, given["image_id"], may_be_reserved=may_be_reserved)
     return Response(status=ACCEPTED)
 
 
@@ -110,7 +103,7 @@ def _upload(view: VolumeAction, volume_id: str, given: Any) -> Response:
     )
     if ask.visibility == "public":
         view.authorize("volume_extension:volume_actions:upload_public")
-    volume, image = volume_uploads.upload(view.request.context, volume_id, ask)
+    volume, image = uploads.upload(view.request.context, volume_id, ask)
     shown: dict[str, Any] = {
         "id": str(volume.uuid),
         "updated_at": serializers.moment(volume.updated_at),
@@ -138,48 +131,48 @@ def _attach(view: VolumeAction, volume_id: str, given: Any) -> Response:
         device=given["mountpoint"],
         mode=given.get("mode", "rw"),
     )
-    volume_attachments.attach(view.request.context, ask)
+    attachments.attach(view.request.context, ask)
     return Response(status=ACCEPTED)
 
 
 def _detach(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_attachments.detach(view.request.context, volume_id, (given or {}).get("attachment_id"))
+    attachments.detach(view.request.context, volume_id, (given or {}).get("attachment_id"))
     return Response(status=ACCEPTED)
 
 
 def _reserve(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_attachments.keep(view.request.context, volume_id)
+    attachments.keep(view.request.context, volume_id)
     return Response(status=ACCEPTED)
 
 
 def _unreserve(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_attachments.keep_no_more(view.request.context, volume_id)
+    attachments.keep_no_more(view.request.context, volume_id)
     return Response(status=ACCEPTED)
 
 
 def _begin_detaching(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_attachments.begin_detaching(view.request.context, volume_id)
+    attachments.begin_detaching(view.request.context, volume_id)
     return Response(status=ACCEPTED)
 
 
 def _roll_detaching(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_attachments.begin_detaching(view.request.context, volume_id, is_back=True)
+    attachments.begin_detaching(view.request.context, volume_id, is_back=True)
     return Response(status=ACCEPTED)
 
 
 def _initialize_connection(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_attachments.require_no_server(view.request.context, volume_id)
+    attachments.require_no_server(view.request.context, volume_id)
     raise Invalid("Volumes of this cloud are files that its own hosts open: nothing else can be connected to one.")
 
 
 def _unmanage(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    volume_management.unmanage(view.request.context, volume_id)
+    management.unmanage(view.request.context, volume_id)
     return Response(status=ACCEPTED)
 
 
 def _terminate_connection(view: VolumeAction, volume_id: str, given: Any) -> Response:
-    """There is nothing to end where nothing was begun."""
-    volume_attachments.require_no_server(view.request.context, volume_id)
+    """Do nothing: no connection was ever initialized. Raises an error for a volume on a server."""
+    attachments.require_no_server(view.request.context, volume_id)
     return Response(status=ACCEPTED)
 
 
@@ -187,7 +180,7 @@ Act = Callable[["VolumeAction", str, Any], Response]
 _ACTIONS = "volume_extension:volume_actions"
 _ADMIN = "volume_extension:volume_admin_actions"
 _IMAGE = "volume_extension:volume_image_metadata"
-# Each with the rule that it needs.
+# Action → (policy rule, handler).
 TABLE: Mapping[str, tuple[str, Act]] = {
     "os-extend": ("volume:extend", _extend),
     "os-extend_volume_completion": (f"{_ADMIN}:extend_volume_completion", _complete_extending),
@@ -236,6 +229,6 @@ class VolumeAction(VolumeView):
             raise Invalid(f"There is no such action: {str(name)[:60]}")
         rule, act = TABLE[name]
         self.authorize(rule)
-        if name != "os-extend":  # whose answer to a wrong size does not depend on the volume
+        if name != "os-extend":  # os-extend reports an invalid size even for an unknown volume
             volumes.get_visible(request.context, volume_id)
         return act(self, volume_id, validate(body, ACTIONS[name])[name])

@@ -1,4 +1,4 @@
-"""Volumes: list, create, show, change, delete; their metadata and their sum."""
+"""Volumes: list, create, show, update, delete; metadata and summary."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.services import volume_creation, volumes
-from conductor.services.volumes import VolumeQuery
+from conductor.services.volumes import creation, volumes
+from conductor.services.volumes.volumes import VolumeQuery
 from conductor.volume import queries
 from conductor.volume.models import Volume
 from portal.api.base import ApiRequest
@@ -18,9 +18,9 @@ from portal.api.idempotency import idempotent
 from portal.api.microversions import since
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
-from portal.api.volume.listing import ListWish
+from portal.api.volume.listing import ListRequest
+from portal.api.volume.representations import volumes as serializers
 from portal.api.volume.schemas import volumes as schemas
-from portal.api.volume.serializers import volumes as serializers
 from portal.api.volume.view import VolumeView
 
 FILTERS = (*queries.FILTERS, *queries.UUID_FILTERS)
@@ -33,10 +33,10 @@ class Volumes(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("volume:get_all")
-        wish = listing.parse(request)
-        query = self._query(wish)
+        requested = listing.parse(request)
+        query = self._query(requested)
         found = volumes.list_visible(request.context, query)
-        body = listing.answer(request, "volumes", found, wish, self._one)
+        body = listing.answer(request, "volumes", found, requested, self._one)
         if listing.wants_count(request):
             body["count"] = queries.count(request.context, query)
         return Response(body)
@@ -45,7 +45,7 @@ class Volumes(VolumeView):
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:create")
         ask = serializers.wanted_volume(validate(request.data, schemas.CREATE)["volume"])
-        made = volume_creation.create(request.context, ask)
+        made = creation.create(request.context, ask)
         return Response({"volume": serializers.volume(made, request, is_new=True)}, status=202)
 
     def _one(self, row: Volume) -> dict[str, Any]:
@@ -53,9 +53,9 @@ class Volumes(VolumeView):
             return serializers.summary(row, self.request)
         return serializers.volume(row, self.request, is_admin=self.may("volume:admin_fields"))
 
-    def _query(self, wish: ListWish) -> VolumeQuery:
+    def _query(self, requested: ListRequest) -> VolumeQuery:
         given = self.request.query_params
-        fields: dict[str, Any] = dict(wish.fields)
+        fields: dict[str, Any] = dict(requested.fields)
         for name, field in (("bootable", "is_bootable"), ("multiattach", "is_multiattach")):
             if name in given:
                 fields[field] = as_boolean(given[name], name)
@@ -72,7 +72,7 @@ class Volumes(VolumeView):
         )
 
     def _times(self) -> list[tuple[str, str, datetime]]:
-        """`created_at=gt:2026-01-31T12:00:00,lt:…`. Raises Invalid."""
+        """Parse `created_at=gt:2026-01-31T12:00:00,lt:…`. Raises Invalid."""
         found = []
         for name in queries.TIMES:
             for word in filter(None, self.request.query_params.get(name, "").split(",")):
@@ -93,7 +93,7 @@ class VolumeById(VolumeView):
 
     def put(self, request: ApiRequest, volume_id: str) -> Response:
         self.authorize("volume:update")
-        volumes.get_visible(request.context, volume_id)  # an unknown one is told before a wrong body
+        volumes.get_visible(request.context, volume_id)  # an unknown id is reported before an invalid body
         given = validate(request.data, schemas.UPDATE)["volume"]
         if request.microversion.covers("3.53") and not given:
             raise Invalid("Invalid input for field/attribute volume. At least one property is needed.", field="volume")
@@ -176,7 +176,7 @@ class MetadataItem(VolumeView):
 
 
 def one_item(body: Any, key: str) -> dict[str, str]:
-    """The item that a body sets. Raises Invalid where it is another than the path names."""
+    """Return the item that a body sets. Raises Invalid if its key differs from the path's."""
     given: dict[str, str] = validate(body, schemas.META)["meta"]
     if key not in given:
         raise Invalid("The key in the body is not the one in the path.", field="meta")
@@ -184,7 +184,7 @@ def one_item(body: Any, key: str) -> dict[str, str]:
 
 
 def pairs(text: str, name: str) -> dict[str, str]:
-    """`{'a': 'b'}` as lists are filtered by it, in the quotes of either language. Raises Invalid."""
+    """Parse `{'a': 'b'}` in a filter, in Python's or JSON's quotes. Raises Invalid."""
     try:
         found = loads(text.replace("u'", "'").replace("'", '"'))
     except (JSONDecodeError, RecursionError):

@@ -16,7 +16,7 @@ export function startAgain() {
   });
   if (others) {
     others.onmessage = ({ data }) => {
-      if (isOut && data.asker === document.body.dataset.asker) enter(data.csrf);
+      if (isOut && data.caller === document.body.dataset.caller) enter(data.csrf);
     };
     tell(document.getElementById("again-template").content.querySelector("input[name=csrfmiddlewaretoken]").value);
   }
@@ -24,7 +24,7 @@ export function startAgain() {
 
 /** A page that opens says that somebody is in: whoever has signed in in another tab is in here too. */
 function tell(csrf) {
-  others?.postMessage({ asker: document.body.dataset.asker, csrf });
+  others?.postMessage({ caller: document.body.dataset.caller, csrf });
 }
 
 /** What to do when the person is back. */
@@ -76,7 +76,7 @@ async function send(form, first) {
   const response = await fetchWhole(form.action, { method: "POST", body });
   const answer = parsed(response?.text);
   if (response?.redirected || !answer) {
-    ask(form, first, "password", gettext("That was not answered. Try again; what you have typed into the page stays."));
+    ask(form, first, "password", gettext("No response. Try again; your input on this page is kept."));
   } else if (answer.problem) {
     say(answer.problem);
   } else if (answer.code) {

@@ -29,7 +29,7 @@ export function startSaving() {
 
 /** This page as it is looked at: every view is an address. */
 export async function copyLink() {
-  if (await put(location.href)) announce(gettext("The link to this view is copied"));
+  if (await put(location.href)) announce(gettext("Link to this view copied"));
 }
 
 async function put(text) {

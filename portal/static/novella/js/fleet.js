@@ -67,7 +67,7 @@ function show(form) {
     if (square.hasAttribute("data-chosen") === isOn) continue;
     square.toggleAttribute("data-chosen", isOn);
     square.dataset.words ??= square.getAttribute("aria-label") ?? square.getAttribute("title");
-    square.setAttribute("aria-label", isOn ? gettext("{words}, picked", { words: square.dataset.words }) : square.dataset.words);
+    square.setAttribute("aria-label", isOn ? gettext("{words}, selected", { words: square.dataset.words }) : square.dataset.words);
   }
   for (const picture of farPictures(form)) outline(picture, chosen);
 }

@@ -68,7 +68,7 @@ function sendOnce(form) {
 function forgetWhatArrived() {
   const key = take(SENT);
   const isBack = [...document.querySelectorAll("form[data-draft]")].some((form) => DRAFT + form.dataset.draft === key);
-  if (key && !isBack && document.body.dataset.asker) remove(key);
+  if (key && !isBack && document.body.dataset.caller) remove(key);
 }
 
 /** What was typed outlives a closed tab or an ended session; what was launched does not come back. */

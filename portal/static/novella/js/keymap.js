@@ -23,7 +23,7 @@ export function startKeymap() {
   document.addEventListener("click", ({ target }) => {
     if (!target.closest("[data-keymap-reset]")) return;
     changed = {};
-    keep(gettext("All keys are as they were."));
+    keep(gettext("All keys reset."));
   });
 }
 
@@ -35,7 +35,7 @@ function change(wanted, key) {
   if (other && other !== wanted) changed[other] = was;
   changed[wanted] = key;
   for (const [name, now] of Object.entries(changed)) if (name === now) delete changed[name];
-  keep(gettext("The key is now {key}.", { key }));
+  keep(gettext("Key changed to {key}.", { key }));
 }
 
 function keep(said) {

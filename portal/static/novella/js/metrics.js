@@ -23,7 +23,7 @@ async function read() {
   if (!place) return;
   const answer = await fetchWhole(place.dataset.metrics);
   const told = answer?.ok && !answer.redirected ? parsed(answer.text) : undefined;
-  say(place, told?.why_none ?? (told ? "" : gettext("The host cannot be asked just now.")));
+  say(place, told?.why_none ?? (told ? "" : gettext("The host doesn't respond now.")));
   if (!told || told.why_none) return;
   if (before && told.at > before.at) keep(told, told.at - before.at);
   before = told;

@@ -56,14 +56,14 @@ async function find(dialog, text) {
   const list = dialog.querySelector("[role=listbox]");
   if (!answer?.ok) {
     list.replaceChildren();
-    say(dialog, gettext("The search does not answer just now. What was typed stays here: try again in a moment."));
+    say(dialog, gettext("Search isn't available now. Your input is kept: try again in a moment."));
     return;
   }
   list.innerHTML = answer.text;
   list.scrollTop = 0;
   choose(dialog, options(dialog)[0]);
   const count = options(dialog).length;
-  say(dialog, text ? gettext("{count} found. Arrow keys choose, Enter opens", { count }) : gettext("Arrow keys choose, Enter opens, Esc closes"));
+  say(dialog, text ? gettext("{count} results. Arrow keys select, Enter opens", { count }) : gettext("Arrow keys select, Enter opens, Esc closes"));
 }
 
 function say(dialog, words) {

@@ -18,7 +18,7 @@ export function startSession() {
     event.preventDefault();
     stay();
   });
-  if (others) others.onmessage = ({ data }) => data.asker === document.body.dataset.asker && begin(data.left);
+  if (others) others.onmessage = ({ data }) => data.caller === document.body.dataset.caller && begin(data.left);
   document.addEventListener("novella:returned", ask);
   setInterval(tick, 1000);
 }
@@ -30,7 +30,7 @@ function begin(left) {
 
 /** A page that was loaded, or stayed in, has renewed the session for all. */
 function tell(left) {
-  others?.postMessage({ asker: document.body.dataset.asker, left });
+  others?.postMessage({ caller: document.body.dataset.caller, left });
 }
 
 /** The server is asked once when the end is near and once when it has come: another window may have gone on. */
@@ -47,7 +47,7 @@ function tick() {
 function show(isShown) {
   if (note.hidden !== isShown) return;
   note.hidden = !isShown;
-  if (isShown) announce(gettext("Your session ends soon. You can stay signed in."));
+  if (isShown) announce(gettext("Your session is about to expire. You can stay signed in."));
 }
 
 function clock(left) {

@@ -44,6 +44,6 @@ function count(form) {
   }
   const words = form.querySelector("[data-bulk-count]");
   const noun = picked === 1 ? form.dataset.noun : form.dataset.nouns ?? `${form.dataset.noun}s`;
-  const text = gettext("{count} {noun} picked", { count: picked, noun });
+  const text = gettext("{count} {noun} selected", { count: picked, noun });
   if (words.textContent !== text) words.textContent = text;
 }

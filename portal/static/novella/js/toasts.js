@@ -54,6 +54,6 @@ function count() {
   const more = document.createElement("a");
   more.className = "toast toast-more small";
   more.href = document.querySelector("[data-tray]").dataset.tray;
-  more.textContent = gettext("+{count} more in the bell", { count: all.length - MOST });
+  more.textContent = gettext("+{count} more notifications", { count: all.length - MOST });
   document.querySelector(".toasts").prepend(more);
 }

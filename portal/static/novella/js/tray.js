@@ -42,11 +42,11 @@ async function read() {
   if (answer?.status !== 200) return; // it stays as it was; its links lead to the same
   const [fresh] = parse(answer.text);
   const before = document.getElementById("tray");
-  const { cursor, asker } = fresh.dataset;
+  const { cursor, caller } = fresh.dataset;
   if (before) morph(before, fresh);
   else slot.replaceChildren(fresh);
   document.dispatchEvent(new CustomEvent("novella:changed"));
-  tell(`novella:told:${asker}`);
+  tell(`novella:told:${caller}`);
   if (!isFollowed) follow("me", "tray", cursor, hear);
   isFollowed = true;
 }
@@ -60,7 +60,7 @@ function tell(key) {
   const fresh = ended.filter((one) => Date.parse(one.querySelector("time").dateTime) > since && !isHere(link(one)));
   const good = fresh.filter((one) => one.dataset.tone === "good");
   for (const one of fresh.filter((other) => !good.includes(other))) toast(words(one), { url: link(one), isBad: true });
-  if (good.length > 1) toast(ngettext("{count} workflow is done", "{count} workflows are done", good.length), { url: slot.dataset.tray });
+  if (good.length > 1) toast(ngettext("{count} workflow completed", "{count} workflows completed", good.length), { url: slot.dataset.tray });
   else for (const one of good) toast(words(one), { url: link(one) });
   save(key, [...told, ...ended.map((one) => one.dataset.ended)].slice(-MOST_TOLD));
 }

@@ -42,26 +42,26 @@ export function bones() {
 }
 
 /** What failed, what still holds, what to do about it, and what to quote. */
-function tellOfFailure(target, xhr, asker) {
+function tellOfFailure(target, xhr, caller) {
   const box = document.createElement("div");
   box.id = "unanswered";
   box.className = "note";
   box.dataset.tone = "bad";
   box.setAttribute("role", "alert");
   const told = document.createElement("strong");
-  told.textContent = xhr.status ? gettext("That could not be read: error {status}", { status: xhr.status }) : gettext("The server cannot be reached");
+  told.textContent = xhr.status ? gettext("Couldn't load the page: error {status}", { status: xhr.status }) : gettext("The server can't be reached");
   const holds = document.createElement("p");
-  holds.textContent = gettext("What stands here is what was read before; nothing was changed.");
-  box.append(told, holds, line(xhr.getResponseHeader("x-openstack-request-id"), asker));
+  holds.textContent = gettext("This page shows earlier data. Nothing was changed.");
+  box.append(told, holds, line(xhr.getResponseHeader("x-openstack-request-id"), caller));
   (target.closest(".beside") ?? target).before(box);
 }
 
-function line(reference, asker) {
+function line(reference, caller) {
   const made = document.createElement("div");
   made.className = "line small";
-  const again = button(gettext("Try again"), "button small");
-  again.addEventListener("click", () => asker.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true })));
-  if (asker.matches("form")) made.append(again);
+  const again = button(gettext("Retry"), "button small");
+  again.addEventListener("click", () => caller.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true })));
+  if (caller.matches("form")) made.append(again);
   if (reference) {
     const code = document.createElement("code");
     code.textContent = reference;

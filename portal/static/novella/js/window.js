@@ -313,8 +313,8 @@ class Window {
     if (isWhole) this.table.setAttribute("aria-rowcount", this.order.length + 1);
     const words = this.list.querySelector("[data-window-words]");
     const text = this.order.length >= this.most && this.next
-      ? gettext("The first {count}: narrow the list to see others", { count })
-      : isWhole ? gettext("All {count}", { count }) : gettext("{count} so far: scroll for more", { count });
+      ? gettext("First {count} rows. Filter the list to see others", { count })
+      : isWhole ? gettext("All {count}", { count }) : gettext("{count} loaded. Scroll for more", { count });
     if (words && words.textContent !== text) words.textContent = text;
   }
 }

@@ -1,4 +1,4 @@
-"""What a data centre with racks adds beside its filter: demands, limits, questions, a card, a disk format, a log."""
+"""Extensions of a data centre with racks: demands, limits, questions, a card, a disk format, a log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RackLimits(QuotaSource):
 
 
 class WhichRack(LaunchForm):
-    """Ask for the rack, and who pays for it."""
+    """Ask for the rack, and for its payer."""
 
     name = "WhichRack"
     title = "Rack"
@@ -70,7 +70,7 @@ class WhichRack(LaunchForm):
 
 
 class RackPanel(Panel):
-    """Where the rack stands; `mode` breaks it in one of several ways."""
+    """The rack's location; `mode` breaks it in one of several ways."""
 
     name = "RackPanel"
     title = "Rack"

@@ -1,4 +1,4 @@
-"""What the package brings."""
+"""The plugins of the package."""
 
 from __future__ import annotations
 

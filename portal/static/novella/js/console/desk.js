@@ -81,7 +81,7 @@ function start(root) {
     const mine = round;
     say("working", gettext("Connecting…"));
     const open = await PLACES[kind].load().catch(() => null);
-    const ticket = open ? await askForTicket() : { error: gettext("The portal cannot be reached.") };
+    const ticket = open ? await askForTicket() : { error: gettext("The portal can't be reached.") };
     if (mine !== round) return;
     if (ticket.error) {
       refused(ticket);
@@ -100,12 +100,12 @@ function start(root) {
   async function askForTicket() {
     if (root.dataset.path) {
       const path = root.dataset.path;
-      return tries++ ? { error: gettext("This link opens once. Ask for another one.") } : { path: `/${path}`, seconds: 0 };
+      return tries++ ? { error: gettext("This link works once. Request a new one.") } : { path: `/${path}`, seconds: 0 };
     }
     const token = root.querySelector("[name=csrfmiddlewaretoken]").value;
     const answer = await fetchWhole(`${root.dataset.url}/${kind}`, { method: "POST", headers: { "X-CSRFToken": token } });
-    if (!answer) return { error: gettext("The portal cannot be reached."), isUnknown: true };
-    return parsed(answer.text) ?? { error: gettext("The console cannot be opened now."), isUnknown: true };
+    if (!answer) return { error: gettext("The portal can't be reached."), isUnknown: true };
+    return parsed(answer.text) ?? { error: gettext("The console can't be opened now."), isUnknown: true };
   }
 
   function ready(seconds) {
@@ -131,7 +131,7 @@ function start(root) {
     typing += 1;
     find("timer").textContent = "";
     const isCut = CUT.has(code) && !root.dataset.path && tries < PAUSES.length;
-    say(isCut ? "waiting" : "bad", isCut ? gettext("The connection was cut; trying again…") : reason || gettext("The console has ended."));
+    say(isCut ? "waiting" : "bad", isCut ? gettext("Connection lost. Reconnecting…") : reason || gettext("The console has ended."));
     if (isCut) {
       retry = setTimeout(connect, PAUSES[tries]);
       tries += 1;

@@ -33,7 +33,7 @@ const hearers = new Map();
 
 export function startLive() {
   const body = document.body.dataset;
-  if (!body.asker) return;
+  if (!body.caller) return;
   // A view of the past or of a part stands still, its times too.
   if (document.querySelector('[data-link="paused"]')) document.documentElement.setAttribute("data-stale", "");
   open();
@@ -66,7 +66,7 @@ export function follow(wanted, as, from, tell) {
 }
 
 function greet(wanted, as, from) {
-  port?.send({ hello: document.body.dataset.asker, address: address(), topic: wanted, view: as, since: from });
+  port?.send({ hello: document.body.dataset.caller, address: address(), topic: wanted, view: as, since: from });
 }
 
 /** The person is back: follow again, from where the log was when the session ended. */
@@ -83,8 +83,8 @@ function standStill() {
   clearInterval(countdown);
   port?.send({ leave: true, topic, view });
   document.documentElement.setAttribute("data-stale", "");
-  show("paused", gettext("paused"), gettext("Click to go on"));
-  announce(gettext("The page is paused"));
+  show("paused", gettext("paused"), gettext("Click to resume"));
+  announce(gettext("Live updates paused"));
 }
 
 function moveOn() {
@@ -267,8 +267,8 @@ function showLink(now) {
     show("catching-up", ngettext("catching up ({count} event)", "catching up ({count} events)", behind));
   } else if (link === "live") {
     root.removeAttribute("data-stale");
-    show("live", WORDS.live, way === "polls" ? gettext("This network lets no sockets through: the page asks for what is new.") : gettext("Click to pause"));
-    if (wasLost) announce(gettext("The page is live again"));
+    show("live", WORDS.live, way === "polls" ? gettext("This network blocks WebSockets. The page polls for updates instead.") : gettext("Click to pause"));
+    if (wasLost) announce(gettext("Live updates resumed"));
     wasLost = false;
   } else if (link === "signed-out") {
     root.setAttribute("data-stale", "");
@@ -299,15 +299,15 @@ function goStale(liveUntil) {
   wasLost = true;
   document.documentElement.setAttribute("data-stale", "");
   const since = new Date(liveUntil ?? Date.now()).toTimeString().slice(0, 5);
-  show("stale", gettext("stale since {time}", { time: since }));
-  announce(gettext("The page is no longer live"));
+  show("stale", gettext("outdated since {time}", { time: since }));
+  announce(gettext("Live updates lost"));
 }
 
 /** The line is there, but what the page shows cannot be read: it stays as it was. */
 function goSilent() {
   behind = undefined;
   goStale((silentSince ??= Date.now()));
-  document.querySelector("[data-link-chip]")?.setAttribute("title", gettext("The cell of what is shown does not answer"));
+  document.querySelector("[data-link-chip]")?.setAttribute("title", gettext("The cell of this page doesn't respond"));
 }
 
 function show(state, word, title = "") {

@@ -4,15 +4,15 @@ import { Link } from "./link.js";
 const links = new Map();
 
 /** One link per signed-in person and project: another sign-in gets another socket. */
-function linkFor(asker, address) {
-  let found = links.get(asker);
+function linkFor(caller, address) {
+  let found = links.get(caller);
   if (!found || found.link.isOver) {
     const ports = new Set();
     const link = new Link(address, (message) => ports.forEach((port) => port.postMessage(message)));
     found = { link, ports };
-    links.set(asker, found);
+    links.set(caller, found);
     for (const [other, { link: old }] of links) {
-      if (other === asker) continue;
+      if (other === caller) continue;
       old.close();
       links.delete(other);
     }

@@ -33,13 +33,13 @@ function tellOfMissing(list, fresh) {
 
 /** Rows that come or go do not move a window by themselves: it would lose the place where somebody is. */
 function ofWindow(list, { come, gone }) {
-  if (come || gone) say(list, [come && gettext("{count} new", { count: come }), gone && gettext("{count} gone", { count: gone })]);
+  if (come || gone) say(list, [come && gettext("{count} new", { count: come }), gone && gettext("{count} removed", { count: gone })]);
   waiting = undefined;
   return true;
 }
 
 export function startQueue() {
-  document.addEventListener("novella:missed", ({ detail }) => say(detail.list, [gettext("Much has changed")]));
+  document.addEventListener("novella:missed", ({ detail }) => say(detail.list, [gettext("Many changes")]));
   document.addEventListener("novella:gone", ({ detail }) => ofWindow(detail.list, newsOfWindow(detail.list, detail.list)));
   // Where there is little room the facets wait folded.
   if (innerWidth < 1000) document.querySelectorAll("[data-fold-on-phones]").forEach((fold) => fold.removeAttribute("open"));
@@ -68,7 +68,7 @@ function tell(list, now, then) {
   const moved = now.filter((id) => then.includes(id)).filter((id, at) => id !== kept[at]).length;
   say(list, [
     come && gettext("{count} new", { count: come }),
-    gone && gettext("{count} gone", { count: gone }),
+    gone && gettext("{count} removed", { count: gone }),
     moved && gettext("{count} moved", { count: moved }),
   ]);
 }

@@ -1,4 +1,4 @@
-/* "Why?" beside whatever waits: a popover with the reason, read when it is asked for. */
+/* "Show reason" beside whatever waits: a popover with the reason, read when it is asked for. */
 import { fetchWhole } from "../answers.js";
 import { parse } from "../live/morph.js";
 import { gettext } from "../words.js";
@@ -21,7 +21,7 @@ function show(link, html) {
   popover.className = "why-popover";
   popover.popover = "auto";
   popover.setAttribute("role", "dialog");
-  popover.setAttribute("aria-label", gettext("Why it waits"));
+  popover.setAttribute("aria-label", gettext("Wait reason"));
   popover.tabIndex = -1;
   popover.append(...parse(html));
   popover.addEventListener("toggle", ({ newState }) => {

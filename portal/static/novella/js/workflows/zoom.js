@@ -52,7 +52,7 @@ export function follow() {
   if (!timeline()?.hasAttribute("data-ticking")) return false;
   follows = !follows;
   keep();
-  announce(follows ? gettext("Following what is under way") : gettext("Not following any more"));
+  announce(follows ? gettext("Following the current step") : gettext("No longer following"));
   return true;
 }
 

@@ -1,0 +1,195 @@
+"""Protocol between a process and its plugin workers: messages over a socket, and the pickling of values."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+import struct
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from conductor.core import errors
+from conductor.core.errors import NovellaError
+from conductor.core.extensions import Extension
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.notification_sink import NotificationSink, SinkFailed
+from conductor.core.plugin_choice import FILTER, WEIGHER, PluginChoice
+from conductor.core.scheduling.watching import Left, Nonsense, NotAsked, Raised, describe
+from conductor.core.weigher import Weigher
+from conductor.plugins.log import place_of
+from conductor.plugins.registry import Loads, SourceKey
+
+FORK, END, DONE = b"f", b"e", b"\n"
+READY = b"ready"
+HOSTS, SINK = "hosts", "sink"
+PLUGINS = (Filter, Weigher, Extension, NotificationSink)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Start:
+    """First message to a new worker: what to load. One that `describes` a source returns its description, and ends."""
+
+    path: Sequence[str]
+    loads: Loads
+    describes: SourceKey | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One call of a plugin. `body` is the call, without data that both sides have.
+
+    `choices` is None where they are those of the previous call. `states` are all hosts, or by row those that have
+    changed since the previous call.
+    """
+
+    seconds: float
+    choices: Mapping[str, PluginChoice] | None
+    states: Sequence[HostState] | Mapping[int, HostState]
+    age_seconds: float
+    claimed_rows: frozenset[int]
+    body: bytes
+
+
+@dataclass
+class CallResult:
+    """Return value or exception of the call, and its plugin's log lines during the call."""
+
+    value: Any = None
+    error: BaseException | None = None
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+
+class RaisedForPeople(Raised):
+    """A plugin's error whose message is meant for users: its class, message and details, and where it was raised."""
+
+    def __init__(self, kind: str, message: str, details: Mapping[str, Any], place: str = "") -> None:
+        super().__init__(message, place)
+        self.kind, self.details = kind, details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RaisedForPeople, (self.kind, self.text, self.details, self.place)
+
+    def error(self) -> NovellaError | SinkFailed:
+        """Return the error as the plugin raised it."""
+        if self.kind == SinkFailed.__name__:
+            return SinkFailed(self.text)
+        known = getattr(errors, self.kind, None)
+        kind = known if isinstance(known, type) and issubclass(known, NovellaError) else NovellaError
+        return kind(self.text, **{str(name): value for name, value in self.details.items()})
+
+
+def speaking(method: Callable[..., T], *args: Any) -> T:
+    """Call a method of an extension or a sink. An error with a message for users is raised as RaisedForPeople."""
+    try:
+        return method(*args)
+    except SinkFailed as error:
+        raise RaisedForPeople(SinkFailed.__name__, str(error), {}, place_of(error)) from None
+    except NovellaError as error:
+        raise RaisedForPeople(type(error).__name__, error.message, error.details, place_of(error)) from None
+
+
+OURS = (Nonsense, NotAsked, Left, Raised, RaisedForPeople)  # errors that go over the socket as they are
+
+
+class Pickler(pickle.Pickler):
+    """Leaves out hosts and plugins, which the other side has, and reduces errors."""
+
+    def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
+        if isinstance(value, HostTable):
+            return (HOSTS,)
+        if isinstance(value, Filter):
+            return FILTER, value.name
+        if isinstance(value, Weigher):
+            return WEIGHER, value.name
+        if isinstance(value, Extension):
+            return value.kind, value.name, value.options
+        if isinstance(value, NotificationSink):
+            return SINK, value.name, value.options
+        return None
+
+    def reducer_override(self, value: Any) -> Any:
+        """Reduce errors of plugins, whose classes may not be importable elsewhere, to type and place."""
+        if isinstance(value, Exception) and type(value) not in OURS:
+            return Raised, (describe(value), place_of(value), "".join(traceback.format_exception(value)))
+        return NotImplemented
+
+
+class Unpickler(pickle.Unpickler):
+    """Restores the values that were left out."""
+
+    def __init__(self, data: bytes, find: Callable[[tuple[Any, ...]], Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._find = find
+
+    def persistent_load(self, name: Any) -> Any:
+        return self._find(name)
+
+
+# Names allowed in an answer, by module. Classes of `conductor.core` are values of the contract.
+CORE = "conductor.core."
+PLAIN: Mapping[str, frozenset[str]] = {
+    "builtins": frozenset({"bytearray", "complex", "frozenset", "range", "set", "slice"}),
+    "conductor.plugins.registry": frozenset({"Described", "Description"}),
+    "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
+    "copyreg": frozenset({"_reconstructor"}),
+    "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone"}),
+    "decimal": frozenset({"Decimal"}),
+    "fractions": frozenset({"Fraction"}),
+    "ipaddress": frozenset({"IPv4Address", "IPv4Network", "IPv6Address", "IPv6Network"}),
+    "pathlib": frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath"}),
+    "pathlib._local": frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath"}),
+    "time": frozenset({"perf_counter"}),
+    "uuid": frozenset({"UUID", "SafeUUID"}),
+    "numpy": frozenset({"dtype", "ndarray"}),
+    "numpy._core.multiarray": frozenset({"_reconstruct", "scalar"}),
+    "numpy._core.numeric": frozenset({"_frombuffer"}),
+    __name__: frozenset({"CallResult", "RaisedForPeople"}),
+}
+
+
+class AnswerUnpickler(Unpickler):
+    """Reads a worker's answer: plain values and those of the contract. No answer runs code or imports a plugin."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name in PLAIN.get(module, ()):
+            return super().find_class(module, name)
+        if module.startswith(CORE):
+            found = super().find_class(module, name)
+            if isinstance(found, type) and found.__module__.startswith(CORE):  # not a name that a module has imported
+                return found
+        raise Nonsense(f"its answer cannot be used ({name})")
+
+
+def packed(value: Any) -> bytes:
+    data = io.BytesIO()
+    Pickler(data, pickle.HIGHEST_PROTOCOL).dump(value)
+    return data.getvalue()
+
+
+def send(link: socket.socket, data: bytes) -> None:
+    """Send one message. Raises OSError."""
+    link.sendall(struct.pack("!Q", len(data)) + data)
+
+
+def receive(link: socket.socket, ends: float | None = None) -> bytes:
+    """Receive one message. Raises TimeoutError at `ends`, by the monotonic clock, and EOFError if the peer closed."""
+    (size,) = struct.unpack("!Q", _exactly(link, 8, ends))
+    return _exactly(link, size, ends)
+
+
+def _exactly(link: socket.socket, size: int, ends: float | None) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        if ends is not None:
+            link.settimeout(max(ends - time.monotonic(), 0.001))
+        part = link.recv(min(size - len(found), 1 << 20))
+        if not part:
+            raise EOFError
+        found += part
+    return bytes(found)

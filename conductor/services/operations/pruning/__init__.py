@@ -1,0 +1,1 @@
+"""Pruning: deletes ended records older than their retention, in small batches, except those still referenced."""

@@ -1,0 +1,1 @@
+"""Reconciliation: finds discrepancies between databases and hosts, and repairs those that are safe to repair."""

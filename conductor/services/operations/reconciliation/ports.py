@@ -1,0 +1,75 @@
+"""Discrepancies of ports: those of deleted guests, and those bound to another host than their guest's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.db.transactions import write_tx
+from conductor.network import ports
+from conductor.network.models import Port
+from conductor.services.operations.reconciliation.api_facts import PortFact
+from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
+from conductor.services.operations.reconciliation.resources import instance_resource
+
+
+def _found(port: PortFact, cell: str, detail: str, data: object) -> Discrepancy:
+    return Discrepancy(
+        subject=f"port:{port.uuid}",
+        detail=detail,
+        cell=cell,
+        instance_uuid=port.instance_uuid,
+        touches=(f"port:{port.uuid}", instance_resource(port.instance_uuid)),
+        data=data,
+    )
+
+
+def _of_dead(facts: Facts) -> Iterator[Discrepancy]:
+    for port in facts.api.ports:
+        if facts.is_dead(port.instance_uuid):
+            detail = f"Port {port.uuid} is plugged into instance {port.instance_uuid}, which was deleted."
+            yield _found(port, "", detail, port)
+
+
+def _unplug(facts: Facts, found: Discrepancy) -> str:
+    port: PortFact = found.data
+    with write_tx(API_ALIAS):
+        if not Port.objects.filter(uuid=port.uuid, device_id=port.instance_uuid, is_plugged=True).exists():
+            return ""
+        ports.unplug_one(port.instance_uuid, port.uuid)
+    return "It was given back, or removed where it was made for that server alone."
+
+
+def _of_unknown(facts: Facts) -> Iterator[Discrepancy]:
+    for port in facts.api.ports:
+        if facts.is_unheard_of(port.instance_uuid):
+            detail = f"Port {port.uuid} is plugged into {port.instance_uuid}, of which no database has heard."
+            yield _found(port, "", detail, None)
+
+
+def _elsewhere(facts: Facts) -> Iterator[Discrepancy]:
+    for port in facts.api.ports:
+        instance = facts.alive.get(port.instance_uuid)
+        if instance is None or port.host == instance.host or port.instance_uuid in facts.moving:
+            continue
+        where, home = port.host or "no host", instance.host or "no host"
+        detail = f"Port {port.uuid} is bound to {where}, its instance {instance.uuid} is on {home}."
+        yield _found(port, instance.cell, detail, (port, instance.host))
+
+
+def _bind(facts: Facts, found: Discrepancy) -> str:
+    port, host = found.data
+    with write_tx(API_ALIAS):
+        rows = Port.objects.filter(
+            uuid=port.uuid, device_id=port.instance_uuid, binding_host=port.host, is_plugged=True
+        )
+        bound = rows.update(binding_host=host, status="ACTIVE" if host else "DOWN")
+    return f"It was bound to {host or 'no host'}." if bound else ""
+
+
+KINDS = (
+    DiscrepancyKind("port_of_dead_instance", "Port of a deleted server", _of_dead, _unplug),
+    DiscrepancyKind("port_of_unknown", "Port of an unknown server", _of_unknown),
+    DiscrepancyKind("port_on_wrong_host", "Port bound to the wrong host", _elsewhere, _bind),
+)

@@ -1,0 +1,53 @@
+"""Periodic cleanup of images, volumes and ports: finishes or removes what a dead process left half done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from conductor.db.transactions import write_tx
+from conductor.journal import cross_database_locks
+from conductor.network import ports
+from conductor.services.servers import server_images, server_volumes, volume_images
+from conductor.services.volumes import volumes
+
+log = logging.getLogger(__name__)
+
+# How long a port that was created for a guest may wait for the workflow that plugs it.
+ABANDONED_SECONDS = 300.0
+
+
+def settle_ports() -> int:
+    """Remove or release ports that are bound to a guest but locked by no workflow; returns how many.
+
+    The process that bound them died before it could start the workflow.
+    """
+    removed = 0
+    for port_id, instance_uuid in ports.abandoned(ABANDONED_SECONDS):
+        with write_tx():
+            if cross_database_locks.holder_of(f"port:{port_id}") is None:
+                ports.unplug_one(instance_uuid, port_id)
+                removed += 1
+    return removed
+
+
+ROUND: tuple[tuple[str, Callable[[], int]], ...] = (
+    ("volumes finished", volumes.settle_all),
+    ("volumes of deleted servers freed", server_volumes.release_of_gone),
+    ("abandoned images removed", server_images.settle_abandoned),
+    ("data of deleted images released", volume_images.settle_released),
+    ("abandoned ports removed", settle_ports),
+    ("shelved servers offloaded", server_images.offload_due),
+)
+
+
+def tend() -> None:
+    """Run all cleanups once; one that fails does not stop the others."""
+    for what, work in ROUND:
+        try:
+            count = work()
+        except Exception:
+            log.exception("upkeep failed: %s", what)
+            continue
+        if count:
+            log.info("upkeep: %s=%d", what, count)

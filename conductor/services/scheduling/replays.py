@@ -1,0 +1,196 @@
+"""Replays of stored decisions: all filters for all hosts, why not this host, what would fit, and today's result.
+
+They use the hosts that the decision saw, not today's, unless `now` is requested. Nothing is claimed or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from conductor.api_db.models import SchedulingDecision
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid, NotFound
+from conductor.core.host_state import HostTable
+from conductor.core.phrases import phrase
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling import what_if
+from conductor.core.scheduling.fits_if import fleet_remedies, request_remedies
+from conductor.core.scheduling.replay import Replay, place_of, replay
+from conductor.core.scheduling.select import Pipeline
+from conductor.scheduler import decision_log, hypotheses
+from conductor.scheduler.decision_log import Seen
+from conductor.services.scheduling import decisions
+from conductor.services.scheduling.types import Evaluation, HostExplained, Matrix, Remedies
+
+THEN, NOW = "then", "now"
+FLEETS = (THEN, NOW)
+
+
+@dataclass(frozen=True)
+class _StoredDecision:
+    """A stored decision, ready for a replay of the recorded round."""
+
+    row: SchedulingDecision
+    seen: Seen
+    spec: RequestSpec
+    pipeline: Pipeline
+
+    @property
+    def instance_uuids(self) -> list[str]:
+        """Instances that had no host yet in that round."""
+        uuids: list[str] = self.row.summary["instance_uuids"]
+        return uuids[self.row.summary.get("round", 0) :]
+
+    @property
+    def is_partial(self) -> bool:
+        return self.seen.is_partial
+
+    @property
+    def is_same_plugins(self) -> bool:
+        return bool(self.row.summary.get("plugins") == hypotheses.plugins_digest())
+
+    def replay(self) -> Replay:
+        return replay(self.seen.table, self.spec, self.pipeline)
+
+
+def matrix(context: RequestContext, decision_uuid: UUID | str, *, limit: int, marker: str = "") -> Matrix:
+    """Return every filter's result for every host; `marker` is the last host and node of the page before ("host/node").
+
+    For operators. Raises NotFound, also where the data were not stored, Forbidden.
+    """
+    asked = _asked(decisions.operators_row(context, decision_uuid))
+    again = asked.replay()
+    order = [int(row) for row in again.order()]
+    if marker:
+        places = [index for index, row in enumerate(order) if key_of(again, row) == marker]
+        if not places:
+            raise NotFound(phrase("Marker %(marker)s could not be found.", marker=marker[:60]))
+        order = order[places[0] + 1 :]
+    return Matrix(
+        filters=again.counts(),
+        hosts=[asdict(again.row(row)) for row in order[:limit]],
+        num_hosts=len(again.hosts),
+        is_partial=asked.is_partial,
+        is_same_plugins=asked.is_same_plugins,
+        has_more=len(order) > limit,
+    )
+
+
+def key_of(again: Replay, row: int) -> str:
+    """Return the marker of a host's node: a host may have several."""
+    state = again.hosts.states[row]
+    return f"{state.host}/{state.node}"
+
+
+def explain_host(context: RequestContext, decision_uuid: UUID | str, host: str) -> HostExplained:
+    """Explain why a host was or was not chosen; for operators.
+
+    Raises NotFound for a host that the decision did not see.
+    """
+    row = decisions.operators_row(context, decision_uuid)
+    asked = _asked(row)
+    again = asked.replay()
+    rows = again.hosts.rows_of([host])
+    if not rows:
+        if asked.is_partial:
+            raise NotFound(phrase("Host %(host)s is not among the recorded hosts of this decision.", host=host[:60]))
+        raise NotFound(phrase("Host %(host)s did not exist when this was decided.", host=host[:60]))
+    nodes = []
+    for index in rows:
+        place = place_of(again.hosts, asked.spec, asked.pipeline, index)
+        nodes.append({**asdict(again.row(index)), "place": asdict(place) if place else None})
+    return HostExplained(
+        host=host,
+        was_chosen=any(chosen[0]["host"] == host for chosen in row.selections),
+        is_partial=asked.is_partial,
+        is_same_plugins=asked.is_same_plugins,
+        nodes=nodes,
+    )
+
+
+def remedies(context: RequestContext, decision_uuid: UUID | str) -> Remedies:
+    """Return how near the request came, and what would make it fit. Tenants only see changes of their request."""
+    asked = _asked(decisions.row_of(context, decision_uuid))
+    again = asked.replay()
+    fitting = hypotheses.fitting(asked.pipeline, len(asked.instance_uuids))
+    found = [] if asked.row.is_successful else request_remedies(again.hosts, asked.spec, fitting)
+    nearest: list[dict[str, Any]] = []
+    if context.is_admin:
+        nearest = [asdict(one) for one in again.nearest()]
+        found += [] if asked.row.is_successful else fleet_remedies(again, fitting)
+    return Remedies(nearest, [asdict(one) for one in found], asked.is_partial, asked.is_same_plugins)
+
+
+def evaluate(context: RequestContext, decision_uuid: UUID | str, fleet: str = THEN) -> Evaluation:
+    """Replay a decision with today's plugins. Raises Invalid for another fleet."""
+    if fleet not in FLEETS:
+        raise Invalid(
+            phrase("Unknown fleet %(fleet)s. Use one of %(choices)s.", fleet=fleet[:60], choices=", ".join(FLEETS)),
+            field="fleet",
+        )
+    row = decisions.row_of(context, decision_uuid)
+    question = _question_now(row) if fleet == NOW else _question_then(row)
+    trial = what_if.launch(
+        question.table,
+        question.spec,
+        question.instance_uuids,
+        pipeline=hypotheses.pipeline(),
+        missing_cells=question.missing_cells,
+        seed=row.summary["seed"],
+    )
+    decision = trial.decision
+    before = [chosen[0]["host"] for chosen in row.selections]
+    return Evaluation(
+        fleet=fleet,
+        is_partial=question.is_partial,
+        is_same_plugins=row.summary.get("plugins") == hypotheses.plugins_digest(),
+        is_successful=decision.is_successful,
+        num_instances=len(question.instance_uuids),
+        placed=trial.placed,
+        num_hosts=decision.num_hosts,
+        funnel=[stage._asdict() for stage in decision.funnel],
+        advice=list(decision.advice),
+        differs=decision.is_successful != row.is_successful or (row.is_successful and list(trial.hosts) != before),
+        chosen=list(trial.hosts) if context.is_admin else [],
+    )
+
+
+@dataclass(frozen=True)
+class _Question:
+    table: HostTable
+    spec: RequestSpec
+    instance_uuids: Sequence[str]
+    missing_cells: Mapping[str, str]
+    is_partial: bool
+
+
+def _question_then(row: SchedulingDecision) -> _Question:
+    asked = _asked(row)
+    return _Question(asked.seen.table, asked.spec, asked.instance_uuids, row.summary["missing_cells"], asked.is_partial)
+
+
+def _question_now(row: SchedulingDecision) -> _Question:
+    """Return the whole request for today's hosts; hosts that its instances already have count as used."""
+    asked = hypotheses.now(_request_of(row))
+    return _Question(asked.table, asked.spec, row.summary["instance_uuids"], asked.missing_cells, False)
+
+
+def question_of(context: RequestContext, decision_uuid: UUID | str) -> tuple[RequestSpec, list[str]]:
+    """Return the request of a stored decision, and its instances; for operators. Raises NotFound, Forbidden."""
+    row = decisions.operators_row(context, decision_uuid)
+    return _request_of(row), list(row.summary["instance_uuids"])
+
+
+def _asked(row: SchedulingDecision) -> _StoredDecision:
+    """Return the decision for a replay. Raises NotFound where the data were not stored, or are pruned."""
+    spec = hypotheses.derived(_request_of(row))
+    return _StoredDecision(row, decision_log.seen(row), spec, hypotheses.pipeline())
+
+
+def _request_of(row: SchedulingDecision) -> RequestSpec:
+    if row.request is None:
+        raise NotFound(phrase("The request of decision %(decision)s is no longer stored.", decision=row.uuid))
+    return RequestSpec.from_json(row.request)

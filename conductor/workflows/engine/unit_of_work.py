@@ -1,0 +1,201 @@
+"""Unit of work: the changes of a run in one transaction, in memory at once, and in the database at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+
+from conductor import events
+from conductor.core.states import StepState
+from conductor.db.batches import BatchWriter
+from conductor.db.dialect import Later
+from conductor.db.transactions import savepoint
+from conductor.journal import statements
+from conductor.journal.models import WorkflowRun
+from conductor.journal.statements import StaleTransition, Transition
+from conductor.rpc import outbox
+from conductor.workflows.engine import records
+from conductor.workflows.engine.records import Opened, Record
+from conductor.workflows.steps import instance_rows
+
+# SQLite has one writer at a time, and the sync at the end of a transaction costs most: concurrent workers have one of
+# them write for all (group commit). PostgreSQL groups commits by itself.
+BATCHES = BatchWriter(statements.write_transitions)
+
+
+class UnitOfWork:
+    """Collects changes of a run's row, of the records of its steps, and of the instance it works on.
+
+    Code of a step in the transaction sees them in `context.run`, but not in the database yet. Each write renews the
+    lease, unless it ends it.
+
+    `commit_alone` is the short form for a change of rows only: it needs no open transaction, as the statement that
+    writes the change also checks the fence.
+    """
+
+    def __init__(self, alias: str, run: WorkflowRun) -> None:
+        self._alias = alias
+        self._connection = connections[alias]  # an executor belongs to one thread
+        self._run = run
+        self.instance: dict[str, Any] = {}  # the steps' changes of the run's instance
+        self._forget()
+
+    def _forget(self) -> None:
+        self._unwritten: dict[str, Any] = {}
+        self._opened: Opened | None = None
+        self._ended: list[Opened] = []
+        self._alone: _Alone | None = None
+        self.instance.clear()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether `commit_alone` is collecting a change: nothing may be read or written now."""
+        return self._alone is not None
+
+    def save(self, **values: Any) -> None:
+        """Change the run; the row follows with the next `write`."""
+        self._unwritten |= values
+        for name, value in values.items():
+            setattr(self._run, name, value)
+
+    def open(self, record: Opened) -> None:
+        """Begin a step; its record follows with the next `write`. The previous step has ended."""
+        self._opened = record
+        self.emit("step.started", record)
+
+    def close(self, record: Record, state: str, **values: Any) -> None:
+        """End a step; `values` are JSON columns of its record: `result` or `error`."""
+        if record is self._opened and "error" not in values:
+            record.result = values.get("result")
+            self._opened = None
+            self._ended.append(record)
+        elif self._alone is not None:
+            self._alone.closed = (record.step_key, state, values)
+        else:
+            self.write_steps()
+            statements.close_step(self._connection, record.step_key, state, values)
+        record.state = str(state)
+        self.emit(records.kind_of_end(state), record, error=values.get("error"))
+
+    def wait(self, record: Record, host: str) -> None:
+        """Set the step to wait for its host's answer to the current owner's command."""
+        waiting = {"state": StepState.WAITING.value, "host": host, "fencing_token": self._run.fencing_token}
+        for name, value in waiting.items():
+            setattr(record, name, value)
+        if record is not self._opened:
+            statements.RECORDS.update(self._connection, record.pk, **waiting)
+
+    def emit(self, kind: str, record: Record | None = None, **data: Any) -> None:
+        """Append an event about the run and the step."""
+        event = records.event_of(self._run, kind, record, **data)
+        if self._alone is None:
+            events.append_event(self._alias, event)
+        else:
+            self._alone.events.append(event)
+
+    def free_locks(self) -> None:
+        """Release the locks of the ended run, and wake the runs that wait for them."""
+        if self._alone is not None:
+            self._alone.frees_locks = True
+            return
+        self.write_instance()
+        outbox.close_run(self._alias, self._run)
+
+    def write(self) -> None:
+        """Write all changes: before the transaction ends, and before they are read from the database."""
+        self.write_instance()
+        self.write_steps()
+        if self._unwritten:
+            statements.save_run(self._connection, self._run.pk, self._with_lease())
+            self._unwritten = {}
+
+    def write_steps(self) -> None:
+        """Insert the records of begun steps, those that have also ended first."""
+        if self._ended:
+            statements.open_ended_steps(self._connection, self._ended)
+            self._ended = []
+        if self._opened is not None:
+            (self._opened.pk,) = statements.open_steps(self._connection, [statements.step_row(self._opened)])
+            self._opened = None
+
+    def write_instance(self) -> None:
+        """Write the instance before its locks are released, in the same order as all others."""
+        instance_rows.write(self._alias, self._run, self.instance)
+
+    def commit_alone(self, change: Callable[[], None]) -> bool:
+        """Make a change of rows only, and commit it in one write.
+
+        Returns:
+            False where the run has another owner, its cancellation was requested, or its locks may have waiters:
+        nothing is written then, and the run must be read again.
+        """
+        self._alone = gathered = _Alone()
+        try:
+            change()
+            transition = self._as_transition(gathered)
+        finally:
+            opened = self._opened
+            self._forget()
+        if not self._is_committed(transition):
+            return False
+        if opened is not None:
+            opened.pk = transition.opened_id
+        events.announce(self._alias, gathered.events, transition.numbers)
+        return True
+
+    def _is_committed(self, transition: Transition) -> bool:
+        if self._connection.vendor == "postgresql":
+            return statements.write_transition(self._connection, transition)
+        try:
+            BATCHES.write(self._connection, transition)
+        except StaleTransition:
+            return False
+        return transition.is_written
+
+    def _as_transition(self, gathered: _Alone) -> Transition:
+        assert gathered.closed is not None, "each step ends before the next one begins"
+        step_key, state, values = gathered.closed
+        return Transition(
+            run=statements.change_of_run(self._run.pk, self._run.fencing_token, self._with_lease()),
+            closed=statements.end_of_step(step_key, state, values),
+            opened=None if self._opened is None else statements.step_row(self._opened),
+            events=[event.row() for event in gathered.events],
+            frees_locks_of=self._run.pk if gathered.frees_locks else None,
+        )
+
+    def _with_lease(self) -> Mapping[str, Any]:
+        return {"lease_expires_at": Later(settings.NOVELLA_LEASE_SECONDS), **self._unwritten}
+
+    def reread(self) -> None:
+        """Read the run from the database, and discard changes of a transaction that was rolled back."""
+        self._forget()
+        self._run.refresh_from_db(using=self._alias)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Context that restores the run in the database and in memory after a failure inside."""
+        unwritten = {name: copy(value) for name, value in self._unwritten.items()}
+        opened, ended, instance = self._opened, list(self._ended), dict(self.instance)
+        try:
+            with savepoint(self._alias):
+                yield
+        except Exception:
+            self.reread()
+            self._opened, self._ended = opened, ended
+            self.instance |= instance
+            self.save(**unwritten)
+            raise
+
+
+class _Alone:
+    """A change that is committed alone, without the run's row and the record that it opens."""
+
+    def __init__(self) -> None:
+        self.closed: tuple[str, str, Mapping[str, Any]] | None = None
+        self.events: list[events.NewEvent] = []
+        self.frees_locks = False

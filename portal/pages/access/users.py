@@ -1,0 +1,290 @@
+"""Users and roles, for administrators. `projects` has the role assignments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext
+
+from portal.pages.api_calls import Call
+from portal.pages.images.flavors import PROJECTS
+from portal.pages.resources import columns
+from portal.pages.resources.fields import (
+    DESCRIPTION,
+    NAME,
+    OWN_DESCRIPTION,
+    OWN_NAME,
+    REASON,
+    filled,
+    named,
+    options,
+    own,
+)
+from portal.pages.resources.model import (
+    Cell,
+    Column,
+    Field,
+    FieldOption,
+    Item,
+    More,
+    Names,
+    RelatedTable,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
+from portal.pages.status_badges import StatusBadge
+
+ROOT = "/identity/v3"
+ENABLED = {True: StatusBadge("good", "enabled"), False: StatusBadge("none", "disabled")}
+ENABLED_CHOICES = (FieldOption("true", "Enabled"), FieldOption("false", "Disabled"))
+_PASSWORD = Field("password", "Password", "secret", help="Leave empty to prevent sign-in until you set a password.")
+_PROJECT = Field(
+    "default_project_id",
+    "Default project",
+    "choice",
+    choices=PROJECTS,
+    nothing="None",
+    start=lambda item: str(item.get("default_project_id") or ""),
+    help="Project after sign-in. This doesn't assign a role in it.",
+)
+
+
+def _call(asked: SubmittedForm, **changes: Any) -> Call:
+    return Call(
+        "PATCH", f"{ROOT}/users/{asked.item.get('id', 'ID')}", {"user": changes}, secrets=frozenset({"password"})
+    )
+
+
+def _create(asked: SubmittedForm) -> Call:
+    body = filled(asked.values, "name", "email", "description", "default_project_id", "password")
+    return Call("POST", f"{ROOT}/users", {"user": body}, secrets=frozenset({"password"}))
+
+
+def _edit(asked: SubmittedForm) -> Call:
+    values = asked.values
+    return _call(
+        asked,
+        name=values["name"],
+        email=values["email"] or None,
+        description=values["description"],
+        default_project_id=values["default_project_id"] or None,
+    )
+
+
+def _second_factor(item: Item, names: Names) -> Cell:
+    reported = item.get("second_factor")
+    if not isinstance(reported, dict):
+        return columns.NOTHING
+    if not reported.get("is_on"):
+        return columns.word("off")
+    details = {"count": reported.get("recovery_codes")}
+    return Cell("text", gettext("on, %(count)s recovery codes left") % details)
+
+
+def _has_second_factor(item: Item) -> str:
+    reported = item.get("second_factor")
+    return "" if isinstance(reported, dict) and reported.get("is_on") else "Two-factor authentication is off."
+
+
+def only_while(name: str, value: bool, words: str) -> Any:
+    """Return a check that disables an action which would change nothing, with the reason."""
+    return lambda item: "" if item.get(name) is value else words
+
+
+USERS = Resource(
+    id="users",
+    noun="user",
+    title="Users",
+    icon="user",
+    service="identity",
+    path=f"{ROOT}/users",
+    key="users",
+    one="user",
+    rule="identity:list_users",
+    search="name__icontains",
+    is_for_operators=True,
+    empty="A user can sign in. Create a user, then assign a role in a project.",
+    names=("projects",),
+    more=(More("second_factor", "/api/users/{id}/second-factor", "second_factor", "identity:update_user"),),
+    filters=(Field("enabled", "State", "choice", nothing="All states", choices=ENABLED_CHOICES),),
+    columns=(
+        Column("Name", columns.text("name")),
+        Column("State", columns.state(ENABLED, "enabled")),
+        Column("Email", columns.text("email")),
+        Column("Default project", columns.link("default_project_id", "projects")),
+        Column("Description", columns.text("description")),
+        Column("Two-factor authentication", _second_factor, is_in_list=False),
+        Column("Domain", columns.mono("domain_id"), is_in_list=False),
+    ),
+    parts=(RelatedTable("Roles", "role-assignments", lambda item: {"user.id": str(item["id"])}, "create", "user_id"),),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Create user",
+            does="The user can sign in. Assign a role in a project so that they can use it.",
+            rule="identity:create_user",
+            is_creation=True,
+            icon="plus",
+            fields=(NAME, _PASSWORD, Field("email", "Email"), _PROJECT, DESCRIPTION),
+            call=_create,
+            cli=lambda asked: [
+                "openstack user create",
+                *options(asked.values, email="email", default_project_id="project", description="description"),
+                *(["--password-prompt"] if asked.values.get("password") else []),
+                asked.values.get("name") or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="edit",
+            title="Edit",
+            does="Changes the name, the default project and other details.",
+            rule="identity:update_user",
+            fields=(OWN_NAME, own("email", "Email"), _PROJECT, OWN_DESCRIPTION),
+            call=_edit,
+            cli=lambda asked: [
+                "openstack user set",
+                *options(asked.values, name="name", email="email", default_project_id="project"),
+                *options(asked.values, description="description"),
+                str(asked.item.get("id", "ID")),
+            ],
+        ),
+        ResourceAction(
+            id="password",
+            title="Reset password",
+            does="The old password stops working and all sessions of the user end.",
+            rule="identity:update_user",
+            fields=(Field("password", "New password", "secret", is_required=True), REASON),
+            call=lambda asked: _call(asked, password=asked.values["password"]),
+            cli=lambda asked: ["openstack user set --password-prompt", named(asked.item)],
+        ),
+        ResourceAction(
+            id="second-factor",
+            title="Reset two-factor authentication",
+            does=(
+                "Turns two-factor authentication off for a user who lost their authenticator. They sign in "
+                "with their password until they set it up again."
+            ),
+            rule="identity:update_user",
+            why_not=_has_second_factor,
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", f"/api/users/{asked.item.get('id', 'ID')}/second-factor"),
+            cli=lambda asked: [
+                *("curl", "-X", "DELETE", "-H", "X-Auth-Token: TOKEN"),
+                f"/api/users/{asked.item.get('id', 'ID')}/second-factor",
+            ],
+        ),
+        ResourceAction(
+            id="disable",
+            title="Disable",
+            does="Signs the user out everywhere and prevents sign-in. Their resources stay and keep running.",
+            rule="identity:update_user",
+            is_bulk=True,
+            why_not=only_while("enabled", True, "The user is already disabled."),
+            fields=(REASON,),
+            call=lambda asked: _call(asked, enabled=False),
+            cli=lambda asked: ["openstack user set --disable", named(asked.item)],
+        ),
+        ResourceAction(
+            id="enable",
+            title="Enable",
+            does="The user can sign in again, with their previous roles.",
+            rule="identity:update_user",
+            is_bulk=True,
+            why_not=only_while("enabled", False, "The user is enabled."),
+            call=lambda asked: _call(asked, enabled=True),
+            cli=lambda asked: ["openstack user set --enable", named(asked.item)],
+        ),
+        ResourceAction(
+            id="delete",
+            title="Delete",
+            does="Deletes the user with all roles, key pairs and credentials. Servers belong to projects and stay.",
+            rule="identity:delete_user",
+            is_danger=True,
+            icon="trash",
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", f"{ROOT}/users/{asked.item['id']}"),
+            cli=lambda asked: ["openstack user delete", named(asked.item)],
+        ),
+    ),
+)
+
+
+def _is_built_in(item: Item) -> bool:
+    return bool((item.get("options") or {}).get("immutable"))
+
+
+def _built_in(item: Item) -> str:
+    return "Policies use this role. It can't be changed." if _is_built_in(item) else ""
+
+
+ROLES = Resource(
+    id="roles",
+    noun="role",
+    title="Roles",
+    icon="shield",
+    service="identity",
+    path=f"{ROOT}/roles",
+    key="roles",
+    one="role",
+    rule="identity:list_roles",
+    search="name__icontains",
+    is_for_operators=True,
+    empty="A role defines what a user can do in a project.",
+    columns=(
+        Column("Name", columns.text("name")),
+        Column("Description", columns.text("description")),
+        Column("Kind", lambda item, names: columns.word("built in" if _is_built_in(item) else "your organization's")),
+        Column("Domain", columns.mono("domain_id"), is_in_list=False),
+    ),
+    parts=(
+        RelatedTable("Assigned to", "role-assignments", lambda item: {"role.id": str(item["id"])}, "create", "role_id"),
+    ),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Create role",
+            does="A custom role for your own plugins and policies. The built-in policies use only built-in roles.",
+            rule="identity:create_role",
+            is_creation=True,
+            icon="plus",
+            fields=(NAME, DESCRIPTION),
+            call=lambda asked: Call("POST", f"{ROOT}/roles", {"role": filled(asked.values, "name", "description")}),
+            cli=lambda asked: [
+                "openstack role create",
+                *options(asked.values, description="description"),
+                asked.values.get("name") or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="edit",
+            title="Edit",
+            does="Changes the name or description.",
+            rule="identity:update_role",
+            why_not=_built_in,
+            fields=(OWN_NAME, OWN_DESCRIPTION),
+            call=lambda asked: Call(
+                "PATCH",
+                f"{ROOT}/roles/{asked.item.get('id', 'ID')}",
+                {"role": {"name": asked.values["name"], "description": asked.values["description"]}},
+            ),
+            cli=lambda asked: [
+                "openstack role set",
+                *options(asked.values, name="name", description="description"),
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="delete",
+            title="Delete",
+            does="All users lose this role.",
+            rule="identity:delete_role",
+            is_danger=True,
+            icon="trash",
+            why_not=_built_in,
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", f"{ROOT}/roles/{asked.item['id']}"),
+            cli=lambda asked: ["openstack role delete", named(asked.item)],
+        ),
+    ),
+)

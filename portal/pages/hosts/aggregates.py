@@ -1,0 +1,214 @@
+"""Host aggregates: groups of hosts with metadata for the scheduler; one with a zone is an availability zone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.urls import reverse
+
+from portal.pages.api_calls import Call
+from portal.pages.resources import columns
+from portal.pages.resources.fields import NAME, OWN_NAME, REASON, named, own, pairs_fault, pairs_of, pairs_text
+from portal.pages.resources.model import (
+    Cell,
+    Column,
+    Field,
+    FieldOption,
+    Item,
+    Names,
+    Resource,
+    ResourceAction,
+    Source,
+    SubmittedForm,
+)
+
+PATH = "/compute/v2.1/os-aggregates"
+RULE = "os_compute_api:os-aggregates:"
+ZONE_KEY = "availability_zone"
+_ZONE_HELP = (
+    "Users can select the zone when they launch servers. A host is in at most one zone and stays in it while "
+    "it has servers."
+)
+_HOSTS = Source(
+    "/compute/v2.1/os-services",
+    "services",
+    lambda item: str(item["host"]),
+    lambda item: str(item["host"]),
+    query={"binary": "nova-compute"},
+)
+_KEYS = (
+    ("availability_zone", "Availability zone that the hosts form."),
+    ("filter_tenant_id", "Allow only servers of these projects. Enter project IDs, separated by commas."),
+    ("instance_type", "Allow only servers with these flavors. Enter flavor names, separated by commas."),
+    ("max_instances_per_host", "Maximum number of servers on each host."),
+    ("max_io_ops_per_host", "Maximum number of servers being built, moved or copied on each host."),
+    ("ram_weight_multiplier", "Multiplier of a weigher for these hosts. Works for all weighers."),
+    ("any other key", "Flavors request it with aggregate_instance_extra_specs:key."),
+)
+
+
+def _at(item: Item, end: str = "") -> str:
+    return f"{PATH}/{item.get('id', 'ID')}{end}"
+
+
+def _act(asked: SubmittedForm, name: str, **body: Any) -> Call:
+    return Call("POST", _at(asked.item, "/action"), {name: body})
+
+
+def _edit(asked: SubmittedForm) -> Call:
+    """Leave an unchanged zone out, because hosts with servers forbid setting it."""
+    body: dict[str, Any] = {"name": asked.values["name"]}
+    if asked.values[ZONE_KEY] != str(asked.item.get(ZONE_KEY) or ""):
+        body[ZONE_KEY] = asked.values[ZONE_KEY] or None
+    return Call("PUT", _at(asked.item), {"aggregate": body})
+
+
+def _metadata(asked: SubmittedForm) -> Call:
+    """Remove the existing keys that the form does not have any more."""
+    wanted = pairs_of(asked.values["metadata"])
+    gone = {key: None for key in asked.item.get("metadata") or {} if key not in wanted}
+    return _act(asked, "set_metadata", metadata={**wanted, **gone})
+
+
+def host_link(name: str) -> Cell:
+    return Cell("link", name, url=reverse("host", args=[name]))
+
+
+def _members(item: Item, names: Names) -> Cell:
+    found = tuple(host_link(str(name)) for name in item.get("hosts") or ())
+    return Cell("lines", lines=found) if found else columns.NOTHING
+
+
+def _count(item: Item, names: Names) -> Cell:
+    return Cell("number", str(len(item.get("hosts") or ())))
+
+
+def _choices(item: Item) -> Sequence[FieldOption]:
+    return [FieldOption(str(name), str(name)) for name in item.get("hosts") or ()]
+
+
+AGGREGATES = Resource(
+    id="aggregates",
+    noun="aggregate",
+    title="Host aggregates",
+    icon="group",
+    service="compute",
+    path=PATH,
+    key="aggregates",
+    one="aggregate",
+    rule=f"{RULE}index",
+    is_paged=False,
+    is_for_operators=True,
+    empty="An aggregate groups similar hosts. Give it a zone that users can select, or metadata for the scheduler.",
+    columns=(
+        Column("Name", columns.text("name")),
+        Column("Zone", columns.text(ZONE_KEY)),
+        Column("Hosts", _count, is_number=True),
+        Column("Metadata", columns.pairs("metadata")),
+        Column("Age", columns.age("created_at"), is_number=True),
+        Column("Members", _members, is_in_list=False),
+        Column("UUID", columns.mono("uuid"), is_in_list=False),
+    ),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Create aggregate",
+            does="Creates an aggregate without hosts.",
+            rule=f"{RULE}create",
+            is_creation=True,
+            icon="plus",
+            fields=(NAME, Field(ZONE_KEY, "Zone", help=_ZONE_HELP)),
+            call=lambda asked: Call(
+                "POST",
+                PATH,
+                {"aggregate": {"name": asked.values["name"], ZONE_KEY: asked.values[ZONE_KEY] or None}},
+            ),
+            cli=lambda asked: [
+                "openstack aggregate create",
+                *(["--zone", asked.values[ZONE_KEY]] if asked.values.get(ZONE_KEY) else []),
+                asked.values.get("name") or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="add-host",
+            title="Add host",
+            does="The aggregate's settings apply to the host from the next scheduling decision on.",
+            rule=f"{RULE}add_host",
+            icon="plus",
+            fields=(Field("host", "Host", "choice", choices=_HOSTS, is_required=True),),
+            call=lambda asked: _act(asked, "add_host", host=asked.values["host"]),
+            cli=lambda asked: ["openstack aggregate add host", named(asked.item), asked.values.get("host") or "HOST"],
+        ),
+        ResourceAction(
+            id="remove-host",
+            title="Remove host",
+            does="The host stays in service. The aggregate's settings no longer apply to it.",
+            rule=f"{RULE}remove_host",
+            why_not=lambda item: "" if item.get("hosts") else "The aggregate has no hosts.",
+            fields=(Field("host", "Host", "choice", choices=_choices, is_required=True), REASON),
+            call=lambda asked: _act(asked, "remove_host", host=asked.values["host"]),
+            cli=lambda asked: [
+                "openstack aggregate remove host",
+                named(asked.item),
+                asked.values.get("host") or "HOST",
+            ],
+        ),
+        ResourceAction(
+            id="metadata",
+            title="Set metadata",
+            does="Properties that filters and flavors check. One key with its value per line.",
+            rule=f"{RULE}set_metadata",
+            fields=(
+                Field(
+                    "metadata",
+                    "Metadata",
+                    "area",
+                    start=lambda item: pairs_text(item.get("metadata")),
+                    fault=pairs_fault,
+                    help=(
+                        "One “key = value” pair per line, for example ssd = true. Entries that you remove are deleted."
+                    ),
+                ),
+            ),
+            guide=_KEYS,
+            call=_metadata,
+            cli=lambda asked: [
+                "openstack aggregate set",
+                *(
+                    word
+                    for key, value in pairs_of(asked.values["metadata"]).items()
+                    for word in ("--property", f"{key}={value}")
+                ),
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="edit",
+            title="Edit",
+            does="Changes the name or the zone.",
+            rule=f"{RULE}update",
+            fields=(OWN_NAME, own(ZONE_KEY, "Zone", help=_ZONE_HELP)),
+            call=_edit,
+            cli=lambda asked: [
+                "openstack aggregate set",
+                *(["--name", asked.values["name"]] if asked.values.get("name") else []),
+                *(["--zone", asked.values[ZONE_KEY]] if asked.values.get(ZONE_KEY) else []),
+                str(asked.item.get("id", "ID")),
+            ],
+        ),
+        ResourceAction(
+            id="delete",
+            title="Delete",
+            does="The aggregate's settings no longer apply to its hosts.",
+            rule=f"{RULE}delete",
+            is_danger=True,
+            is_bulk=True,
+            icon="trash",
+            why_not=lambda item: "Remove all hosts first." if item.get("hosts") else "",
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", _at(asked.item)),
+            cli=lambda asked: ["openstack aggregate delete", named(asked.item)],
+        ),
+    ),
+)

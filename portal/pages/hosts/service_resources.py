@@ -1,0 +1,119 @@
+"""Forms of services: conductors and compute hosts. Their list is in `services`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portal.pages.api_calls import Call
+from portal.pages.hosts.aggregates import host_link
+from portal.pages.resources import columns
+from portal.pages.resources.fields import REASON
+from portal.pages.resources.model import Cell, Column, Item, Names, Resource, ResourceAction, SubmittedForm
+from portal.pages.status_badges import StatusBadge
+
+PATH = "/compute/v2.1/os-services"
+COMPUTE = "nova-compute"
+KINDS = {COMPUTE: "compute host", "nova-conductor": "conductor", "nova-scheduler": "scheduler"}
+STATES = {"up": StatusBadge("good", "up"), "down": StatusBadge("bad", "down")}
+STATUSES = {"enabled": StatusBadge("good", "open"), "disabled": StatusBadge("waiting", "closed")}
+
+
+def _at(asked: SubmittedForm) -> str:
+    return f"{PATH}/{asked.item.get('id', 'ID')}"
+
+
+def _put(asked: SubmittedForm, **body: Any) -> Call:
+    return Call("PUT", _at(asked), body)
+
+
+def _name(item: Item) -> str:
+    return f"{KINDS.get(str(item.get('binary')), item.get('binary'))} {item.get('host')}"
+
+
+def _only_hosts(item: Item) -> str:
+    return "" if item.get("binary") == COMPUTE else "Only compute hosts can be disabled for scheduling."
+
+
+def _host(item: Item, names: Names) -> Cell:
+    return host_link(str(item["host"])) if item.get("binary") == COMPUTE else Cell("text", str(item["host"]))
+
+
+def _cli(asked: SubmittedForm, *flags: str) -> list[str]:
+    return [
+        "openstack compute service set",
+        *flags,
+        str(asked.item.get("host", "HOST")),
+        str(asked.item.get("binary", COMPUTE)),
+    ]
+
+
+SERVICES = Resource(
+    id="services",
+    noun="service",
+    title="Services",
+    icon="workflow",
+    service="compute",
+    path=PATH,
+    key="services",
+    one="service",
+    rule="os_compute_api:os-services:list",
+    is_paged=False,
+    is_for_operators=True,
+    is_only_listed=True,
+    list_route="service-list",
+    empty="Conductors and compute hosts appear after their first report.",
+    id_of=lambda item: str(item.get("id") or ""),
+    name_of=_name,
+    columns=(
+        Column("Service", lambda item, names: Cell("text", _name(item))),
+        Column("Host", _host),
+        Column("State", columns.state(STATES, "state")),
+        Column("Scheduling", columns.state(STATUSES)),
+        Column("Disabled reason", columns.text("disabled_reason")),
+        Column("Zone", columns.text("zone")),
+        Column("Last report", columns.age("updated_at")),
+        Column("Marked as powered off", columns.yes("forced_down")),
+    ),
+    actions=(
+        ResourceAction(
+            id="disable",
+            title="Disable",
+            does="New servers aren't scheduled to the host. Existing servers stay and keep running.",
+            rule="os_compute_api:os-services:update",
+            is_bulk=True,
+            why_not=lambda item: (
+                _only_hosts(item) or ("Scheduling is already disabled." if item["status"] == "disabled" else "")
+            ),
+            fields=(REASON,),
+            call=lambda asked: _put(
+                asked, status="disabled", disabled_reason=asked.values["reason"].strip() or "REASON"
+            ),
+            cli=lambda asked: _cli(asked, "--disable", "--disable-reason", asked.values.get("reason") or "REASON"),
+        ),
+        ResourceAction(
+            id="enable",
+            title="Enable",
+            does="The scheduler can place servers on the host again.",
+            rule="os_compute_api:os-services:update",
+            is_bulk=True,
+            why_not=lambda item: _only_hosts(item) or ("Scheduling is enabled." if item["status"] == "enabled" else ""),
+            call=lambda asked: _put(asked, status="enabled"),
+            cli=lambda asked: _cli(asked, "--enable"),
+        ),
+        ResourceAction(
+            id="forget",
+            title="Remove service",
+            does=(
+                "Removes a service that is gone for good, and a host from its cell and aggregates. A service "
+                "that still runs reappears when it reports."
+            ),
+            rule="os_compute_api:os-services:delete",
+            is_danger=True,
+            icon="trash",
+            why_not=lambda item: "The service is up. Stop it first." if item["state"] == "up" else "",
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", _at(asked)),
+            cli=lambda asked: ["openstack compute service delete", str(asked.item.get("id", "ID"))],
+        ),
+    ),
+)

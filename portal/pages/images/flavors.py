@@ -1,0 +1,219 @@
+"""Forms of flavors, for operators: create, extra specs, and access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from portal.pages.api_calls import Call
+from portal.pages.resources.fields import (
+    DESCRIPTION,
+    NAME,
+    OWN_DESCRIPTION,
+    REASON,
+    filled,
+    named,
+    options,
+    pairs_fault,
+    pairs_of,
+    pairs_text,
+    whole,
+)
+from portal.pages.resources.model import Field, FieldOption, Item, More, ResourceAction, Source, SubmittedForm
+
+PATH = "/compute/v2.1/flavors"
+EPHEMERAL, IS_PUBLIC = "OS-FLV-EXT-DATA:ephemeral", "os-flavor-access:is_public"
+ACCESS = More("access", f"{PATH}/{{id}}/os-flavor-access", "flavor_access", "os_compute_api:os-flavor-access")
+PROJECTS = Source("/identity/v3/projects", "projects", lambda item: str(item["name"]))
+# Extra specs of the built-in filters and drivers. The API accepts each example.
+SPECS = (
+    ("hw:cpu_policy = dedicated", "dedicated: each vCPU has its own host CPU; shared: none has; mixed: some have."),
+    ("hw:cpu_thread_policy = isolate", "CPU thread policy: prefer, isolate or require."),
+    ("hw:cpu_dedicated_mask = ^0", "With the mixed policy: the vCPUs that get their own host CPUs."),
+    ("hw:emulator_threads_policy = isolate", "CPU for emulator threads: isolate or share."),
+    ("hw:cpu_sockets = 1", "CPU topology of the server; also hw:cpu_cores and hw:cpu_threads."),
+    ("hw:numa_nodes = 2", "Number of NUMA nodes; hw:numa_cpus.0 and hw:numa_mem.0 define them."),
+    ("hw:mem_page_size = large", "Memory page size: large, small, any, or a size such as 2MB."),
+    ("hw:mem_encryption = true", "Encrypted memory (AMD SEV)."),
+    ("hw:cpu_realtime = yes", "Real-time CPUs; hw:cpu_realtime_mask selects them."),
+    ("hw:pci_numa_affinity_policy = required", "PCI NUMA affinity: required, preferred, legacy or socket."),
+    ("pci_passthrough:alias = card:1", "Number of PCI devices, by the alias that the operator configured."),
+    ("hw:watchdog_action = reset", "Watchdog action when the server hangs: none, pause, poweroff, reset or disabled."),
+    ("hw:tpm_version = 2.0", "Virtual TPM version."),
+    ("hw:boot_menu = true", "Show a boot menu."),
+    ("quota:disk_read_iops_sec = 500", "Limits the server's disk. Also with write, total and bytes."),
+    ("trait:HW_CPU_X86_AVX2 = required", "required: only hosts with this trait; forbidden: only hosts without it."),
+    ("resources:CUSTOM_BAREMETAL_GOLD = 1", "Amount of a resource class; overrides the flavor's size."),
+    ("aggregate_instance_extra_specs:ssd = true", "Require hosts in aggregates with this metadata."),
+    ("capabilities:hypervisor_type = QEMU", "Require hosts that report this capability."),
+)
+
+
+def _create(asked: SubmittedForm) -> Call:
+    values = asked.values
+    body: dict[str, Any] = {
+        **filled(values, "name", "id", "description"),
+        **{name: whole(values[name]) for name in ("vcpus", "ram", "disk")},
+        EPHEMERAL: whole(values["ephemeral"] or "0"),
+        "swap": whole(values["swap"] or "0"),
+        IS_PUBLIC: bool(values.get("is_public")),
+    }
+    return Call("POST", PATH, {"flavor": body})
+
+
+def _at(item: Item, end: str = "") -> str:
+    return f"{PATH}/{quote(str(item.get('id', 'ID')), safe='')}{end}"
+
+
+def _specs(asked: SubmittedForm) -> Call:
+    return Call("POST", _at(asked.item, "/os-extra_specs"), {"extra_specs": pairs_of(asked.values["extra_specs"])})
+
+
+def _specs_gone(asked: SubmittedForm, made: Any) -> Iterable[Call]:
+    """Delete removed keys one by one."""
+    kept = pairs_of(asked.values["extra_specs"])
+    for key in asked.item.get("extra_specs") or {}:
+        if key not in kept:
+            yield Call("DELETE", _at(asked.item, f"/os-extra_specs/{quote(str(key), safe='')}"))
+
+
+def _access(asked: SubmittedForm, name: str) -> Call:
+    return Call("POST", _at(asked.item, "/action"), {name: {"tenant": asked.values["tenant"]}})
+
+
+def _granted(item: Item) -> Sequence[FieldOption]:
+    ids = [str(one["tenant_id"]) for one in item.get("access") or ()]
+    return [FieldOption(ident, ident) for ident in ids]
+
+
+def _why_public(item: Item) -> str:
+    return (
+        "Public flavors are available to all projects. Only private flavors have an access list."
+        if item[IS_PUBLIC]
+        else ""
+    )
+
+
+def _why_not_revoke(item: Item) -> str:
+    return _why_public(item) or ("" if item.get("access") else "No project has access.")
+
+
+def _number(name: str, label: str, start: str, least: int) -> Field:
+    return Field(name, label, "number", start=start, least=least, is_required=least > 0)
+
+
+FLAVOR_ACTIONS = (
+    ResourceAction(
+        id="create",
+        title="Create flavor",
+        does="A size for servers. You can't change its resources later.",
+        rule="os_compute_api:os-flavor-manage:create",
+        is_creation=True,
+        icon="plus",
+        fields=(
+            NAME,
+            _number("vcpus", "vCPU", "1", 1),
+            _number("ram", "Memory (MB)", "512", 1),
+            _number("disk", "Disk in GB", "5", 0),
+            Field("ephemeral", "Ephemeral disk (GB)", "number", least=0, start="0", also=(EPHEMERAL,)),
+            Field("swap", "Swap (MB)", "number", least=0, start="0"),
+            Field("is_public", "Public", "check", start="yes", also=(IS_PUBLIC,)),
+            Field("id", "Id", help="Leave empty to generate an ID."),
+            DESCRIPTION,
+        ),
+        call=_create,
+        cli=lambda asked: [
+            "openstack flavor create",
+            *options(asked.values, vcpus="vcpus", ram="ram", disk="disk", ephemeral="ephemeral", swap="swap", id="id"),
+            *options(asked.values, description="description"),
+            "--public" if asked.values.get("is_public") else "--private",
+            asked.values.get("name") or "NAME",
+        ],
+    ),
+    ResourceAction(
+        id="specs",
+        title="Extra specs for scheduling",
+        does="Settings for the scheduler and the hosts. They apply to new servers with this flavor.",
+        rule="os_compute_api:os-flavor-extra-specs:create",
+        fields=(
+            Field(
+                "extra_specs",
+                "Keys",
+                "area",
+                start=lambda item: pairs_text(item.get("extra_specs")),
+                fault=pairs_fault,
+                help="One “key = value” pair per line. Entries that you remove are deleted.",
+            ),
+        ),
+        guide=SPECS,
+        call=_specs,
+        also_calls=_specs_gone,
+        cli=lambda asked: [
+            "openstack flavor set",
+            *(
+                word
+                for key, value in pairs_of(asked.values["extra_specs"]).items()
+                for word in ("--property", f"{key}={value}")
+            ),
+            named(asked.item),
+        ],
+    ),
+    ResourceAction(
+        id="describe",
+        title="Edit description",
+        does="Describe the flavor's purpose.",
+        rule="os_compute_api:os-flavor-manage:update",
+        fields=(OWN_DESCRIPTION,),
+        call=lambda asked: Call(
+            "PUT", _at(asked.item), {"flavor": {"description": asked.values["description"] or None}}
+        ),
+        cli=lambda asked: [
+            "openstack flavor set",
+            *options(asked.values, description="description"),
+            named(asked.item),
+        ],
+    ),
+    ResourceAction(
+        id="grant",
+        title="Grant access to project",
+        does="Members of the project can launch servers with this flavor.",
+        rule="os_compute_api:os-flavor-access:add_tenant_access",
+        why_not=_why_public,
+        fields=(Field("tenant", "Project", "choice", choices=PROJECTS, is_required=True),),
+        call=lambda asked: _access(asked, "addTenantAccess"),
+        cli=lambda asked: [
+            "openstack flavor set",
+            "--project",
+            asked.values.get("tenant") or "PROJECT",
+            named(asked.item),
+        ],
+    ),
+    ResourceAction(
+        id="revoke",
+        title="Revoke access from project",
+        does="The project can't launch servers with this flavor. Its existing servers stay.",
+        rule="os_compute_api:os-flavor-access:remove_tenant_access",
+        why_not=_why_not_revoke,
+        fields=(Field("tenant", "Project", "choice", choices=_granted, is_required=True), REASON),
+        call=lambda asked: _access(asked, "removeTenantAccess"),
+        cli=lambda asked: [
+            "openstack flavor unset",
+            "--project",
+            asked.values.get("tenant") or "PROJECT",
+            named(asked.item),
+        ],
+    ),
+    ResourceAction(
+        id="delete",
+        title="Delete",
+        does="The flavor can't be used for new servers. Existing servers keep their size.",
+        rule="os_compute_api:os-flavor-manage:delete",
+        is_danger=True,
+        is_bulk=True,
+        icon="trash",
+        fields=(REASON,),
+        call=lambda asked: Call("DELETE", _at(asked.item)),
+        cli=lambda asked: ["openstack flavor delete", named(asked.item)],
+    ),
+)

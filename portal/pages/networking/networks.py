@@ -1,0 +1,256 @@
+"""Networks, their subnets, and the ports on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext
+
+from portal.pages.api_calls import Call
+from portal.pages.resources import columns
+from portal.pages.resources.fields import (
+    DESCRIPTION,
+    NAME,
+    NAME_OR_NOT,
+    NETWORKS,
+    filled,
+    named,
+    options,
+    whole,
+)
+from portal.pages.resources.model import (
+    Cell,
+    Column,
+    Field,
+    FieldOption,
+    Item,
+    Names,
+    RelatedTable,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
+from portal.pages.resources.shared_actions import rename
+from portal.pages.status_badges import StatusBadge
+
+ROOT = "/network/v2.0"
+BADGES = {
+    "ACTIVE": StatusBadge("good", "active"),
+    "DOWN": StatusBadge("none", "unused"),
+    "BUILD": StatusBadge("working", "creating"),
+    "ERROR": StatusBadge("bad", "error"),
+}
+IP_VERSIONS = (FieldOption("4", "IPv4"), FieldOption("6", "IPv6"))
+
+
+def delete(rule: str, collection: str, cli: str, does: str) -> ResourceAction:
+    """Return the action that deletes a resource of the network API."""
+    return ResourceAction(
+        id="delete",
+        title="Delete",
+        does=does,
+        rule=rule,
+        is_danger=True,
+        is_bulk=True,
+        icon="trash",
+        call=lambda asked: Call("DELETE", f"{ROOT}/{collection}/{asked.item['id']}"),
+        cli=lambda asked: [f"openstack {cli} delete", named(asked.item)],
+    )
+
+
+def _create_network(asked: SubmittedForm) -> Call:
+    mtu = {"mtu": whole(asked.values["mtu"])} if asked.values.get("mtu") else {}
+    return Call("POST", f"{ROOT}/networks", {"network": {**filled(asked.values, "name", "description"), **mtu}})
+
+
+def _create_subnet(asked: SubmittedForm) -> Call:
+    values = asked.values
+    body: dict[str, Any] = filled(values, "network_id", "name", "cidr")
+    body["ip_version"] = whole(values.get("ip_version") or "4")
+    body["enable_dhcp"] = bool(values.get("enable_dhcp"))
+    if values.get("gateway_ip"):
+        body["gateway_ip"] = None if values["gateway_ip"].lower() == "none" else values["gateway_ip"]
+    if values.get("dns_nameservers"):
+        body["dns_nameservers"] = values["dns_nameservers"].replace(",", " ").split()
+    return Call("POST", f"{ROOT}/subnets", {"subnet": body})
+
+
+def _kind(item: Item, names: Names) -> Cell:
+    words = [gettext("external")] if item.get("router:external") else []
+    words += [gettext("shared")] if item.get("shared") else []
+    return Cell("text", ", ".join(words)) if words else columns.word("this project")
+
+
+def _addresses(item: Item, names: Names) -> Cell:
+    found = tuple(Cell("mono", str(one["ip_address"])) for one in item.get("fixed_ips") or ())
+    return Cell("lines", lines=found) if found else columns.NOTHING
+
+
+def _device(item: Item, names: Names) -> Cell:
+    owner, ident = str(item.get("device_owner") or ""), str(item.get("device_id") or "")
+    if owner.startswith("compute:"):
+        return columns.link_to(ident, "servers", names)
+    if owner in ("network:router_interface", "network:router_gateway"):
+        return columns.link_to(ident, "routers", names)
+    return Cell("text", owner.removeprefix("network:") or "nothing")
+
+
+_NETWORK = Field("network_id", "Network", "choice", choices=NETWORKS, is_required=True)
+
+KINDS = (
+    Resource(
+        id="networks",
+        noun="network",
+        title="Networks",
+        icon="network",
+        service="network",
+        path=f"{ROOT}/networks",
+        key="networks",
+        one="network",
+        rule="get_network",
+        sorting="sort_key",
+        empty=(
+            "A network connects servers. Create a network, add a subnet, and connect it to the external "
+            "network with a router."
+        ),
+        names=("subnets",),
+        tool=("topology", "Topology"),
+        columns=(
+            Column("Name", columns.text("name"), sort="name"),
+            Column("State", columns.state(BADGES)),
+            Column("Subnets", columns.links("subnets", "subnets")),
+            Column("Kind", _kind),
+            Column("MTU", columns.number("mtu"), is_number=True),
+            Column("Age", columns.age("created_at"), is_number=True, sort="created_at"),
+            Column("Description", columns.text("description"), is_in_list=False),
+            Column("Port security", columns.yes("port_security_enabled"), is_in_list=False),
+        ),
+        parts=(
+            RelatedTable("Subnets", "subnets", lambda item: {"network_id": str(item["id"])}, "create", "network_id"),
+            RelatedTable("Ports", "ports", lambda item: {"network_id": str(item["id"])}),
+        ),
+        actions=(
+            ResourceAction(
+                id="create",
+                title="Create network",
+                does="Creates a network for this project. Add a subnet so that servers can use it.",
+                rule="create_network",
+                is_creation=True,
+                icon="plus",
+                fields=(NAME, Field("mtu", "MTU", "number", least=68, most=9216), DESCRIPTION),
+                call=_create_network,
+                cli=lambda asked: [
+                    "openstack network create",
+                    *options(asked.values, mtu="mtu", description="description"),
+                    asked.values.get("name") or "NAME",
+                ],
+            ),
+            rename("network", "update_network", f"{ROOT}/networks", "network"),
+            delete(
+                "delete_network",
+                "networks",
+                "network",
+                ("Deletes the network and its subnets. Detach all servers first."),
+            ),
+        ),
+    ),
+    Resource(
+        id="subnets",
+        noun="subnet",
+        title="Subnets",
+        icon="network",
+        service="network",
+        path=f"{ROOT}/subnets",
+        key="subnets",
+        one="subnet",
+        rule="get_subnet",
+        sorting="sort_key",
+        empty="A subnet is a range of addresses of a network.",
+        names=("networks",),
+        columns=(
+            Column("Name", columns.text("name"), sort="name"),
+            Column("Range", columns.mono("cidr"), sort="cidr"),
+            Column("Network", columns.link("network_id", "networks")),
+            Column("Gateway", columns.mono("gateway_ip")),
+            Column("DHCP", columns.yes("enable_dhcp")),
+            Column(
+                "Allocated",
+                columns.lines("allocation_pools", lambda one, names: Cell("mono", f"{one['start']} – {one['end']}")),
+                is_in_list=False,
+            ),
+            Column(
+                "DNS servers",
+                columns.lines("dns_nameservers", lambda one, names: Cell("mono", str(one))),
+                is_in_list=False,
+            ),
+            Column("Description", columns.text("description"), is_in_list=False),
+        ),
+        actions=(
+            ResourceAction(
+                id="create",
+                title="Create subnet",
+                does="Adds a range of addresses for servers on the network.",
+                rule="create_subnet",
+                is_creation=True,
+                icon="plus",
+                fields=(
+                    _NETWORK,
+                    NAME_OR_NOT,
+                    Field("cidr", "Range", is_required=True, help="For example 10.20.0.0/24."),
+                    Field("ip_version", "IP version", "choice", choices=IP_VERSIONS),
+                    Field(
+                        "gateway_ip",
+                        "Gateway",
+                        help=("Leave empty for the first address. Enter “none” for no gateway."),
+                    ),
+                    Field("dns_nameservers", "DNS servers", help="Separate addresses with spaces."),
+                    Field("enable_dhcp", "Assign addresses by DHCP", "check", start="yes"),
+                ),
+                call=_create_subnet,
+                cli=lambda asked: [
+                    "openstack subnet create",
+                    *options(
+                        asked.values,
+                        network_id="network",
+                        cidr="subnet-range",
+                        ip_version="ip-version",
+                        gateway_ip="gateway",
+                    ),
+                    "--dhcp" if asked.values.get("enable_dhcp") else "--no-dhcp",
+                    asked.values.get("name") or "NAME",
+                ],
+            ),
+            rename("subnet", "update_subnet", f"{ROOT}/subnets", "subnet"),
+            delete("delete_subnet", "subnets", "subnet", "Servers still use its addresses. Release them first."),
+        ),
+    ),
+    Resource(
+        id="ports",
+        noun="port",
+        title="Ports",
+        icon="network",
+        service="network",
+        path=f"{ROOT}/ports",
+        key="ports",
+        one="port",
+        rule="get_port",
+        sorting="sort_key",
+        empty="A port connects a server to a network.",
+        names=("networks", "servers", "routers", "security-groups"),
+        name_of=lambda item: str(item.get("name") or item["mac_address"]),
+        columns=(
+            Column("Name", columns.text("name"), sort="name"),
+            Column("State", columns.state(BADGES)),
+            Column("Addresses", _addresses),
+            Column("Used by", _device),
+            Column("Network", columns.link("network_id", "networks")),
+            Column("MAC address", columns.mono("mac_address"), is_in_list=False),
+            Column("Security groups", columns.links("security_groups", "security-groups"), is_in_list=False),
+            Column("Description", columns.text("description"), is_in_list=False),
+        ),
+        actions=(
+            rename("port", "update_port", f"{ROOT}/ports", "port"),
+            delete("delete_port", "ports", "port", "Releases its addresses."),
+        ),
+    ),
+)

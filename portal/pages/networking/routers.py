@@ -1,0 +1,259 @@
+"""Routers between networks, and floating IPs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.services.networks import reachability
+from portal.pages.api_calls import Call
+from portal.pages.networking.networks import BADGES, ROOT, delete
+from portal.pages.resources import columns
+from portal.pages.resources.fields import DESCRIPTION, NAME, SUBNETS, filled, named, options
+from portal.pages.resources.model import (
+    Cell,
+    Column,
+    Field,
+    Item,
+    Names,
+    RelatedTable,
+    Resource,
+    ResourceAction,
+    Source,
+    SubmittedForm,
+)
+from portal.pages.resources.shared_actions import rename
+
+OUTSIDE = Source(
+    f"{ROOT}/networks",
+    "networks",
+    lambda item: str(item["name"] or item["id"]),
+    wanted=lambda item: bool(item.get("router:external")),
+)
+
+
+def _routing_notice() -> str:
+    return "" if reachability.carries_routes() else reachability.NO_ROUTING
+
+
+def _port_words(item: Item) -> str:
+    addresses = ", ".join(str(one["ip_address"]) for one in item.get("fixed_ips") or ())
+    return f"{addresses or item['mac_address']}{' · ' + item['name'] if item.get('name') else ''}"
+
+
+SERVER_PORTS = Source(
+    f"{ROOT}/ports",
+    "ports",
+    _port_words,
+    wanted=lambda item: bool(item.get("fixed_ips")) and not str(item.get("device_owner", "")).startswith("network:"),
+)
+
+
+def _create_router(asked: SubmittedForm) -> Call:
+    body: dict[str, Any] = filled(asked.values, "name", "description")
+    if asked.values.get("gateway"):
+        body["external_gateway_info"] = {"network_id": asked.values["gateway"]}
+    return Call("POST", f"{ROOT}/routers", {"router": body})
+
+
+def _gateway(asked: SubmittedForm) -> Call:
+    chosen = asked.values.get("gateway")
+    info = {"network_id": chosen} if chosen else {}
+    return Call("PUT", f"{ROOT}/routers/{asked.item['id']}", {"router": {"external_gateway_info": info}})
+
+
+def _interface(verb: str) -> Any:
+    def call(asked: SubmittedForm) -> Call:
+        path = f"{ROOT}/routers/{asked.item['id']}/{verb}_router_interface"
+        return Call("PUT", path, {"subnet_id": asked.values["subnet_id"]})
+
+    return call
+
+
+def _outside(item: Item, names: Names) -> Cell:
+    info = item.get("external_gateway_info")
+    return columns.link_to(str(info["network_id"]), "networks", names) if info else columns.NOTHING
+
+
+def _outer_addresses(item: Item, names: Names) -> Cell:
+    info = item.get("external_gateway_info") or {}
+    found = tuple(Cell("mono", str(one["ip_address"])) for one in info.get("external_fixed_ips") or ())
+    return Cell("lines", lines=found) if found else columns.NOTHING
+
+
+_GATEWAY = Field(
+    "gateway", "External network", "choice", choices=OUTSIDE, nothing="None", also=("external_gateway_info",)
+)
+_SUBNET = Field("subnet_id", "Subnet", "choice", choices=SUBNETS, is_required=True)
+
+ROUTERS = Resource(
+    id="routers",
+    noun="router",
+    title="Routers",
+    icon="router",
+    service="network",
+    path=f"{ROOT}/routers",
+    key="routers",
+    one="router",
+    rule="get_router",
+    sorting="sort_key",
+    empty="A router connects subnets with each other and with the external network.",
+    notice=_routing_notice,
+    names=("networks",),
+    tool=("topology", "Topology"),
+    columns=(
+        Column("Name", columns.text("name"), sort="name"),
+        Column("State", columns.state(BADGES)),
+        Column("External network", _outside),
+        Column("External address", _outer_addresses),
+        Column("Age", columns.age("created_at"), is_number=True, sort="created_at"),
+        Column("Description", columns.text("description"), is_in_list=False),
+        Column(
+            "Routes",
+            columns.lines("routes", lambda one, names: Cell("mono", f"{one['destination']} by {one['nexthop']}")),
+            is_in_list=False,
+        ),
+    ),
+    parts=(RelatedTable("Interfaces", "ports", lambda item: {"device_id": str(item["id"])}),),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Create router",
+            does="Creates a router for this project. Add subnets to it afterwards.",
+            rule="create_router",
+            is_creation=True,
+            icon="plus",
+            fields=(NAME, _GATEWAY, DESCRIPTION),
+            call=_create_router,
+            cli=lambda asked: [
+                "openstack router create",
+                *options(asked.values, gateway="external-gateway", description="description"),
+                asked.values.get("name") or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="add-subnet",
+            title="Add subnet",
+            does="Servers on the subnet can reach all networks of the router.",
+            rule="add_router_interface",
+            fields=(_SUBNET,),
+            call=_interface("add"),
+            cli=lambda asked: [
+                "openstack router add subnet",
+                named(asked.item),
+                asked.values.get("subnet_id") or "SUBNET",
+            ],
+        ),
+        ResourceAction(
+            id="remove-subnet",
+            title="Remove subnet",
+            does="Disconnects the subnet from the router. Remove floating IPs that use it first.",
+            rule="remove_router_interface",
+            fields=(_SUBNET,),
+            call=_interface("remove"),
+            cli=lambda asked: [
+                "openstack router remove subnet",
+                named(asked.item),
+                asked.values.get("subnet_id") or "SUBNET",
+            ],
+        ),
+        ResourceAction(
+            id="gateway",
+            title="External network",
+            does="Select an external network, or nothing to disconnect the router from it.",
+            rule="update_router",
+            fields=(_GATEWAY,),
+            call=_gateway,
+            cli=lambda asked: [
+                "openstack router set",
+                *options(asked.values, gateway="external-gateway"),
+                named(asked.item),
+            ],
+        ),
+        rename("router", "update_router", f"{ROOT}/routers", "router"),
+        delete("delete_router", "routers", "router", "Remove its interfaces first."),
+    ),
+)
+
+FLOATING_IPS = Resource(
+    id="floating-ips",
+    noun="floating IP",
+    title="Floating IPs",
+    icon="globe",
+    service="network",
+    path=f"{ROOT}/floatingips",
+    key="floatingips",
+    one="floatingip",
+    rule="get_floatingip",
+    sorting="sort_key",
+    empty="A floating IP is an external address that you can attach to a server.",
+    notice=_routing_notice,
+    names=("networks", "routers"),
+    name_of=lambda item: str(item["floating_ip_address"]),
+    columns=(
+        Column("Address", columns.mono("floating_ip_address"), sort="floating_ip_address"),
+        Column("State", columns.state(BADGES)),
+        Column("Attached to", columns.mono("fixed_ip_address")),
+        Column("External network", columns.link("floating_network_id", "networks")),
+        Column("Router", columns.link("router_id", "routers")),
+        Column("Age", columns.age("created_at"), is_number=True, sort="created_at"),
+        Column("Port", columns.link("port_id", "ports"), is_in_list=False),
+        Column("Description", columns.text("description"), is_in_list=False),
+    ),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Allocate floating IP",
+            does="Allocates an external address for this project until you release it.",
+            rule="create_floatingip",
+            is_creation=True,
+            icon="plus",
+            fields=(
+                Field("floating_network_id", "External network", "choice", choices=OUTSIDE, is_required=True),
+                Field("port_id", "Attached to", "choice", choices=SERVER_PORTS, nothing="Not attached"),
+                DESCRIPTION,
+            ),
+            call=lambda asked: Call(
+                "POST",
+                f"{ROOT}/floatingips",
+                {"floatingip": filled(asked.values, "floating_network_id", "port_id", "description")},
+            ),
+            cli=lambda asked: [
+                "openstack floating ip create",
+                *options(asked.values, port_id="port", description="description"),
+                asked.values.get("floating_network_id") or "NETWORK",
+            ],
+        ),
+        ResourceAction(
+            id="lead",
+            title="Attach",
+            does="Select a server address, or nothing to detach the floating IP.",
+            rule="update_floatingip",
+            fields=(
+                Field(
+                    "port_id",
+                    "Attached to",
+                    "choice",
+                    choices=SERVER_PORTS,
+                    nothing="Nothing",
+                    start=lambda item: str(item.get("port_id") or ""),
+                ),
+            ),
+            call=lambda asked: Call(
+                "PUT",
+                f"{ROOT}/floatingips/{asked.item['id']}",
+                {"floatingip": {"port_id": asked.values.get("port_id") or None}},
+            ),
+            cli=lambda asked: [
+                f"openstack floating ip {'set' if asked.values.get('port_id') else 'unset --port'}",
+                *options(asked.values, port_id="port"),
+                str(asked.item["floating_ip_address"]),
+            ],
+        ),
+        delete(
+            "delete_floatingip",
+            "floatingips",
+            "floating ip",
+            ("Releases the address. Other projects can then allocate it."),
+        ),
+    ),
+)

@@ -1,0 +1,260 @@
+"""Server actions other than power: volumes, networks, groups, images, metadata, size."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from portal.pages.access.security import GROUPS
+from portal.pages.api_calls import Call
+from portal.pages.resources.fields import OWN_NETWORKS, VOLUMES, filled, named, own
+from portal.pages.resources.model import Field, Item, Resource, ResourceAction, Source, SubmittedForm
+
+PATH = "/compute/v2.1/servers"
+FREE_VOLUMES = Source(
+    VOLUMES.path,
+    VOLUMES.key,
+    VOLUMES.words,
+    wanted=lambda item: item["status"] == "available" or bool(item.get("multiattach")),
+)
+FLAVORS = Source(
+    "/compute/v2.1/flavors/detail",
+    "flavors",
+    lambda item: f"{item['name']}: {item['vcpus']} vCPU, {item['ram']} MB, {item['disk']} GB",
+)
+
+
+def _path(asked: SubmittedForm, *parts: str) -> str:
+    """Return a path below the server's; typed parts are escaped."""
+    return "/".join((PATH, str(asked.item.get("id", "SERVER")), *(quote(part, safe="") for part in parts)))
+
+
+def _action(name: str, /, **fields: str) -> Any:
+    """Return the call of an action whose body has the form's fields under other names."""
+
+    def call(asked: SubmittedForm) -> Call:
+        return Call("POST", _path(asked, "action"), {name: {key: asked.values[field] for key, field in fields.items()}})
+
+    return call
+
+
+def _metadata(asked: SubmittedForm) -> Call:
+    """Parse lines of key = value and send all of them, so that a removed line deletes its key."""
+    lines = [line.partition("=") for line in asked.values.get("metadata", "").splitlines() if line.strip()]
+    return Call("PUT", _path(asked, "metadata"), {"metadata": {key.strip(): value.strip() for key, _, value in lines}})
+
+
+def _tags(asked: SubmittedForm) -> Call:
+    return Call("PUT", _path(asked, "tags"), {"tags": asked.values.get("tags", "").replace(",", " ").split()})
+
+
+def _metadata_lines(item: Item) -> str:
+    return "\n".join(f"{key} = {value}" for key, value in sorted((item.get("metadata") or {}).items()))
+
+
+def _server_cli(words: str, *fields: str) -> Any:
+    return lambda asked: [
+        f"openstack server {words}",
+        named(asked.item),
+        *(asked.values.get(name) or name.upper() for name in fields),
+    ]
+
+
+SERVER = Resource(
+    id="server",
+    noun="server",
+    title="Servers",
+    icon="server",
+    service="compute",
+    path=PATH,
+    key="servers",
+    one="server",
+    rule="os_compute_api:servers:index",
+    list_route="servers",
+    page_route="server",
+    columns=(),
+    empty="",
+    actions=(
+        ResourceAction(
+            id="attach-volume",
+            title="Attach volume",
+            does="Attaches the volume to the server as a new disk.",
+            rule="os_compute_api:os-volumes-attachments:create",
+            flow="attach_volume",
+            tab="volumes",
+            fields=(
+                Field("volumeId", "Volume", "choice", choices=FREE_VOLUMES, is_required=True, also=("volume_id",)),
+                Field("device", "Device", help="For example /dev/vdb. Leave empty to use the next free device."),
+            ),
+            call=lambda asked: Call(
+                "POST",
+                _path(asked, "os-volume_attachments"),
+                {"volumeAttachment": filled(asked.values, "volumeId", "device")},
+            ),
+            cli=_server_cli("add volume", "volumeId"),
+        ),
+        ResourceAction(
+            id="detach-volume",
+            title="Detach volume",
+            does=(
+                "Removes the disk from the server. The data stays on the volume. Unmount the disk in the server first."
+            ),
+            rule="os_compute_api:os-volumes-attachments:delete",
+            flow="detach_volume",
+            tab="volumes",
+            fields=(Field("volume", "Volume", is_required=True),),
+            call=lambda asked: Call(
+                "DELETE", _path(asked, "os-volume_attachments", asked.values.get("volume") or "VOLUME")
+            ),
+            cli=_server_cli("remove volume", "volume"),
+        ),
+        ResourceAction(
+            id="attach-network",
+            title="Attach network",
+            does="Adds a port with an address on the network.",
+            rule="os_compute_api:os-attach-interfaces:create",
+            flow="attach_interface",
+            tab="network",
+            fields=(Field("net_id", "Network", "choice", choices=OWN_NETWORKS, is_required=True),),
+            call=lambda asked: Call(
+                "POST", _path(asked, "os-interface"), {"interfaceAttachment": filled(asked.values, "net_id")}
+            ),
+            cli=_server_cli("add network", "net_id"),
+        ),
+        ResourceAction(
+            id="detach-port",
+            title="Detach port",
+            does="Removes the port and its address. Open connections through it break.",
+            rule="os_compute_api:os-attach-interfaces:delete",
+            flow="detach_interface",
+            tab="network",
+            fields=(Field("port", "Port", is_required=True),),
+            call=lambda asked: Call("DELETE", _path(asked, "os-interface", asked.values.get("port") or "PORT")),
+            cli=_server_cli("remove port", "port"),
+        ),
+        ResourceAction(
+            id="add-group",
+            title="Add security group",
+            does="The group's rules apply to all ports of the server immediately.",
+            rule="os_compute_api:os-security-groups:add",
+            tab="network",
+            fields=(Field("group", "Group", "choice", choices=GROUPS, is_required=True, also=("name",)),),
+            call=_action("addSecurityGroup", name="group"),
+            cli=_server_cli("add security group", "group"),
+        ),
+        ResourceAction(
+            id="remove-group",
+            title="Remove security group",
+            does="Traffic that only this group allows is blocked immediately.",
+            rule="os_compute_api:os-security-groups:remove",
+            tab="network",
+            fields=(Field("group", "Group", "choice", choices=GROUPS, is_required=True, also=("name",)),),
+            call=_action("removeSecurityGroup", name="group"),
+            cli=_server_cli("remove security group", "group"),
+        ),
+        ResourceAction(
+            id="make-image",
+            title="Create image",
+            does="Saves the current disk as an image that you can launch servers from.",
+            rule="os_compute_api:servers:create_image",
+            tab="snapshots",
+            fields=(Field("name", "Name", is_required=True, start=lambda item: f"{item.get('name', '')}-image"),),
+            call=_action("createImage", name="name"),
+            cli=lambda asked: [
+                "openstack server image create",
+                "--name",
+                asked.values.get("name") or "NAME",
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="rename",
+            title="Rename",
+            does="Changes the name and description. The hostname inside the server stays.",
+            rule="os_compute_api:servers:update",
+            fields=(own("name", "Name", is_required=True), own("description", "Description")),
+            call=lambda asked: Call(
+                "PUT",
+                _path(asked),
+                {"server": {"name": asked.values["name"], "description": asked.values["description"] or None}},
+            ),
+            cli=lambda asked: [
+                "openstack server set",
+                "--name",
+                asked.values.get("name") or "NAME",
+                "--description",
+                asked.values.get("description", ""),
+                str(asked.item.get("id", "ID")),
+            ],
+        ),
+        ResourceAction(
+            id="metadata",
+            title="Edit metadata",
+            does="The server can read its metadata. Entries that you remove from the list are deleted.",
+            rule="os_compute_api:server-metadata:update_all",
+            tab="metadata",
+            fields=(
+                Field("metadata", "Metadata", "area", start=_metadata_lines, help="One “key = value” pair per line."),
+            ),
+            call=_metadata,
+            cli=lambda asked: [
+                "openstack server set",
+                *(
+                    word
+                    for line in asked.values.get("metadata", "").splitlines()
+                    if line.strip()
+                    for word in ("--property", line.replace(" = ", "="))
+                ),
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="tags",
+            title="Edit tags",
+            does="Use tags to find servers. Tags that you remove from the list are deleted.",
+            rule="os_compute_api:os-server-tags:update_all",
+            tab="metadata",
+            fields=(
+                Field(
+                    "tags",
+                    "Tags",
+                    start=lambda item: " ".join(item.get("tags") or ()),
+                    help="Separate tags with spaces.",
+                ),
+            ),
+            call=_tags,
+            cli=lambda asked: [
+                "openstack server set",
+                *(word for tag in asked.values.get("tags", "").split() for word in ("--tag", tag)),
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="resize",
+            title="Resize",
+            does=(
+                "Changes the flavor and may move the server to another host. The server restarts. Confirm or "
+                "revert the resize afterwards."
+            ),
+            rule="os_compute_api:servers:resize",
+            fields=(
+                Field(
+                    "flavor",
+                    "Size",
+                    "choice",
+                    choices=FLAVORS,
+                    is_required=True,
+                    nothing="Select a different flavor",
+                    also=("flavorRef",),
+                ),
+            ),
+            call=_action("resize", flavorRef="flavor"),
+            cli=lambda asked: [
+                "openstack server resize",
+                "--flavor",
+                asked.values.get("flavor") or "FLAVOR",
+                named(asked.item),
+            ],
+        ),
+    ),
+)

@@ -1,0 +1,28 @@
+"""Actions of many kinds of resources, each with its own names in the API and the shell."""
+
+from __future__ import annotations
+
+from portal.pages.api_calls import Call
+from portal.pages.resources.fields import OWN_DESCRIPTION, OWN_NAME, options
+from portal.pages.resources.model import ResourceAction
+
+
+def rename(noun: str, rule: str, path: str, cli: str) -> ResourceAction:
+    """Change name and description: a PUT of `{noun: …}` on `path`/id, and `openstack CLI set`."""
+    return ResourceAction(
+        id="edit",
+        title="Rename",
+        does="Changes the name and description.",
+        rule=rule,
+        fields=(OWN_NAME, OWN_DESCRIPTION),
+        call=lambda asked: Call(
+            "PUT",
+            f"{path}/{asked.item['id']}",
+            {noun: {"name": asked.values["name"], "description": asked.values["description"]}},
+        ),
+        cli=lambda asked: [
+            f"openstack {cli} set",
+            *options(asked.values, name="name", description="description"),
+            str(asked.item["id"]),
+        ],
+    )

@@ -1,0 +1,109 @@
+"""Snapshots of volumes: their data at one point in time."""
+
+from __future__ import annotations
+
+from portal.pages.api_calls import Call
+from portal.pages.resources import columns
+from portal.pages.resources.fields import (
+    DESCRIPTION,
+    NAME,
+    VOLUMES,
+    filled,
+    named,
+    options,
+    whole,
+)
+from portal.pages.resources.model import Column, Field, Resource, ResourceAction
+from portal.pages.resources.shared_actions import rename
+from portal.pages.storage import volumes
+
+PATH = "/volume/v3/snapshots"
+SNAPSHOTS = Resource(
+    id="snapshots",
+    noun="snapshot",
+    title="Volume snapshots",
+    icon="camera",
+    service="volume",
+    path=f"{PATH}/detail",
+    path_of=PATH,
+    key="snapshots",
+    one="snapshot",
+    rule="volume:get_all_snapshots",
+    search="name~",
+    sorting="sort",
+    empty="A snapshot is a copy of a volume's data at one point in time.",
+    names=("volumes",),
+    lock="snapshot",
+    tool=("snapshot-schedules", "Schedules"),
+    columns=(
+        Column("Name", columns.text("name"), sort="name"),
+        Column("State", columns.state(volumes.BADGES), sort="status"),
+        Column("Volume", columns.link("volume_id", "volumes")),
+        Column("Size", volumes.size_of, is_number=True),
+        Column("Age", columns.age("created_at"), is_number=True, sort="created_at"),
+        Column("Description", columns.text("description"), is_in_list=False),
+        Column("Metadata", columns.pairs("metadata"), is_in_list=False),
+    ),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Create snapshot",
+            does="Saves the volume's current data.",
+            rule="volume:create_snapshot",
+            is_creation=True,
+            icon="plus",
+            fields=(Field("volume_id", "Volume", "choice", choices=VOLUMES, is_required=True), NAME, DESCRIPTION),
+            call=lambda asked: Call(
+                "POST", PATH, {"snapshot": filled(asked.values, "volume_id", "name", "description")}
+            ),
+            cli=lambda asked: [
+                "openstack volume snapshot create",
+                *options(asked.values, volume_id="volume", description="description"),
+                asked.values["name"] or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="restore",
+            title="Create volume from snapshot",
+            does="Creates a volume with the data of this snapshot.",
+            rule="volume:create",
+            fields=(
+                NAME,
+                Field("size", "Size (GB)", "number", start=lambda item: str(item["size"]) if item else "", least=1),
+            ),
+            call=lambda asked: Call(
+                "POST",
+                volumes.PATH,
+                {
+                    "volume": {
+                        "name": asked.values["name"],
+                        "snapshot_id": asked.item["id"],
+                        "size": whole(asked.values["size"]),
+                    }
+                },
+            ),
+            cli=lambda asked: [
+                "openstack volume create",
+                "--snapshot",
+                named(asked.item),
+                *options(asked.values, size="size"),
+                asked.values["name"] or "NAME",
+            ],
+        ),
+        rename("snapshot", "volume:update_snapshot", PATH, "volume snapshot"),
+        ResourceAction(
+            id="delete",
+            title="Delete",
+            does="Deletes the snapshot permanently. Its volume stays.",
+            rule="volume:delete_snapshot",
+            is_danger=True,
+            is_bulk=True,
+            icon="trash",
+            why_not=lambda item: (
+                "" if item["status"] in ("available", "error") else columns.state_refusal(item, volumes.BADGES)
+            ),
+            call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
+            cli=lambda asked: ["openstack volume snapshot delete", named(asked.item)],
+        ),
+    ),
+)

@@ -1,0 +1,354 @@
+"""Volumes: disks that outlive servers."""
+
+from __future__ import annotations
+
+from portal.pages.api_calls import Call
+from portal.pages.resources import columns
+from portal.pages.resources.fields import (
+    DESCRIPTION,
+    NAME,
+    REASON,
+    SERVERS,
+    VOLUMES,
+    any_state,
+    filled,
+    named,
+    options,
+    whole,
+)
+from portal.pages.resources.model import (
+    Cell,
+    Column,
+    Field,
+    Item,
+    Names,
+    RelatedTable,
+    Resource,
+    ResourceAction,
+    Source,
+    SubmittedForm,
+)
+from portal.pages.resources.shared_actions import rename
+from portal.pages.status_badges import StatusBadge
+
+PATH = "/volume/v3/volumes"
+BADGES = {
+    "available": StatusBadge("good", "available"),
+    "in-use": StatusBadge("good", "in use"),
+    "creating": StatusBadge("working", "creating"),
+    "downloading": StatusBadge("working", "creating from source"),
+    "uploading": StatusBadge("working", "uploading"),
+    "extending": StatusBadge("working", "extending"),
+    "attaching": StatusBadge("working", "attaching"),
+    "detaching": StatusBadge("working", "detaching"),
+    "deleting": StatusBadge("working", "deleting"),
+    "backing-up": StatusBadge("working", "backing up"),
+    "restoring-backup": StatusBadge("working", "restoring"),
+    "reverting": StatusBadge("working", "reverting to snapshot"),
+    "unmanaging": StatusBadge("working", "releasing"),
+    "reserved": StatusBadge("waiting", "reserved"),
+    "maintenance": StatusBadge("waiting", "in maintenance"),
+    "awaiting-transfer": StatusBadge("waiting", "awaiting transfer"),
+    "error": StatusBadge("bad", "error"),
+    "error_deleting": StatusBadge("bad", "error while deleting"),
+    "error_extending": StatusBadge("bad", "error while extending"),
+    "error_restoring": StatusBadge("bad", "error while being restored"),
+}
+IMAGES = Source(
+    "/image/v2/images",
+    "images",
+    lambda item: str(item.get("name") or item["id"]),
+    wanted=lambda item: bool(item["size"]),
+)
+DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_restoring")
+SNAPSHOTS = Source(
+    "/volume/v3/snapshots/detail", "snapshots", lambda item: f"{item['name'] or item['id'][:8]} ({item['size']} GB)"
+)
+STORAGE = "novella@files#files"
+STRAY_FILES = Source(
+    "/volume/v3/manageable_volumes/detail",
+    "manageable-volumes",
+    lambda item: f"{item['reference']['source-name']} ({item['size']} GB)",
+    value=lambda item: str(item["reference"]["source-name"]),
+    wanted=lambda item: bool(item["safe_to_manage"]),
+    query={"host": STORAGE},
+)
+TYPES = Source("/volume/v3/types", "volume_types", lambda item: str(item["name"]), value=lambda item: str(item["name"]))
+
+
+def _create(asked: SubmittedForm) -> Call:
+    values = asked.values
+    body = filled(values, "name", "description", "imageRef", "snapshot_id", "source_volid", "volume_type")
+    size = {"size": whole(values["size"])} if values.get("size") else {}
+    return Call("POST", PATH, {"volume": {**body, **size}})
+
+
+def _manage(asked: SubmittedForm) -> Call:
+    values = asked.values
+    wanted = {
+        "host": STORAGE,
+        "ref": {"source-name": values["ref"]},
+        "bootable": bool(values.get("bootable")),
+        **filled(values, "name", "description"),
+    }
+    return Call("POST", "/volume/v3/manageable_volumes", {"volume": wanted})
+
+
+def _action(name: str, body: dict[str, object]) -> Call:
+    return Call("POST", f"{PATH}/{{}}/action", {name: body})
+
+
+def _of(asked: SubmittedForm, call: Call) -> Call:
+    return Call(call.method, call.path.format(asked.item["id"]), call.body)
+
+
+def _servers(item: Item, names: Names) -> Cell:
+    held = item.get("attachments") or ()
+    found = [columns.link_to(str(one["server_id"]), "servers", names) for one in held if one.get("server_id")]
+    return Cell("lines", lines=tuple(found)) if found else columns.NOTHING
+
+
+def size_of(item: Item, names: Names) -> Cell:
+    return Cell("number", f"{item['size']} GB")
+
+
+def _is_free(item: Item) -> str:
+    return "" if item["status"] == "available" else columns.state_refusal(item, BADGES)
+
+
+def _is_deletable(item: Item) -> str:
+    if item["attachments"]:
+        return "The volume is attached to a server. Detach it first."
+    return "" if item["status"] in DELETABLE else columns.state_refusal(item, BADGES)
+
+
+def _is_attached(item: Item) -> str:
+    if not item["attachments"]:
+        return "The volume isn't attached to a server."
+    is_turning = item["status"] in ("attaching", "detaching") and not item["multiattach"]
+    return columns.state_refusal(item, BADGES) if is_turning else ""
+
+
+def _has_data(item: Item) -> str:
+    return "" if item["status"] in ("available", "in-use") else columns.state_refusal(item, BADGES)
+
+
+def _attach(asked: SubmittedForm) -> Call:
+    server = asked.values.get("server") or "SERVER"
+    body = {"volumeId": asked.item.get("id", ""), **filled(asked.values, "device")}
+    return Call("POST", f"/compute/v2.1/servers/{server}/os-volume_attachments", {"volumeAttachment": body})
+
+
+def _detach(asked: SubmittedForm) -> Call:
+    held = asked.item.get("attachments") or [{"server_id": "SERVER"}]
+    server = asked.values.get("server") or held[0]["server_id"]
+    return Call("DELETE", f"/compute/v2.1/servers/{server}/os-volume_attachments/{asked.item.get('id', '')}")
+
+
+VOLUMES_KIND = Resource(
+    id="volumes",
+    noun="volume",
+    title="Volumes",
+    icon="disk",
+    service="volume",
+    path=f"{PATH}/detail",
+    path_of=PATH,
+    key="volumes",
+    one="volume",
+    rule="volume:get_all",
+    search="name~",
+    sorting="sort",
+    empty="A volume is a disk that outlives servers. Attach it, create snapshots of it, or extend it.",
+    names=("servers",),
+    lock="volume",
+    filters=(any_state(BADGES, "available", "in-use", "error"),),
+    columns=(
+        Column("Name", columns.text("name"), sort="name"),
+        Column("State", columns.state(BADGES), sort="status"),
+        Column("Size", size_of, is_number=True, sort="size"),
+        Column("Servers", _servers),
+        Column("Type", columns.text("volume_type")),
+        Column("Bootable", columns.yes("bootable")),
+        Column("Age", columns.age("created_at"), is_number=True, sort="created_at"),
+        Column("Description", columns.text("description"), is_in_list=False),
+        Column("Zone", columns.text("availability_zone"), is_in_list=False),
+        Column("Multi-attach", columns.yes("multiattach"), is_in_list=False),
+        Column("Source snapshot", columns.link("snapshot_id", "snapshots"), is_in_list=False),
+        Column("Source volume", columns.link("source_volid", "volumes"), is_in_list=False),
+        Column("Metadata", columns.pairs("metadata"), is_in_list=False),
+    ),
+    parts=(
+        RelatedTable("Snapshots", "snapshots", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),
+        RelatedTable(
+            "Scheduled snapshots", "snapshot-schedules", lambda item: {"volume": str(item["id"])}, "of-volume", "volume"
+        ),
+        RelatedTable("Backups", "backups", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),
+        RelatedTable("Messages", "volume-messages", lambda item: {"resource_uuid": str(item["id"])}),
+    ),
+    actions=(
+        ResourceAction(
+            id="create",
+            title="Create volume",
+            does="Creates a disk: empty, or with the data of an image, a snapshot or another volume.",
+            rule="volume:create",
+            is_creation=True,
+            icon="plus",
+            fields=(
+                NAME,
+                Field(
+                    "size",
+                    "Size (GB)",
+                    "number",
+                    start="10",
+                    least=1,
+                    most=999_999,
+                    help="At least the size of the source.",
+                ),
+                Field("imageRef", "Source image", "choice", choices=IMAGES, nothing="No image", also=("image_id",)),
+                Field("snapshot_id", "Source snapshot", "choice", choices=SNAPSHOTS, nothing="No snapshot"),
+                Field("source_volid", "Source volume", "choice", choices=VOLUMES, nothing="No volume"),
+                Field("volume_type", "Type", "choice", choices=TYPES, nothing="Default type"),
+                DESCRIPTION,
+            ),
+            call=_create,
+            cli=lambda asked: [
+                "openstack volume create",
+                *options(
+                    asked.values,
+                    size="size",
+                    imageRef="image",
+                    snapshot_id="snapshot",
+                    source_volid="source",
+                    volume_type="type",
+                    description="description",
+                ),
+                asked.values["name"] or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="manage",
+            title="Manage existing file",
+            does="Imports an existing file from the storage as a volume of this project, with its data.",
+            rule="volume_extension:volume_manage",
+            is_creation=True,
+            fields=(
+                Field("ref", "File", "choice", choices=STRAY_FILES, is_required=True, also=("source-name",)),
+                NAME,
+                Field("bootable", "Servers can boot from it", "check"),
+                DESCRIPTION,
+            ),
+            call=_manage,
+            cli=lambda asked: [
+                "openstack volume create",
+                "--remote-source",
+                f"source-name={asked.values['ref'] or 'FILE'}",
+                *options(asked.values, description="description"),
+                *(["--bootable"] if asked.values.get("bootable") else []),
+                "--host",
+                STORAGE,
+                asked.values["name"] or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="attach",
+            title="Attach",
+            does="Attaches the disk to a server. The server must be in the same zone.",
+            service="compute",
+            rule="os_compute_api:os-volumes-attachments:create",
+            fields=(
+                Field("server", "Server", "choice", choices=SERVERS, is_required=True),
+                Field("device", "Device", help="For example /dev/vdb. Leave empty to use the next free device."),
+            ),
+            flow="attach_volume",
+            why_not=lambda item: "" if item["multiattach"] else _is_free(item),
+            call=_attach,
+            cli=lambda asked: [
+                "openstack server add volume",
+                *options(asked.values, device="device"),
+                asked.values.get("server") or "SERVER",
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="detach",
+            title="Detach",
+            does=(
+                "Removes the disk from the server. The data stays on the volume. Unmount the disk in the server first."
+            ),
+            service="compute",
+            rule="os_compute_api:os-volumes-attachments:delete",
+            flow="detach_volume",
+            why_not=_is_attached,
+            call=_detach,
+            cli=lambda asked: [
+                "openstack server remove volume",
+                _detach(asked).path.split("/")[4],
+                named(asked.item),
+            ],
+        ),
+        ResourceAction(
+            id="snapshot",
+            title="Snapshot",
+            does="Copies the current data. You can create volumes from snapshots.",
+            rule="volume:create_snapshot",
+            fields=(NAME, DESCRIPTION),
+            why_not=_has_data,
+            call=lambda asked: Call(
+                "POST",
+                "/volume/v3/snapshots",
+                {"snapshot": {"volume_id": asked.item["id"], **filled(asked.values, "name", "description")}},
+            ),
+            cli=lambda asked: [
+                "openstack volume snapshot create",
+                "--volume",
+                named(asked.item),
+                *options(asked.values, description="description"),
+                asked.values.get("name") or "NAME",
+            ],
+        ),
+        ResourceAction(
+            id="extend",
+            title="Extend volume",
+            does="Extends the volume. You can't shrink it later.",
+            rule="volume:extend",
+            fields=(
+                Field(
+                    "new_size",
+                    "New size (GB)",
+                    "number",
+                    is_required=True,
+                    least=1,
+                    most=999_999,
+                    start=lambda item: str(int(item["size"]) + 10) if item else "",
+                    also=("size",),
+                ),
+            ),
+            why_not=_has_data,
+            call=lambda asked: _of(asked, _action("os-extend", {"new_size": whole(asked.values["new_size"])})),
+            cli=lambda asked: ["openstack volume set", "--size", asked.values["new_size"], named(asked.item)],
+        ),
+        rename("volume", "volume:update", PATH, "volume"),
+        ResourceAction(
+            id="unmanage",
+            title="Unmanage",
+            does="Removes the volume from management. Its file stays in the storage and can be managed again.",
+            rule="volume_extension:volume_unmanage",
+            fields=(REASON,),
+            why_not=_is_free,
+            call=lambda asked: _of(asked, _action("os-unmanage", {})),
+            cli=lambda asked: ["openstack volume delete --remote", named(asked.item)],
+        ),
+        ResourceAction(
+            id="delete",
+            title="Delete",
+            does="Deletes the disk and its data permanently.",
+            rule="volume:delete",
+            is_danger=True,
+            is_bulk=True,
+            icon="trash",
+            why_not=_is_deletable,
+            call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
+            cli=lambda asked: ["openstack volume delete", named(asked.item)],
+        ),
+    ),
+)

@@ -1,0 +1,135 @@
+"""To whose share a request counts, before and after a worker has looked at it; and what a storm leaves to others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from django.http import HttpRequest
+
+from portal import callers
+from portal.callers import ANONYMOUS, Caller, Callers
+from portal.front_door import FrontDoor
+from tests.loops import run_at_most
+
+ANA, BO = Caller("project:shop", "ana"), Caller("project:lab", "bo")
+
+
+def scope_of(address: str = "192.0.2.1", **headers: str) -> dict[str, Any]:
+    lines = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http", "method": "GET", "path": "/servers", "headers": lines, "client": (address, 1)}
+
+
+def reported(known: Callers, scope: dict[str, Any], project_id: str, user_id: str) -> None:
+    """As a worker does that has authenticated the request."""
+    opened = known.opened(scope)
+    request = HttpRequest()
+    request.META["asgi.scope"] = dict(opened)  # middlewares copy it
+    callers.report(request, project_id, user_id)
+    known.learn(opened)
+
+
+def test_a_proof_counts_to_its_project_once_a_worker_has_accepted_it() -> None:
+    known = Callers()
+    by_token, by_session = scope_of(x_auth_token="t"), scope_of("192.0.2.2", cookie="a=b; novella_session=s")
+    for scope in (by_token, by_session):
+        assert (known.known(scope), known.of(scope)) == (None, Caller(ANONYMOUS, address=scope["client"][0]))
+        reported(known, scope, "shop", "ana")
+        assert known.known(scope) == known.of(scope) == ANA
+    assert known.of(scope_of("198.51.100.1", x_auth_token="t")) == ANA  # from wherever it comes
+    assert known.known(scope_of(x_auth_token="other")) is None
+
+
+def test_without_a_known_proof_a_request_counts_to_its_address_if_that_is_known() -> None:
+    known = Callers()
+    reported(known, scope_of("192.0.2.1", x_auth_token="t"), "shop", "ana")
+    for scope in (scope_of("192.0.2.1"), scope_of("192.0.2.1", x_auth_token="made-up")):
+        assert known.of(scope) == Caller("address:192.0.2.1", address="192.0.2.1")
+    assert known.of(scope_of("192.0.2.9", x_auth_token="made-up")).share == ANONYMOUS
+
+
+def test_who_has_no_project_has_a_share_of_their_own() -> None:
+    known, scope = Callers(), scope_of(x_auth_token="t")
+    reported(known, scope, "", "bo")
+    assert known.of(scope).share == "project:bo"
+
+
+def test_a_request_that_no_worker_has_accepted_teaches_nothing() -> None:
+    known, scope = Callers(), scope_of(x_auth_token="t")
+    assert known.learn(known.opened(scope)) is None
+    assert known.of(scope).share == ANONYMOUS
+
+
+def test_a_storm_of_one_caller_leaves_others_a_worker_at_once() -> None:
+    """As many requests as there are places, of a caller whose requests take long; another's is served at once."""
+    known, hostile, other = Callers(), scope_of(x_auth_token="bo"), scope_of(x_auth_token="ana")
+    known.remember(hostile, BO)
+    known.remember(other, ANA)
+
+    async def work() -> None:
+        release = asyncio.Event()
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            if dict(scope["headers"])[b"x-auth-token"] == b"bo":
+                await release.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"."})
+
+        door = FrontDoor(application, workers=16, callers=known)
+        assert await asked(door, other) == 200
+        storm = [asyncio.create_task(asked(door, hostile)) for _ in range(600)]
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(0.5):
+            assert await asked(door, other) == 200
+        refused = [one.result() for one in storm if one.done()]
+        assert set(refused) == {503}  # those above an eighth of all places that wait
+        assert len(refused) == 600 - 256 - 2
+        release.set()
+        assert sum(status == 200 for status in await asyncio.gather(*storm)) == 258
+
+    run_at_most(60, work())
+
+
+def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any) -> None:
+    monkeypatch.setattr("portal.front_door.MOST_BODIES", 4000)
+    known, hostile, other = Callers(), scope_of(x_auth_token="bo"), scope_of(x_auth_token="ana")
+    known.remember(hostile, BO)
+    known.remember(other, ANA)
+
+    async def work() -> None:
+        release = asyncio.Event()
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            await release.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"."})
+
+        door = FrontDoor(application, workers=16, callers=known)
+        storm = [asyncio.create_task(asked(door, hostile, b"x" * 400)) for _ in range(12)]
+        await asyncio.sleep(0.01)
+        mine = asyncio.create_task(asked(door, other, b"x" * 900))
+        await asyncio.sleep(0.01)
+        assert not mine.done()  # taken in
+        release.set()
+        assert await mine == 200
+        assert sorted(await asyncio.gather(*storm)) == [200] * 2 + [503] * 10
+        assert not door._held
+
+    run_at_most(20, work())
+
+
+async def asked(door: FrontDoor, scope: dict[str, Any], body: bytes = b"") -> int:
+    """The status of the answer."""
+    sent: list[Any] = []
+    pieces = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Any:
+        if not pieces:
+            await asyncio.Future()
+        return pieces.pop()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await door({**scope, "http_version": "1.0"}, receive, send)
+    return int(sent[0]["status"])
