@@ -1,24 +1,12 @@
 # `make` lists what can be done. The set-up is tools/bootstrap.py; it does only what has changed.
 PY ?= python3
 VENV_PYTHON := .venv/bin/python
-T ?= tests
-# More than the processors: tests that wait for processes to die and to come back leave them to others.
-WORKERS ?= 5
-# Folder by folder: the first have the files that take longest, which would else begin last, for they hold few tests.
-PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
+BASE ?= main
 SEED ?= 1
 # Bytecode is kept, whatever the environment says: processes start in half the time with it.
 unexport PYTHONDONTWRITEBYTECODE
-# What depends on how a database locks, commits and sorts is proven on both kinds.
-ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine run_sets shared_transactions placement addresses ports launch instance_delete instance_indexes instance_lists ledgers host_reports reports_elsewhere provider_trees))
-# libvirt opens the hypervisor inside a process some twenty times and no more: one file needs most of them for itself.
-APART := $(addprefix tests/compute_drivers/test_,libvirt_faults.py tiny_linux.py)
-
-# What needs neither a service nor a process of its own: a worker for each processor is the fastest here.
-QUICK := tests/integration/flows tests/unit tests/integration/test_engine.py tests/integration/test_transitions.py
-
 .DEFAULT_GOAL := help
-.PHONY: help run wheel check test lint format types docs site words bench chaos pictures audit lock clean setup setup-dev
+.PHONY: help run wheel check test test-changed lint format types docs site words bench chaos pictures audit lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -31,16 +19,19 @@ wheel: setup-dev ## build the package into dist/, with browser packages and comp
 	@.venv/bin/uv build --quiet --wheel --no-build-isolation --python $(VENV_PYTHON) --out-dir dist
 	@ls dist/*.whl
 
-# The project is compiled once: each worker would do it by itself.
-test: setup-dev ## set up what is missing and run the whole test suite with every gate (T=tests/unit: a part)
+# The project is compiled once: each process that runs tests would do it by itself.
+test: setup-dev ## set up what is missing and run the whole test suite with every check (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
 	@$(VENV_PYTHON) -m compileall -q -j 2 portal conductor compute_drivers scheduler_plugins tests
-	@$(PYTEST) $(T) $(if $(filter tests,$(T)),$(addprefix --ignore=,$(APART)))
-	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(PYTEST) -q $(APART) $(ON_POSTGRESQL)
+	@$(VENV_PYTHON) -m tools.run_tests $(if $(T),part $(T),all)
 
-check: setup-dev ## check quickly: style, types, unit tests, and integration tests that start no process
-	@$(VENV_PYTHON) -m ruff check -q . && $(VENV_PYTHON) -m ruff format -q --check . && $(VENV_PYTHON) -m mypy
-	@$(VENV_PYTHON) -m pytest -q -n $(shell nproc) --dist loadfile --no-loadscope-reorder $(QUICK)
+test-changed: setup-dev ## run the checks of the code and what the files changed since main can break, by imports (BASE=main)
+	@$(PY) -m tools.system_packages test
+	@$(VENV_PYTHON) -m tools.run_tests changed $(BASE)
+
+check: setup-dev ## check quickly: style, types, imports, and all tests that need no cloud, browser or hypervisor
+	@$(PY) -m tools.system_packages test
+	@$(VENV_PYTHON) -m tools.run_tests quick
 
 lint: setup-dev ## check style, formatting and who imports whom
 	@$(VENV_PYTHON) -m ruff check .

@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ from hypothesis import HealthCheck, settings
 from conductor.core import garbage
 
 pytest.register_assert_rewrite("tests.fixtures")  # so that their failures show values, too
-pytest_plugins = ["tests.chromium", "tests.services.fixtures", "tests.slots"]  # for tests that request them
+pytest_plugins = ["tests.chromium", "tests.services.fixtures"]  # for tests that request them
+TESTS_DIR = Path(__file__).parent
 ENDED_WELL = pytest.StashKey[bool]()
 ApiClientFactory = Callable[..., Any]
 
@@ -49,10 +51,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    from tests.slots import folder_of
-
+    """Mark each test with the folder below `tests` that it is in, which is its kind."""
     for item in items:
-        item.add_marker(folder_of(item))
+        item.add_marker(item.path.relative_to(TESTS_DIR).parts[0])
 
 
 def pytest_collection_finish() -> None:

@@ -1,0 +1,145 @@
+"""The run of the test suite: what is red, what is unstable, and what ends it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+from tools.run_tests import Failed, Pool, Run, Stage, stages_of_all
+
+PASSES = "def test_a():\n    pass\n"
+FAILS = "def test_a():\n    assert 1 == 2\n"
+# Fails the first time only.
+UNSTABLE = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_a(number):
+    mark = Path(__file__).with_name(f"seen-{{number}}")
+    if not mark.exists():
+        mark.touch()
+        raise AssertionError(f"first look {{number}}")
+"""
+DIES = "import os, signal\n\ndef test_a():\n    os.kill(os.getpid(), signal.SIGSEGV)\n"
+HANGS = """
+import threading
+from pathlib import Path
+
+def test_a():
+    Path(__file__).with_name("hangs").touch()
+    threading.Event().wait()
+"""
+NO_MODULE = "import nothing_of_this_name\n"
+
+
+@pytest.fixture
+def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for tests that are run with no plugin but xdist."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    folder = tmp_path / "checked"
+    folder.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin\n")
+    return folder
+
+
+def stage(folder: Path, *sources: str, must_pass: bool = False, workers: int | None = None) -> Stage:
+    paths = [folder / f"test_{number}.py" for number in range(len(sources))]
+    for path, source in zip(paths, sources, strict=True):
+        path.write_text(source)
+    return Stage((Pool("checked", tuple(path.name for path in paths), workers),), must_pass)
+
+
+LATER = Stage((Pool("later", ("test_1.py",), workers=None),))
+
+
+def run_of(tests: Path) -> Run:
+    records = tests.with_name("records")
+    records.mkdir()
+    return Run(records, tests)
+
+
+def test_what_passes_is_green(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of(tests)
+    run.run([stage(tests, PASSES, PASSES)])
+    run.report()
+    printed = capsys.readouterr().out
+    assert "== checked: " in printed
+    assert "== 2 passed; seconds of tests by folder" in printed
+    assert "UNSTABLE" not in printed
+
+
+def test_what_fails_alone_too_is_red_with_both_outputs(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failed, match=r"failed twice: \n  test_0\.py::test_a$"):
+        run_of(tests).run([stage(tests, FAILS, PASSES)])
+    printed = capsys.readouterr().out
+    assert printed.count("E       assert 1 == 2") == 2
+    assert "again-1 | " in printed
+
+
+def test_a_module_that_cannot_be_imported_is_red(tests: Path) -> None:
+    with pytest.raises(Failed, match=r"failed twice: \n  test_1\.py$"):
+        run_of(tests).run([stage(tests, PASSES, NO_MODULE)])
+
+
+def test_what_passes_alone_is_unstable_and_green(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_of(tests).run([stage(tests, UNSTABLE.format(count=3))])
+    printed = capsys.readouterr().out
+    assert printed.count("== UNSTABLE: ") == 3
+    assert "AssertionError: first look 2" in printed.partition("== UNSTABLE: ")[2]
+
+
+def test_more_than_three_unstable_tests_are_red(tests: Path) -> None:
+    with pytest.raises(Failed, match="more than 3 unstable tests"):
+        run_of(tests).run([stage(tests, UNSTABLE.format(count=4))])
+
+
+def test_more_failures_than_are_looked_at_again_are_red(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failed, match="too many to look at again"):
+        run_of(tests).run([stage(tests, UNSTABLE.format(count=21))])
+    assert "second look" not in capsys.readouterr().out
+
+
+def test_a_dead_process_ends_the_run_with_its_stack_and_its_tests(
+    tests: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Failed, match=r"process gw\d of checked died"):
+        run_of(tests).run([stage(tests, DIES, PASSES, workers=2), LATER])
+    printed = capfd.readouterr().out
+    assert "Fatal Python error: " in printed
+    assert 'test_0.py", line 4 in test_a' in printed
+    assert "later | " not in printed
+
+
+def test_a_stage_that_must_pass_stops_the_run(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failed, match="checked must pass before anything else is run"):
+        run_of(tests).run([stage(tests, FAILS, PASSES, must_pass=True), LATER])
+    assert "later | " not in capsys.readouterr().out
+
+
+def test_a_run_that_expires_prints_the_stacks(tests: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = run_of(tests)
+
+    def expire_when_it_hangs() -> None:
+        wait_until("the test has begun", (tests / "hangs").exists)
+        run.expire()
+
+    expiring = threading.Thread(target=expire_when_it_hangs)
+    expiring.start()
+    with pytest.raises(Failed, match=r"not through after \d+ minutes"):
+        run.run([stage(tests, HANGS, PASSES, workers=1), LATER])
+    expiring.join()
+    printed = capfd.readouterr().out
+    assert re.search(r'test_0\.py", line [67] in test_a', printed)
+    assert "later | " not in printed
+
+
+def test_every_folder_of_tests_is_in_a_stage_of_the_whole_suite() -> None:
+    named = [path for one in stages_of_all() for pool in one.pools for path in pool.paths]
+    folders = {str(path.parent.relative_to(Path.cwd())) for path in Path.cwd().glob("tests/*/test_*.py")}
+    assert folders <= set(named)
+    assert all(Path(path).exists() for path in named)

@@ -1,0 +1,309 @@
+"""Runs the test suite in stages: `python -m tools.run_tests all`.
+
+`quick` runs the first two stages, `part PATH …` these paths, `changed BASE` what the files changed since BASE can
+break.
+
+1. `architecture`: style, types, import contracts and the other checks of the code itself. The run stops if one fails.
+2. `quick`: what needs no cloud, no browser and no hypervisor.
+3. `processes`, `browser` and `drivers`: clouds of real processes, Chromium, guests. These run at the same time.
+4. `postgresql`: what depends on the kind of database, again on PostgreSQL.
+5. A second look: each failed test once more, alone. If it fails again, the run fails with both outputs. If it passes,
+   the test is listed as unstable; the run fails when more than three are.
+
+The run fails at once when a process that runs tests dies, and when all of it takes longer than TEST_LIMIT_MINUTES (80);
+then the stacks of all processes that run tests are printed first. There is no other repetition.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools import changed_tests, pytest_recorder
+from tools.pytest_recorder import Record
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+PROCESSORS = len(os.sched_getaffinity(0))
+LIMIT_SECONDS = 60.0 * float(os.environ.get("TEST_LIMIT_MINUTES", "80"))
+MOST_UNSTABLE = 3
+MOST_SECOND_LOOKS = 20
+SLOWEST = 30
+DUMP_SECONDS = 5.0  # for the processes to print their stacks
+EXIT_PASSED, EXIT_NO_TESTS = 0, 5
+
+# libvirt opens the hypervisor inside a process some twenty times and no more: one file needs most of them for itself.
+APART = ("tests/compute_drivers/test_libvirt_faults.py", "tests/compute_drivers/test_tiny_linux.py")
+# What depends on how a database locks, commits and sorts.
+ON_POSTGRESQL = (
+    "tests/integration/placement",
+    *(f"tests/integration/test_{name}.py" for name in (
+        "races", "engine", "run_sets", "shared_transactions", "placement", "addresses", "ports", "launch",
+        "instance_delete", "instance_indexes", "instance_lists", "ledgers", "host_reports", "reports_elsewhere",
+        "provider_trees",
+    )),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Tests that one pytest runs.
+
+    Attributes:
+        workers: Its processes. None runs the tests in pytest's own process.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    workers: int | None = PROCESSORS
+    ignored: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, record: Path) -> list[str]:
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "tools.pytest_recorder", "--record", str(record)]
+        words += ["-p", "no:cacheprovider", "--no-header", "--color=no"]
+        if self.workers is not None:
+            words += ["-n", str(self.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
+            words += ["--max-worker-restart", "0"]
+        return [*words, *(f"--ignore={path}" for path in self.ignored), *self.paths]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Pools that run at the same time."""
+
+    pools: tuple[Pool, ...]
+    must_pass: bool = False
+
+
+def _folders(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{name}" for name in names)
+
+
+SLOW = (
+    Pool("processes", _folders("chaos", "acceptance")),
+    Pool("browser", _folders("browser"), workers=1),
+    Pool("drivers", _folders("compute_drivers"), ignored=APART),
+)
+ON_POSTGRESQL_ENVIRONMENT = {"TEST_DATABASE": "postgresql"}
+
+
+ARCHITECTURE = Stage((Pool("architecture", _folders("architecture")),), must_pass=True)
+
+
+def stages_of_all() -> tuple[Stage, ...]:
+    """Return the stages of the whole suite; each folder of `tests/` is in one of them."""
+    elsewhere = {"tests/architecture", *(path for pool in SLOW for path in pool.paths)}
+    folders = sorted({f"tests/{path.parts[1]}" for path in _test_files()} - elsewhere)
+    return (
+        ARCHITECTURE,
+        Stage((Pool("quick", tuple(folders), workers=PROCESSORS + 1),)),
+        Stage(SLOW),
+        Stage((Pool("postgresql", APART + ON_POSTGRESQL, environment=ON_POSTGRESQL_ENVIRONMENT),)),
+    )
+
+
+def _test_files() -> list[Path]:
+    return [path.relative_to(PROJECT_DIR) for path in PROJECT_DIR.glob("tests/*/**/test_*.py")]
+
+
+class Failed(Exception):
+    """The run is red; the message says why."""
+
+
+class Run:
+    """One run of the suite, or of a part of it.
+
+    Args:
+        folder: For the records of its pools.
+        root: Where pytest is started; paths of pools are below it.
+
+    Attributes:
+        records: What happened in each pool.
+        failed: Pool and node id of each failed test, or of a module that cannot be imported.
+    """
+
+    def __init__(self, folder: Path, root: Path = PROJECT_DIR) -> None:
+        self._folder = folder
+        self._root = root
+        self._began_at = time.monotonic()
+        self._running: dict[str, subprocess.Popen[str]] = {}  # by pool
+        self._fatal = ""  # why the whole run ends now
+        self._printing = threading.Lock()
+        self.records: dict[str, Record] = {}
+        self.failed: list[tuple[Pool, str]] = []
+
+    def run(self, stages: Sequence[Stage]) -> None:
+        """Run all stages and the second look. Raises Failed."""
+        for stage in stages:
+            began_at = time.monotonic()
+            with ThreadPoolExecutor(len(stage.pools)) as threads:
+                list(threads.map(self._run_pool, stage.pools))
+            if self._fatal:
+                raise Failed(self._fatal)
+            failed = [test for pool, test in self.failed if pool in stage.pools]
+            names = " + ".join(pool.name for pool in stage.pools)
+            self._say(f"== {names}: {time.monotonic() - began_at:.0f} s, {len(failed)} failed")
+            if failed and stage.must_pass:
+                raise Failed(f"{names} must pass before anything else is run: {_listed(failed)}")
+        self._look_again()
+
+    def _run_pool(self, pool: Pool) -> None:
+        record = self._execute(pool)
+        self.records[pool.name] = record
+        self.failed += [(pool, test) for test in record.failures]
+        for name, tests in record.crashes.items():
+            self._end_now(f"process {name} of {pool.name} died; it had begun these tests: {_listed(tests)}")
+
+    def _execute(self, pool: Pool) -> Record:
+        """Run a pool to its end and return its record."""
+        path = self._record_of(pool.name)
+        child = subprocess.Popen(
+            pool.command(path),
+            cwd=self._root,
+            env={**os.environ, "PYTHONPATH": str(PROJECT_DIR), **pool.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._running[pool.name] = child
+        assert child.stdout is not None
+        for line in child.stdout:
+            self._say(f"{pool.name} | {line.rstrip()}")
+        code = child.wait()
+        del self._running[pool.name]
+        record = pytest_recorder.read(path)
+        if code not in (EXIT_PASSED, EXIT_NO_TESTS) and not record.failures and not record.crashes:
+            self._end_now(f"pytest of {pool.name} ended with {code} without a failed test")
+        return record
+
+    def _record_of(self, pool_name: str) -> Path:
+        return self._folder / f"{pool_name}.jsonl"
+
+    def expire(self) -> None:
+        """End the run, red, after all its processes have printed their stacks."""
+        self._say("== not through in time; the stacks of all processes that run tests:")
+        for name in tuple(self._running):
+            for pid in pytest_recorder.read(self._record_of(name)).pids:
+                _signal(pid, signal.SIGUSR1)
+        time.sleep(DUMP_SECONDS)
+        self._end_now(f"not through after {(time.monotonic() - self._began_at) / 60:.0f} minutes")
+
+    def _end_now(self, why: str) -> None:
+        self._fatal = self._fatal or why
+        for child in tuple(self._running.values()):
+            _kill_session(child)
+
+    def _look_again(self) -> None:
+        """Run each failed test alone. Raises Failed when one fails again or too many are unstable."""
+        if len(self.failed) > MOST_SECOND_LOOKS:
+            raise Failed("too many to look at again: " + _listed(test for _, test in self.failed))
+        unstable: list[str] = []
+        again: list[str] = []
+        for number, (pool, test) in enumerate(self.failed, start=1):
+            self._say(f"== second look at {test}")
+            alone = Pool(f"again-{number}", (test,), workers=None, environment=pool.environment)
+            record = self._execute(alone)
+            if self._fatal:
+                raise Failed(self._fatal)
+            passes = not record.failures and not record.crashes and record.passed > 0
+            (unstable if passes else again).append(test)
+        for pool, test in self.failed:
+            if test in unstable:
+                self._say(f"== UNSTABLE: {test} passed alone; it failed among the others:")
+                self._say(self.records[pool.name].failures[test])
+        if again:
+            raise Failed("failed twice: " + _listed(again))
+        if len(unstable) > MOST_UNSTABLE:
+            raise Failed(f"more than {MOST_UNSTABLE} unstable tests: " + _listed(unstable))
+        if unstable:
+            self._say("== passed, with unstable tests: " + _listed(unstable))
+
+    def report(self) -> None:
+        """Print the time of each folder and the slowest tests."""
+        folders: dict[str, float] = defaultdict(float)
+        tests: list[tuple[float, str, str]] = []
+        for pool, record in self.records.items():
+            for test, seconds in record.seconds.items():
+                folders[pool if pool == "postgresql" else "/".join(Path(test).parts[:2])] += seconds
+                tests.append((seconds, pool, test))
+        self._say(f"== {sum(record.passed for record in self.records.values())} passed; seconds of tests by folder")
+        for name, seconds in sorted(folders.items(), key=lambda item: -item[1]):
+            self._say(f"{seconds:8.0f}  {name}")
+        self._say(f"== the {SLOWEST} slowest tests")
+        for seconds, pool, test in sorted(tests, reverse=True)[:SLOWEST]:
+            self._say(f"{seconds:8.1f}  {test}" + (" on PostgreSQL" if pool == "postgresql" else ""))
+        self._say(f"== {(time.monotonic() - self._began_at) / 60:.1f} minutes in all")
+
+    def _say(self, text: str) -> None:
+        with self._printing:
+            print(text, flush=True)
+
+
+def _listed(tests: Iterable[str]) -> str:
+    return "".join(f"\n  {test}" for test in tests)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _kill_session(child: subprocess.Popen[str]) -> None:
+    """Kill a pytest with its workers, which are of its process group."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def stages_of(command: str, words: Sequence[str]) -> tuple[Stage, ...]:
+    """Return what a command of this module runs. Raises Failed for an unknown one."""
+    match command:
+        case "all":
+            return stages_of_all()
+        case "quick":
+            return stages_of_all()[:2]
+        case "changed":
+            changed = changed_tests.broken_by(PROJECT_DIR, changed_tests.changed_paths(PROJECT_DIR, words[0]))
+            return (ARCHITECTURE, Stage((Pool("changed", tuple(changed)),))) if changed else (ARCHITECTURE,)
+        case "part":
+            environment = {key: value for key, value in os.environ.items() if key == "TEST_DATABASE"}
+            return (Stage((Pool("part", tuple(words), environment=environment),)),)
+    raise Failed(f"no command is named {command}: say all, quick, changed or part")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments say; 0 when the run is green."""
+    with tempfile.TemporaryDirectory(prefix="nv-records-") as folder:
+        run = Run(Path(folder))
+        limit = threading.Timer(LIMIT_SECONDS, run.expire)
+        limit.daemon = True
+        limit.start()
+        try:
+            run.run(stages_of(arguments[0], arguments[1:]))
+        except Failed as failure:
+            run.report()
+            print(f"== FAILED: {failure}", flush=True)
+            return 1
+        run.report()
+        print("== PASSED", flush=True)
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
