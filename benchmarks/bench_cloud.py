@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,9 +54,8 @@ def set_up(folder: Path) -> Any:
 
 
 def _copy(source: Path, target: Path) -> None:
-    with sqlite3.connect(source) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    shutil.copyfile(source, target)
+    with closing(sqlite3.connect(source)) as made, closing(sqlite3.connect(target)) as copy:
+        made.backup(copy)
 
 
 def fill(context: Any, servers: int) -> None:

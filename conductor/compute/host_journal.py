@@ -206,7 +206,9 @@ class HostJournal:
 
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):
+        # Not by opening it: closing a descriptor would drop the locks of an agent of this process that holds the file.
+        os.mknod(path, 0o600)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
         # EXCLUSIVE: two agents must not use one file. The kernel releases the lock when the process ends.

@@ -6,7 +6,6 @@ It uses none of the product's code, so that it does not share its bugs.
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import tempfile
 from collections import Counter, defaultdict
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.evidence import Evidence
+from tests.sqlite_copies import copy_of
 
 FINAL_RUNS = {"done", "failed (undone)", "failed (not clean)", "cancelled"}
 ON, PAUSED, OFF, SUSPENDED = 1, 3, 4, 7
@@ -374,9 +374,7 @@ def _tokens(evidence: Evidence) -> list[str]:
 def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
     """Copy a host's journal: its agent allows no other process to open the file itself."""
     with tempfile.TemporaryDirectory() as folder:
-        for part in path.parent.glob(f"{path.name}*"):
-            shutil.copy(part, folder)
-        connection = sqlite3.connect(Path(folder) / path.name)
+        connection = sqlite3.connect(copy_of(path, Path(folder)))
         try:
             yield connection
         finally:

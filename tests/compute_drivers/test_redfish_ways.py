@@ -27,6 +27,7 @@ from conductor.rpc import messages as m
 from conductor.rpc.codec import encode
 from tests.compute_drivers.bare_metal import Machines, assert_clean, guest_of, host, open_image
 from tests.compute_drivers.controllers import DISK_GB, MEMORY_GB, PASSWORD, SPARE, VCPUS, Rack, uuid_of
+from tests.sqlite_copies import content_of
 
 pytestmark = pytest.mark.compute_drivers
 
@@ -158,7 +159,7 @@ def test_behind_an_agent_stale_commands_and_what_metal_cannot_do_never_reach_a_m
         assert agent.answer(m.DestroyInstance, 5, guest).ok
         agent.stop()
         assert_clean(rack, driver)
-    assert b"tr0ub4dor" not in (tmp_path / "journal.sqlite3").read_bytes()
+    assert b"tr0ub4dor" not in content_of(tmp_path / "journal.sqlite3", tmp_path / "copy")
 
 
 # -- reports and commands of a host -----------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -148,6 +151,28 @@ def test_two_agents_never_share_a_journal(journal: HostJournal, path: Path) -> N
     with pytest.raises(JournalUnusable, match="another agent that is alive holds it"):
         HostJournal(path)
     assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
+
+
+def test_a_refused_agent_of_the_same_process_leaves_the_lock_in_place(journal: HostJournal, path: Path) -> None:
+    with pytest.raises(JournalUnusable, match="another agent that is alive holds it"):
+        HostJournal(path)
+    done = subprocess.run(
+        [sys.executable, "-c", "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('BEGIN IMMEDIATE')", path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "database is locked" in done.stderr
+
+
+def test_a_journal_is_private_with_any_umask(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        HostJournal(path).close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_journal_of_a_newer_release_is_refused(journal: HostJournal, path: Path) -> None:
