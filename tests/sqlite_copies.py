@@ -14,7 +14,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -75,7 +74,7 @@ def _copy_files(path: Path, target: Path) -> None:
     """Copy the file and its log. Repeat it until neither changes meanwhile."""
     log = path.with_name(path.name + LOG)
     parts = [(path, target), (log, target.with_name(target.name + LOG))]
-    for _ in range(100):
+    for _ in range(1000):
         before = [_state(source) for source, _ in parts]
         for source, copy in parts:
             copy.unlink(missing_ok=True)
@@ -83,7 +82,6 @@ def _copy_files(path: Path, target: Path) -> None:
                 shutil.copyfile(source, copy)
         if before == [_state(source) for source, _ in parts]:
             return
-        time.sleep(0.05)
     raise SystemExit(f"{path} changes all the time")
 
 
