@@ -35,6 +35,7 @@ from conductor.rpc.messages import (
     StepAnswered,
 )
 from tests.tiny_driver import TinyDriver, guest_json
+from tests.waiting import WAIT_SECONDS
 
 ANA, BO = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 REPORT = TinyDriver().report()
@@ -82,7 +83,7 @@ class Host:
         key = f"k{self.count}"
         address = {"step_key": key, "fencing_token": self.count, "run_uuid": "r", "cell": "cell1", "host": "host-1"}
         self.agent.receive(encode(command(**address, instance_uuid=uuid, **values)))
-        answer = self.answers.get(timeout=20)  # else its lane is stuck
+        answer = self.answers.get(timeout=WAIT_SECONDS)  # else its lane is stuck
         assert answer.step_key == key
         return answer
 
@@ -93,7 +94,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made.agent.run()
     yield made
     made.agent.stop()
-    assert all(executors.stop(20) for executors in made.executors)
+    assert all(executors.stop(WAIT_SECONDS) for executors in made.executors)
 
 
 def leave(*_: Any) -> None:

@@ -31,6 +31,7 @@ from conductor.core.states import PowerState
 from conductor.rpc import messages as m
 from conductor.rpc.codec import encode, registered
 from tests.guests import ImageShelf, guest_of
+from tests.waiting import WAIT_SECONDS
 
 PASSWORD = "pa$$'w\\ü"  # one whose forms in Python and in JSON differ
 VOLUME = VolumeConnection(str(uuid4()), "/volumes/one", 1)
@@ -93,7 +94,7 @@ class Host:
             return [it for it in self.sent if isinstance(it, m.StepAnswered) and it.step_key == key]
 
         with self.gate:
-            assert self.gate.wait_for(found, 20), f"no answer: {self.sent}"
+            assert self.gate.wait_for(found, WAIT_SECONDS), f"no answer: {self.sent}"
         return found()[0]
 
     def do(self, kind: type[Any], of: GuestSpec, /, **fields: Any) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class Host:
             return [it for it in self.sent if isinstance(it, m.StepProgressed) and words in it.message]
 
         with self.gate:
-            assert self.gate.wait_for(found, 20), f"no progress: {self.sent}"
+            assert self.gate.wait_for(found, WAIT_SECONDS), f"no progress: {self.sent}"
         return found()[0]
 
     def note(self, guest: GuestSpec) -> GuestRecord | None:
@@ -117,8 +118,8 @@ class Host:
         return {it.instance_uuid: it.power_state for it in self.driver.guests()}.get(guest.instance_uuid)
 
     def stop(self) -> None:
-        assert self.executor.stop(20)
-        assert self.urgent.stop(20)
+        assert self.executor.stop(WAIT_SECONDS)
+        assert self.urgent.stop(WAIT_SECONDS)
         self.journal.close()
 
 
@@ -219,7 +220,7 @@ def test_a_guest_moves_while_it_runs_and_tells_figures(make: Callable[..., Host]
 
 @pytest.mark.parametrize("token", ["the same", "newer"])
 def test_an_abort_overtakes_the_move_that_it_is_about(make: Callable[..., Host], guest: GuestSpec, token: str) -> None:
-    source, destination, whole = make("sim-1", live_migration_seconds=60.0), make("sim-2"), guest.to_json()
+    source, destination, whole = make("sim-1", live_migration_seconds=3600.0), make("sim-2"), guest.to_json()
     source.do(m.SpawnInstance, guest, guest=whole)
     target = destination.do(m.PrepareLiveMigration, guest, guest=whole)
     moving = source.give(m.LiveMigrate, guest, guest=whole, target=target)
@@ -234,7 +235,7 @@ def test_an_abort_overtakes_the_move_that_it_is_about(make: Callable[..., Host],
 
 
 def test_urgent_commands_have_threads_of_their_own(make: Callable[..., Host], guest: GuestSpec) -> None:
-    source, destination, whole = make("sim-1", live_migration_seconds=60.0), make("sim-2"), guest.to_json()
+    source, destination, whole = make("sim-1", live_migration_seconds=3600.0), make("sim-2"), guest.to_json()
     source.do(m.SpawnInstance, guest, guest=whole)
     target = destination.do(m.PrepareLiveMigration, guest, guest=whole)
     others = [guest_of(str(uuid4()), guest.image, name=f"held-{number}") for number in range(3)]

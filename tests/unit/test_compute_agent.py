@@ -15,7 +15,6 @@ import pytest
 from conductor.compute import heartbeat
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.heartbeat import boot_time
-from conductor.compute.host_agent import MIN_REPORT_INTERVAL_SECONDS
 from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport
 from conductor.core.errors import DriverError, NotFound
@@ -31,6 +30,7 @@ from conductor.rpc.messages import (
 )
 from conductor.rpc.versions import SERVICE_VERSION
 from tests.tiny_driver import TinyDriver, guest_json
+from tests.waiting import wait_until
 
 ANA = "00000000-0000-4000-8000-00000000000a"
 SOON_SECONDS = 0.05
@@ -68,15 +68,17 @@ class Hanging(Registered):
     may_end = threading.Event()
 
     def report(self) -> NodeReport:
-        assert self.may_end.wait(30)
+        assert self.may_end.wait(NEVER_SECONDS)
         return super().report()
 
 
 class Moody(Registered):
     is_broken = False
+    failures = 0
 
     def guests(self) -> list[GuestInfo]:
         if self.is_broken:
+            self.failures += 1
             raise DriverError("lost the hypervisor")
         return super().guests()
 
@@ -114,21 +116,15 @@ class Conductor:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Any]] = []
-        self.gate = threading.Condition()
 
     def send(self, cell: str, message: Any) -> None:
-        with self.gate:
-            self.heard.append((cell, message))
-            self.gate.notify_all()
+        self.heard.append((cell, message))
 
     def of(self, kind: type[Any], host: str = "") -> list[Any]:
         return [m for _, m in self.heard if isinstance(m, kind) and host in ("", m.host)]
 
-    def until(self, ask: Callable[[], Any], seconds: float = 20.0) -> None:
-        deadline = time.monotonic() + seconds
-        with self.gate:
-            while not self.gate.wait_for(ask, 0.05):  # polls, because log lines send no notification
-                assert time.monotonic() < deadline, self.heard
+    def until(self, ask: Callable[[], Any]) -> None:
+        wait_until("the conductor has heard it", ask, details=lambda: self.heard)
 
 
 @pytest.fixture
@@ -207,7 +203,8 @@ def test_every_host_reports_at_once_and_in_full(run: Callable[..., ComputeAgent]
     values = {"actions": [], **boot_time()}  # what its driver can do beside the least
     reported = replace(made["host-2"].report(), capabilities=values)
     assert NodeReport.from_json(report.report) == reported
-    assert 0 < report.report["capabilities"][BOOTED_AT] < time.time()
+    now = time.time()
+    assert 0 < report.report["capabilities"][BOOTED_AT] < now
     assert made["host-2"].options == {"number": 2}
     assert agent.has_host("host-1")
     assert not agent.has_host("host-3")
@@ -240,16 +237,20 @@ def test_a_finished_command_is_reported_soon(run: Callable[..., ComputeAgent], c
     assert [answer.ok for answer in conductor.of(StepAnswered)] == [True, True]
 
 
-def test_many_commands_make_few_reports(run: Callable[..., ComputeAgent], conductor: Conductor) -> None:
+def test_many_commands_make_few_reports(
+    run: Callable[..., ComputeAgent], conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conductor.compute.host_agent.MIN_REPORT_INTERVAL_SECONDS", NEVER_SECONDS)
     agent = run("tiny")
     conductor.until(lambda: conductor.of(HostReported))
-    began = time.monotonic()
     for number in range(100):
         agent.receive(spawn(f"k{number}", number, uuid=f"00000000-0000-4000-8000-{number:012}"))
     conductor.until(lambda: len(conductor.of(StepAnswered)) == 100)
-    conductor.until(lambda: len(conductor.of(HostReported)[-1].guests) == 100)
-    pauses = (time.monotonic() - began) / MIN_REPORT_INTERVAL_SECONDS
-    assert len(conductor.of(HostReported)) <= 3 + pauses, "of a hundred commands each would make one"
+    assert len(conductor.of(HostReported)) == 1, "each command would make one; all of them wait for the interval"
+    monkeypatch.setattr("conductor.compute.host_agent.MIN_REPORT_INTERVAL_SECONDS", 0.0)
+    agent.receive(spawn("k100", 100, uuid=f"00000000-0000-4000-8000-{100:012}"))
+    conductor.until(lambda: len(conductor.of(HostReported)[-1].guests) == 101)
+    assert len(conductor.of(HostReported)) <= 3
 
 
 def test_a_driver_that_does_not_start_is_named_once_and_tried_again_while_others_work(
@@ -304,14 +305,12 @@ def test_a_hypervisor_that_is_lost_makes_its_host_silent_until_it_is_back(
     driver = made["host-1"]
     assert isinstance(driver, Moody)
     driver.is_broken = True
-    deadline = time.monotonic() + 20
-    while "host cannot report: host=host-1: lost the hypervisor" not in caplog.text:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until("a report fails", lambda: driver.failures >= 1)
     count = len(conductor.of(HostReported))
-    time.sleep(5 * SOON_SECONDS)
+    wait_until("more reports fail", lambda: driver.failures >= 6)
     assert len(conductor.of(HostReported)) == count
     assert caplog.text.count("host cannot report") == 1
+    assert "host cannot report: host=host-1: lost the hypervisor" in caplog.text
     driver.is_broken = False
     conductor.until(lambda: len(conductor.of(HostReported)) > count)
 

@@ -6,7 +6,6 @@ import base64
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from conductor.core.errors import BuildAborted, DriverError, NotFound
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import DestroyInstance, HostReported, SpawnInstance, StepAnswered, StepProgressed
 from tests.tiny_driver import TinyDriver, guest_json
+from tests.waiting import WAIT_SECONDS, take_time, wait_until
 
 ANA, BO = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 
@@ -86,7 +86,7 @@ class Host:
             return [answer for answer in self.answers if answer.step_key == key]
 
         with self.gate:
-            assert self.gate.wait_for(lambda: len(found()) >= count, 20), f"no answer to {key}: {self.sent}"
+            assert self.gate.wait_for(lambda: len(found()) >= count, WAIT_SECONDS), f"no answer to {key}: {self.sent}"
         return found()[count - 1]
 
 
@@ -94,23 +94,16 @@ class Host:
 def executor() -> Iterator[KeyedExecutor]:
     made = KeyedExecutor("test", 8)
     yield made
-    assert made.stop(20)
+    assert made.stop(WAIT_SECONDS)
 
 
 @pytest.fixture
 def host(tmp_path: Path, executor: KeyedExecutor) -> Iterator[Host]:
     made = Host(tmp_path / "host-1.sqlite3", executor)
     yield made
-    assert executor.stop(20)
+    assert executor.stop(WAIT_SECONDS)
     assert made.driver.overlaps == []
     made.journal.close()
-
-
-def until(ask: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not ask():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Held:
@@ -122,7 +115,7 @@ class Held:
 
     def __call__(self, guest: GuestSpec, progress: Progress) -> None:
         self.begun.set()
-        assert self.may_end.wait(20)
+        assert self.may_end.wait(WAIT_SECONDS)
 
 
 def test_spawn_and_destroy_are_answered_in_full(host: Host) -> None:
@@ -135,7 +128,7 @@ def test_spawn_and_destroy_are_answered_in_full(host: Host) -> None:
     assert host.answer("k2").ok
     assert host.driver.running == {}
     assert host.driver.calls == [("spawn", ANA), ("destroy", ANA)]
-    until(lambda: host.finished == [ANA, ANA])
+    wait_until("both commands are finished", lambda: host.finished == [ANA, ANA])
 
 
 def test_a_repeated_command_gets_the_same_answer_and_the_driver_is_left_alone(host: Host) -> None:
@@ -149,7 +142,7 @@ def test_a_repeated_command_gets_the_same_answer_and_the_driver_is_left_alone(ho
 def test_a_command_repeated_while_it_is_under_work_is_answered_once(host: Host) -> None:
     host.driver.spawning = held = Held()
     host.receive(spawn("k1", 5))
-    assert held.begun.wait(20)
+    assert held.begun.wait(WAIT_SECONDS)
     host.receive(spawn("k1", 5), spawn("k1", 5))
     held.may_end.set()
     host.answer("k1")
@@ -174,7 +167,7 @@ def test_a_stale_command_never_reaches_the_driver(host: Host) -> None:
 def test_a_destroy_waits_for_the_spawn_under_way_whose_guest_goes_before_it_is_answered(host: Host) -> None:
     host.driver.spawning = held = Held()
     host.receive(spawn("k1", 5))
-    assert held.begun.wait(20)
+    assert held.begun.wait(WAIT_SECONDS)
     host.receive(destroy("k2", 6))
     held.may_end.set()
     assert host.answer("k1").error == {
@@ -194,13 +187,13 @@ def test_a_destroy_interrupts_a_spawn_that_tells_its_progress(host: Host) -> Non
     def build(guest: GuestSpec, progress: Progress) -> None:
         progress("copying the image", 0.1)
         begun.set()
-        assert may_go_on.wait(20)
+        assert may_go_on.wait(WAIT_SECONDS)
         progress("starting", 0.9)
         reached_the_end.append(guest)
 
     host.driver.spawning = build
     host.receive(spawn("k1", 5))
-    assert begun.wait(20)
+    assert begun.wait(WAIT_SECONDS)
     host.receive(destroy("k2", 6))
     may_go_on.set()
     assert host.answer("k2").ok
@@ -212,7 +205,7 @@ def test_a_spawn_that_was_overtaken_in_the_queue_never_reaches_the_driver(host: 
     host.driver.destroying = lambda uuid: held(GuestSpec.from_json(guest_json(uuid)), lambda *_: None)
     held = Held()
     host.receive(destroy("k1", 5))
-    assert held.begun.wait(20)
+    assert held.begun.wait(WAIT_SECONDS)
     host.receive(spawn("k2", 6), destroy("k3", 7))
     held.may_end.set()
     assert host.answer("k3").ok
@@ -231,8 +224,8 @@ def test_other_instances_do_not_wait(host: Host) -> None:
 
 
 def test_commands_from_many_threads_never_overlap_on_an_instance(host: Host) -> None:
-    host.driver.spawning = lambda guest, progress: time.sleep(0.002)
-    host.driver.destroying = lambda uuid: time.sleep(0.002)
+    host.driver.spawning = lambda guest, progress: take_time(0.002)
+    host.driver.destroying = lambda uuid: take_time(0.002)
     bodies = [
         (spawn if number % 2 else destroy)(f"k{number}", number, (ANA, BO)[number % 3 == 0]) for number in range(60)
     ]
@@ -240,7 +233,7 @@ def test_commands_from_many_threads_never_overlap_on_an_instance(host: Host) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_SECONDS)
     for number in range(60):
         host.answer(f"k{number}")
     # 59 is a spawn for ANA, and the highest token of BO is the destroy 54 or the spawn 57.
@@ -310,6 +303,7 @@ def test_progress_is_told_at_most_once_a_pause(host: Host, monkeypatch: pytest.M
         for number in range(50):
             progress(f"part {number}", number / 25)
 
+    monkeypatch.setattr(manager_module, "PROGRESS_INTERVAL_SECONDS", 3600.0)
     host.driver.spawning = build
     host.receive(spawn("k1", 5))
     host.answer("k1")
@@ -335,8 +329,8 @@ def test_an_answer_that_cannot_be_sent_is_given_when_it_is_asked_for_again(host:
     whole = host.manager._resources
     host.manager._resources = replace(whole, send=broken)
     host.receive(spawn("k1", 5))
-    assert failed.wait(20)
-    until(lambda: host.finished == [ANA])
+    assert failed.wait(WAIT_SECONDS)
+    wait_until("the command is finished", lambda: host.finished == [ANA])
     host.manager._resources = whole
     host.receive(spawn("k1", 5))
     assert host.answer("k1").ok
@@ -356,7 +350,7 @@ def test_what_the_journal_cannot_keep_is_not_said_and_runs_again(
         patch.undo()
         patch.setattr(host.journal, "finish", full)
         host.receive(spawn("k1", 5))
-        until(lambda: "work failed" in caplog.text)
+        wait_until("the failure is logged", lambda: "work failed" in caplog.text)
     assert host.sent == []
     host.receive(spawn("k1", 5))
     assert host.answer("k1").ok

@@ -16,6 +16,7 @@ from portal import places
 from portal.database_urls import DatabaseUrl
 from portal.environment import Environment, InvalidEnvironment, load, variable_names
 from portal.places import PROJECT_DIR
+from tests.waiting import WAIT_SECONDS
 
 KEY = "k" * 32
 
@@ -310,14 +311,14 @@ def test_processes_that_start_together_agree_on_the_key(tmp_path: Path) -> None:
     gate = threading.Barrier(8)
 
     def start() -> None:
-        gate.wait(timeout=60)
+        gate.wait(timeout=WAIT_SECONDS)
         keys.append(load({"NOVELLA_DATA": str(tmp_path)}).secret_key)
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_SECONDS)
     assert len(keys) == 8
     assert len(set(keys)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
@@ -350,7 +351,7 @@ def test_a_wrong_variable_stops_manage_py_with_one_line(tmp_path: Path) -> None:
         env={"NOVELLA_PORT": "abc", "NOVELLA_DATA": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (2, "")

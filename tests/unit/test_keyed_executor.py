@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.compute.keyed_executor import KeyedExecutor
+from tests.waiting import WAIT_SECONDS, take_time
 
 
 @settings(max_examples=25, deadline=None)
@@ -29,7 +29,7 @@ def test_a_lane_keeps_its_order_and_a_group_its_limit(work: list[tuple[int, int]
             under_work.append((group, lane))
             assert sum(other == group for other, _ in under_work) <= most
             assert len(under_work) <= threads
-        time.sleep(0.0002)
+        take_time(0.0002)
         with gate:
             under_work.remove((group, lane))
             done.append((group, lane, number))
@@ -38,8 +38,8 @@ def test_a_lane_keeps_its_order_and_a_group_its_limit(work: list[tuple[int, int]
     for number, (group, lane) in enumerate(work):
         executor.submit(group, lane, lambda g=group, n=lane, i=number: do(g, n, i), max_parallel=most)  # type: ignore[misc]
     with gate:
-        assert gate.wait_for(lambda: len(done) == len(work), 20)
-    assert executor.stop(20)
+        assert gate.wait_for(lambda: len(done) == len(work), WAIT_SECONDS)
+    assert executor.stop(WAIT_SECONDS)
     for place in set(work):
         numbers = [number for group, lane, number in done if (group, lane) == place]
         assert numbers == sorted(numbers)
@@ -49,15 +49,15 @@ def test_a_group_that_hangs_keeps_no_other_waiting() -> None:
     executor = KeyedExecutor("test", 4)
     may_end, others = threading.Event(), threading.Semaphore(0)
     for lane in range(10):
-        executor.submit("hangs", lane, lambda: may_end.wait(20) and None, max_parallel=2)
+        executor.submit("hangs", lane, lambda: may_end.wait(2 * WAIT_SECONDS) and None, max_parallel=2)
     for lane in range(10):
         executor.submit("works", lane, others.release, max_parallel=2)
     for _ in range(10):
-        assert others.acquire(timeout=20)
+        assert others.acquire(timeout=WAIT_SECONDS)
     assert executor.is_busy("hangs", 0)
     assert not executor.stop(0.05)  # hanging work is reported, not waited for without end
     may_end.set()
-    assert executor.stop(20)
+    assert executor.stop(WAIT_SECONDS)
 
 
 def test_work_that_fails_ends_neither_its_lane_nor_its_thread() -> None:
@@ -65,12 +65,12 @@ def test_work_that_fails_ends_neither_its_lane_nor_its_thread() -> None:
     done = threading.Event()
     executor.submit("g", "l", lambda: 1 / 0 and None)
     executor.submit("g", "l", done.set)
-    assert done.wait(20)
-    assert executor.stop(20)
+    assert done.wait(WAIT_SECONDS)
+    assert executor.stop(WAIT_SECONDS)
 
 
 def test_what_comes_after_the_stop_is_dropped() -> None:
     executor = KeyedExecutor("test", 1)
-    assert executor.stop(1)
+    assert executor.stop(WAIT_SECONDS)
     executor.submit("g", "l", lambda: 1 / 0 and None)
     assert not executor.is_busy("g", "l")

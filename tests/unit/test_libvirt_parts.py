@@ -25,6 +25,7 @@ from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from tests.guests import ImageShelf, guest_of, image_of
+from tests.waiting import WAIT_SECONDS
 
 INTEL = "processor : 0\nflags\t\t: fpu vme vmx sse\n"
 AMD = "processor : 0\nflags\t\t: fpu svm sse\n"
@@ -265,7 +266,7 @@ class TestImageCache:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=WAIT_SECONDS)
         assert shelf.opened == {image.image_id: 1}
         assert cache.fetch(image, lambda share: None).read_bytes() == shelf.images[image.image_id]
 

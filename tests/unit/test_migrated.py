@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import migrated
+from tests.waiting import WAIT_SECONDS
 
 MIGRATION = "conductor/api_db/migrations/0001_initial.py"
 IMPORT = re.compile(r"^(?:import|from) ((?:conductor|portal)[\w.]*)(?: import ([\w, ]+))?", re.MULTILINE)
@@ -60,13 +61,13 @@ def test_one_makes_it_and_all_have_a_copy(tmp_path: Path) -> None:
 
     def run(number: int) -> str:
         target = tmp_path / str(number)
-        together.wait(timeout=30)
+        together.wait(timeout=WAIT_SECONDS)
         migrated.provide(tmp_path / "cache", "sqlite-1", make, target)
         (target / "own").touch()
         return (target / "api").read_text()
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(run, range(4), timeout=60)) == ["new"] * 4
+        assert list(pool.map(run, range(4), timeout=WAIT_SECONDS)) == ["new"] * 4
     assert len(made) == 1
     assert [path.name for path in (tmp_path / "cache/sqlite-1").iterdir()] == ["api"]
 

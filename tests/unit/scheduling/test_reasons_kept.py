@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from conductor.core.scheduling.watching import Rules
 from tests.unit.scheduling.fleets import SHIPPED, host, spec, table
 
 FULL, DOWN, FITTING = 150, 150, 3
-PIPELINE = Pipeline(SHIPPED.filters, SHIPPED.weighers, rules=Rules(clock=time.perf_counter))
+PIPELINE = Pipeline(SHIPPED.filters, SHIPPED.weighers, rules=Rules(clock=lambda: 0.0))
 FLEET = table(
     *(host(f"full-{index}", memory_mb_used=16384) for index in range(FULL)),
     *(host(f"down-{index}", is_up=False) for index in range(DOWN)),
