@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -13,6 +12,7 @@ from conductor import events
 from conductor.db.group_commit import gate_of
 from conductor.db.transactions import write_tx
 from conductor.journal.models import Event
+from tests.waiting import wait_until
 
 ALIAS = "cell1"
 Write = Callable[[], None]
@@ -56,15 +56,8 @@ def coming(pool: ThreadPoolExecutor, *writes: Callable[[], Any]) -> list[Future[
     gate, futures = gate_of(ALIAS), []
     for number, write in enumerate(writes, start=1):
         futures.append(pool.submit(closing(write)))
-        until(lambda number=number: len(gate._queue) == number)
+        wait_until("the write is queued at the gate", lambda number=number: len(gate._queue) == number)  # type: ignore[misc]
     return futures
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "they did not come to the gate"
-        time.sleep(0.002)
 
 
 def path() -> str:

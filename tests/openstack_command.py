@@ -71,5 +71,5 @@ class OpenStackCommand:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=SECONDS)
         self._process.stdout.close()

@@ -23,7 +23,7 @@ from conductor.workflows import catalog
 from conductor.workflows.engine import recovery
 from conductor.workflows.flow import Flow, Result, Step, StepContext
 from tests import keys
-from tests.fixtures.brokers import WAIT_SECONDS, wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -104,11 +104,11 @@ def test_doubled_doorbells_do_the_work_once(run: Any, worker: dramatiq.Worker) -
     opened = run()
     for _ in range(10):
         ring(opened)
-    wait_until(lambda: is_done(opened), "done")
+    wait_until("done", lambda: is_done(opened))
     ring(opened)  # and one that comes when all is over
     other = run()
     ring(other)
-    wait_until(lambda: is_done(other), "the other is done, so the late one was heard before")
+    wait_until("the other is done, so the late one was heard before", lambda: is_done(other))
     assert Counted.times == 2
 
 
@@ -118,7 +118,7 @@ def test_a_lost_doorbell_is_rung_again_by_the_sweep(run: Any, worker: dramatiq.W
     time.sleep(0.3)
     assert not is_done(opened)
     assert recovery.sweep(ALIAS, grace_seconds=0.0) == 1
-    wait_until(lambda: is_done(opened), "done")
+    wait_until("done", lambda: is_done(opened))
     assert Counted.times == 1
 
 
@@ -130,7 +130,7 @@ def test_what_was_rung_before_anybody_listened_is_heard(run: Any, carrier: drama
     late = broker.make_worker([QUEUE], threads=1, prefetch=1)
     late.start()
     try:
-        wait_until(lambda: is_done(opened), "done")
+        wait_until("done", lambda: is_done(opened))
     finally:
         late.stop(timeout=5_000)
 
@@ -156,17 +156,17 @@ def test_a_dead_broker_costs_nobody_anything_and_is_told_of_once(
 ) -> None:
     before, after = run(), run()
     ring(before)
-    wait_until(lambda: is_done(before), "done")
+    wait_until("done", lambda: is_done(before))
     service.kill()
     began = time.monotonic()
     for _ in range(200):
         ring(after)  # raises nothing
     assert time.monotonic() - began < WAIT_SECONDS, "each of them waited"
-    wait_until(lambda: "does not answer" in caplog.text, "it is told of")
+    wait_until("it is told of", lambda: "does not answer" in caplog.text)
     time.sleep(2.0)
     service.restart()
-    wait_until(lambda: "the broker answers again" in _rung(after, caplog), "it is back")
-    wait_until(lambda: _rung(after, caplog) and is_done(after), "done by itself: consumers knock again")
+    wait_until("it is back", lambda: "the broker answers again" in _rung(after, caplog))
+    wait_until("done by itself: consumers knock again", lambda: _rung(after, caplog) and is_done(after))
     loud = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert [line for line in loud if "does not answer" in line] == loud[:1]
     assert Counted.times == 2
@@ -198,7 +198,7 @@ def test_a_host_has_its_own_queue(service: Any, carrier: dramatiq.Broker, settin
     try:
         for host in ("h2", "h1"):
             broker.send_to_compute(broker.compute_queue(host), command(host))
-        wait_until(lambda: heard, "heard")
+        wait_until("heard", lambda: heard)
         time.sleep(0.3)
         assert heard == ["h1"]
     finally:
@@ -231,7 +231,7 @@ def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
             time.sleep(0.2)
             return bool(heard)
 
-        wait_until(is_heard, "heard")
+        wait_until("heard", is_heard)
         assert set(heard) == {"in time"}
     finally:
         mine.stop(timeout=5_000)

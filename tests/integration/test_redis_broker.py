@@ -15,7 +15,7 @@ from dramatiq.worker import Worker
 
 from conductor.rpc import broker
 from conductor.rpc.redis_broker import LeanRedisBroker
-from tests.fixtures.brokers import WAIT_SECONDS, wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 QUEUE = "conductor.cell1"
 
@@ -55,8 +55,8 @@ def test_what_was_done_is_gone_from_redis_while_the_worker_idles(carrier: LeanRe
     send(carrier, *words)
     worker = start(carrier)
     try:
-        wait_until(lambda: len(heard) == len(words), "all were done")
-        wait_until(lambda: carrier.do_qsize(QUEUE) == 0, "all are gone")
+        wait_until("all were done", lambda: len(heard) == len(words))
+        wait_until("all are gone", lambda: carrier.do_qsize(QUEUE) == 0)
         assert Counter(heard) == Counter(words), "each once"
     finally:
         worker.stop(timeout=5_000)
@@ -68,8 +68,8 @@ def test_a_worker_that_stops_leaves_nothing_that_was_done(
     monkeypatch.setattr(LeanRedisBroker, "do_fetch", _fetch_only)  # so that no other code acknowledges it
     send(carrier, "one", "two")
     worker = start(carrier)
-    wait_until(lambda: len(heard) == 2, "both were done")
-    wait_until(lambda: len(carrier._done[QUEUE]) == 2, "both are to be said")
+    wait_until("both were done", lambda: len(heard) == 2)
+    wait_until("both are to be said", lambda: len(carrier._done[QUEUE]) == 2)
     assert carrier.do_qsize(QUEUE) > 0
     worker.stop(timeout=5_000)
     assert carrier.do_qsize(QUEUE) == 0
@@ -95,7 +95,7 @@ def test_many_messages_take_few_questions(
     send(carrier, *(str(number) for number in range(80)))
     worker = start(carrier)
     try:
-        wait_until(lambda: len(heard) == 80, "all were done")
+        wait_until("all were done", lambda: len(heard) == 80)
     finally:
         worker.stop(timeout=5_000)
     assert len(asked) <= 80 / 4 + 2, "half of what it may have, or more, in each"
@@ -116,7 +116,7 @@ def test_an_idle_worker_waits_in_redis_and_hears_at_once(
         assert 2 <= len(asked) <= 10
         asked.clear()
         send(carrier, "one")
-        wait_until(lambda: heard == ["one"], "heard")
+        wait_until("heard", lambda: heard == ["one"])
         assert asked.count("fetch") <= 4, "a message that comes is asked for once or twice"
     finally:
         worker.stop(timeout=5_000)
@@ -131,7 +131,7 @@ def test_where_redis_cannot_be_waited_in_it_is_asked_now_and_then(carrier: LeanR
             time.sleep(0.5)
             for word in ("one", "two"):
                 send(carrier, word)
-                wait_until(lambda word=word: word in heard, "heard")
+                wait_until("heard", lambda word=word: word in heard)
         finally:
             worker.stop(timeout=5_000)
     finally:
@@ -148,8 +148,8 @@ def test_two_workers_that_wait_share_what_comes(redis_service: Any, carrier: Lea
         words = [str(number) for number in range(200)]
         for word in words:
             send(carrier, word)
-        wait_until(lambda: len(heard) >= len(words), "all were done")
-        wait_until(lambda: carrier.do_qsize(QUEUE) == 0 == other.do_qsize(QUEUE), "all are gone")
+        wait_until("all were done", lambda: len(heard) >= len(words))
+        wait_until("all are gone", lambda: carrier.do_qsize(QUEUE) == 0 == other.do_qsize(QUEUE))
         assert Counter(heard) == Counter(words), "each once"
     finally:
         for worker in workers:
@@ -175,8 +175,8 @@ def test_a_redis_that_forgot_the_script_is_told_it_again(carrier: LeanRedisBroke
         for word in ("one", "two"):
             carrier.client.script_flush()
             send(carrier, word)
-            wait_until(lambda word=word: word in heard, "it was done")
-        wait_until(lambda: carrier.do_qsize(QUEUE) == 0, "both are gone")
+            wait_until("it was done", lambda word=word: word in heard)
+        wait_until("both are gone", lambda: carrier.do_qsize(QUEUE) == 0)
     finally:
         worker.stop(timeout=5_000)
     assert heard == ["one", "two"]
@@ -212,7 +212,7 @@ def test_what_a_dead_worker_had_taken_comes_to_another(
     assert len(dead.do_fetch(QUEUE, 1)) == 1  # and never a word again
     worker = start(carrier)
     try:
-        wait_until(lambda: heard == ["one"], "it came to who lives")
+        wait_until("it came to who lives", lambda: heard == ["one"])
     finally:
         worker.stop(timeout=5_000)
         sender.close()
@@ -231,9 +231,9 @@ def test_a_slow_message_keeps_no_other_waiting(carrier: LeanRedisBroker) -> None
     worker = start(carrier)
     try:
         send(carrier, "slow", *(str(number) for number in range(30)))
-        wait_until(lambda: len(done) == 30, "all others were done")
+        wait_until("all others were done", lambda: len(done) == 30)
         go.set()
-        wait_until(lambda: len(done) == 31, "and it too")
+        wait_until("and it too", lambda: len(done) == 31)
     finally:
         go.set()
         worker.stop(timeout=5_000)

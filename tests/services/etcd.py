@@ -19,7 +19,7 @@ from etcd3gw.exceptions import Etcd3Exception
 
 from tests.services import process
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Service(process.Server):
 
     def _answers(self) -> bool:
         try:
-            return bool(Etcd3Client(host="127.0.0.1", port=self.port, timeout=2).status())
+            return bool(Etcd3Client(host="127.0.0.1", port=self.port, timeout=10).status())
         except (Etcd3Exception, requests.RequestException):
             return False
 

@@ -20,8 +20,9 @@ from joserfc.jws import JWSRegistry
 from oidc_provider_mock import app as provider_app
 from werkzeug.serving import make_server
 
+from tests.waiting import WAIT_SECONDS
+
 TOKEN, KEYS, DISCOVERY = "/oauth2/token", "/jwks", "/.well-known/openid-configuration"
-WAIT_SECONDS = 10
 
 Bend = Callable[[dict[str, Any]], dict[str, Any]]
 

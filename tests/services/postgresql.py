@@ -13,17 +13,17 @@ import pwd
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.services import process
+from tests.waiting import wait_until
 
 INSTALLED = Path("/usr/lib/postgresql")  # one folder per major version
 ACCOUNT = "postgres"  # the server refuses to run as root; Debian makes this account with the package
 ROLE = "novella"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 # Small and quick: what a test proves does not depend on the size of the caches.
 CONFIGURATION = """
 listen_addresses = '127.0.0.1'
@@ -157,15 +157,17 @@ def _launch(service: Service) -> None:
     )
     log.close()
     service.pid = started.pid
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and started.poll() is None:
-        asked = subprocess.run(
-            [binaries() / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(service.port), "-U", ROLE], check=False
-        )
-        if asked.returncode == 0:
-            return
-        time.sleep(0.05)
-    raise RuntimeError(f"PostgreSQL did not start: {service.log_path.read_text()[-2000:]}")
+    asks = [binaries() / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(service.port), "-U", ROLE]
+
+    def has_ended_or_answers() -> bool:
+        return started.poll() is not None or subprocess.run(asks, check=False).returncode == 0
+
+    def tail() -> str:
+        return service.log_path.read_text()[-2000:]
+
+    wait_until("PostgreSQL answers", has_ended_or_answers, START_SECONDS, pause=0.05, details=tail)
+    if started.poll() is not None:
+        raise RuntimeError(f"PostgreSQL did not start: {tail()}")
 
 
 def _as_account(command: Sequence[object]) -> list[str]:
@@ -222,8 +224,4 @@ def _is_alive(pid: int) -> bool:
 
 
 def _await_gone(pids: Sequence[int]) -> None:
-    deadline = time.monotonic() + 30.0
-    while any(_is_alive(pid) for pid in pids):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"still alive: {pids}")
-        time.sleep(0.02)
+    wait_until(f"processes {pids} are gone", lambda: not any(_is_alive(pid) for pid in pids))

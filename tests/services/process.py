@@ -10,13 +10,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-STOP_SECONDS = 30.0
+from tests.waiting import WAIT_SECONDS, wait_until
+
+STOP_SECONDS = WAIT_SECONDS
 
 
 # Of each port that a run of tests on this machine has drawn one byte is locked here, until its process ends.
@@ -84,12 +85,16 @@ def launch(command: Sequence[object], log: Path, environment: Mapping[str, str])
 
 def await_answer(process: subprocess.Popen[bytes], ask: Callable[[], bool], log: Path, seconds: float) -> None:
     """Wait until `ask` is true; fails with the end of the log when the process dies first or takes too long."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        if ask():
-            return
-        time.sleep(0.05)
-    raise RuntimeError(f"{process.args} did not start: {log.read_text(errors='replace')[-2000:]}")
+
+    def tail() -> str:
+        return log.read_text(errors="replace")[-2000:]
+
+    def has_ended_or_answers() -> bool:
+        return process.poll() is not None or ask()
+
+    wait_until(f"{process.args} answers", has_ended_or_answers, seconds, pause=0.05, details=tail)
+    if process.poll() is not None:
+        raise RuntimeError(f"{process.args} did not start: {tail()}")
 
 
 def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
@@ -105,7 +110,7 @@ def end(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
 
 def listens(port: int) -> bool:
     with socket.socket() as probe:
-        probe.settimeout(1.0)
+        probe.settimeout(10.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 

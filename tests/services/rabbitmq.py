@@ -14,7 +14,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ import pika
 import pika.exceptions
 
 from tests.services import process
+from tests.waiting import wait_until
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 CONTROL = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
@@ -97,7 +97,7 @@ class Service:
         if not (self.folder / "pid").exists() or not process.listens(self.port):
             return False
         try:
-            pika.BlockingConnection(pika.URLParameters(f"{self.url}?socket_timeout=2&stack_timeout=5")).close()
+            pika.BlockingConnection(pika.URLParameters(f"{self.url}?socket_timeout=20&stack_timeout=30")).close()
         except pika.exceptions.AMQPError:
             return False
         return True
@@ -138,8 +138,4 @@ def start(folder: Path) -> Service:
 
 
 def _await_gone(pid: int) -> None:
-    deadline = time.monotonic() + process.STOP_SECONDS
-    while Path(f"/proc/{pid}").exists():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"process {pid} does not end")
-        time.sleep(0.02)
+    wait_until(f"process {pid} is gone", lambda: not Path(f"/proc/{pid}").exists(), process.STOP_SECONDS)

@@ -18,7 +18,7 @@ import redis
 
 from tests.services import process
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 @dataclass
@@ -36,11 +36,11 @@ class Service(process.Server):
 
     def administer(self, words: Sequence[str]) -> None:
         """Run `redis-cli` with these arguments."""
-        redis.Redis(port=self.port, socket_timeout=10).execute_command(*words)
+        redis.Redis(port=self.port, socket_timeout=60).execute_command(*words)
 
     def _answers(self) -> bool:
         try:
-            return bool(redis.Redis(port=self.port, socket_timeout=1).ping())
+            return bool(redis.Redis(port=self.port, socket_timeout=10).ping())
         except redis.RedisError:
             return False
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.services import process
 
 ARCHIVE = Path("/usr/share/java/zookeeper.jar")  # names the others that it needs
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 # Short ticks: a session may then be as short as the client asks for.
 CONFIGURATION = """
 tickTime=200
@@ -52,7 +52,7 @@ class Service(process.Server):
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as asked:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as asked:
                 asked.sendall(b"ruok")
                 return asked.recv(16) == b"imok"
         except OSError:

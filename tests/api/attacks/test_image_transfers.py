@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.conf import settings
 
 from conductor.image.models import Image
-from portal import transfers
+from portal import front_door, transfers
 from portal.front_door import FrontDoor, Pace
 from portal.transfers import TransferShares
 from tests.api.image.calls import DATA, create, upload
 from tests.loops import run_at_most
+from tests.waiting import WAIT_SECONDS
 
 
 class Upload:
     """A PUT of image data as a web server passes it on; one that `is_stuck` sends too little until it is cut off."""
 
-    def __init__(self, token: str, image_id: str, *, is_stuck: bool) -> None:
+    def __init__(self, token: str, image_id: str, *, is_stuck: bool, pass_time: Callable[[], None] = int) -> None:
         headers = {"x-auth-token": token, "content-type": "application/octet-stream", "host": "localhost"}
         headers["content-length"] = str(len(DATA))
         self.scope: dict[str, Any] = {
@@ -36,6 +39,7 @@ class Upload:
         }
         self._pieces = [DATA[:100]] if is_stuck else [DATA]
         self._is_stuck = is_stuck
+        self._pass_time = pass_time
         self.begun, self.drips = asyncio.Event(), asyncio.Event()
         self.sent: list[Any] = []
 
@@ -44,7 +48,7 @@ class Upload:
         if self._pieces:
             return {"type": "http.request", "body": self._pieces.pop(), "more_body": self._is_stuck}
         await self.drips.wait()
-        await asyncio.sleep(0.1)
+        self._pass_time()
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def send(self, message: Any) -> None:
@@ -56,8 +60,16 @@ class Upload:
         return self.sent[0]["status"], dict(self.sent[0]["headers"]), body
 
 
-def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(people: Any, api_client: Any) -> None:
+def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(
+    people: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from portal import asgi
+
+    now = [0.0]
+    monkeypatch.setattr(front_door, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def pass_time() -> None:
+        now[0] += 1.0
 
     ana, chi = api_client("ana"), api_client("chi")
     most = settings.NOVELLA_PROJECT_IMAGE_TRANSFERS
@@ -67,8 +79,8 @@ def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(people: Any, 
 
     async def work() -> None:
         pool: Any = asgi.WSGIMiddleware(asgi._http, workers=most + 2)
-        door = FrontDoor(asgi.WatchedBodies(pool), workers=1, streams=16, pace=Pace(window=0.05, rate=1e9))
-        stuck = [Upload(tokens["ana"], image_id, is_stuck=True) for image_id in stuck_ids]
+        door = FrontDoor(asgi.WatchedBodies(pool), workers=1, streams=16, pace=Pace(window=0.5, rate=1e9))
+        stuck = [Upload(tokens["ana"], image_id, is_stuck=True, pass_time=pass_time) for image_id in stuck_ids]
         cut = [asyncio.create_task(one.through(door)) for one in stuck]
         await asyncio.gather(*(one.begun.wait() for one in stuck))
         status, headers, body = await Upload(tokens["ana"], late_id, is_stuck=False).through(door)
@@ -82,7 +94,7 @@ def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(people: Any, 
             assert "too slowly" in json.dumps(one[2].decode())
         assert (await Upload(tokens["ana"], late_id, is_stuck=False).through(door))[0] == 204
 
-    run_at_most(60, work())
+    run_at_most(WAIT_SECONDS, work())
     assert set(Image.objects.filter(uuid__in=stuck_ids).values_list("status", flat=True)) == {"queued"}
     assert set(Image.objects.filter(uuid__in=[late_id, other_id]).values_list("status", flat=True)) == {"active"}
 

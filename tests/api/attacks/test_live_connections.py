@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from tests import factories
 from tests.fixtures.event_streams import Listener
 from tests.fixtures.live_polls import Poll, elsewhere, requested
 from tests.loops import run_at_most
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.usefixtures("databases")
-SECONDS = 60
+SECONDS = WAIT_SECONDS
+FAR_SECONDS = 3600.0
 HALF = {"type": "http.request", "body": b'{"follow": [', "more_body": True}
 
 
@@ -55,16 +58,25 @@ def test_half_sent_polls_of_no_session_take_no_place(people: Any) -> None:
 
 
 def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polls, "BODY_SECONDS", 0.5)
+    limits: list[asyncio.Timeout] = []
+
+    def far(_: float) -> asyncio.Timeout:
+        limits.append(asyncio.timeout(FAR_SECONDS))
+        return limits[-1]
+
+    monkeypatch.setattr(polls, "asyncio", SimpleNamespace(**{**vars(asyncio), "timeout": far}))
     door, mine, other = LivePolls(elsewhere), people.rea.session(), people.ana.session()
     door.shares.most, door.shares.most_of_a_user = 4, 3
 
     async def work() -> None:
         first = requested("me", "tray", await asyncio.to_thread(event_log.here), first=True)
         waiting = [asyncio.create_task(_half_sent(door, mine)) for _ in range(5)]
-        while door.shares.count < 3:
-            await asyncio.sleep(0.01)
+        await wait_until_async("two are refused", lambda: sum(task.done() for task in waiting) == 2)
+        assert door.shares.count == 3
+        half_sent = list(limits)
         assert "messages" in await Poll(other).ask(door, first)
+        for limit in half_sent:
+            limit.reschedule(asyncio.get_running_loop().time())
         found = await asyncio.gather(*waiting)
         assert Counter(poll.start["status"] for poll in found) == {408: 3, 429: 2}
         assert "messages" in await Poll(mine).ask(door, first)
@@ -84,6 +96,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return await ask(self, scope)
 
     monkeypatch.setattr(event_streams._SharedPages, "ask", counted)
+    return found
+
+
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
+    """Streams that wait for an event: they have sent all that they know of. None wakes by itself."""
+    found: set[Any] = set()
+    wake = event_streams._Sleeper.wake
+
+    async def watched(self: Any) -> None:
+        found.add(self)
+        try:
+            await wake(self)
+        finally:
+            found.discard(self)
+
+    monkeypatch.setattr(event_streams._Sleeper, "wake", watched)
+    monkeypatch.setattr(event_streams, "ALIVE_SECONDS", FAR_SECONDS)
     return found
 
 
@@ -126,9 +156,10 @@ def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], b
 
 @pytest.mark.parametrize("names", [("ana",), ("ana", "bo", "rea")])
 def test_streams_with_the_same_audience_share_one_reading(
-    people: Any, asked: Counter[str], names: Sequence[str]
+    people: Any, asked: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many tokens of however many users of a project: what costs is done once for all of them."""
+    monkeypatch.setattr(event_streams, "GATHER_SECONDS", 1.0)  # long enough for a loop that is slow
     door = _streams()
     _, run = factories.build(people.ana.context(), "web")
     readings = 0
@@ -143,11 +174,11 @@ def test_streams_with_the_same_audience_share_one_reading(
                 tasks += more[1]
         await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
         await listeners[0].until(_received(listeners, "step.started", 1))
-        await asyncio.sleep(3 * event_streams.LEAST_PAUSE_SECONDS)
+        await wait_until_async("all have sent it", lambda: len(asleep) == len(listeners))
         asked.clear()
         await asyncio.to_thread(factories.emit, run, "step.done", step="SpawnOnHost")
         await listeners[0].until(_received(listeners, "step.done", 1))
-        await asyncio.sleep(2 * event_streams.LEAST_PAUSE_SECONDS)
+        await wait_until_async("all have sent it", lambda: len(asleep) == len(listeners))
         readings = asked.total()
         assert len({one.text.partition("event: step.done")[2] for one in listeners}) == 1
         for one in listeners:
@@ -160,7 +191,7 @@ def test_streams_with_the_same_audience_share_one_reading(
     assert door.shares.count == 0
 
 
-def test_a_token_that_ends_is_told_nothing_of_what_others_share(people: Any) -> None:
+def test_a_token_that_ends_is_told_nothing_of_what_others_share(people: Any, asleep: set[Any]) -> None:
     door, mine, ended = _streams(), people.ana.token(), people.ana.token()
     _, run = factories.build(people.ana.context(), "web")
 
@@ -172,7 +203,7 @@ def test_a_token_that_ends_is_told_nothing_of_what_others_share(people: Any) -> 
         streams = [first, second, lost]
         await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
         await first.until(_received(streams, "step.started", 1))
-        await asyncio.sleep(2 * event_streams.LEAST_PAUSE_SECONDS)
+        await wait_until_async("all have sent it", lambda: len(asleep) == 4)
         await asyncio.to_thread(tokens.revoke, ended)
         await asyncio.to_thread(_leave, people.bo)
         scopes = {stream_rights.token_of(one.scope): one.scope for one in (*streams, foreign)}

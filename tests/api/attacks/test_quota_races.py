@@ -20,6 +20,7 @@ from conductor.network import seed as network_seed
 from tests.api.attacks import hashes
 from tests.api.network.calls import V2, make, make_network
 from tests.fixtures.volume_requests import NEWEST, ROOT, made, settled, volume
+from tests.waiting import WAIT_SECONDS
 
 AT_ONCE, MORE = 8, 3
 IDENTITY, COMPUTE, IMAGES = "/identity/v3", "/compute/v2.1", "/image/v2/images"
@@ -290,7 +291,7 @@ def test_requests_at_the_same_moment_end_at_the_limit_exactly(race: Race, api_cl
 
     def post(client: Any, wanted: Post) -> int:
         try:
-            barrier.wait(30)
+            barrier.wait(WAIT_SECONDS)
             return int(client.post(*wanted, headers=NEWEST).status_code)
         finally:
             connections.close_all()

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import re
-import time
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import pytest
 
 from conductor.cell_db.models import ComputeNode, Service
 from conductor.core.metrics import BOOTED_AT
+from portal.api.compute.representations import hypervisors
 from tests.compute_rows import Cloud
 
 PATH = "/compute/v2.1/os-hypervisors"
 HOUR, DAY = 3600, 86400
+NOW = datetime.now(UTC)
+
+
+class Clock(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return NOW
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hypervisors, "datetime", Clock)
 
 
 def booted(seconds_ago: int) -> str:
     """The hypervisor whose machine has been up so long."""
-    report = {"capabilities": {"actions": [], BOOTED_AT: int(time.time()) - seconds_ago}}
+    report = {"capabilities": {"actions": [], BOOTED_AT: int(NOW.timestamp()) - seconds_ago}}
     ComputeNode.objects.using("cell1").update(report=report)
     return str(ComputeNode.objects.using("cell1").get().uuid)
 

@@ -15,6 +15,7 @@ from portal.live import event_streams
 from portal.live.event_streams import EventStreams
 from tests import factories
 from tests.fixtures.event_streams import Listener
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -42,7 +43,7 @@ async def listening(door: EventStreams, *args: Any) -> AsyncIterator[Listener]:
         yield listener
     finally:
         listener.leaves.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             await task
 
 
@@ -102,7 +103,7 @@ def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
 ) -> None:
     async def work() -> None:
         listener = Listener(path.format(lab=runs[1].uuid), people[who].token() if who else None)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             await door(listener.scope, listener.receive, listener.send)
         assert (listener.start["status"], json.loads(listener.text)["error"]["code"]) == (status, status)
 
@@ -116,7 +117,7 @@ def test_streams_are_so_many_and_no_more(door: EventStreams, people: Any) -> Non
     async def work() -> None:
         async with listening(door, "/api/events/stream", token):
             late = Listener("/api/events/stream", token)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await door(late.scope, late.receive, late.send)
             assert (late.start["status"], dict(late.start["headers"])[b"retry-after"]) == (503, b"30")
 

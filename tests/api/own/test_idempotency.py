@@ -17,6 +17,7 @@ from conductor.services.operations.idempotency import IdempotentRequest, StoredR
 from conductor.volume.models import Volume
 from tests import factories
 from tests.compute_rows import make_cloud
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -112,7 +113,7 @@ def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
         return StoredResponse(202, {"n": len(done)})
 
     def ask() -> None:
-        barrier.wait(10)
+        barrier.wait(WAIT_SECONDS)
         try:
             answer, _ = idempotency.once(context, IdempotentRequest("one-key-for-all", "the same"), work)
             heard.append(str(answer.body))
@@ -125,7 +126,7 @@ def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
     assert len(done) == 1
     assert len(heard) == 4
     assert set(heard) <= {"{'n': 1}", "in use"}
