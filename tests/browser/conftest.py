@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,12 +13,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.wire import Wire
 from tests.people import PASSWORD
+from tests.waiting import WAIT_SECONDS, wait_until
 
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
 # A machine with as many tests as it can bear; what is there at once is found at once all the same.
-PATIENCE_MS = 20_000
+PATIENCE_MS = WAIT_SECONDS * 1000
 expect.set_options(timeout=PATIENCE_MS)
 
 OpenPage = Callable[..., Page]
@@ -37,14 +37,11 @@ def server_port(django_db_setup: None, django_db_blocker: Any) -> Iterator[int]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True, name="portal")
     with django_db_blocker.unblock():
         thread.start()
-        deadline = time.monotonic() + 20
-        while not server.started and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert server.started
+        wait_until("the portal answers", lambda: server.started)
         yield listener.getsockname()[1]
         server.should_exit = True
         server.force_exit = True
-        thread.join(10)
+        thread.join(WAIT_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +87,10 @@ def _wait_until_everyone_has_left() -> None:
     """Until the server has noticed that the pages are gone: one that stays would read the next test's events."""
     from portal.live import channels
 
-    deadline = time.monotonic() + 20
-    while any(live_hub._connections for live_hub in channels._hubs.values()):
-        assert time.monotonic() < deadline, "connections outlive their pages"
-        time.sleep(0.05)
+    wait_until(
+        "no connection outlives its page",
+        lambda: not any(live_hub._connections for live_hub in channels._hubs.values()),
+    )
 
 
 def sign_in(page: Page, name: str, path: str = "/") -> None:

@@ -20,8 +20,10 @@ from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, wait_until_live
 from tests.fleet import add_host, silence
 from tests.people import PASSWORD
+from tests.waiting import wait_until
 
 SCREENS = Path(__file__).parents[2] / "docs" / "reference" / "screens"
+IS_DRAWN = "document.fonts.status === 'loaded' && document.querySelectorAll('.htmx-request').length === 0"
 SIZE = {"width": 1280, "height": 720}
 LARGEST = 300_000
 LARGEST_SCREEN = 150_000
@@ -184,7 +186,7 @@ def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
             answer = pages[who].goto(address.format(**ids))
             assert answer is not None
             assert answer.status == 200, address
-            pages[who].wait_for_timeout(400)
+            wait_until("the page is drawn", lambda page=pages[who]: page.evaluate(IS_DRAWN))  # type: ignore[misc]
             for scheme in SCHEMES:
                 pages[who].emulate_media(color_scheme=scheme)
                 path = SCREENS / "tour" / f"{name}-{kind}-{scheme}.jpg"

@@ -22,8 +22,8 @@ from conductor.services.consoles import connections, consoles
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, go
 from tests.guests import ImageShelf, guest_of
+from tests.waiting import wait_until
 
-SECONDS = 30  # until the modules of a viewer are there, on a machine that is busy
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 
@@ -49,7 +49,7 @@ def server(people: Any, tmp_path: Path, settings: Any) -> Iterator[Instance]:
 
 
 def connected(page: Page, words: str) -> None:
-    expect(page.locator("[data-desk-state]")).to_have_text(words, timeout=SECONDS * 1000)
+    expect(page.locator("[data-desk-state]")).to_have_text(words)
 
 
 def colours(page: Page) -> int:
@@ -61,6 +61,18 @@ def colours(page: Page) -> int:
       return ink;
     }"""
     return int(page.locator("[data-desk-stage] canvas").first.evaluate(script))
+
+
+def still(page: Page) -> int:
+    """Pixels of ink once the screen has stopped changing."""
+    seen = [-1]
+
+    def is_still() -> bool:
+        seen.append(colours(page))
+        return seen[-1] == seen[-2]
+
+    wait_until("the screen stands still", is_still, pause=0.3)
+    return seen[-1]
 
 
 def test_a_person_types_on_the_serial_line_and_sees_the_answer(open_page: OpenPage, server: Instance) -> None:
@@ -94,23 +106,20 @@ def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> 
     go(page, f"/servers/{server.uuid}/console#vnc")
     connected(page, "Screen connected")
     page.wait_for_function("() => document.querySelector('[data-desk-stage] canvas')?.width > 300")
-    page.wait_for_timeout(300)
-    before = colours(page)
-    assert before > 1000
+    wait_until("the screen is drawn", lambda: colours(page) > 1000)
+    before = still(page)
     page.keyboard.type("hello")
-    page.wait_for_timeout(300)
-    typed = colours(page)
-    assert typed > before + 100
+    wait_until("what was typed is drawn", lambda: colours(page) > before + 100)
+    typed = still(page)
     page.get_by_role("button", name="Type text…").click()
     page.get_by_label("Text", exact=True).fill("AB (c)")
     page.get_by_role("button", name="Type", exact=True).click()
     expect(page.get_by_role("dialog")).to_be_hidden()
-    page.wait_for_timeout(300)
-    assert colours(page) > typed + 100
+    wait_until("what was typed is drawn", lambda: colours(page) > typed + 100)
     page.locator(".desk-tools summary").click()
     page.get_by_role("button", name="Ctrl-Alt-Delete").click()
     Instance.objects.using("cell1").update(task_state="deleting")
-    expect(page.locator("[data-desk-state]")).to_contain_text("no console while it is deleting", timeout=15_000)
+    expect(page.locator("[data-desk-state]")).to_contain_text("no console while it is deleting")
 
 
 def test_a_link_opens_the_screen_once_for_whoever_has_it(open_page: OpenPage, server: Instance, people: Any) -> None:
@@ -152,11 +161,7 @@ def watch_the_screen(owner: Page, watcher: Page) -> None:
     owner.locator("[data-desk-stage] canvas").first.click()
     before = colours(watcher)
     owner.keyboard.type("ok")
-    for _ in range(100):  # until both have drawn it
-        if colours(owner) == colours(watcher) > before:
-            break
-        owner.wait_for_timeout(200)
-    assert colours(owner) == colours(watcher) > before > 1000
+    wait_until("both have drawn it", lambda: colours(owner) == colours(watcher) > before > 1000)
 
 
 def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: OpenPage, server: Instance) -> None:
@@ -180,9 +185,7 @@ def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: O
     owner.get_by_role("button", name="Share console…").click()
     expect(owner.locator("#console-shares [data-until]")).to_contain_text("min")
     owner.get_by_role("button", name="Revoke").click()
-    expect(watcher.locator("[data-desk-state]")).to_contain_text(
-        "is no longer shared. Ask for another link.", timeout=SECONDS * 1000
-    )
+    expect(watcher.locator("[data-desk-state]")).to_contain_text("is no longer shared. Ask for another link.")
     expect(owner.locator("#console-shares [data-until]")).to_have_count(0)
     owner.locator("#share-dialog").get_by_role("button", name="Close").click()
     watch_the_screen(owner, watcher)

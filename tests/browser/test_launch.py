@@ -16,6 +16,7 @@ from tests.browser.conftest import OpenPage, go
 from tests.browser.wire import Wire
 from tests.fleet import add_host
 from tests.people import PASSWORD
+from tests.waiting import assert_stays
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,13 @@ def test_a_form_sent_to_a_frozen_server_keeps_what_was_typed(open_page: OpenPage
     assert BuildRequest.objects.count() == 2
 
 
+# The count of servers in the form with each question for the summary, also with those that wait for an answer.
+KEEP_COUNTS = """() => {
+  window.counts = [];
+  document.addEventListener("htmx:confirm", () => window.counts.push(document.querySelector("[name=count]").value));
+}"""
+
+
 def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: OpenPage) -> None:
     page = open_page("ana")
     go(page, "/servers/launch")
@@ -116,11 +124,12 @@ def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: O
     page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
     held: list[Any] = []
     page.route("**/launch/summary", lambda route: held.append(route) if not held else route.continue_())
+    page.evaluate(KEEP_COUNTS)
     with page.expect_request("**/launch/summary"):
         page.get_by_label("small").click()
     page.get_by_label("medium").click()
     page.get_by_label("Count", exact=True).fill("3")
-    page.wait_for_timeout(500)  # the form asks 300 ms after the last key: by then there are questions that wait
+    page.wait_for_function("() => window.counts.at(-1) === '3'")  # the form asks soon after the last key: it waits now
     held[0].continue_()
     expect(page.get_by_label("Summary").get_by_text("3 servers, each with 2 vCPU")).to_be_visible()
     expect(page.get_by_label("medium")).to_be_checked()
@@ -137,9 +146,10 @@ def test_an_answer_takes_no_button_from_under_the_pointer(open_page: OpenPage) -
         page.get_by_label("small").click()
     page.locator("#launch-now").hover()
     page.mouse.down()
+    page.evaluate("window.button = document.querySelector('#launch-now')")
     with page.expect_response("**/launch/summary"):
         held[0].continue_()
-    page.wait_for_timeout(500)  # by then it would have been drawn
+    assert_stays("the button under the pointer", lambda: page.evaluate("window.button.isConnected"))
     page.mouse.up()
     expect(page.get_by_role("heading", name="Create web")).to_be_visible()
 

@@ -12,6 +12,7 @@ from conductor.services.servers import flavors
 from conductor.volume.models import Volume
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go
+from tests.waiting import wait_until
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 FORMS = ("/volumes/do/create", "/security-rules/do/create", "/credentials/do/create", "/images/do/create")
@@ -94,8 +95,8 @@ def test_what_takes_long_is_drawn_as_bones_and_what_fails_is_told(open_page: Ope
     page.locator("#name-filter").fill("web")
     expect(page.locator("#servers-live")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#servers-live .name")).to_have_css("opacity", "0")
-    while not asked:  # it was sent; this side notices while it waits
-        page.wait_for_timeout(10)
+    # It was sent; this side notices while it talks to the page.
+    wait_until("the list is requested", lambda: page.evaluate("true") and asked)
     asked.pop().fulfill(status=500, headers={"x-openstack-request-id": "req-7"}, body="")
     reported = page.get_by_role("alert").filter(has_text="error 500")
     expect(reported).to_contain_text("req-7")

@@ -6,6 +6,10 @@ import asyncio
 import threading
 from types import TracebackType
 
+from tests.waiting import WAIT_SECONDS, wait_until_async
+
+LONGEST_FREEZE_SECONDS = 3600.0  # a pump waits until its connection is cut or mended
+
 
 class Wire:
     """Listens on a port of its own and passes every connection on to the server's."""
@@ -24,7 +28,7 @@ class Wire:
     def __enter__(self) -> Wire:
         self._thread.start()
         server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._connected, "127.0.0.1", 0), self._loop)
-        self._server = server.result(5)
+        self._server = server.result(WAIT_SECONDS)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -33,9 +37,9 @@ class Wire:
     ) -> None:
         self.cut()
         self._loop.call_soon_threadsafe(self._server.close)
-        asyncio.run_coroutine_threadsafe(self._settle(), self._loop).result(5)
+        asyncio.run_coroutine_threadsafe(self._settle(), self._loop).result(WAIT_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(WAIT_SECONDS)
 
     def cut(self) -> None:
         """Cut all connections, and refuse new ones."""
@@ -57,7 +61,7 @@ class Wire:
         """Let the pumps see that their ends are gone."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=3)
+            await asyncio.wait(others, timeout=WAIT_SECONDS)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:
@@ -74,8 +78,7 @@ class Wire:
         self._open.add(target)
         try:
             while data := await source.read(65_536):
-                while self.is_frozen:
-                    await asyncio.sleep(0.05)
+                await wait_until_async("the wire is mended", lambda: not self.is_frozen, LONGEST_FREEZE_SECONDS)
                 if not self.lets_sockets_through and b"\r\nupgrade: websocket" in data.lower():
                     return
                 if self.breaks_answers and data.startswith(b"HTTP/1.1 200"):
