@@ -23,7 +23,7 @@ from conductor.core.placement.query import Bounds
 from conductor.core.request_spec import RequestSpec
 from conductor.hookspecs import hookimpl
 
-SECONDS = 0.5
+SECONDS, FAR_SECONDS = 0.5, 60.0  # for a call that hangs on purpose, and for all others
 SECRET = "seven-ducks-swim"
 
 
@@ -62,11 +62,25 @@ WAYS: Mapping[str, Callable[[], Any]] = {
 MODE = {"mode": {"type": "string", "enum": [*WAYS, "lies", "writes"], "default": ""}}
 
 
+HANGS = frozenset({"sleeps", "loops", "matches", "counts"})
+
+
 def trouble(mode: str) -> None:
     WAYS.get(mode, WAYS[""])()
 
 
-class TroubleTrait(Prefilter):
+class Limited:
+    """An extension with a short time limit only where its mode is to hang."""
+
+    options: Mapping[str, Any]
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(options)  # type: ignore[call-arg]
+        if self.options["mode"] not in HANGS:
+            self.seconds = FAR_SECONDS
+
+
+class TroubleTrait(Limited, Prefilter):
     """Demand a trait."""
 
     name = "TroubleTrait"
@@ -82,7 +96,7 @@ class TroubleTrait(Prefilter):
         return Bounds(root_required=frozenset({"CUSTOM_TROUBLE"}))
 
 
-class TroubleLimits(QuotaSource):
+class TroubleLimits(Limited, QuotaSource):
     """One instance for all requests."""
 
     name = "TroubleLimits"
@@ -94,7 +108,7 @@ class TroubleLimits(QuotaSource):
         return {"instances": 1}
 
 
-class TroubleForm(LaunchForm):
+class TroubleForm(Limited, LaunchForm):
     """Ask nothing."""
 
     name = "TroubleForm"
@@ -106,7 +120,7 @@ class TroubleForm(LaunchForm):
         return Additions({"rack": ["r1"]})
 
 
-class TroublePanel(Panel):
+class TroublePanel(Limited, Panel):
     """Say which process it is shown by."""
 
     name = "TroublePanel"
@@ -120,7 +134,7 @@ class TroublePanel(Panel):
         return kind((("process", str(os.getpid())),))
 
 
-class TroubleDisks(ImageConverter):
+class TroubleDisks(Limited, ImageConverter):
     """Copy."""
 
     name = "TroubleDisks"
@@ -134,7 +148,7 @@ class TroubleDisks(ImageConverter):
         target.write_bytes(source.read_bytes())
 
 
-class TroubleLog(FlowObserver):
+class TroubleLog(Limited, FlowObserver):
     """Log received events, with their number."""
 
     name = "TroubleLog"

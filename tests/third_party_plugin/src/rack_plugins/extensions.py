@@ -74,14 +74,19 @@ class RackPanel(Panel):
 
     name = "RackPanel"
     title = "Rack"
-    seconds = 0.2
+    seconds = 60.0  # no machine is too slow for it
     options_schema = {"mode": {"enum": ["good", "raises", "hangs", "lies"], "default": "good"}}
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(options)
+        if self.options["mode"] == "hangs":
+            self.seconds = 0.2  # type: ignore[misc]
 
     def show(self, subject: Shown) -> PanelData | None:
         if self.options["mode"] == "raises":
             raise RuntimeError("secret=hunter2")
         if self.options["mode"] == "hangs":
-            time.sleep(1.0)
+            time.sleep(3600.0)
         if self.options["mode"] == "lies":
             return "<b>r1</b>"  # type: ignore[return-value]
         pairs = (("Server", subject.name), ("Row", "<b>7</b>"))
@@ -109,14 +114,16 @@ class RackLog(FlowObserver):
     """Keeps what happened; stops at events of the kind in `stops_at`."""
 
     name = "RackLog"
-    seconds = 0.2
+    seconds = 60.0
     options_schema = {"stops_at": {"type": "string", "default": ""}}
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(options)
+        if self.options["stops_at"]:
+            self.seconds = 2.0  # type: ignore[misc]
         self.seen: list[FlowEvent] = []
 
     def observe(self, event: FlowEvent) -> None:
         if event.kind == self.options["stops_at"]:
-            time.sleep(1.0)
+            time.sleep(3600.0)
         self.seen.append(event)
