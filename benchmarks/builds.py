@@ -29,8 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.bench_flow import processor_seconds
 from benchmarks.commit_limit import commits_per_second, crowded_commits_per_second
 from benchmarks.results import Figure, record
-from tests.acceptance.cloud import Client, Cloud, wait_until
+from tests.acceptance.cloud import Client, Cloud
 from tests.acceptance.deployment import Deployment
+from tests.waiting import wait_until
 
 QUIET = {"NOVELLA_LOG_LEVEL": "WARNING"}
 ROUNDS = 3

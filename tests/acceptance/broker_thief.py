@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -48,7 +48,7 @@ class BrokerThief:
         """Put a message into the queue, where the broker lets it."""
         message = {
             "queue_name": queue, "actor_name": actor, "args": [body], "kwargs": {}, "options": {},
-            "message_id": str(uuid4()), "message_timestamp": int(time.time() * 1000),
+            "message_id": str(uuid4()), "message_timestamp": int(datetime.now(UTC).timestamp() * 1000),
         }  # fmt: skip
         if self._url.startswith("redis"):
             message["options"] = {"redis_message_id": message["message_id"]}

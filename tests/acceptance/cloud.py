@@ -9,39 +9,23 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
 from tests.services.process import free_port
+from tests.waiting import wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 READY = "Novella is ready: "
-START_SECONDS = 120.0
-WAIT_SECONDS = 120.0
-LONGEST_PAUSE_SECONDS = 0.4
+START_SECONDS = 240.0
+END_SECONDS = 120.0
 # Device owners of servers' ports; the cloud's first router has ports, too.
 GUESTS_PORTS = "network_port where device_owner not like 'network:%'"
 GUESTS_ADDRESSES = f"network_addressallocation where port_id in (select id from {GUESTS_PORTS})"
-
-
-def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> Any:
-    """Return the first truthy result of `ask`; fails, naming `what`, when there is none in time.
-
-    Polling takes processor time from the work that is awaited, so the pause grows with the duration of a poll. A longer
-    `pause` leaves a real guest the processor from the beginning.
-    """
-    began_at = time.monotonic()
-    while (waited := time.monotonic() - began_at) < seconds:
-        found = ask()
-        if found:
-            return found
-        time.sleep(max(pause, min(waited / 10, LONGEST_PAUSE_SECONDS)))
-    raise AssertionError(f"not within {seconds} seconds: {what}")
 
 
 def copy_seeded(seeded_data: Path, folder: Path) -> Path:
@@ -113,7 +97,7 @@ class Client:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=dict(headers), method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 return HttpResponse(response.status, response.headers, response.read())
         except urllib.error.HTTPError as error:
             return HttpResponse(error.code, error.headers, error.read())
@@ -147,13 +131,14 @@ class Client:
             assert server["status"] in {status, "BUILD"}, server
             return server if server["status"] == status and server["OS-EXT-STS:task_state"] is None else None
 
-        found: dict[str, Any] = wait_until(f"{uuid} {status}\n{self.log_tail()}", look)
+        found: dict[str, Any] = wait_until(f"{uuid} {status}", look, details=self.log_tail)
         return found
 
     def wait_until_gone(self, uuid: str) -> None:
         wait_until(
-            f"{uuid} gone\n{self.log_tail()}",
+            f"{uuid} gone",
             lambda: self.call("GET", f"/compute/v2.1/servers/{uuid}").status == 404,
+            details=self.log_tail,
         )
 
 
@@ -186,7 +171,7 @@ class Cloud(Client):
         before = self.log_path.stat().st_size
         self.process = self._begin(self.environment(**variables))
         try:
-            wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
+            wait_until("the ready line", lambda: self._is_ready(before), START_SECONDS, details=self.log_tail)
         except BaseException:
             self.kill_9()
             raise
@@ -230,7 +215,7 @@ class Cloud(Client):
     def kill_9(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=END_SECONDS)
 
     def arm(self, place: str) -> None:
         """Have the process die when it comes to `place`; it must run with `NOVELLA_CRASH_AT` `@<armed_path>`."""
@@ -242,7 +227,7 @@ class Cloud(Client):
     def armed_path(self) -> Path:
         return self.data_dir / "armed"
 
-    def wait_for_death(self, seconds: float = 60.0) -> int:
+    def wait_for_death(self, seconds: float = START_SECONDS) -> int:
         """The exit code of a process that ends by itself."""
         assert self.process is not None
         return self.process.wait(timeout=seconds)
@@ -252,13 +237,13 @@ class Cloud(Client):
         assert self.process is not None
         if self.is_alive:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=END_SECONDS)
 
     # -- what is stored ---------------------------------------------------------------------------------------
 
     def rows(self, database: str, sql: str) -> list[tuple[Any, ...]]:
         """Rows of one of the SQLite files: api, cell0, cell1, cell2."""
-        connection = sqlite3.connect(f"file:{self.data_dir / database}.sqlite3?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(f"file:{self.data_dir / database}.sqlite3?mode=ro", uri=True, timeout=120)
         try:
             return connection.execute(sql).fetchall()
         finally:
@@ -289,3 +274,7 @@ class Cloud(Client):
                 database, f"select flow, state from journal_workflowrun where state in {live}"
             )
         return {name: rows for name, rows in found.items() if rows}
+
+    def wait_until_clean(self) -> None:
+        """Wait until nothing is left of deleted servers: their last runs end shortly after the servers are gone."""
+        wait_until("nothing left", lambda: self.leaked_resources() == {}, details=self.leaked_resources)

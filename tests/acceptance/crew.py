@@ -9,7 +9,7 @@ with Crew(folder, database="postgresql") as crew:
 
 They are forked by a parent that has imported all, so that one more is there within the time of its connections. Times
 are of the machine's monotonic clock, which all of its processes share. The first attempt of a step takes the
-requested time, any later one no time.
+requested time, or until `let_end`; any later one takes no time.
 """
 
 from __future__ import annotations
@@ -32,21 +32,25 @@ from uuid import uuid4
 from tests import migrated
 from tests.acceptance.nursery import inherited_environment
 from tests.services import postgresql, rabbitmq
+from tests.waiting import Stopwatch, take_time, wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 CELL = "cell1"
 FLOW = "probe"
 PARKED = "parked"
 PER_COMMIT = 100
-START_SECONDS = 120.0
-WAIT_SECONDS = 60.0
+START_SECONDS = 240.0
+WAIT_SECONDS = 240.0
 END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 LINES = "lines"
 
 
 @dataclass(frozen=True)
 class ConductorRecord:
-    """One thing that a conductor did: "ready", "begin", "refused" or "end"."""
+    """One thing that a conductor did: "ready", "sees", "begin", "refused" or "end".
+
+    `run` is the run's uuid; of "ready" it is the conductor's life, of "sees" the lives that it has seen in its group.
+    """
 
     number: int
     what: str
@@ -91,6 +95,20 @@ class Crew:
         self._await(f"{name} is ready", lambda: any(line.pid == pid for line in self.lines("ready")), START_SECONDS)
         return pid
 
+    def await_seen(self, *names: str) -> None:
+        """Wait until each of these conductors has seen all of them in a group: it notices the death of each from then on.
+
+        It is about groups that are polled; a file's death is noticed by whoever sees it later, too.
+        """
+        lives = {line.pid: line.run for line in self.lines("ready")}
+        expected = {lives[self.pids[name]] for name in names}
+
+        def have_seen() -> bool:
+            seen = {line.pid: set(line.run.split()) for line in self.lines("sees")}
+            return all(expected <= seen.get(self.pids[name], set()) for name in names)
+
+        self._await(f"{', '.join(names)} have seen each other", have_seen, WAIT_SECONDS)
+
     def begin(self, name: str, *, is_apart: bool = False, lease_seconds: float | None = None) -> int:
         requested = {"name": name, "is_apart": is_apart, "lease_seconds": lease_seconds}
         self.pids[name] = pid = int(self._ask(requested))
@@ -99,6 +117,10 @@ class Crew:
     def open_run(self, seconds: float) -> str:
         """A run whose step takes so long; its uuid."""
         return self._ask({"seconds": seconds})
+
+    def let_end(self, run: str) -> None:
+        """Have the step of the run end now."""
+        (self.folder / f"let-end-{run}").touch()
 
     def open_parked(self, count: int) -> None:
         """So many runs that each have a host move a guest, and wait for it: no such host ever answers."""
@@ -131,15 +153,16 @@ class Crew:
         """The run as the database has it: state, owner, fencing_token."""
         return json.loads(self._ask({"row": run}))  # type: ignore[no-any-return]
 
+    def lease(self, run: str) -> tuple[float, float]:
+        """When the run's lease ends (0 without one) and the present time, both by the database's clock."""
+        ends_at, now = json.loads(self._ask({"lease": run}))
+        return ends_at, now
+
     def log(self) -> str:
         return (self.folder / "crew.log").read_text(errors="replace")
 
     def _await(self, what: str, ask: Callable[[], Any], seconds: float) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (found := ask()):
-            assert time.monotonic() < deadline, f"not within {seconds} seconds: {what}\n{self.log()[-4000:]}"
-            time.sleep(0.002)
-        return found
+        return wait_until(what, ask, seconds, pause=0.002, details=lambda: self.log()[-4000:])
 
     def _ask(self, requested: dict[str, Any]) -> str:
         assert self._server is not None
@@ -224,7 +247,7 @@ def _carried_out(requested: dict[str, Any]) -> str:
 
 def _carry_out(requested: dict[str, Any]) -> str:
     from conductor.core.context import system_context
-    from conductor.db.transactions import write_tx
+    from conductor.db.transactions import database_now, write_tx
     from conductor.journal.models import WorkflowRun
     from conductor.rpc import outbox
 
@@ -250,6 +273,10 @@ def _carry_out(requested: dict[str, Any]) -> str:
     if "row" in requested:
         fields = ("state", "owner", "fencing_token", "position")
         return json.dumps(WorkflowRun.objects.using(CELL).values(*fields).get(uuid=requested["row"]))
+    if "lease" in requested:
+        runs = WorkflowRun.objects.using(CELL).filter(uuid=requested["lease"]).annotate(now=database_now())
+        ends_at, now = runs.values_list("lease_expires_at", "now").get()
+        return json.dumps([ends_at.timestamp() if ends_at else 0.0, now.timestamp()])
     with write_tx(CELL):
         return str(outbox.open_run(CELL, wanted(FLOW)).uuid)
 
@@ -262,6 +289,9 @@ def _register(folder: Path) -> None:
     from conductor.workflows.flow import Flow, RemoteStep, Result, Step, StepContext
     from conductor.workflows.steps.on_host import addressed
 
+    def let_end(run: str) -> bool:
+        return (folder / f"let-end-{run}").exists()
+
     class Probe(Step):
         title = "wait"
 
@@ -270,8 +300,9 @@ def _register(folder: Path) -> None:
             began_before = (folder / f"run-{run}").exists()
             (folder / f"run-{run}").touch()
             _write(folder, "begin", run)
-            if not began_before:
-                time.sleep(work.inputs["seconds"])
+            watch = Stopwatch()
+            while not began_before and watch.seconds < work.inputs["seconds"] and not let_end(run):
+                take_time(min(0.05, work.inputs["seconds"]))
             try:
                 with work.fenced(work.alias):
                     pass
@@ -328,12 +359,36 @@ def _conduct(requested: dict[str, Any], folder: Path) -> None:
         settings.NOVELLA_DATA = folder / f"apart-{os.getpid()}"
     if requested["lease_seconds"] is not None:
         settings.NOVELLA_LEASE_SECONDS = requested["lease_seconds"]
+    _record_members(folder)
     stop = stop_requested()
     process = ConductorProcess(charge(cells=[CELL], is_api_level=False), requested["name"])
     process.start()
-    _write(folder, "ready", "")
+    _write(folder, "ready", life)
     process.serve(stop)
     process.stop()
+
+
+def _record_members(folder: Path) -> None:
+    """Have this process write which lives it sees in its polled groups, whenever they change."""
+    from conductor.core.membership import Member, OnGone
+    from conductor.membership.polled import Lives, Polled
+
+    watch = Polled._watch
+
+    def watch_and_write(self: Polled, lives: Lives, me: Member, on_gone: OnGone) -> None:
+        before: set[str] | None = None
+
+        def look() -> set[str] | None:
+            nonlocal before
+            alive = lives()
+            if alive is not None and alive != before:
+                _write(folder, "sees", " ".join(sorted(alive)))
+                before = alive
+            return alive
+
+        watch(self, look, me, on_gone)
+
+    Polled._watch = watch_and_write  # type: ignore[method-assign]
 
 
 def _write(folder: Path, what: str, run: str) -> None:

@@ -13,7 +13,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.acceptance.nursery import inherited_environment
+from tests.waiting import wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROCESSES = 16
@@ -118,8 +118,7 @@ def _forked(folder: Path, number: int) -> int:
         return pid
     code = 1
     try:
-        while not (folder / "go").exists():
-            time.sleep(0.005)
+        wait_until("all have been started", (folder / "go").exists, DEADLINE_SECONDS)
         result = _Decider(json.loads((folder / "cloud.json").read_text()), number).work()
         (folder / f"result-{number}.json").write_text(json.dumps(result))
         code = 0

@@ -29,20 +29,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from conductor.compute.host_journal import NUMBERS_PER_EPOCH
 from tests import migrated
-from tests.acceptance.cloud import GUESTS_ADDRESSES, GUESTS_PORTS, Client, wait_until
+from tests.acceptance.cloud import GUESTS_ADDRESSES, GUESTS_PORTS, Client
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
 from tests.locks import locked
 from tests.services import postgresql, rabbitmq, redis
 from tests.services.process import free_port
+from tests.waiting import wait_until
 
-START_SECONDS = 180.0
-STOP_SECONDS = 60.0
+START_SECONDS = 240.0
+STOP_SECONDS = 240.0
 CELLS = {"cell1": 2, "cell2": 2}
 HOSTS = {"cell1": ("h1", "h2", "h3"), "cell2": ("h4", "h5", "h6")}
 BROKERS = {"rabbitmq": rabbitmq.start, "redis": redis.start}
-# Leases and sweeps are short: a test that kills should not wait ten seconds each time.
-VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_SWEEP_SECONDS": "0.5"}
+VARIABLES = {
+    "NOVELLA_REAL_HOST": "off",
+    # Leases and sweeps are short: a test that kills should not wait ten seconds each time.
+    "NOVELLA_LEASE_SECONDS": "3",
+    "NOVELLA_SWEEP_SECONDS": "0.5",
+    # No host counts as down because the machine is slow, or because its process or the broker is dead for a while.
+    "NOVELLA_HOST_DOWN_SECONDS": "3600",
+}
 # Seeded data by cells, for the life of this test run: of all its workers, if there are several.
 TEMPLATES = Path(tempfile.gettempdir()) / f"novella-seeded-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 LOCK = TEMPLATES.with_suffix(".lock")
@@ -273,13 +281,29 @@ class Deployment:
     def _await_ready(self, members: Sequence[Member]) -> None:
         waiting = list(members)
         for member in waiting:
-            wait_until(f"{member.name} is ready", member.is_ready, START_SECONDS)
+            wait_until(f"{member.name} is ready", member.is_ready, START_SECONDS, details=member.log_tail)
 
     def _await_hosts(self) -> None:
         """Wait until conductors have taken in each host's first report: no server can be placed on it before."""
         query = """select count(*) from cell_db_service where "binary" = 'nova-compute' and report_digest <> ''"""
         wanted = {cell: [(str(len(hosts)),)] for cell, hosts in self.hosts.items()}
-        wait_until("all hosts have reported", lambda: {cell: self.rows(cell, query) for cell in wanted} == wanted)
+        wait_until(
+            "all hosts have reported",
+            lambda: {cell: self.rows(cell, query) for cell in wanted} == wanted,
+            START_SECONDS,
+            details=self.log_tail,
+        )
+
+    def _life_of(self, host: str, *, is_complete: bool = False) -> int:
+        """The epoch of the host's newest stored report: each life of an agent has its own. 0 without a report.
+
+        A late report of an earlier life has the earlier epoch. `is_complete`: only of a report that a conductor has
+        taken in to its end.
+        """
+        cell = next(cell for cell, hosts in self.hosts.items() if host in hosts)
+        query = f"""select report_number from cell_db_service where "binary" = 'nova-compute' and host = '{host}'"""
+        rows = self.rows(cell, query + (" and report_digest <> ''" if is_complete else ""))
+        return int(rows[0][0]) // NUMBERS_PER_EPOCH if rows else 0
 
     # -- one process --------------------------------------------------------------------------------------------
 
@@ -294,13 +318,25 @@ class Deployment:
         child.send_signal(number)
         return child.wait(STOP_SECONDS)
 
-    def restart(self, role: str, index: int = 0, **variables: str) -> None:
-        """Start a process that has ended again, this time with these variables too; returns when it is ready."""
+    def restart(self, role: str, index: int = 0, *, awaits_report: bool = True, **variables: str) -> None:
+        """Start a process that has ended again, this time with these variables too; returns when it is ready.
+
+        A host is ready when a conductor has taken in a report of its new life: then the cloud knows its release, and
+        servers can be placed on it. Without `awaits_report` it may still be unheard, where conductors are dead too.
+        """
         member = self.of(role)[index]
         assert not member.is_alive, f"{member.name} lives"
+        before = self._life_of(member.name) if role == "host" and awaits_report else 0
         member.variables = variables
         self._begin(member)
         self._await_ready([member])
+        if role == "host" and awaits_report:
+            wait_until(
+                f"a conductor has heard {member.name}",
+                lambda: self._life_of(member.name, is_complete=True) > before,
+                START_SECONDS,
+                details=self.log_tail,
+            )
 
     def dead(self) -> list[str]:
         """Names of processes that have ended."""
@@ -346,6 +382,10 @@ class Deployment:
             wanted = {f"{database} {name}": sql for name, sql in LEFT_ANYWHERE.items()}
             found |= self._rows_of_each(database, wanted | (LEFT_IN_API if database == "api" else {}))
         return {name: rows for name, rows in found.items() if rows}
+
+    def wait_until_clean(self) -> None:
+        """Wait until nothing is left of deleted servers: their last runs end shortly after the servers are gone."""
+        wait_until("nothing left", lambda: self.leaked_resources() == {}, START_SECONDS, details=self.leaked_resources)
 
     def _rows_of_each(self, database: str, questions: Mapping[str, str]) -> dict[str, list[Any]]:
         """The rows of several queries, in one call: a client is a process that has to be started."""

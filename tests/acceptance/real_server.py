@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.acceptance.cloud import Cloud, wait_until
+from tests.acceptance.cloud import Cloud
 from tests.acceptance.serial_line import SerialLine
+from tests.waiting import wait_until
 
 SERVERS = "/compute/v2.1/servers"
 SECONDS = 240.0
@@ -36,7 +37,7 @@ class Real:
             answer = self.cloud.call("POST", path, body, user=user, version=version)
             return None if answer.status == 409 and b"is locked by workflow" in answer.raw else answer
 
-        answer = wait_until("a lock", ask)
+        answer = wait_until("a lock", ask, SECONDS)
         assert answer.status in (200, 202, 204), answer.raw
         self.wait(status)
 
@@ -47,7 +48,9 @@ class Real:
             is_there = server["status"] == status and server["OS-EXT-STS:task_state"] is None
             return server if is_there else None
 
-        found: dict[str, Any] = wait_until(f"{self.uuid} {status}\n{self.cloud.log_tail()}", look, SECONDS, pause=0.25)
+        found: dict[str, Any] = wait_until(
+            f"{self.uuid} {status}", look, SECONDS, pause=0.25, details=self.cloud.log_tail
+        )
         return found
 
     def has_booted(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import socket
-import time
 from pathlib import Path
 
 from compute_drivers.libvirt.embedded import short_path
+from tests.waiting import Stopwatch, wait_until
 
-SECONDS = 120.0
+SECONDS = 240.0
+ANSWER_SECONDS = 15.0  # then the line is joined anew, for a guest that missed the question
 NUMBERS = itertools.count(1)
 
 
@@ -22,17 +23,20 @@ class SerialLine:
 
     def ask(self, command: str, seconds: float = SECONDS) -> str:
         """Return the output of a command in the guest's shell. A booting guest misses the first attempts."""
-        deadline = time.monotonic() + seconds
         heard = ""
-        while time.monotonic() < deadline:
+
+        def try_once() -> list[str]:
+            nonlocal heard
             try:
                 found, heard = self._try(command)
             except OSError:  # it is only starting
-                time.sleep(0.2)
-                continue
-            if found is not None:
-                return found
-        raise AssertionError(f"no answer to {command!r} within {seconds} seconds: {heard[-2000:]!r}")
+                return []
+            return [] if found is None else [found]
+
+        answers: list[str] = wait_until(
+            f"an answer to {command!r}", try_once, seconds, pause=0.2, details=lambda: repr(heard[-2000:])
+        )
+        return answers[0]
 
     def number(self, command: str) -> int:
         return int(self.ask(command))
@@ -55,8 +59,8 @@ class SerialLine:
             joined.settimeout(0.5)
             joined.connect(str(self._path()))
             joined.sendall(line.encode())
-            until = time.monotonic() + 5.0
-            while time.monotonic() < until and end.encode() not in heard:
+            watch = Stopwatch()
+            while watch.seconds < ANSWER_SECONDS and end.encode() not in heard:
                 try:
                     news = joined.recv(4096)
                 except TimeoutError:

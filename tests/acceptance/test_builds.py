@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.cloud import Cloud, copy_seeded, wait_until
+from tests.acceptance.cloud import Cloud, copy_seeded
 from tests.acceptance.nursery import Nursery
+from tests.waiting import take_time, wait_until
 
 
 def fail_spawns(cloud: Cloud, **rule: Any) -> None:
@@ -37,7 +37,7 @@ def quick_cloud(kept_cloud: Cloud) -> Iterator[Cloud]:
     for server in kept_cloud.servers():
         assert kept_cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
         kept_cloud.wait_until_gone(server["id"])
-    wait_until("nothing is left", lambda: kept_cloud.leaked_resources() == {}, 30)
+    kept_cloud.wait_until_clean()
 
 
 def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
@@ -65,7 +65,7 @@ def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., 
     for server in servers:
         assert cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
     wait_until("all gone", lambda: not cloud.servers("fleet"))
-    assert cloud.leaked_resources() == {}
+    cloud.wait_until_clean()
 
 
 def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Cloud) -> None:
@@ -89,7 +89,7 @@ def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quic
     assert server["fault"]["message"] == "the disk is on fire"
     assert Counter(steps_of(cloud, uuid))[("SpawnOnHost", "do", 3, "failed")] == 1
     assert not any(attempt > 3 for _, _, attempt, _ in steps_of(cloud, uuid))
-    assert cloud.leaked_resources() == {}
+    cloud.wait_until_clean()
 
 
 def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Cloud) -> None:
@@ -98,7 +98,7 @@ def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Clou
     uuid = cloud.launch("web-1").json["server"]["id"]
     assert cloud.wait_for_status(uuid, "ERROR")["fault"]["message"] == "the image is damaged"
     assert {attempt for _, _, attempt, _ in steps_of(cloud, uuid)} == {1}
-    assert cloud.leaked_resources() == {}
+    cloud.wait_until_clean()
 
 
 def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(quick_cloud: Cloud) -> None:
@@ -120,7 +120,7 @@ def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(quick_cloud:
     assert "No valid host" in server["fault"]["message"]
     (row,) = cloud.rows("cell0", "select decision_uuid from cell_db_instancefault")
     assert row[0] is not None
-    assert cloud.leaked_resources() == {}
+    cloud.wait_until_clean()
     assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     cloud.wait_until_gone(uuid)
 
@@ -140,11 +140,11 @@ def slow_cloud(seeded_data: Path, nursery: Nursery, tmp_path_factory: pytest.Tem
 @pytest.mark.parametrize("pause", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8])
 def test_delete_at_any_moment_of_a_build_wins(pause: float, slow_cloud: Cloud) -> None:
     uuids = [slow_cloud.launch(f"web-{n}").json["server"]["id"] for n in range(3)]
-    time.sleep(pause)
+    take_time(pause)
     for uuid in uuids:
         assert slow_cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
         again = slow_cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}")
         assert again.status in {204, 404}
     for uuid in uuids:
         slow_cloud.wait_until_gone(uuid)
-    wait_until("the last run to end", lambda: slow_cloud.leaked_resources() == {}, 30)
+    slow_cloud.wait_until_clean()

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cloud import wait_until
 from tests.acceptance.deployment import Deployment
 from tests.acceptance.nursery import Nursery
+from tests.waiting import wait_until
 
 SERVERS = 20
+SECONDS = 300.0
 
 
 def launch_all(cloud: Deployment, prefix: str) -> list[str]:
@@ -34,7 +35,7 @@ def wait_until_active(cloud: Deployment, uuids: Sequence[str]) -> None:
         assert not broken, [cloud.api(0).server(uuid).get("fault") for uuid in broken]
         return all(seen.get(uuid) == "ACTIVE" for uuid in uuids)
 
-    wait_until(f"all active\n{cloud.log_tail()}", are_active)
+    wait_until("all active", are_active, SECONDS, details=cloud.log_tail)
     assert cloud.guests() == sorted(uuids)
     hosts = {cloud.api(1).server(uuid)["OS-EXT-SRV-ATTR:host"] for uuid in uuids}
     assert hosts == {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -46,8 +47,8 @@ def delete_all(cloud: Deployment, uuids: Sequence[str]) -> None:
 
 
 def wait_until_clean(cloud: Deployment) -> None:
-    wait_until(f"all gone\n{cloud.log_tail()}", lambda: not cloud.api(1).servers())
-    wait_until(f"nothing left: {cloud.leaked_resources()}", lambda: cloud.leaked_resources() == {}, 60)
+    wait_until("all gone", lambda: not cloud.api(1).servers(), SECONDS, details=cloud.log_tail)
+    cloud.wait_until_clean()
 
 
 @pytest.mark.timeout(900)  # RabbitMQ starts three times here, ten processes start twice: minutes on a busy machine

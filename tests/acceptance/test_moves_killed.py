@@ -11,8 +11,9 @@ from conductor.workflows.catalog import failpoints
 from conductor.workflows.flow import Flow
 from conductor.workflows.flows.live_migration import LIVE_MIGRATE_INSTANCE
 from conductor.workflows.flows.resize import CONFIRM_RESIZE, RESIZE_INSTANCE, REVERT_RESIZE
-from tests.acceptance.cloud import GUESTS_PORTS, Cloud, wait_until
+from tests.acceptance.cloud import GUESTS_PORTS, Cloud
 from tests.fixtures.killed_workers import DIED_BEFORE_IT_ANSWERED, SIGKILLED
+from tests.waiting import wait_until
 
 CELLS = ("cell1", "cell2")
 # After an effect and before its record, and with a command on its way; the campaign kills at every other place, too.
@@ -33,7 +34,7 @@ def settled(cloud: Cloud, uuid: str, status: str) -> dict[str, Any]:
         is_there = server["status"] == status and server["OS-EXT-STS:task_state"] is None
         return server if is_there and not live_runs(cloud) else None
 
-    found: dict[str, Any] = wait_until(f"{uuid} {status}\n{cloud.log_tail()}", look, 60)
+    found: dict[str, Any] = wait_until(f"{uuid} {status}", look, details=cloud.log_tail)
     return found
 
 
@@ -71,7 +72,7 @@ def assert_all_goes(cloud: Cloud, uuid: str) -> None:
     """Check that a moved server can be deleted like any other, in any state of its move."""
     assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     cloud.wait_until_gone(uuid)
-    wait_until(f"nothing left: {cloud.leaked_resources()}", lambda: cloud.leaked_resources() == {}, 30)
+    cloud.wait_until_clean()
 
 
 @pytest.mark.parametrize("place", places(LIVE_MIGRATE_INSTANCE))

@@ -19,9 +19,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from conductor.rpc import envelope
 from tests.acceptance.broker_thief import BrokerThief
-from tests.acceptance.cloud import wait_until
 from tests.acceptance.deployment import Deployment
 from tests.acceptance.nursery import Nursery, inherited_environment
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module", params=["redis", "rabbitmq"])

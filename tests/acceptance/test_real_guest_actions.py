@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from tests import migrated
-from tests.acceptance.cloud import Cloud, wait_until
+from tests.acceptance.cloud import Cloud
 from tests.acceptance.real_server import PAIR, SECONDS, SERVERS, UPTIME, Real
 from tests.compute_drivers.libvirtd import Daemon
 from tests.guests import qemu_of
 from tests.tiny_linux import STARTS_AGENT, agent_files, copy_image
+from tests.waiting import wait_until
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHBvdGF0b2VzIGFuZCBsZWVrcyBtYWtlIHNvdXA= ana"
 READ_WORD = "dd if=/dev/vda bs=1 skip=4096 count=8 2> /dev/null"

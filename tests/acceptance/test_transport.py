@@ -56,7 +56,7 @@ def test_tls_cookies_links_and_forged_headers(new_cloud: Callable[..., Cloud], t
         client.verify = variables["NOVELLA_TLS_CERT"]
         client.headers.update({"Host": "cloud.example.org"} | FORGED)
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"http://127.0.0.1:{cloud.port}/healthz", timeout=30)
+            requests.get(f"http://127.0.0.1:{cloud.port}/healthz", timeout=120)
 
         page = client.get(f"{url}/sign-in")
         assert page.status_code == 200

@@ -79,18 +79,18 @@ def test_the_help_lists_each_command_with_a_line(novella: Path, tmp_path: Path) 
 def test_its_pages_are_complete(installed: Cloud) -> None:
     with requests.Session() as browser:
         browser.headers["Accept-Language"] = "de"
-        page = browser.get(f"{installed.url}/sign-in", timeout=60)
+        page = browser.get(f"{installed.url}/sign-in", timeout=SECONDS)
         assert "<title>Anmelden" in page.text
         token = browser.cookies["novella_csrf"]
         password = json.loads((installed.data_dir / "passwords.json").read_text())["admin"]
         form = {"username": "admin", "password": password, "csrfmiddlewaretoken": token, "next": "/settings"}
-        page = browser.post(f"{installed.url}/sign-in", form, headers={"Referer": page.url}, timeout=60)
+        page = browser.post(f"{installed.url}/sign-in", form, headers={"Referer": page.url}, timeout=SECONDS)
         assert (page.status_code, page.url) == (200, f"{installed.url}/settings")
         assert "NOVELLA_DATA" in page.text
         assert "Datenbanken" in page.text, "the meaning of each setting comes from the documentation"
         linked = re.findall(r'(?:href|src)="(/static/[^"#]+)', page.text)
         for path in (*linked, *BROWSER_FILES):
-            assert browser.get(installed.url + path, timeout=60).status_code == 200, path
+            assert browser.get(installed.url + path, timeout=SECONDS).status_code == 200, path
         assert len(linked) > 5
 
 

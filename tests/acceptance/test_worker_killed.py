@@ -9,8 +9,9 @@ import pytest
 from conductor.workflows.catalog import failpoints
 from conductor.workflows.flows.build import BUILD_IN_CELL, BUILD_INSTANCES
 from conductor.workflows.flows.delete import DELETE_INSTANCE
-from tests.acceptance.cloud import GUESTS_PORTS, Cloud, wait_until
+from tests.acceptance.cloud import GUESTS_PORTS, Cloud
 from tests.fixtures.killed_workers import DIED_BEFORE_IT_ANSWERED, SIGKILLED
+from tests.waiting import wait_until
 
 BUILD_PLACES = failpoints(BUILD_INSTANCES) + failpoints(BUILD_IN_CELL)
 DELETE_PLACES = failpoints(DELETE_INSTANCE)
@@ -30,10 +31,10 @@ def test_build_killed_at(place: str, mortal: Cloud) -> None:
     assert mortal.guests() == [server["id"]]
     assert len(mortal.rows("api", "select distinct consumer_id from placement_allocation")) == 1
     assert len(mortal.rows("api", f"select id from {GUESTS_PORTS}")) == 1
-    assert not _work_left(mortal)
+    wait_until("no work left", lambda: not _work_left(mortal), details=lambda: _work_left(mortal))
     assert mortal.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
     mortal.wait_until_gone(server["id"])
-    assert mortal.leaked_resources() == {}
+    mortal.wait_until_clean()
 
 
 @pytest.mark.parametrize("place", DELETE_PLACES)
@@ -50,7 +51,7 @@ def test_delete_killed_at(place: str, mortal: Cloud) -> None:
     assert mortal.wait_for_death() == SIGKILLED
     mortal.start()
     mortal.wait_until_gone(uuid)
-    wait_until(f"nothing left: {mortal.leaked_resources()}", lambda: mortal.leaked_resources() == {}, 30)
+    mortal.wait_until_clean()
 
 
 def _work_left(cloud: Cloud) -> dict[str, list[object]]:

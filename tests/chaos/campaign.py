@@ -125,7 +125,7 @@ class Campaign:
         self.were_dead |= self.stay_dead
         for member in self.cloud.members:
             if not member.is_alive and member.name not in self.stay_dead:
-                self.cloud.restart(member.role, self.cloud.of(member.role).index(member))
+                self.cloud.restart(member.role, self.cloud.of(member.role).index(member), awaits_report=False)
 
     def _person(self, user: str, project: str) -> Person:
         """A user with a project of this name, a token for it, and one of the administrator's."""
@@ -175,7 +175,7 @@ class Adversary:
         self.done.append(f"kill {member.name}")
         self.cloud.kill(member.role, index)
         time.sleep(self.random.uniform(0.0, 2 * LEASE_SECONDS) if self.random.random() < 0.3 else 0.0)
-        self.cloud.restart(member.role, index)
+        self.cloud.restart(member.role, index, awaits_report=False)
 
     def _freeze(self) -> None:
         """Freeze a process, mostly past its lease; then it continues with its old state."""

@@ -6,11 +6,12 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 from uuid import uuid4
 
-SECONDS = 60.0
+from tests.waiting import wait_until
+
+SECONDS = 240.0
 DAEMON = "/usr/sbin/libvirtd"
 # The daemon's files under these paths are in the test's folder.
 FOLDERS = {"run": "/run/libvirt", "lib": "/var/lib/libvirt", "etc": "/etc/libvirt", "log": "/var/log/libvirt"}
@@ -50,12 +51,7 @@ class Daemon:
         words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(self.folder)]
         with (self.folder / "log" / "output").open("ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + SECONDS
-        while not self._answers():
-            output = (self.folder / "log" / "output").read_text()
-            assert self._process.poll() is None, f"libvirtd ended: {output}"
-            assert time.monotonic() < deadline, f"libvirtd does not answer: {output}"
-            time.sleep(0.1)
+        wait_until("libvirtd answers", self._answers, SECONDS, details=self._output)
 
     def kill_9(self) -> None:
         self._end(signal.SIGKILL)
@@ -64,8 +60,13 @@ class Daemon:
         self._end(signal.SIGTERM)
 
     def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"libvirtd ended: {self._output()}"
         with socket.socket(socket.AF_UNIX) as joined:
             return joined.connect_ex(f"{self.folder}/run/libvirt-sock") == 0
+
+    def _output(self) -> str:
+        return (self.folder / "log" / "output").read_text()
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from conductor.core.consoles import ConsoleKind
 from conductor.services.server_migrations.convergence import Sample, Verdict, judge, sample_of
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.real_guests import PROJECT, QUICK, SECONDS, SHELF, wait_for
+from tests.waiting import wait_until
 
 # Output of the guest from its start on: a shell on the same port may write between these lines, never into one.
 COUNTS = b"#!/bin/sh\n(i=0; while :; do i=$((i+1)); echo count-$i > /dev/ttyS0; sleep 0.2; done) &\n"
@@ -87,10 +87,14 @@ class Inside:
 
     def goes_on(self, driver: LibvirtDriver, since: int) -> int:
         """The number that it is at; it left out none and counts beyond `since`."""
-        deadline = time.monotonic() + SECONDS
-        while not (found := self.counts(driver)) or found[-1] < max(since, found[0]) + 2:
-            assert time.monotonic() < deadline, f"the guest counts no more after {since}: {found[-3:]}"
-            time.sleep(0.05)
+
+        def counted_on() -> list[int]:
+            found = self.counts(driver)
+            return found if found and found[-1] >= max(since, found[0]) + 2 else []
+
+        found: list[int] = wait_until(
+            f"the guest counts beyond {since}", counted_on, SECONDS, details=lambda: self.counts(driver)[-3:]
+        )
         assert found == list(range(found[0], found[-1] + 1))
         return found[-1]
 
@@ -99,10 +103,12 @@ class Inside:
         output = len(driver.console_log(self.uuid, 0))
         with driver.open_console(self.uuid, ConsoleKind.SERIAL) as line:
             line.sendall(ASKS)
-            deadline = time.monotonic() + SECONDS
-            while not (found := UP.findall(driver.console_log(self.uuid, output))):
-                assert time.monotonic() < deadline, f"no answer: {driver.console_log(self.uuid, output)!r}"
-                time.sleep(0.05)
+            found: list[bytes] = wait_until(
+                "its uptime on the console",
+                lambda: UP.findall(driver.console_log(self.uuid, output)),
+                SECONDS,
+                details=lambda: driver.console_log(self.uuid, output),
+            )
         return int(found[-1])
 
 

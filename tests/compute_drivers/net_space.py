@@ -9,7 +9,6 @@ import os
 import select
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv6Address
@@ -19,11 +18,12 @@ from compute_drivers.host_net.host_ports import link_local
 from compute_drivers.user_net import dhcp, packets
 from compute_drivers.user_net.shared_metadata import METADATA, OWN_MAC
 from conductor.core.compute_driver import NetworkPort
+from tests.waiting import wait_until
 
 _libc = ctypes.CDLL(None, use_errno=True)
 NEW_NET = 0x40000000
 TUNSETIFF, TAP_WITHOUT_HEADER = 0x400454CA, 0x0002 | 0x1000
-SECONDS = 10.0
+SECONDS = 120.0
 EVERYBODY, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
 
 
@@ -58,13 +58,12 @@ def devices() -> list[str]:
 
 def wait_until_forwarding(device: str) -> None:
     """Wait until the bridge has noticed the device's other end."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+
+    def is_forwarding() -> bool:
         output = subprocess.run(["ip", "-json", "-details", "link", "show", device], check=True, capture_output=True)
-        if json.loads(output.stdout)[0]["linkinfo"]["info_slave_data"]["state"] == "forwarding":
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"the bridge passes nothing for {device}")
+        return bool(json.loads(output.stdout)[0]["linkinfo"]["info_slave_data"]["state"] == "forwarding")
+
+    wait_until(f"the bridge forwards for {device}", is_forwarding)
 
 
 class Guest:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.consoles import ConsoleKind
 from tests.guests import ImageShelf, boot_disk, image_of
+from tests.waiting import Stopwatch, wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
-SECONDS = 120.0
+SECONDS = 240.0
 # A boot sector overhears the power button.
 QUICK = {"shutdown_seconds": 0.0}
 DISK = boot_disk()
@@ -33,13 +33,13 @@ def ask(driver: ComputeDriver, uuid: str, words: bytes, *answers: bytes) -> byte
     It is read at once: QEMU blocks after a few unread bytes.
     """
     output, heard = b"", 0
-    deadline = time.monotonic() + SECONDS
+    watch = Stopwatch()
     with driver.open_console(uuid, ConsoleKind.SERIAL) as line:
         line.settimeout(1.0)
         line.sendall(words)
         for answer in answers:
             while answer not in output[heard:]:
-                assert time.monotonic() < deadline, f"{answer!r} is missing after {SECONDS} seconds: {output[-2000:]!r}"
+                assert watch.seconds < SECONDS, f"{answer!r} is missing after {SECONDS} seconds: {output[-2000:]!r}"
                 with suppress(TimeoutError):
                     output += line.recv(4096)
             heard = output.index(answer, heard) + len(answer)
@@ -48,10 +48,12 @@ def ask(driver: ComputeDriver, uuid: str, words: bytes, *answers: bytes) -> byte
 
 def wait_for(driver: ComputeDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:
     """The console's text, once it has `words` after so many bytes."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+
+    def look() -> bytes:
         text = driver.console_log(uuid, 0)
-        if words in text[after:]:
-            return text
-        time.sleep(0.05)
-    raise AssertionError(f"{words!r} not on the console within {SECONDS} seconds: {text[-2000:]!r}")
+        return text if words in text[after:] else b""
+
+    found: bytes = wait_until(
+        f"{words!r} on the console", look, SECONDS, details=lambda: driver.console_log(uuid, 0)[-2000:]
+    )
+    return found

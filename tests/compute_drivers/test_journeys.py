@@ -14,13 +14,14 @@ import pytest
 
 from compute_drivers.container.paths import ContainerPaths
 from compute_drivers.container.runtime import Runtime
-from tests.acceptance.cloud import Cloud, copy_seeded, wait_until
+from tests.acceptance.cloud import Cloud, copy_seeded
 from tests.acceptance.conftest import nursery, seeded_data
 from tests.acceptance.nursery import Nursery
 from tests.compute_drivers.bare_metal import IMAGES
 from tests.compute_drivers.containers import BANNER, ROOT
 from tests.compute_drivers.controllers import DISK_GB, MEMORY_GB, SPARE, VCPUS, Rack, uuid_of
 from tests.openstack_command import OpenStackCommand
+from tests.waiting import wait_until
 
 __all__ = ["nursery", "seeded_data"]
 
