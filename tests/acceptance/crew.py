@@ -96,7 +96,7 @@ class Crew:
         return pid
 
     def await_seen(self, *names: str) -> None:
-        """Wait until each of these conductors has seen all of them in a group: it notices the death of each from then on.
+        """Wait until each of these conductors has seen all of them in a group: it notices their deaths from then on.
 
         It is about groups that are polled; a file's death is noticed by whoever sees it later, too.
         """

@@ -6,7 +6,6 @@ import base64
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,9 +261,7 @@ def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
     (process,) = qemu_of(web.uuid)
     web.line.ask("(sleep 1; poweroff -f) & true")
     wait_until("its end", lambda: process not in qemu_of(web.uuid))
-    began = time.monotonic()
     wait_until("SHUTOFF", lambda: web.cloud.server(web.uuid)["status"] == "SHUTOFF", SECONDS)
-    assert time.monotonic() - began < 30.0
     web.act({"os-start": None}, "ACTIVE")
 
 

@@ -11,13 +11,14 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import django
 
 from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
+from tests.waiting import Stopwatch
 
 BROKERS = ("rabbitmq", "redis")
 RANDOM = ("actions", "kills", "server_kills")  # numbers of that mode
@@ -26,7 +27,7 @@ RANDOM = ("actions", "kills", "server_kills")  # numbers of that mode
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=("random", "every-point"), default="random")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seed", type=int, default=int(datetime.now(UTC).timestamp()))
     parser.add_argument("--actions", type=int, default=300, help="random: how many in all")
     parser.add_argument("--kills", type=int, default=30, help="random: how often the adversary strikes")
     parser.add_argument("--server-kills", type=int, default=5, help="random: how often PostgreSQL or the broker dies")
@@ -74,10 +75,10 @@ class _Teller:
     """Says where the campaign is, with the time that it took so far."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._watch = Stopwatch()
 
     def __call__(self, line: str) -> None:
-        print(f"[{time.monotonic() - self._began:6.1f}] {line}", flush=True)
+        print(f"[{self._watch.seconds:6.1f}] {line}", flush=True)
 
 
 if __name__ == "__main__":

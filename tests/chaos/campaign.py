@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,6 +17,7 @@ from tests.acceptance.deployment import Deployment, Member
 from tests.chaos.checker import unsettled, violations
 from tests.chaos.evidence import Evidence
 from tests.chaos.people import Answers, Person
+from tests.waiting import Stopwatch, take_time
 
 # Short times, so that a cloud settles soon after it was hurt.
 LEASE_SECONDS = 3.0
@@ -104,17 +104,17 @@ class Campaign:
 
     def settle(self, seconds: float = SETTLE_SECONDS) -> list[str]:
         """Wait until no work is in progress; returns the rest when the time is over."""
-        deadline = time.monotonic() + seconds
-        quiet_since: float | None = None
-        while time.monotonic() < deadline:
+        watch = Stopwatch()
+        quiet: Stopwatch | None = None
+        while watch.seconds < seconds:
             left = unsettled(self.evidence)
             if left:
-                quiet_since = None
-            elif quiet_since is None:
-                quiet_since = time.monotonic()
-            elif time.monotonic() - quiet_since > LEASE_SECONDS:  # reports of hosts may still open something
+                quiet = None
+            elif quiet is None:
+                quiet = Stopwatch()
+            elif quiet.seconds > LEASE_SECONDS:  # reports of hosts may still open something
                 return []
-            time.sleep(0.5)
+            take_time(0.5)
         return [f"never settles: {line}" for line in left or ["it goes on and on"]]
 
     def check(self) -> list[str]:
@@ -164,7 +164,7 @@ class Adversary:
     def work(self) -> None:
         """One blow after the other; all are dealt, though people may be done before the last."""
         for blow in self._blows:
-            time.sleep(self.random.uniform(0.2, 1.5))
+            take_time(self.random.uniform(0.2, 1.5))
             blow()
         self._heal_hosts()
         self.campaign.revive()
@@ -174,7 +174,7 @@ class Adversary:
         index = self.cloud.of(member.role).index(member)
         self.done.append(f"kill {member.name}")
         self.cloud.kill(member.role, index)
-        time.sleep(self.random.uniform(0.0, 2 * LEASE_SECONDS) if self.random.random() < 0.3 else 0.0)
+        take_time(self.random.uniform(0.0, 2 * LEASE_SECONDS) if self.random.random() < 0.3 else 0.0)
         self.cloud.restart(member.role, index, awaits_report=False)
 
     def _freeze(self) -> None:
@@ -182,7 +182,7 @@ class Adversary:
         member = self.random.choice([member for member in self.cloud.members if member.is_alive])
         self.done.append(f"freeze {member.name}")
         _signal(member, signal.SIGSTOP)
-        time.sleep(self.random.uniform(0.5, 2 * LEASE_SECONDS))
+        take_time(self.random.uniform(0.5, 2 * LEASE_SECONDS))
         _signal(member, signal.SIGCONT)
 
     def _cut_connections(self) -> None:
@@ -203,7 +203,7 @@ class Adversary:
     def _kill_server(self, name: str, server: Server) -> None:
         self.done.append(f"{SERVER_KILL} {name}")
         server.kill()
-        time.sleep(self.random.uniform(0.0, 2.0))
+        take_time(self.random.uniform(0.0, 2.0))
         server.restart()
 
     def _spoil_hosts(self) -> None:
@@ -273,7 +273,7 @@ def at_random(
         share = len(adversary.done) / blows if blows else 1.0
         return campaign.answers.count > actions * share + len(campaign.people)
 
-    began = time.monotonic()
+    watch = Stopwatch()
     with at_work(campaign.people, is_over, is_too_fast) as broken:
         try:
             adversary.work()
@@ -283,8 +283,8 @@ def at_random(
     servers = sum(blow.startswith(SERVER_KILL) for blow in adversary.done)
     report(
         f"{campaign.answers.count} actions ({campaign.answers.accepted} accepted), "
-        f"{len(adversary.done) - servers} blows, {servers} kills of servers in {time.monotonic() - began:.0f} s"
+        f"{len(adversary.done) - servers} blows, {servers} kills of servers in {watch.seconds:.0f} s"
     )
     wrong = campaign.settle()
-    report(f"settled after {time.monotonic() - began:.0f} s")
+    report(f"settled after {watch.seconds:.0f} s")
     return broken + wrong + campaign.check()

@@ -6,13 +6,15 @@ import http.client
 import json
 import random
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import take_time
 
 COMPUTE, VOLUME, IDENTITY = "/compute/v2.1", "/volume/v3", "/identity/v3"
 MOST_SERVERS = 8  # of one person
@@ -147,7 +149,7 @@ class Person:
     def work(self, is_over: Callable[[], bool], is_too_fast: Callable[[], bool]) -> None:
         while not is_over():
             if is_too_fast():
-                time.sleep(0.1)
+                take_time(0.1)
             else:
                 self.step()
 
@@ -162,11 +164,11 @@ class Person:
             self.servers.remove(server)
             return
         if status != 200:
-            time.sleep(0.1)  # no answer from the web process, or from a service behind it
+            take_time(0.1)  # no answer from the web process, or from a service behind it
             return
         shown = body["server"]["status"]
         if shown == "BUILD" and self.random.random() < 0.8:  # most wait for what they asked for
-            time.sleep(0.2)
+            take_time(0.2)
             return
         fitting = [verb for verb in VERBS if shown in verb.statuses]
         if self.random.random() < 0.08:  # a mistake: it is to be refused, and nothing to change
@@ -196,7 +198,7 @@ class Person:
     def note(self, verb: str, server: str, status: int, answer: Any, request_id: str) -> None:
         """Have an answer among those that the checker looks at."""
         self._answers.note(
-            at=time.time(),
+            at=datetime.now(UTC).timestamp(),
             who=self.name,
             verb=verb,
             server=server,

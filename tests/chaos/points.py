@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tests.chaos.checker import FAILURE, unsettled, violations
 from tests.chaos.people import COMPUTE
 from tests.chaos.scenes import AS_ADMIN, AT_ONCE, OPERATIONS, REMEDIES, SCENES, WAITED_FOR
 from tests.chaos.stage import WAIT_SECONDS, Scene, Stage, insist
+from tests.waiting import Stopwatch, take_time
 
 ARMED = "armed"
 LOST = ".lost"
@@ -70,10 +70,10 @@ def walk(campaign: Campaign, found: Sequence[CrashPoint], report: Callable[[str]
     wrong: list[str] = []
     not_reached: list[str] = []
     for number, place in enumerate(found, start=1):
-        began = time.monotonic()
+        watch = Stopwatch()
         was_reached, complaints = _die_at(campaign, place)
         report(
-            f"{number}/{len(found)} {place.label} {time.monotonic() - began:.1f} s"
+            f"{number}/{len(found)} {place.label} {watch.seconds:.1f} s"
             f"{'' if was_reached else ' (not reached)'}{' WRONG' if complaints else ''}"
         )
         not_reached += [] if was_reached else [place.label]
@@ -234,8 +234,8 @@ def _wait(stage: Stage) -> None:
     if not stage.server:
         _await_rest(stage)
         return
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
+    watch = Stopwatch()
+    while watch.seconds < WAIT_SECONDS:
         stage.campaign.revive()
         status, shown = stage.shown()
         if status == 404 or shown.get("status") == "UNKNOWN":
@@ -243,7 +243,7 @@ def _wait(stage: Stage) -> None:
         if status == 200 and shown["status"] != "BUILD" and shown["OS-EXT-STS:task_state"] is None:
             stage.home = stage.home or shown["OS-EXT-SRV-ATTR:host"] or ""
             return
-        time.sleep(0.2)
+        take_time(0.2)
 
 
 def _await_rest(stage: Stage) -> list[str]:
@@ -251,17 +251,17 @@ def _await_rest(stage: Stage) -> list[str]:
 
     Copying a gigabyte on a slow machine is not a hang: the wait restarts when a file or a row changes.
     """
-    began = time.monotonic()
-    deadline, seen, left = began + WAIT_SECONDS, "", ["nobody has looked"]
-    while time.monotonic() < min(deadline, began + MOST_PATIENCE * WAIT_SECONDS):
+    watch, still = Stopwatch(), Stopwatch()
+    seen, left = "", ["nobody has looked"]
+    while still.seconds < WAIT_SECONDS and watch.seconds < MOST_PATIENCE * WAIT_SECONDS:
         stage.campaign.revive()
         left = unsettled(stage.campaign.evidence)
         if not left:
             return []
         moved = f"{left} {_newest_data(stage.campaign)}"
         if moved != seen:
-            deadline, seen = time.monotonic() + WAIT_SECONDS, moved
-        time.sleep(0.2)
+            still, seen = Stopwatch(), moved
+        take_time(0.2)
     return [f"never settles: {line}" for line in left]
 
 
@@ -278,13 +278,13 @@ def _newest_data(campaign: Campaign) -> float:
 def _await_right(stage: Stage) -> list[str]:
     """Wait for rest without errors. A host that has come back still receives its deferred commands."""
     is_back = stage.home and stage.home in stage.campaign.were_dead
-    deadline = time.monotonic() + (WAIT_SECONDS if is_back else 0.0)
+    watch, limit = Stopwatch(), WAIT_SECONDS if is_back else 0.0
     while True:
         wrong = _await_rest(stage) or violations(stage.campaign.evidence)
-        if not wrong or time.monotonic() >= deadline:
+        if not wrong or watch.seconds >= limit:
             stage.campaign.were_dead.clear()
             return wrong
-        time.sleep(0.5)
+        take_time(0.5)
 
 
 def _failed_runs(stage: Stage) -> list[str]:

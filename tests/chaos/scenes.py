@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.chaos.people import COMPUTE, VOLUME, Person
 from tests.chaos.stage import WAIT_SECONDS, Request, Scene, Stage, StageAction, insist
+from tests.waiting import wait_until
 
 HOUR = 3600
 # Scenes with deletions that can be undone need this, and the others get along with it.
@@ -90,33 +90,39 @@ def _force(stage: Stage) -> Request:
 
 def _throttle(stage: Stage) -> Request:
     """After its source has reported the migration: an earlier action is refused."""
-    deadline, path = (
-        time.monotonic() + WAIT_SECONDS,
-        f"/api/workflows?flow=live_migrate_instance&instance_uuid={stage.server}",
-    )
+    path = f"/api/workflows?flow=live_migrate_instance&instance_uuid={stage.server}"
+    body: Any = None
     _moving(stage)
-    while time.monotonic() < deadline:
+
+    def look() -> str:
+        nonlocal body
         status, body, _ = stage.person.ask("GET", path, as_admin=True)
         (run,) = body["workflows"] if status == 200 else [None]
         about = f"/api/workflows/{run['uuid']}/migration" if run else ""
         status, body, _ = stage.person.ask("GET", about, as_admin=True) if run else (status, body, "")
-        if status == 200 and not any(one["why_not"] for one in body["migration"]["actions"] if one["id"] == "throttle"):
-            return "POST", f"{about}/throttle", {"percent": 40}
-        time.sleep(0.1)
-    raise AssertionError(f"the move of {stage.server} takes no order: {body}")
+        is_ready = status == 200 and not any(
+            one["why_not"] for one in body["migration"]["actions"] if one["id"] == "throttle"
+        )
+        return about if is_ready else ""
+
+    about = wait_until(
+        f"the move of {stage.server} takes an order", look, WAIT_SECONDS, pause=0.1, details=lambda: body
+    )
+    return "POST", f"{about}/throttle", {"percent": 40}
 
 
 def _moving(stage: Stage) -> int:
     """The migration of the server, once its guest moves."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
+    body: Any = None
+
+    def look() -> list[Any]:
+        nonlocal body
         path = f"{COMPUTE}/servers/{stage.server}/migrations"
         status, body, _ = stage.person.ask("GET", path, as_admin=True)
-        moving = [row["id"] for row in body["migrations"] if row["status"] == "running"] if status == 200 else []
-        if moving:
-            return int(moving[0])
-        time.sleep(0.1)
-    raise AssertionError(f"the guest of {stage.server} does not move: {body}")
+        return [row["id"] for row in body["migrations"] if row["status"] == "running"] if status == 200 else []
+
+    moving = wait_until(f"the guest of {stage.server} moves", look, WAIT_SECONDS, pause=0.1, details=lambda: body)
+    return int(moving[0])
 
 
 def _storage(stage: Stage, path: str, body: Mapping[str, Any]) -> Any:

@@ -19,7 +19,6 @@ import signal
 import sqlite3
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import django
+
+from tests.waiting import Stopwatch
 
 if TYPE_CHECKING:
     from tests.chaos.schedule import Schedule
@@ -88,13 +89,13 @@ def main() -> int:
 def _simulate_all(asked: SimulationOptions, folder: Path, count: int, kind: str) -> int:
     from tests.chaos.contended import SIZE
 
-    began = time.monotonic()
+    watch = Stopwatch()
     sizes = [1] * count if kind != CROWDED else [min(SIZE, count - first) for first in range(0, count, SIZE)]
     worlds = list(enumerate(sizes, asked.seed))
     shares = [worlds[index::WORKERS] for index in range(WORKERS)]
     jobs = [partial(_simulate, worlds=share, asked=asked, kind=kind) for share in shares if share]
     outcomes = _in_children(folder, jobs, _load_files if kind == REAL else _load)
-    pace = count / (time.monotonic() - began)
+    pace = count / watch.seconds
     found = sum(outcomes)
     where = f" in {len(worlds)} crowds" if kind == CROWDED else ""
     struck = sorted(_struck(folder, f"*-{kind}").items())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.people import COMPUTE, Person
+from tests.waiting import Stopwatch, take_time
 
 WAIT_SECONDS = 240.0  # a volume is a gigabyte, and the machine may be busy with other copies
 
@@ -89,11 +89,11 @@ StageAction = Callable[[Stage], Request | None]  # a request to make, or None wh
 
 def insist(ask: Callable[[], tuple[int, Any, str]], not_yet: int = 409) -> tuple[int, Any, str]:
     """Repeat a request until it is accepted: web processes die, and actions wait for each other."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    watch = Stopwatch()
     while True:
         status, reported, request_id = ask()
         if 200 <= status < 300:
             return status, reported, request_id
-        if status not in (0, 409, 503, not_yet) or time.monotonic() > deadline:
+        if status not in (0, 409, 503, not_yet) or watch.seconds > WAIT_SECONDS:
             raise AssertionError(f"is refused with {status}: {reported}")
-        time.sleep(0.3)
+        take_time(0.3)

@@ -21,13 +21,13 @@ def test_a_web_that_dies_while_it_refuses_has_refused(tmp_path: Path) -> None:
             caller.sendall(REFUSAL + b"40\r\nhalf of")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(30)
+        listener.settimeout(120)
         web = threading.Thread(target=refuse)
         web.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         ana = Person("ana", "1", webs=[url], tokens={"own": "t"}, answers=Answers(tmp_path / "answers"))
         assert ana.ask("GET", "/") == (409, "", "req-1")
-        web.join(timeout=30)
+        web.join(timeout=120)
 
 
 def test_who_breaks_down_is_named() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,9 @@ from conductor.core.compute_driver import NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from tests.guests import ImageShelf, image_of
+from tests.waiting import wait_until
 
-SECONDS = 60.0
+SECONDS = 240.0
 BUSYBOX = Path("/bin/busybox")
 CHPASSWD = Path(__file__).resolve().parents[2] / "conductor" / "management" / "tiny_linux" / "guest" / "chpasswd.sh"
 BANNER, TICK, FAREWELL = b"container runs\n", b"tick\n", b"going down\n"
@@ -107,13 +107,14 @@ def inside(driver: ContainerDriver, uuid: str, script: str) -> str:
 
 
 def wait_for(driver: ContainerDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+    def look() -> bytes:
         text = driver.console_log(uuid, 0)
-        if words in text[after:]:
-            return text
-        time.sleep(0.02)
-    raise AssertionError(f"{words!r} not on the console within {SECONDS} seconds: {text[-2000:]!r}")
+        return text if words in text[after:] else b""
+
+    found: bytes = wait_until(
+        f"{words!r} on the console", look, SECONDS, details=lambda: driver.console_log(uuid, 0)[-2000:]
+    )
+    return found
 
 
 def left_of(driver: ContainerDriver, uuid: str) -> list[str]:

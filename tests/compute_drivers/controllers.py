@@ -230,5 +230,5 @@ def _serving(server: Any) -> Iterator[None]:
         yield
     finally:
         server.shutdown()
-        thread.join(timeout=60)
+        thread.join(timeout=240)
         server.server_close()

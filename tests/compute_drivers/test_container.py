@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +47,7 @@ from tests.compute_drivers.containers import (
     wait_for,
 )
 from tests.guests import guest_of
+from tests.waiting import assert_stays, wait_until
 
 SEED = "/var/lib/cloud/seed/config_drive/openstack/latest"
 QUICK = {"shutdown_seconds": 0.0}
@@ -181,10 +181,7 @@ def test_a_console_is_a_shell_that_ends_with_its_socket(driver: ContainerDriver)
         while b"42 of web-1" not in heard:
             heard += line.recv(4096)
         assert shells_of(uuid) == 1
-    deadline = time.monotonic() + SECONDS
-    while shells_of(uuid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert shells_of(uuid) == 0
+    wait_until("the shell has ended", lambda: shells_of(uuid) == 0, SECONDS)
     with pytest.raises(DriverError, match="no screen"):
         driver.open_console(uuid, ConsoleKind.VNC)
 
@@ -204,8 +201,7 @@ def test_it_is_asked_before_it_is_ended_and_its_console_goes_on(driver: Containe
     assert driver.console_log(uuid, len(text)).count(FAREWELL) == 1
     driver.pause(uuid)
     still = driver.console_log(uuid, 0)
-    time.sleep(0.5)
-    assert driver.console_log(uuid, 0) == still
+    assert_stays("a paused container writes nothing", lambda: driver.console_log(uuid, 0) == still)
     driver.unpause(uuid)
     wait_for(driver, uuid, TICK, after=len(still))
 
@@ -215,10 +211,8 @@ def test_a_container_that_ends_by_itself_is_off_and_starts_again(driver: Contain
     uuid = guest.instance_uuid
     inside(driver, uuid, "echo mine > /etc/note")
     os.kill(driver.node.runtime.pid(uuid), signal.SIGKILL)
-    deadline = time.monotonic() + SECONDS
-    while driver.guests() != [GuestInfo(uuid, PowerState.SHUTDOWN)] and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert driver.guests() == [GuestInfo(uuid, PowerState.SHUTDOWN)]
+    is_off = [GuestInfo(uuid, PowerState.SHUTDOWN)]
+    wait_until("it is off", lambda: driver.guests() == is_off, SECONDS, details=driver.guests)
     driver.power_on(guest)
     assert inside(driver, uuid, "cat /etc/note") == "mine\n"
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from conductor.core.states import PowerState
 from conductor.rpc.messages import LiveMigrate, RebuildInstance
 from tests.fixtures.simulated_guests import IMAGE, PORT, started
 from tests.guests import guest_of
+from tests.waiting import WAIT_SECONDS, assert_stays, wait_until
 
 # As many writes as a live migration makes: both files, the mark, both files again.
 WRITES_OF_A_SWITCH = 5
@@ -197,7 +197,7 @@ def test_a_password_is_not_written_down(source: FakeDriver, guest: GuestSpec, tm
 
 
 def test_a_live_move_can_be_aborted_until_the_switch_and_be_forced(tmp_path: Path, destination: FakeDriver) -> None:
-    source = started("sim-1", state_file=str(tmp_path / "one.json"), live_migration_seconds=60.0)
+    source = started("sim-1", state_file=str(tmp_path / "one.json"), live_migration_seconds=900.0)
     guest = guest_of(str(uuid4()), IMAGE)
     source.spawn(guest, RecordedProgress())
     for finish, outcome in ((source.abort_live_migration, MigrationAborted), (source.force_live_migration, None)):
@@ -205,10 +205,9 @@ def test_a_live_move_can_be_aborted_until_the_switch_and_be_forced(tmp_path: Pat
         raised: list[BaseException] = []
         mover = threading.Thread(target=_moving, args=(source, guest, target, raised))
         mover.start()
-        while guest.instance_uuid not in source.live_migration.jobs:
-            time.sleep(0.01)
+        wait_until("it moves", lambda: guest.instance_uuid in source.live_migration.jobs)
         finish(guest.instance_uuid)
-        mover.join(20)
+        mover.join(WAIT_SECONDS)
         assert [type(error) for error in raised] == ([outcome] if outcome else [])
         assert (guest.instance_uuid in uuids(destination)) is (outcome is None)
         assert (guest.instance_uuid in uuids(source)) is (outcome is not None)
@@ -303,11 +302,10 @@ def test_a_call_hangs_until_the_rule_is_gone(tmp_path: Path) -> None:
     driver.spawn(guest, RecordedProgress())
     caller = threading.Thread(target=driver.pause, args=(guest.instance_uuid,))
     caller.start()
-    caller.join(0.3)
-    assert caller.is_alive()
+    assert_stays("the call hangs", caller.is_alive)
     assert power_state(driver, guest) is PowerState.RUNNING
     file.unlink()
-    caller.join(20)
+    caller.join(WAIT_SECONDS)
     assert power_state(driver, guest) is PowerState.PAUSED
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,8 @@ def filled(folder: Path, **limits: float) -> ImageCache:
     cache.prepare()
     for age, (name, data) in zip((300, 200, 100), DATA.items(), strict=True):
         path = cache.fetch(image_of(name, data), lambda _: None)
-        os.utime(path, (time.time() - age, time.time() - age))
+        moment = datetime.now(UTC).timestamp() - age
+        os.utime(path, (moment, moment))
     return cache
 
 

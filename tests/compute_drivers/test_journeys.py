@@ -31,6 +31,8 @@ LARGE = SPARE - 1  # the machine that is wanted more
 FIRST_ID = 100_000
 METAL = {"CUSTOM_BAREMETAL": 1, "VCPU": 0, "MEMORY_MB": 0, "DISK_GB": 0}
 
+SECONDS = 240.0
+
 
 class People:
     """The `openstack` command as demo, or as the administrator."""
@@ -55,7 +57,7 @@ class People:
         assert made.status == 201, made.raw
         headers = {"X-Auth-Token": self.cloud.token("admin"), "Content-Type": "application/octet-stream"}
         place = f"{self.cloud.url}/image/v2/images/{made.json['id']}/file"
-        with urlopen(Request(place, data, headers, method="PUT"), timeout=60) as answer:
+        with urlopen(Request(place, data, headers, method="PUT"), timeout=120) as answer:
             assert answer.status == 204
 
     def flavor(self, name: str, vcpus: int, ram: int, disk: int, **resources: int) -> None:
@@ -80,9 +82,11 @@ class People:
             answer = self.cloud.call("POST", path, body)
             return None if answer.status == 409 and b"is locked by workflow" in answer.raw else answer
 
-        answer = wait_until("a lock", ask)
+        answer = wait_until("a lock", ask, SECONDS)
         assert answer.status in (202, 204), answer.raw
-        wait_until(f"{body}: {status}\n{self.cloud.log_tail()}", lambda: self.state(uuid) == wanted, pause=0.2)
+        wait_until(
+            f"{body}: {status}", lambda: self.state(uuid) == wanted, SECONDS, pause=0.2, details=self.cloud.log_tail
+        )
 
     def state(self, uuid: str) -> tuple[str, str | None]:
         server = self.cloud.server(uuid)
@@ -132,7 +136,7 @@ def people(
     yield made
     for server in cloud.servers():
         cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}")
-    wait_until(f"no servers\n{cloud.log_tail()}", lambda: not cloud.servers())
+    wait_until("no servers", lambda: not cloud.servers(), SECONDS, details=cloud.log_tail)
     made.command.close()
     assert cloud.stop() == 0, cloud.log_tail()
 
@@ -186,7 +190,9 @@ def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People,
     assert inside("hostname") == "box"
     (address,) = cloud.server(uuid)["addresses"]["private"]
     assert f"inet {address['addr']}/" in inside("ip address show eth0")
-    wait_until("its first words", lambda: BANNER.decode().strip() in people.say("console log show box"), pause=1.0)
+    wait_until(
+        "its first words", lambda: BANNER.decode().strip() in people.say("console log show box"), SECONDS, pause=1.0
+    )
     assert bounds(uuid) == {"memory": 64 << 20, "processors": 1.0}
     blocks = int(inside("df / | sed 1d").split()[1])
     inside("echo kept > /etc/mark")

@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import attachments, embedded
+from compute_drivers.libvirt import attachments, embedded, power
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.actions import Shelf
@@ -23,6 +22,7 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort,
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
+from tests.compute_drivers.moved_clock import MovedClock
 from tests.compute_drivers.real_guests import (
     DISK,
     IMAGE,
@@ -35,6 +35,7 @@ from tests.compute_drivers.real_guests import (
     wait_for,
 )
 from tests.guests import BANNER, TICK, boot_disk, guest_of, image_of, qemu_of
+from tests.waiting import assert_stays, wait_until
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 
@@ -235,10 +236,8 @@ def test_a_guest_whose_process_is_killed_has_crashed_and_can_be_built_again(driv
     driver.spawn(guest, RecordedProgress())
     (process,) = qemu_of(guest.instance_uuid)
     os.kill(process, signal.SIGKILL)
-    deadline = time.monotonic() + SECONDS
-    while driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.CRASHED)]
+    crashed = [GuestInfo(guest.instance_uuid, PowerState.CRASHED)]
+    wait_until("its death is seen", lambda: driver.guests() == crashed, SECONDS, details=driver.guests)
     driver.spawn(guest, RecordedProgress())
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
     assert qemu_of(guest.instance_uuid) != [process]
@@ -288,15 +287,16 @@ def test_names_with_any_characters_start(driver: LibvirtDriver) -> None:
     wait_for(driver, guest.instance_uuid, TICK)
 
 
-def test_the_console_says_whether_a_guest_went_on_or_was_booted(driver: LibvirtDriver) -> None:
+def test_the_console_says_whether_a_guest_went_on_or_was_booted(
+    driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
     uuid = guest.instance_uuid
     driver.spawn(guest, RecordedProgress())
     wait_for(driver, uuid, TICK)
     driver.pause(uuid)
     still = driver.console_log(uuid, 0)
-    time.sleep(1.5)
-    assert driver.console_log(uuid, 0) == still
+    assert_stays("a paused guest writes nothing", lambda: driver.console_log(uuid, 0) == still, 1.5)
     driver.unpause(uuid)
     wait_for(driver, uuid, TICK, after=len(still))
     driver.suspend(uuid)
@@ -304,17 +304,16 @@ def test_the_console_says_whether_a_guest_went_on_or_was_booted(driver: LibvirtD
     still = driver.console_log(uuid, 0)
     driver.resume(guest)
     assert wait_for(driver, uuid, TICK, after=len(still)).count(BANNER) == 1
-    began = time.monotonic()
-    driver.power_off(uuid, 1.5)  # it does not know what a power button is
-    assert time.monotonic() - began >= 1.5
+    clock = MovedClock()
+    monkeypatch.setattr(power, "time", clock)
+    driver.power_off(uuid, 60.0)  # it does not know what a power button is
+    assert clock.now >= 60.0
     assert qemu_of(uuid) == []
     driver.power_on(guest)
     wait_for(driver, uuid, BANNER, after=len(still))
     driver.reboot(guest, is_hard=False, timeout_seconds=0.2)
     (process,) = qemu_of(uuid)
-    deadline = time.monotonic() + SECONDS
-    while driver.console_log(uuid, 0).count(BANNER) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until("it boots again", lambda: driver.console_log(uuid, 0).count(BANNER) >= 3, SECONDS)
     assert driver.console_log(uuid, 0).count(BANNER) == 3
     assert qemu_of(uuid) == [process]  # reset, not started anew
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,6 +16,7 @@ from conductor.conformance.driver import RecordedProgress
 from conductor.core.console_text import TAIL_BYTES
 from tests.compute_drivers.real_guests import SECONDS, SHELF, state_dir
 from tests.guests import chatty_disk, guest_of, image_of
+from tests.waiting import wait_until
 
 
 def test_a_guest_that_never_stops_talking_does_not_fill_the_disk_and_its_last_words_are_read(
@@ -34,15 +34,18 @@ def test_a_guest_that_never_stops_talking_does_not_fill_the_disk_and_its_last_wo
     follower = ConsoleFollower(config, driver, lambda _, message: messages.extend(message.pieces))
     path = state_dir(driver) / "consoles" / f"{guest.instance_uuid}.log"
     driver.spawn(guest, RecordedProgress())
-    deadline = time.monotonic() + SECONDS
-    while path.stat().st_size < 512 << 10:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+
+    def follow_until_it_is_long() -> bool:
+        if path.stat().st_size >= 512 << 10:
+            return True
         follower.follow([guest.instance_uuid])
         driver.pause(guest.instance_uuid)  # output between two checks does not matter here
         driver.console_log(guest.instance_uuid, 0)
         assert path.stat().st_blocks * 512 <= 256 << 10
         driver.unpause(guest.instance_uuid)
+        return False
+
+    wait_until("512 KiB of output", follow_until_it_is_long, SECONDS, pause=0.1)
     driver.pause(guest.instance_uuid)
     # One that begins now, as after a restart of the agent, reads what is left and none of the hole.
     late = ConsoleFollower(config, driver, lambda _, message: messages.extend(message.pieces))

@@ -232,7 +232,7 @@ class TestALinux:
         assert agent.stdout is not None
         assert agent.stdout.readline() == "memory is on its way\n"
         agent.kill()
-        agent.wait(timeout=60)
+        agent.wait(timeout=SECONDS)
         assert _on(pair, inside) == [source.driver.host]
         source.driver.steer_live_migration(inside.uuid, "downtime", 700)
         watching = Watching(lambda: source.driver.steer_live_migration(inside.uuid, "downtime", 60_000))

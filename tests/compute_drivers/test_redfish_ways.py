@@ -128,7 +128,7 @@ class Agent:
     def answer(self, kind: type[Any], token: int, of: GuestSpec, /, **fields: Any) -> m.StepAnswered:
         address = {"step_key": str(uuid4()), "fencing_token": token, "run_uuid": "r", "cell": "cell1", "host": "rack-9"}
         self.manager.receive(encode(kind(**address, instance_uuid=of.instance_uuid, **fields)))
-        while not isinstance(found := self.sent.get(timeout=20), m.StepAnswered):
+        while not isinstance(found := self.sent.get(timeout=120), m.StepAnswered):
             pass
         return found
 

@@ -6,7 +6,6 @@ import base64
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from conductor.core.states import PowerState
 from tests.compute_drivers.real_guests import SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.fixtures.tiny_guests import linux
 from tests.tiny_linux import STARTS_AGENT, agent_files
+from tests.waiting import Stopwatch
 
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
@@ -82,11 +82,11 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itse
 
 
 def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: Callable[[str, object], None]) -> None:
-    began = time.monotonic()
+    watch = Stopwatch()
     driver.spawn(guest, RecordedProgress())
-    record_property("spawn_seconds", round(time.monotonic() - began, 2))
+    record_property("spawn_seconds", round(watch.seconds, 2))
     text = wait_for(driver, guest.instance_uuid, b"novella: up after").decode()
-    record_property("spawn_to_hostname_on_console_seconds", round(time.monotonic() - began, 2))
+    record_property("spawn_to_hostname_on_console_seconds", round(watch.seconds, 2))
     assert re.search(r"Linux version \d+\.\d+", text)
     assert "novella: hostname web-42 address 10.64.0.3 192.168.7.20\r\n" in text
     assert "novella: eth2 got no address\r\n" in text
@@ -207,9 +207,8 @@ def _plug_a_port(driver: LibvirtDriver, listener: Listener) -> None:
 
 
 def _reboot_softly(driver: LibvirtDriver, listener: Listener) -> None:
-    began = time.monotonic()
-    driver.reboot(replace(listener.guest, ports=(FIRST, SECOND)), is_hard=False, timeout_seconds=60.0)
-    assert time.monotonic() - began < 60.0
+    # A guest that does not shut down is reset after so long: the test's own time limit is over by then.
+    driver.reboot(replace(listener.guest, ports=(FIRST, SECOND)), is_hard=False, timeout_seconds=3600.0)
     listener.hears(b"reboot: Power down")  # it was asked, and went by itself
     listener.hears(b"0000:00:11.0: [1af4:1000]")
     assert driver.guests() == [GuestInfo(listener.uuid, PowerState.RUNNING)]
