@@ -135,7 +135,7 @@ def test_the_real_client_deletes_it_and_nothing_is_left(real_cloud: Cloud, membe
     member.text("server delete --wait web-1")
     assert qemu_of(web_1) == []
     assert _files_of(real_cloud.data_dir / "libvirt", web_1) == []
-    assert real_cloud.leaked_resources() == {}
+    real_cloud.wait_until_clean()
 
 
 def test_what_the_client_lists(member: Client, admin: Client) -> None:

@@ -170,7 +170,7 @@ def test_a_machine_is_given_out_used_and_taken_back_clean(people: People, rack: 
     people.say("server delete --wait metal-1")
     assert (rack.state(SPARE)["power_state"], rack.media(SPARE)) == ("Off", {})
     assert len(rack.between.erased) == 2
-    assert cloud.leaked_resources() == {}
+    cloud.wait_until_clean()
 
 
 def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People, run_dir: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People,
     assert runtime.states() == {}
     wait_until("its bounds to go", lambda: cgroups_of(uuid) == [], pause=0.1)
     assert list(state_dir.rglob(f"*{uuid}*")) == []
-    assert cloud.leaked_resources() == {}
+    cloud.wait_until_clean()
 
 
 def cgroups_of(uuid: str) -> list[Path]:

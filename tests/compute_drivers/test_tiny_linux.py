@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from compute_drivers.libvirt import attachments, guest_agent
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.actions import Shelf
 from conductor.conformance.driver import RecordedProgress
@@ -24,7 +25,7 @@ from conductor.core.states import PowerState
 from tests.compute_drivers.real_guests import SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.fixtures.tiny_guests import linux
 from tests.tiny_linux import STARTS_AGENT, agent_files
-from tests.waiting import Stopwatch
+from tests.waiting import Stopwatch, wait_until
 
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
@@ -103,6 +104,15 @@ def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: C
         assert f"novella: {output}\r\n" in text
 
 
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver leaves a slow guest the time that it needs."""
+    monkeypatch.setattr(attachments, "DETACH_SECONDS", SECONDS)
+    for name in ("TIMEOUT_SECONDS", "READ_TIMEOUT_SECONDS"):
+        monkeypatch.setattr(guest_agent, name, int(SECONDS))
+
+
+@pytest.mark.usefixtures("_patient")
 def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Path, tmp_path: Path) -> None:
     """One guest in all cases, because each boot takes long; its kernel prints what it sees on the console."""
     agent = agent_files(tmp_path)
@@ -140,8 +150,13 @@ class Listener:
 def _tells_its_addresses(driver: LibvirtDriver, listener: Listener) -> None:
     """Also one that it gave itself."""
     ask(driver, listener.uuid, b"\nip address add 192.0.2.7/32 dev eth0; echo given $((1 + 1))\n", b"given 2")
-    (card,) = driver.diagnostics(listener.uuid)["nics"]
-    assert card == {"mac_address": FIRST.mac_address, "addresses": [FIRST.ip_address, "192.0.2.7"]}
+    expected = [{"mac_address": FIRST.mac_address, "addresses": [FIRST.ip_address, "192.0.2.7"]}]
+    wait_until(
+        "its agent reports both",
+        lambda: driver.diagnostics(listener.uuid)["nics"] == expected,
+        SECONDS,
+        details=lambda: driver.diagnostics(listener.uuid)["nics"],
+    )
 
 
 def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
