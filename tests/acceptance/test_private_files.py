@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cloud import PROJECT, Cloud, copy_seeded
+from tests.acceptance.cloud import PROJECT, START_SECONDS, Cloud, copy_seeded
 from tests.acceptance.nursery import Nursery
 
 OTHER = pwd.getpwnam("nobody")
@@ -74,7 +74,7 @@ def started(data_dir: Path) -> tuple[int, list[str]]:
         env=Cloud(data_dir).environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=START_SECONDS,
         check=False,
         cwd=PROJECT,
     )

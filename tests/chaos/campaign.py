@@ -32,7 +32,7 @@ VARIABLES = {
     "latency_seconds": "0.05",
 }
 MESSAGE_FAULTS = "lose=0.03,repeat=0.05,delay=0.05"
-SETTLE_SECONDS = 240.0
+SETTLE_SECONDS = 420.0
 LONGEST_ACTION_SECONDS = 300.0  # of a person: some requests, each of which gives up after a minute
 FAULTY_VERBS = (
     "spawn",
