@@ -22,6 +22,7 @@ from conductor.network.subnets import SubnetCreate
 from tests.counting import counted
 from tests.databases import empty_all
 from tests.fixtures.addresses import CONTEXT, make_network, make_port
+from tests.waiting import WAIT_SECONDS
 
 POOLS = [{"start": "10.0.0.3", "end": "10.0.0.5"}, {"start": "10.0.0.9", "end": "10.0.0.10"}]
 IN_POOLS = ["10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.9", "10.0.0.10"]
@@ -227,7 +228,7 @@ def test_of_many_transactions_that_are_open_none_waits_for_another(databases: No
         make_port(network)
     Subnet.objects.update(lowest_gap="")
     count = 24 if connections["default"].vendor == "postgresql" else 1
-    all_have_one = Barrier(count, timeout=30)
+    all_have_one = Barrier(count, timeout=WAIT_SECONDS)
 
     def take(_: int) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,11 +23,11 @@ from conductor.rpc.messages import ConsolesWritten, HostReported, SpawnInstance,
 from conductor.services.consoles import logs
 from conductor.services.host_reports import reports
 from tests.tiny_driver import guest_json
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 CELL = "cell1"
-WAIT_SECONDS = 30.0
 
 
 class Wire:
@@ -53,14 +52,11 @@ class Wire:
                 self.answers.append(message)
 
     def until(self, what: str, ask: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while True:
+        def asked() -> Any:
             self.deliver()
-            found = ask()
-            if found:
-                return found
-            assert time.monotonic() < deadline, what
-            time.sleep(0.02)
+            return ask()
+
+        return wait_until(what, asked)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from conductor.services.consoles import connections, shares
 from portal.live import consoles as sockets
 from tests import factories
 from tests.fixtures.consoles import RFB, Browser, ending, granted_to, heard, talk
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -44,7 +45,7 @@ class Guests:
 
     def open(self, host: str, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
         ours, theirs = socket.socketpair()
-        ours.settimeout(20)
+        ours.settimeout(WAIT_SECONDS)
         self._ends.append(ours)
         return theirs
 
@@ -252,9 +253,11 @@ def test_a_watcher_who_falls_behind_keeps_nobody_waiting(
     first = watching(people, link(people, server))
 
     async def work(owner: Browser) -> None:
+        guests.says(b"login: ")
+        await heard(owner, b"login: ")
         watcher = Browser(first)
         assert await watcher.opens() == 0
-        await asyncio.sleep(0.2)
+        await heard(watcher, b"login: ")
         guests.says(b"news")
         await heard(owner, b"news")
         assert (await ending(watcher))[0] == sockets.ENDED

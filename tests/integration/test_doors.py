@@ -12,6 +12,7 @@ from conductor.actors import conductor as doors
 from conductor.rpc import broker, codec, trust
 from conductor.rpc.messages import StepProgressed
 from tests import keys
+from tests.waiting import WAIT_SECONDS
 
 QUEUE = "conductor.cell1"
 BODY = {"host": "host-1", "word": "hello"}
@@ -36,7 +37,7 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
     worker = dramatiq.Worker(broker.broker, queues={QUEUE}, worker_timeout=10)
     worker.start()
     try:
-        assert refused.wait(10)
+        assert refused.wait(WAIT_SECONDS)
 
         @codec.message("told_by_the_future", version="1.0")
         class FutureMessage:
@@ -45,7 +46,7 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
 
         monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "told_by_the_future": trust._word()})
         doors.RECEIVERS[FutureMessage] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
-        assert understood.wait(10)
+        assert understood.wait(WAIT_SECONDS)
     finally:
         worker.stop()
         broker.broker.flush_all()

@@ -21,6 +21,7 @@ from conductor.scheduler.host_manager import HostManager
 from tests.counting import Captured
 from tests.databases import empty_all
 from tests.fleet import ANA, SHOP, add_host, add_instance, inventory_of, provider_of, put_into_zone, silence
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -236,6 +237,6 @@ def test_threads_share_one_manager() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_SECONDS)
     assert sizes == [5] * 40
     assert manager.snapshot().table.states[1].memory_mb_used == 40

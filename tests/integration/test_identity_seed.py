@@ -17,6 +17,7 @@ from django.test import Client
 from conductor.identity import passwords, seed, users
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.services.accounts import credentials
+from tests.waiting import WAIT_SECONDS
 
 
 def _state() -> tuple[list[Any], ...]:
@@ -115,7 +116,7 @@ def test_nobody_else_can_read_them_at_any_moment(tmp_path: Path) -> None:
     finally:
         os.umask(old_mask)
         is_over.set()
-        watcher.join(timeout=60)
+        watcher.join(timeout=WAIT_SECONDS)
     assert seen == {0o600}
     assert sorted(path.name for path in data_dir.iterdir()) == ["clouds.yaml", "openrc.sh", "passwords.json"]
     assert json.loads((data_dir / "passwords.json").read_text()) == made

@@ -20,6 +20,7 @@ from django.db import connections
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.image import operations, seed, store
 from conductor.image.models import Image
+from tests.waiting import WAIT_SECONDS
 
 RAW = {"name": "boots", "disk_format": "raw", "container_format": "bare"}
 DATA = b"sectors" * 5000
@@ -66,7 +67,7 @@ def test_one_of_two_uploads_wins(people: Any, images_dir: Path) -> None:
     def slow() -> Iterator[bytes]:
         yield DATA
         is_inside.set()
-        may_end.wait(20)
+        may_end.wait(WAIT_SECONDS)
 
     def run() -> None:
         operations.upload(people.ana.context(), image_id, slow())
@@ -74,13 +75,13 @@ def test_one_of_two_uploads_wins(people: Any, images_dir: Path) -> None:
 
     first = threading.Thread(target=run)
     first.start()
-    is_inside.wait(20)
+    assert is_inside.wait(WAIT_SECONDS)
     assert Image.objects.get().status == "saving"
     with pytest.raises(Conflict, match="uploaded by another"):
         operations.upload(people.bo.context(), image_id, [b"other"])
     assert operations.settle_broken_uploads() == 0
     may_end.set()
-    first.join(timeout=60)
+    first.join(timeout=WAIT_SECONDS)
     assert (Image.objects.get().status, Image.objects.get().size) == ("active", len(DATA))
     with pytest.raises(Conflict, match="has data already"):
         operations.upload(people.bo.context(), image_id, [b"other"])
@@ -101,7 +102,7 @@ def test_an_image_deleted_while_uploading_stays_deleted(people: Any, images_dir:
 
 
 _UPLOADER = """
-import sys, time
+import sys
 import django
 django.setup()
 from conductor.image import operations
@@ -110,7 +111,7 @@ context = RequestContext.from_json(__import__("json").loads(sys.argv[2]))
 def chunks():
     yield b"half of it"
     print("inside", flush=True)
-    time.sleep(60)
+    sys.stdin.read()  # until the process is killed
 operations.upload(context, sys.argv[1], chunks())
 """
 
@@ -127,12 +128,13 @@ def killed_upload(people: Any) -> str:
         "PYTHONPATH": str(settings.BASE_DIR),
         "TEST_DATABASE": str(connections["default"].settings_dict["NAME"]),
     }
-    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
     assert process.stdout is not None
-    with process.stdout:
+    with process.stdin, process.stdout:
         assert process.stdout.readline() == "inside\n"
         process.send_signal(signal.SIGKILL)
-        process.wait(20)
+        process.wait(WAIT_SECONDS)
     assert Image.objects.get().status == "saving"
     return image_id
 

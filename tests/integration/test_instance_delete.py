@@ -19,6 +19,7 @@ from conductor.services.servers import deletions, instances, queries
 from conductor.services.servers.types import InstanceCreate
 from tests.compute_rows import Cloud, make_cloud, make_instance
 from tests.people import People
+from tests.waiting import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_many_deletes_at_once_open_one_workflow(in_cell: bool, cloud: Cloud) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_SECONDS)
     assert failures == []
     assert runs() == ([("delete_instance", RunState.QUEUED, False)] if in_cell else [])
     assert BuildRequest.objects.filter(is_deleting=True).count() == (0 if in_cell else 1)
@@ -193,7 +194,7 @@ def test_delete_against_the_move_into_a_cell_always_ends_in_a_delete(cloud: Clou
             is_deleting = BuildRequest.objects.get(instance_uuid=uuid).is_deleting
             if not is_deleting:
                 move_to_cell(uuid)
-    thread.join(timeout=60)
+    thread.join(timeout=WAIT_SECONDS)
     assert failures == []
     requested = {str(row.instance_uuid) for row in BuildRequest.objects.filter(is_deleting=True)}
     moved = {str(run.instance_uuid) for run in WorkflowRun.objects.using("cell1").filter(flow="delete_instance")}

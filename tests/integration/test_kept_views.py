@@ -10,6 +10,7 @@ from django.db import connections
 
 from conductor.core.errors import Invalid
 from conductor.services.accounts import preferences
+from tests.waiting import WAIT_SECONDS
 
 
 def test_of_windows_that_keep_views_at_once_none_loses_its_own(people: Any) -> None:
@@ -19,7 +20,7 @@ def test_of_windows_that_keep_views_at_once_none_loses_its_own(people: Any) -> N
 
     def keep(name: str) -> None:
         try:
-            begin.wait(20)
+            begin.wait(WAIT_SECONDS)
             preferences.save_view(user_id, name, "status=ACTIVE")
         finally:
             connections.close_all()
@@ -28,7 +29,7 @@ def test_of_windows_that_keep_views_at_once_none_loses_its_own(people: Any) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(WAIT_SECONDS)
     assert sorted(preferences.of(user_id).views) == names
 
 

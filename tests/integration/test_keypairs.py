@@ -20,6 +20,7 @@ from conductor.api_db.models import KeyPair, Quota
 from conductor.core.errors import Conflict, Invalid, QuotaExceeded
 from conductor.services.servers import keypairs
 from tests.people import People
+from tests.waiting import WAIT_SECONDS
 
 MADE = (
     ed25519.Ed25519PrivateKey.generate(),
@@ -64,7 +65,7 @@ def test_one_name_once_and_not_more_than_the_limit(people: People) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_SECONDS)
     assert KeyPair.objects.count() == 3
     assert len(refused) == 7
 

@@ -30,6 +30,7 @@ from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceCreate, NetworkRequest
 from tests.compute_rows import Cloud, make_cloud, make_host, make_image, make_instance
 from tests.people import People
+from tests.waiting import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_racing_launches_never_exceed_the_quota(cloud: Cloud) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=WAIT_SECONDS)
     assert InstanceMapping.objects.count() == 5
     assert len(refused) == 7
 

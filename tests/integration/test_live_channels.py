@@ -18,10 +18,10 @@ from portal.live import channels, connections, follower, hub
 from portal.live.connections import Connection
 from portal.live.viewers import Ticket
 from tests import factories
-from tests.fixtures.live_channels import PATIENCE
 from tests.fixtures.unresponsive_cells import silence
 from tests.loops import run_at_most
 from tests.people import Person
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -96,13 +96,11 @@ def at(person: Person) -> AssignmentScope:
 
 
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    run_at_most(PATIENCE * 2, work())
+    run_at_most(WAIT_SECONDS * 2, work())
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():
-            await asyncio.sleep(0.01)
+    await wait_until_async("the browsers have it", is_so)
 
 
 def test_those_who_see_the_same_are_drawn_for_once(

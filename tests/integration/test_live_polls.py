@@ -15,9 +15,9 @@ from portal.live import hub, polls
 from portal.live.connections import SIGN_IN_AGAIN
 from portal.live.polls import LivePolls
 from tests import factories
-from tests.fixtures.live_channels import PATIENCE
 from tests.fixtures.live_polls import Poll, elsewhere, requested
 from tests.loops import run_at_most
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -34,16 +34,14 @@ def door(people: Any, monkeypatch: pytest.MonkeyPatch) -> LivePolls:
 async def held(door: LivePolls, session: str, body: dict[str, Any]) -> AsyncIterator[asyncio.Task[dict[str, Any]]]:
     """A poll that waits for news."""
     rung = asyncio.create_task(Poll(session).ask(door, body))
-    async with asyncio.timeout(PATIENCE):
-        while not hub._bells:
-            await asyncio.sleep(0.01)
+    await wait_until_async("the poll is held", lambda: hub._bells)
     yield rung
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_SECONDS):
         await rung
 
 
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    run_at_most(PATIENCE * 2, work())
+    run_at_most(WAIT_SECONDS * 2, work())
 
 
 def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePolls, people: Any) -> None:
@@ -91,9 +89,7 @@ def test_one_that_leaves_is_forgotten(door: LivePolls, people: Any) -> None:
     async def work() -> None:
         poll = Poll(session)
         asked = asyncio.create_task(poll.ask(door, requested("me", "tray", here)))
-        async with asyncio.timeout(PATIENCE):
-            while not hub._bells:
-                await asyncio.sleep(0.01)
+        await wait_until_async("the poll is held", lambda: hub._bells)
         poll.leave()
         with pytest.raises(json.JSONDecodeError):  # no response to a client that has left
             await asked

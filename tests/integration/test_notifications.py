@@ -25,6 +25,7 @@ from tests.counting import Captured
 from tests.integration.interventions import ALIAS, DIARY, Noted, go, order, start
 from tests.integration.receivers import PASSWORD, Receiver
 from tests.services import rabbitmq
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 SECRET = "a-secret-of-more-than-32-characters"
@@ -194,20 +195,13 @@ def test_conductors_tell_what_the_settings_name(receiver: Receiver, flow: Any, s
     for ticker in tickers:
         ticker.start()
     try:
-        wait_for(lambda: NotificationPlace.objects.using(ALIAS).exists())
+        wait_until("the place is kept", lambda: NotificationPlace.objects.using(ALIAS).exists())
         flow(Noted("one"))
         go(start())
-        wait_for(lambda: len(receiver.got) == 2)
+        wait_until("both are sent", lambda: len(receiver.got) == 2)
     finally:
         for ticker in tickers:
             ticker.stop()
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_every_action_has_its_name_and_every_name_is_on_the_page() -> None:

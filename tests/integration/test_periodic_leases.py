@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -54,7 +53,7 @@ def killed_at(work: str) -> str:
 
         def stand_still(*_: Any, **__: Any) -> None:
             os.write(write_end, leases.WORKER.encode())
-            time.sleep(60)
+            signal.pause()
 
         setattr(module, name, stand_still)
         try:

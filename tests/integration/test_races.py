@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import uuid4
@@ -29,8 +28,9 @@ from conductor.services.workflows import event_log
 from conductor.workflows.engine import leases
 from tests import factories
 from tests.compute_rows import make_cloud
-from tests.fixtures.races import PATIENCE_SECONDS, at_once
+from tests.fixtures.races import at_once
 from tests.people import People
+from tests.waiting import WAIT_SECONDS, take_time, wait_until
 
 CELL = "cell1"
 
@@ -45,7 +45,7 @@ def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join(PATIENCE_SECONDS)
+        thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
 
 
@@ -109,10 +109,8 @@ def test_nobody_who_waits_for_locks_sleeps_for_ever(people: People) -> None:
 
     def come_and_go(number: int) -> None:
         run = open_run(context, *random.Random(number).sample(names, 2), may_wait=True)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while ResourceLock.objects.using(CELL).filter(run=run).count() < 2:
-            assert time.monotonic() < deadline, f"never woken: {run.resources}"
-            time.sleep(0.002)
+        held = ResourceLock.objects.using(CELL).filter(run=run)
+        wait_until(f"both locks: {run.resources}", lambda: held.count() == 2, pause=0.002)
         row = WorkflowRun.objects.using(CELL).get(pk=run.pk)
         assert row.waits_for is None
         end(row)
@@ -196,7 +194,7 @@ def test_a_run_of_the_dead_is_taken_at_the_first_ring_however_many_notice(people
         with write_tx(CELL):
             freed = leases.expire_leases_of(CELL, "dddddddd")
             if not freed:
-                time.sleep(0.05)  # its transaction is still open when the notification arrives
+                take_time(0.05)  # its transaction is still open when the notification arrives
         return bool(freed) and leases.claim(CELL, run.uuid) is not None
 
     assert sorted(at_once(6, notice)) == [False] * 5 + [True]
@@ -226,11 +224,11 @@ def test_readers_of_the_log_miss_nothing_and_see_each_resource_in_order(people: 
             topic = dice.choice(topics)
             with write_tx(CELL):
                 events.append(CELL, events.EventSubject(f"host:{number}"), f"alone.{turn}")  # its transaction has begun
-                time.sleep(dice.uniform(0, 0.003))
+                take_time(dice.uniform(0, 0.003))
                 one_at_a_time(CELL, topic)  # changes of a resource hold it
                 counts[topic] += 1
                 events.append(CELL, events.EventSubject(topic), f"{counts[topic]}")
-                time.sleep(dice.uniform(0, 0.003))
+                take_time(dice.uniform(0, 0.003))
 
     with meanwhile(read):
         assert at_once(writers, write) == [None] * writers

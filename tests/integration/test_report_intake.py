@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +21,13 @@ from conductor.services.hosts import keys as host_keys
 from tests import keys
 from tests.fixtures.host_reports import CELL, _cells, clock, report
 from tests.tiny_driver import TinyDriver
+from tests.waiting import wait_until
 
 __all__ = ["_cells", "clock"]
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 HOSTS = ["intake-1", "intake-2", "intake-3"]
-WAIT_SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +59,7 @@ def numbers() -> dict[str, int]:
 
 
 def until(ask: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not ask():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until("the reports are recorded", ask, details=numbers)
 
 
 def test_reports_of_hosts_of_this_process_are_recorded_without_a_broker(running: ReportIntake) -> None:

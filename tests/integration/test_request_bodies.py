@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ import uvicorn
 from django.db import connections
 
 from conductor.image.models import Image
+from tests.waiting import WAIT_SECONDS, wait_until
 
 RAW = {"name": "boots", "disk_format": "raw", "container_format": "bare"}
 CHUNKS = [bytes([number]) * 100_000 for number in range(30)]
@@ -30,11 +30,10 @@ def server(databases: None) -> Iterator[str]:
     web = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]})
     thread.start()
-    while not web.started:
-        time.sleep(0.01)
+    wait_until("the server listens", lambda: web.started)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/image/v2/images"
     web.should_exit = True
-    thread.join(timeout=60)
+    thread.join(timeout=WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -60,11 +59,11 @@ def send_and_leave(url: str, token: str, head: str, body: bytes) -> None:
 
 
 def _wait_for(statuses: set[str]) -> None:
-    deadline = time.monotonic() + 20
-    while Image.objects.get().status not in statuses:
-        assert time.monotonic() < deadline, Image.objects.get().status
-        time.sleep(0.02)
+    def is_there() -> bool:
         connections["default"].close()
+        return Image.objects.get().status in statuses
+
+    wait_until(f"the image is {statuses}", is_there)
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])

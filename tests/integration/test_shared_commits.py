@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from conductor.workflows.engine import executor
 from conductor.workflows.engine.unit_of_work import BATCHES
 from conductor.workflows.flow import Result, StepContext
 from tests.fixtures.engine_costs import ALIAS, Quiet, flow, overtake, start, states
+from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 assert flow, "the fixture of that name"
@@ -53,7 +53,7 @@ class Gathering(Quiet):
     everyone: threading.Barrier
 
     def execute(self, work: StepContext) -> Result:
-        self.everyone.wait(timeout=30)
+        self.everyone.wait(timeout=WAIT_SECONDS)
         return super().execute(work)
 
 
@@ -62,21 +62,15 @@ def _gather(workers: int, meanwhile: Callable[[list[WorkflowRun]], object] = lam
     runs = [start(f"thing:{number}") for number in range(workers)]
     Gathering.everyone = threading.Barrier(workers + 1)
     threads = in_threads(runs)
-    _until(lambda: Gathering.everyone.n_waiting == workers)
+    wait_until("the workers are at the gate", lambda: Gathering.everyone.n_waiting == workers)
     with write_tx(ALIAS):
-        Gathering.everyone.wait(timeout=30)
-        _until(lambda: len(BATCHES.queue_of(ALIAS)) == workers)  # and one of them leads, and waits for us
+        Gathering.everyone.wait(timeout=WAIT_SECONDS)
+        # One of them leads, and waits for this transaction.
+        wait_until("all wait to write", lambda: len(BATCHES.queue_of(ALIAS)) == workers)
         meanwhile(runs)
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=WAIT_SECONDS)
     return runs
-
-
-def _until(is_so: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "the workers did not come together"
-        time.sleep(0.005)
 
 
 def test_workers_that_come_together_share_one_commit(flow: Any, batches: list[int]) -> None:

@@ -32,6 +32,7 @@ from tests.compute_rows import make_cloud, make_instance
 from tests.fixtures.subscribers import log_of, loop, retry_now, work_of
 from tests.integration.interventions import ALIAS, DIARY
 from tests.integration.receivers import Receiver
+from tests.waiting import WAIT_SECONDS
 
 __all__ = ["loop"]
 
@@ -201,7 +202,7 @@ def test_a_hung_target_holds_up_its_own_project_alone(loop: Any, receiver: Recei
     assert waiting == []
     other = threading.Thread(target=first)
     other.start()
-    other.join(20)
+    other.join(WAIT_SECONDS)
     assert len(receiver.got) == 4
 
 
@@ -261,7 +262,7 @@ def test_an_answer_by_the_byte_is_cut_off(settings: Any, monkeypatch: Any) -> No
     with pytest.raises(SinkFailed), hook(f"http://127.0.0.1:{server.getsockname()[1]}/x") as send:
         send(message())
     ended.set()
-    thread.join(10)
+    thread.join(WAIT_SECONDS)
     server.close()
     assert not thread.is_alive()
 

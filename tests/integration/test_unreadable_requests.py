@@ -13,6 +13,7 @@ from uvicorn.server import ServerState
 from conductor.management.http_protocol import MOST_HEADER_BYTES, BoundedProtocol
 from portal.live.routing import application
 from tests.transports import Wire
+from tests.waiting import WAIT_SECONDS
 
 
 def answer_to(sent: bytes) -> Wire:
@@ -50,8 +51,8 @@ def test_a_socket_that_there_is_not_is_refused_before_it_opens(databases: None) 
         scope = {"type": "websocket", "path": "/nothing", "query_string": b"", "headers": [], "subprotocols": []}
         socket = ApplicationCommunicator(application, scope)
         await socket.send_input({"type": "websocket.connect"})
-        assert (await socket.receive_output(10))["type"] == "websocket.close"
+        assert (await socket.receive_output(WAIT_SECONDS))["type"] == "websocket.close"
         await socket.send_input({"type": "websocket.disconnect", "code": 1006})
-        await socket.wait(10)
+        await socket.wait(WAIT_SECONDS)
 
     asyncio.run(work())

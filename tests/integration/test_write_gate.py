@@ -16,8 +16,8 @@ from conductor.db import group_commit
 from conductor.db.group_commit import Gate, gate_of
 from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import StepRecord
-from tests.acceptance.cloud import wait_until
 from tests.gathering import ALIAS, assert_gate_is_free, closing, emit, emitted, telling, together
+from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -31,7 +31,7 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def noted(gate: Gate) -> None:
         if gate.open is not None:
             with ThreadPoolExecutor(1) as pool:
-                seen.append(pool.submit(closing(emitted)).result(30))
+                seen.append(pool.submit(closing(emitted)).result(WAIT_SECONDS))
         commit(gate)
 
     monkeypatch.setattr(Gate, "commit", noted)
@@ -84,7 +84,7 @@ def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
     pool: ThreadPoolExecutor, commits: list[list[str]]
 ) -> None:
     for future in together(pool, *(telling(f"{number}") for number in range(5)), by_hand):
-        future.result(30)
+        future.result(WAIT_SECONDS)
     assert commits == [[]]  # one commit, and nothing was seen before
     assert emitted() == ["first", "0", "1", "2", "3", "4", "by hand"]
     assert_gate_is_free()
@@ -94,9 +94,9 @@ def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commi
     one, fails, gives_up, two, last = together(pool, telling("one"), failing, giving_up, telling("two"), failing)
     for future in (fails, last):
         with pytest.raises(Conflict):
-            future.result(30)
+            future.result(WAIT_SECONDS)
     for future in (one, gives_up, two):
-        future.result(30)
+        future.result(WAIT_SECONDS)
     assert (commits, emitted()) == ([[]], ["first", "one", "two"])
     assert_gate_is_free()
 
@@ -108,7 +108,11 @@ def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolEx
     assert emitted() == []
     assert_gate_is_free()
     futures = [pool.submit(closing(write)) for write in (telling("again"), breaking_a_constraint, telling("too"))]
-    assert [type(future.exception(30)).__name__ for future in futures] == ["NoneType", "IntegrityError", "NoneType"]
+    assert [type(future.exception(WAIT_SECONDS)).__name__ for future in futures] == [
+        "NoneType",
+        "IntegrityError",
+        "NoneType",
+    ]
     assert sorted(emitted()) == ["again", "too"]  # each writer by itself for a while
 
 
@@ -118,7 +122,7 @@ def test_who_is_in_another_transaction_waits_for_nobodys_commit(
     with transaction.atomic(using="default"):
         (future,) = together(pool, telling("one"))
         assert emitted()[0] == "first"
-    future.result(30)
+    future.result(WAIT_SECONDS)
     assert len(commits) == 3  # two of this file, and the one of the other transaction
 
 
@@ -127,7 +131,7 @@ def test_an_old_transaction_is_left_open_to_nobody(
 ) -> None:
     monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 0.0)
     for future in together(pool, telling("one"), telling("two")):
-        future.result(30)
+        future.result(WAIT_SECONDS)
     assert commits == [[], ["first"], ["first", "one"]]
 
 
@@ -135,7 +139,7 @@ def test_who_waits_too_long_at_the_gate_is_told(pool: ThreadPoolExecutor, monkey
     monkeypatch.setattr(group_commit, "LONGEST_WAIT_SECONDS", 0.05)
     with write_tx(ALIAS):
         with pytest.raises(OperationalError, match="not to be written to"):
-            pool.submit(closing(telling("late"))).result(30)
+            pool.submit(closing(telling("late"))).result(WAIT_SECONDS)
         emit("first")
     assert emitted() == ["first"]
     assert_gate_is_free()

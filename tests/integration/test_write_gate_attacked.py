@@ -20,6 +20,7 @@ from conductor.db.group_commit import gate_of
 from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import Event
 from tests.gathering import ALIAS, Write, assert_gate_is_free, closing, coming, emit, emitted, telling, together
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -76,7 +77,7 @@ def closing_the_connection() -> None:
 
 
 def was_refused(future: Future[Any]) -> bool:
-    error = future.exception(30)
+    error = future.exception(WAIT_SECONDS)
     return error is not None and is_serialization_failure(error)
 
 
@@ -103,8 +104,8 @@ def test_who_breaks_the_transaction_of_all_has_nobody_believe_in_it(pool: Thread
     one, broken, two, three = futures
     assert is_serialization_failure(mine)
     assert was_refused(one)
-    assert isinstance(broken.exception(30), OperationalError)
-    assert (two.result(30), three.result(30)) == (None, None)
+    assert isinstance(broken.exception(WAIT_SECONDS), OperationalError)
+    assert (two.result(WAIT_SECONDS), three.result(WAIT_SECONDS)) == (None, None)
     assert emitted() == ["two", "three"]  # a failed write reports its failure, and nothing else
     telling("again")()
     assert emitted()[-1] == "again"
@@ -115,7 +116,7 @@ def test_a_writer_that_closes_its_connection_loses_only_its_own_rows(pool: Threa
     with write_tx(ALIAS):
         write_now("first")
         one, _closed, two = coming(pool, telling("one"), closing_the_connection, telling("two"))
-    assert (one.result(30), two.result(30)) == (None, None)
+    assert (one.result(WAIT_SECONDS), two.result(WAIT_SECONDS)) == (None, None)
     assert emitted() == ["first", "one", "two"]
     assert_gate_is_free()
 
@@ -127,7 +128,7 @@ def test_a_transaction_that_was_lost_unseen_is_left_to_nobody(pool: ThreadPoolEx
 
     mine, (one,) = first(pool, begin, telling("one"))
     assert "undone under way" in str(mine)
-    one.result(30)
+    one.result(WAIT_SECONDS)
     assert emitted() == ["one"]
     assert_gate_is_free()
 
@@ -158,7 +159,7 @@ def test_a_commit_without_room_is_told_to_all_and_leaves_nothing(pool: ThreadPoo
     assert [was_refused(future) for future in futures] == [True] * 3  # each writer gets the error of its own refusal
     assert emitted() == []
     for future in [pool.submit(closing(telling(kind))) for kind in ("one", "two")]:
-        future.result(30)
+        future.result(WAIT_SECONDS)
     assert sorted(emitted()) == ["one", "two"]
     assert_gate_is_free()
 
@@ -185,7 +186,7 @@ def test_nobody_is_refused_for_what_is_not_committed_yet(pool: ThreadPoolExecuto
         write_now("first")
         futures.extend(coming(pool, telling("one"), refused, dawdling))
     _, early, _ = futures
-    assert early.result(30) == [["first", "one", "mine"], ["first", "one", "late"]]
+    assert early.result(WAIT_SECONDS) == [["first", "one", "mine"], ["first", "one", "late"]]
     assert_gate_is_free()
 
 
@@ -207,8 +208,8 @@ def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadP
     one, two, three = together(
         pool, hooked("one", telling("of one")), hooked("two", failing), hooked("three", telling("of three"))
     )
-    assert isinstance(two.exception(30), Conflict)
-    assert (one.result(30), three.result(30)) == (None, None)
+    assert isinstance(two.exception(WAIT_SECONDS), Conflict)
+    assert (one.result(WAIT_SECONDS), three.result(WAIT_SECONDS)) == (None, None)
     assert [kinds[:4] for kinds in seen] == [["first", "one", "two", "three"]] * 3
     assert sorted(emitted()[4:]) == ["of one", "of three"]
     assert_gate_is_free()
@@ -226,7 +227,7 @@ def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoo
             assert emitted() == ["first", "one", "outer"]  # its own, and what commits with it
 
     for future in together(pool, telling("one"), nested, telling("two")):
-        future.result(30)
+        future.result(WAIT_SECONDS)
     assert emitted() == ["first", "one", "outer", "two"]
     assert_gate_is_free()
 
@@ -244,14 +245,14 @@ def test_a_thread_that_stopped_waiting_for_a_batch_leads_no_other(
 
     def write(connection: Any, batch: Any) -> None:
         writes.set()
-        assert go_on.wait(30)
+        assert go_on.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(batches, "LONGEST_WAIT_SECONDS", 0.05)
     writer: BatchWriter[str] = BatchWriter(write)
     leader = pool.submit(closing(lambda: writer.write(connections[ALIAS], "first")))
-    assert writes.wait(30)
+    assert writes.wait(WAIT_SECONDS)
     with pytest.raises(OperationalError, match="did not end"):
-        pool.submit(closing(lambda: writer.write(connections[ALIAS], "late"))).result(30)
+        pool.submit(closing(lambda: writer.write(connections[ALIAS], "late"))).result(WAIT_SECONDS)
     go_on.set()
-    leader.result(30)
+    leader.result(WAIT_SECONDS)
     writer.write(connections[ALIAS], "next")  # this thread leads

@@ -14,7 +14,6 @@ import json
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ from conductor.rpc.messages import StepAnswered
 from conductor.scheduler import host_manager
 from conductor.workflows.engine import executor
 from portal.live import routing  # noqa: F401 - a portal listens to what happens as soon as this is imported
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -46,7 +46,6 @@ MOST_FILES = {"POST /servers": (55, 185), "resize": (57, 180)}
 DRIVER = "compute_drivers/fake/driver.py"
 ALL_THE_TIME = ("compute-clock", "compute-consoles", "compute-report", "compute-usage")  # names of an agent's threads
 TIMES = 5  # what passes each time is on the way
-WAIT_SECONDS = 30.0
 HEARTBEAT_SECONDS = 3600.0  # what an agent does from time to time is on no request's way
 
 
@@ -134,10 +133,11 @@ class Wire:
         return bool(live)
 
     def to_the_end(self) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while self.step_on():
-            assert time.monotonic() < deadline, list(WorkflowRun.objects.using(CELL).values("flow", "waits_for"))
-            time.sleep(0.01)
+        wait_until(
+            "no run is live",
+            lambda: not self.step_on(),
+            details=lambda: list(WorkflowRun.objects.using(CELL).values("flow", "waits_for")),
+        )
 
 
 @pytest.fixture
