@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport, Progress
 from conductor.core.states import PowerState
 from conductor.rpc.codec import encode
+from tests.waiting import wait_until
 
 
 class FileDriver(ComputeDriver):
@@ -39,8 +39,7 @@ class FileDriver(ComputeDriver):
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         self._note(f"spawn {guest.instance_uuid}")
         (self.folder / f"{guest.instance_uuid}.guest").write_text(guest.name)
-        while (self.folder / "hold").exists():
-            time.sleep(0.01)
+        wait_until("the file `hold` is gone", lambda: not (self.folder / "hold").exists(), seconds=3600.0)
 
     def destroy(self, instance_uuid: str) -> None:
         self._note(f"destroy {instance_uuid}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from conductor.rpc.messages import (
     StepAnswered,
     SuspendInstance,
 )
-from tests.fixtures.agents import PROJECT, WAIT_SECONDS, Agent
+from tests.fixtures.agents import PROJECT, Agent
 from tests.tiny_driver import guest_json
+from tests.waiting import WAIT_SECONDS, assert_stays, wait_until
 
 ANA = "00000000-0000-4000-8000-00000000000a"
 
@@ -62,10 +65,17 @@ def calls(folder: Path) -> list[str]:
 
 
 def until_spawning(folder: Path) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (folder / f"{ANA}.guest").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until("the guest is half-built", (folder / f"{ANA}.guest").exists)
+
+
+def remembered(folder: Path) -> set[str]:
+    """Return the keys of the commands in the host's journal: from a copy, as the agent locks the file."""
+    copy = folder / "copy"
+    copy.mkdir(exist_ok=True)
+    for path in folder.glob("host-1.sqlite3*"):
+        shutil.copy(path, copy)
+    with closing(sqlite3.connect(copy / "host-1.sqlite3")) as journal:
+        return {key for (key,) in journal.execute("SELECT step_key FROM commands")}
 
 
 SPAWN = encode(SpawnInstance(**address("k1", 5), guest=guest_json(ANA)))
@@ -106,7 +116,7 @@ def test_a_spawn_that_was_cut_off_and_overtaken_is_refused_and_its_guest_goes(st
     until_spawning(tmp_path)
     agent.send(DESTROY)  # waits for the spawn, but is remembered
     agent.send(DESTROY)
-    time.sleep(0.3)
+    wait_until("both are remembered", lambda: remembered(tmp_path) == {"k1", "k2"})
     agent.kill_9()
     (tmp_path / "hold").unlink()
 
@@ -175,10 +185,10 @@ def test_a_verb_that_was_cut_off_by_a_kill_is_done_when_it_comes_again(
     assert agent.hear(StepAnswered).ok
     (tmp_path / "faults.json").write_text(json.dumps({verb: {"hangs": True, "after_effect": is_after}}))
     agent.send(command)
-    deadline = time.monotonic() + (WAIT_SECONDS if is_after else 1.0)
-    while not is_done(notes()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert is_done(notes()) is is_after
+    if is_after:
+        wait_until("its effect", lambda: is_done(notes()))
+    else:
+        assert_stays("it has no effect", lambda: not is_done(notes()), seconds=1.0)
     agent.kill_9()
     (tmp_path / "faults.json").unlink()
     again = started("fake")

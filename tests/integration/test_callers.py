@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from django.http import HttpRequest
 
-from portal import callers
+from portal import callers, fair_share
 from portal.callers import ANONYMOUS, Caller, Callers
-from portal.front_door import FrontDoor
+from portal.front_door import FrontDoor, Pace
 from tests.loops import run_at_most
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 ANA, BO = Caller("project:shop", "ana"), Caller("project:lab", "bo")
+
+
+NEVER = 3600.0
+PATIENT = Pace(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER)
+
+
+@pytest.fixture(autouse=True)
+def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a worker's requests are counted does not change with the duration of a test."""
+    monkeypatch.setattr(fair_share, "SETTLED_SECONDS", NEVER)
+    monkeypatch.setattr(fair_share, "PRESENT_SECONDS", NEVER)
 
 
 def scope_of(address: str = "192.0.2.1", **headers: str) -> dict[str, Any]:
@@ -75,19 +88,19 @@ def test_a_storm_of_one_caller_leaves_others_a_worker_at_once() -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"."})
 
-        door = FrontDoor(application, workers=16, callers=known)
+        door = FrontDoor(application, workers=16, pace=PATIENT, callers=known)
         assert await asked(door, other) == 200
         storm = [asyncio.create_task(asked(door, hostile)) for _ in range(600)]
-        await asyncio.sleep(0.05)
-        async with asyncio.timeout(0.5):
-            assert await asked(door, other) == 200
+        most = 600 - 256 - 2
+        await wait_until_async("some are refused", lambda: sum(one.done() for one in storm) >= most)
+        assert await asked(door, other) == 200
         refused = [one.result() for one in storm if one.done()]
         assert set(refused) == {503}  # those above an eighth of all places that wait
-        assert len(refused) == 600 - 256 - 2
+        assert len(refused) == most
         release.set()
         assert sum(status == 200 for status in await asyncio.gather(*storm)) == 258
 
-    run_at_most(60, work())
+    run_at_most(WAIT_SECONDS, work())
 
 
 def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any) -> None:
@@ -104,18 +117,18 @@ def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"."})
 
-        door = FrontDoor(application, workers=16, callers=known)
+        door = FrontDoor(application, workers=16, pace=PATIENT, callers=known)
         storm = [asyncio.create_task(asked(door, hostile, b"x" * 400)) for _ in range(12)]
-        await asyncio.sleep(0.01)
+        await wait_until_async("some are refused", lambda: sum(one.done() for one in storm) >= 10)
         mine = asyncio.create_task(asked(door, other, b"x" * 900))
-        await asyncio.sleep(0.01)
-        assert not mine.done()  # taken in
+        await wait_until_async("it is taken in", lambda: door._held[ANA.share] == 900)
+        assert not mine.done()
         release.set()
         assert await mine == 200
         assert sorted(await asyncio.gather(*storm)) == [200] * 2 + [503] * 10
         assert not door._held
 
-    run_at_most(20, work())
+    run_at_most(WAIT_SECONDS, work())
 
 
 async def asked(door: FrontDoor, scope: dict[str, Any], body: bytes = b"") -> int:

@@ -30,6 +30,7 @@ from tests.fixtures.agents import Agent
 from tests.fixtures.consoles import RFB, Browser, ending, heard, talk
 from tests.people import PASSWORD
 from tests.tiny_driver import guest_json
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -207,13 +208,22 @@ def test_signing_out_ends_the_consoles_of_that_session_alone(
     people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "CHECK_SECONDS", 0.05)
+    checked: list[str] = []
+    check = consoles.check
+
+    def noted(token_hash: str, caller_of: consoles.CallerOf) -> None:
+        checked.append(token_hash)
+        check(token_hash, caller_of)
+
+    monkeypatch.setattr(consoles, "check", noted)
     client = Client()
     client.post("/sign-in", {"username": "ana", "password": PASSWORD})
     token = granted(people, SERIAL, session_key=str(client.session.session_key))
 
     async def work(browser: Browser) -> tuple[int, str]:
         await heard(browser, b"web-1# ")
-        await asyncio.sleep(0.2)
+        checked.clear()
+        await wait_until_async("it is checked some times", lambda: len(checked) > 3)
         await browser.types("still\r")
         await heard(browser, b"typed still")
         await asyncio.to_thread(client.post, "/sign-out")

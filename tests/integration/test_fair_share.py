@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -13,16 +13,33 @@ from hypothesis import strategies as st
 from portal import fair_share
 from portal.fair_share import Busy, FairQueue, WorkerSlot
 from tests.loops import run_at_most
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-SECONDS = 20.0
+SECONDS = WAIT_SECONDS
+NEVER = 3600.0
 Work = Callable[[FairQueue], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_time_passes() -> Iterator[None]:
+    """How a worker's requests are counted does not change with the duration of a test."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fair_share, "SETTLED_SECONDS", NEVER)
+        patched.setattr(fair_share, "PRESENT_SECONDS", NEVER)
+        yield
 
 
 def run(work: Work, *, workers: int = 16, at_once: int = 4, most_waiting: int = 2048) -> None:
     async def built() -> None:
         await work(FairQueue(workers, at_once, most_waiting))
 
-    run_at_most(SECONDS, built())
+    run_at_most(2 * SECONDS, built())
+
+
+async def let_all_run() -> None:
+    """Each task goes on until it waits for another."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def ask(queue: FairQueue, name: str, cost: float, served: list[str]) -> None:
@@ -141,9 +158,9 @@ def test_one_caller_leaves_places_for_others_who_are_there() -> None:
     async def work(queue: FairQueue) -> None:
         (await queue.turn("ana", SECONDS)).end(0.0)
         bos = [asyncio.create_task(queue.turn("bo", SECONDS)) for _ in range(10)]
-        await asyncio.sleep(0.01)
+        await let_all_run()
         assert sum(one.done() for one in bos) == 2  # half of those that compute at once
-        turn = await queue.turn("ana", 0.1)
+        turn = await queue.turn("ana", SECONDS)
         turn.end(0.0)
         await _end_all(bos)
 
@@ -153,7 +170,7 @@ def test_one_caller_leaves_places_for_others_who_are_there() -> None:
 def test_a_caller_alone_has_all_that_compute_at_once() -> None:
     async def work(queue: FairQueue) -> None:
         bos = [asyncio.create_task(queue.turn("bo", SECONDS)) for _ in range(10)]
-        await asyncio.sleep(0.01)
+        await let_all_run()
         assert sum(one.done() for one in bos) == 4
         await _end_all(bos)
 
@@ -165,9 +182,10 @@ def test_requests_that_wait_for_something_are_not_counted(monkeypatch: pytest.Mo
 
     async def work(queue: FairQueue) -> None:
         bos = [asyncio.create_task(queue.turn("bo", SECONDS)) for _ in range(20)]
-        await asyncio.sleep(0.3)
+        await wait_until_async("twelve run, and none computes", lambda: (queue._running, queue._computing) == (12, 0))
+        await let_all_run()
         assert sum(one.done() for one in bos) == 12  # three quarters of all workers
-        (await queue.turn("ana", 1.0)).end(0.0)
+        (await queue.turn("ana", SECONDS)).end(0.0)
         await _end_all(bos)
 
     run(work)
@@ -182,12 +200,14 @@ async def _end_all(asked: list[asyncio.Task[WorkerSlot]]) -> None:
 def test_who_waits_too_long_or_beside_too_many_is_refused() -> None:
     async def work(queue: FairQueue) -> None:
         held = await queue.turn("ana", SECONDS)
-        first = asyncio.create_task(queue.turn("bo", 0.05))
+        first = asyncio.create_task(queue.turn("bo", SECONDS))
         await asyncio.sleep(0)
         with pytest.raises(Busy):  # a quarter of the places, but at least one
             await queue.turn("bo", SECONDS)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
         with pytest.raises(Busy):
-            await first
+            await queue.turn("bo", 0.05)
         again = asyncio.create_task(queue.turn("bo", SECONDS))
         held.end(0.0)
         (await again).end(0.0)
@@ -203,8 +223,8 @@ def test_a_turn_that_is_granted_to_a_request_which_was_cancelled_goes_to_the_nex
         held.end(0.0)  # granted, and before it is taken:
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        (await queue.turn("chi", 1.0)).end(0.0)
-        (await queue.turn("bo", 1.0)).end(0.0)
+        (await queue.turn("chi", SECONDS)).end(0.0)
+        (await queue.turn("bo", SECONDS)).end(0.0)
 
     run(work, workers=1, at_once=1)
 

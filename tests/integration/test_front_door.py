@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from portal import front_door
 from portal.front_door import FrontDoor, Pace
 from tests.loops import run_at_most
 from tests.transports import Wire
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
-QUICK = Pace(body=0.2, idle=0.2, wait=0.2, answer=0.2)
+NEVER = 3600.0  # longer than any test
+PATIENT = Pace(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER, window=NEVER)
 
 
 class Client:
@@ -57,7 +60,13 @@ class Client:
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    run_at_most(20, work)
+    run_at_most(WAIT_SECONDS, work)
+
+
+async def let_all_run() -> None:
+    """Each task goes on until it waits for another."""
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 def answering(*pieces: bytes) -> Any:
@@ -75,12 +84,17 @@ def answering(*pieces: bytes) -> Any:
 
 def test_a_slow_sender_holds_no_worker() -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"ok"), workers=1, pace=QUICK)
+        door = FrontDoor(answering(b"ok"), workers=1, pace=PATIENT)
         slow = [asyncio.create_task(Client(pieces=(b"{", None)).ask(door)) for _ in range(20)]
-        await asyncio.sleep(0)
+        await let_all_run()
         quick = await Client().ask(door)
         assert (quick.status, quick.body) == (200, b"ok")
-        for late in await asyncio.gather(*slow):
+        assert not any(one.done() for one in slow)
+        for one in slow:
+            one.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        door.pace = replace(PATIENT, body=0.2)
+        for late in await asyncio.gather(*(Client(pieces=(b"{", None)).ask(door) for _ in range(20))):
             assert late.status == 408
             assert "0.2 seconds" in json.loads(late.body)["computeFault"]["message"]
 
@@ -89,13 +103,18 @@ def test_a_slow_sender_holds_no_worker() -> None:
 
 def test_a_slow_reader_holds_no_worker_and_is_left() -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"x" * 100_000, b"y" * 100_000), workers=1, pace=QUICK)
-        slow = Client()
-        slow.reads.clear()
-        task = asyncio.create_task(slow.ask(door))
-        await asyncio.sleep(0.05)
+        door = FrontDoor(answering(b"x" * 100_000, b"y" * 100_000), workers=1, pace=PATIENT)
+        waits, slow = Client(), Client()
+        for one in (waits, slow):
+            one.reads.clear()
+        task = asyncio.create_task(waits.ask(door))
+        await let_all_run()
         assert len((await Client().ask(door)).body) == 200_000
+        assert not task.done()
+        waits.reads.set()
         await task
+        door.pace = replace(PATIENT, idle=0.2)
+        await slow.ask(door)
         assert slow.sent == []
 
     run(work())
@@ -117,8 +136,9 @@ def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pyt
 
         client = Client()
         client.reads.clear()
-        task = asyncio.create_task(client.ask(FrontDoor(application, workers=1)))
-        await asyncio.sleep(0.05)
+        task = asyncio.create_task(client.ask(FrontDoor(application, workers=1, pace=PATIENT)))
+        await wait_until_async("three are made", lambda: made == 3)
+        await let_all_run()
         assert made == 3
         client.reads.set()
         await task
@@ -133,7 +153,7 @@ def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pyt
 )
 def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"ok"), workers=1, pace=Pace(linger=0.05))
+        door = FrontDoor(answering(b"ok"), workers=1, pace=replace(PATIENT, linger=0.05))
         half = most // 2
         assert (await Client(path, (b"x" * half, b"x" * (most - half))).ask(door)).status == 200
         refused = await Client(path, (b"x" * most, b"x")).ask(door)
@@ -158,7 +178,7 @@ def test_a_body_in_chunks_is_told_with_its_length() -> None:
     async def work() -> None:
         client = Client(pieces=(b'{"server"', b": {}}"))
         client.scope["headers"] = [(b"x-auth-token", b"t"), (b"transfer-encoding", b"chunked")]
-        assert (await client.ask(FrontDoor(application, workers=1))).status == 200
+        assert (await client.ask(FrontDoor(application, workers=1, pace=PATIENT))).status == 200
         assert seen == [{b"x-auth-token": b"t", b"content-length": b"14"}]
 
     run(work())
@@ -168,7 +188,8 @@ def test_what_is_under_way_of_a_body_that_is_refused_does_not_take_the_answer_al
     async def work() -> None:
         pieces = (b"x" * 1_048_577, *(b"x" * 100_000 for _ in range(20)))
         client = Client("/api/what-if/launch", pieces)
-        assert (await client.ask(FrontDoor(answering(b"ok"), workers=1))).status == 413
+        door = FrontDoor(answering(b"ok"), workers=1, pace=replace(PATIENT, linger=NEVER))
+        assert (await client.ask(door)).status == 413
         assert client._pieces == []  # all of it was read before the answer ended
         assert [message.get("more_body", False) for message in client.sent] == [False, True, False]
 
@@ -177,7 +198,7 @@ def test_what_is_under_way_of_a_body_that_is_refused_does_not_take_the_answer_al
 
 def test_a_request_without_a_host_is_refused_and_compute_names_its_id_twice() -> None:
     async def play() -> None:
-        door = FrontDoor(answering(b"."), workers=1, pace=QUICK)
+        door = FrontDoor(answering(b"."), workers=1, pace=replace(PATIENT, body=0.2))
         for headers, status in (([], 400), ([(b"host", b"a")], 200), ([(b"host", b"a"), (b"host", b"b")], 400)):
             client = Client()
             client.scope |= {"http_version": "1.1", "headers": headers}
@@ -204,12 +225,16 @@ def test_who_finds_no_worker_is_told_when_to_come_back(monkeypatch: pytest.Monke
             await release.wait()
             await answering(b"ok")(scope, receive, send)
 
-        door = FrontDoor(busy, workers=1, pace=Pace(wait=0.2))
+        door = FrontDoor(busy, workers=1, pace=PATIENT)
         first, second = (asyncio.create_task(Client().ask(door)) for _ in range(2))
-        await asyncio.sleep(0.05)
+        await let_all_run()
         third = await Client().ask(door)  # one works, one waits: that is enough
         assert (third.status, dict(third.sent[0]["headers"])[b"retry-after"]) == (503, b"1")
-        assert (await second).status == 503  # it has waited long enough
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        door.pace = replace(PATIENT, wait=0.2)
+        assert (await Client().ask(door)).status == 503  # it has waited long enough
+        door.pace = PATIENT
         alive = asyncio.create_task(Client("/healthz").ask(door))
         release.set()
         assert [one.status for one in await asyncio.gather(first, alive)] == [200, 200]
@@ -227,10 +252,12 @@ def test_an_answer_that_does_not_come_is_a_503_and_its_worker_comes_back() -> No
             await answering(b"too late")(scope, receive, send)
             heard.append(True)
 
-        door = FrontDoor(stuck, workers=1, pace=QUICK)
+        door = FrontDoor(stuck, workers=1, pace=replace(PATIENT, answer=0.2))
         late = await Client().ask(door)
         assert (late.status, "may still be carried out" in late.body.decode()) == (503, True)
+        door.pace = replace(PATIENT, wait=0.2)
         assert (await Client().ask(door)).status == 503  # the worker is busy still
+        door.pace = PATIENT
         release.set()
         assert (await Client().ask(door)).body == b"too late"
         assert len(heard) == 2
@@ -248,10 +275,11 @@ def test_who_is_sent_away_in_the_middle_keeps_no_worker(monkeypatch: pytest.Monk
                 await send({"type": "http.response.body", "body": b"x" * 500, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 
-        door, slow = FrontDoor(application, workers=1), Client()
+        door, slow = FrontDoor(application, workers=1, pace=PATIENT), Client()
         slow.reads.clear()
         task = asyncio.create_task(slow.ask(door))
-        await asyncio.sleep(0.05)
+        await let_all_run()
+        assert not task.done()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -272,29 +300,50 @@ def test_a_client_that_stops_sending_an_image_counts_as_gone() -> None:
             await answering(b"")(scope, receive, send)
 
         path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
-        client = await Client(path, (b"half", None)).ask(FrontDoor(upload, workers=1, pace=QUICK))
+        client = await Client(path, (b"half", None)).ask(FrontDoor(upload, workers=1, pace=replace(PATIENT, idle=0.2)))
         assert (seen, client.status) == ([b"half", b"http.disconnect"], 408)
 
     run(work())
 
 
-DRIP = Pace(idle=5, wait=0.2, window=0.2, rate=10_000)
+DRIP = replace(PATIENT, window=0.2, rate=10_000)
+
+
+class Clock:
+    """The front door's clock, which only dripping clients move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 class Dripping(Client):
     """Sends, or reads, a byte or two every few milliseconds."""
 
+    def __init__(self, clock: Clock, path: str) -> None:
+        super().__init__(path)
+        self._clock = clock
+
+    async def _take(self, seconds: float) -> None:
+        self._clock.now += seconds
+        for _ in range(3):  # so that a limit that is over ends it
+            await asyncio.sleep(0)
+
     async def receive(self) -> Any:
-        await asyncio.sleep(0.005)
+        await self._take(0.005)
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def send(self, message: Any) -> None:
         if message.get("body"):
-            await asyncio.sleep(0.005 * len(message["body"]))
+            await self._take(0.005 * len(message["body"]))
         self.sent.append(message)
 
 
-def test_image_data_that_drip_are_cut_off_whichever_way_they_go() -> None:
+def test_image_data_that_drip_are_cut_off_whichever_way_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(front_door, "time", clock)
     path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
     left = []
 
@@ -306,16 +355,16 @@ def test_image_data_that_drip_are_cut_off_whichever_way_they_go() -> None:
 
     async def work() -> None:
         door = FrontDoor(upload, workers=1, streams=1, pace=DRIP)
-        slow = await Dripping(path).ask(door)
+        slow = await Dripping(clock, path).ask(door)
         assert (slow.status, left) == (408, ["upload"])
         assert "10000 bytes per second" in slow.body.decode()
-        reader = Dripping(path)
+        reader = Dripping(clock, path)
         download = FrontDoor(answering(*[b"xy"] * 1000), workers=1, streams=1, pace=DRIP)
         await reader.ask(download)
         assert 2 < len(reader.sent) < 200
         assert (await Client(path).ask(download)).body == b"xy" * 1000  # its place is free again
-        total = Pace(idle=5, window=5, total=0.1)
-        assert (await Dripping(path).ask(FrontDoor(upload, workers=1, pace=total))).status == 408
+        total = replace(PATIENT, total=0.1)
+        assert (await Dripping(clock, path).ask(FrontDoor(upload, workers=1, pace=total))).status == 408
 
     run(work())
 
@@ -350,7 +399,7 @@ def test_headers_are_bounded() -> None:
 
     async def check_large_body(protocol: BoundedProtocol, wire: Wire) -> None:
         protocol.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + b"a" * 100_000)
-        await asyncio.sleep(0.05)
+        await wait_until_async("it is answered", lambda: wire.written)
         assert wire.written.startswith(b"HTTP/1.1 200 ")
         assert not wire.is_closed
 
@@ -359,15 +408,17 @@ def test_headers_are_bounded() -> None:
 
 
 def test_who_never_ends_his_headers_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conductor.management.http_protocol.HEADER_SECONDS", 0.1)
+    monkeypatch.setattr("conductor.management.http_protocol.HEADER_SECONDS", 0.5)
 
     async def check(protocol: BoundedProtocol, wire: Wire) -> None:
+        def is_cut_off() -> bool:
+            if not wire.is_closed:
+                protocol.data_received(b"x")  # which gives it no more time
+            return wire.is_closed
+
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: ")
-        await asyncio.sleep(0.05)
-        protocol.data_received(b"x")
         assert not wire.is_closed
-        await asyncio.sleep(0.1)
-        assert wire.is_closed
+        await wait_until_async("it is cut off", is_cut_off)
 
     connected(check)
 

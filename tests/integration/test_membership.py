@@ -7,8 +7,7 @@ import queue
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,19 +31,20 @@ from conductor.workflows.engine import leases, recovery
 from portal.databases import databases as described
 from portal.environment import load
 from tests.services import postgresql
+from tests.waiting import WAIT_SECONDS, assert_stays, wait_until
 
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
-SECONDS = 20.0
 PROJECT = Path(__file__).resolve().parents[2]
+SETTLED_SECONDS = 3 * SessionWatch.poll_seconds
 # A process that joins by a locked file and then does nothing.
 SLEEPER = """
-import sys, time
+import sys
 from pathlib import Path
 from conductor.core.membership import Member
 from conductor.membership.files import FileWatch
 FileWatch(Path(sys.argv[1])).join(Member(worker=sys.argv[2], name="sleeper"), print)
 print("ready", flush=True)
-time.sleep(600)
+sys.stdin.read()
 """
 
 
@@ -52,25 +52,17 @@ def a_worker() -> str:
     return f"rack-1:{os.getpid()}:{uuid4().hex[:8]}"
 
 
-def await_that(what: str, is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 @contextmanager
 def sleeper(folder: Path, worker: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLEEPER, str(folder), worker], stdout=subprocess.PIPE, text=True, cwd=PROJECT
-    )
+    command = [sys.executable, "-c", SLEEPER, str(folder), worker]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=SECONDS)
+        process.communicate(timeout=WAIT_SECONDS)
 
 
 @contextmanager
@@ -92,12 +84,11 @@ def test_a_killed_process_is_missed_at_once_and_a_stopped_one_is_not(tmp_path: P
     with sleeper(tmp_path, worker) as process, joined(watch, "watcher", gone.put) as me:
         assert {member.name for member in watch.members()} == {"sleeper", "watcher"}
         process.send_signal(signal.SIGSTOP)
-        with pytest.raises(queue.Empty):
-            gone.get(timeout=0.5)
+        assert_stays("a stopped process is not missed", gone.empty)
         process.send_signal(signal.SIGKILL)
-        assert gone.get(timeout=SECONDS) == worker.rpartition(":")[2]
+        assert gone.get(timeout=WAIT_SECONDS) == worker.rpartition(":")[2]
         assert [member.worker for member in watch.members()] == [me.worker]
-        await_that("the file of the dead is taken away", lambda: os.listdir(tmp_path / FOLDER) == [me.worker])
+        wait_until("the file of the dead is taken away", lambda: os.listdir(tmp_path / FOLDER) == [me.worker])
     assert os.listdir(tmp_path / FOLDER) == []
 
 
@@ -108,7 +99,7 @@ def test_what_an_earlier_death_left_is_seen_by_who_starts_later(tmp_path: Path) 
         pass
     assert os.listdir(tmp_path / FOLDER) == [worker]
     with joined(FileWatch(tmp_path), "watcher", gone.put):
-        assert gone.get(timeout=SECONDS) == worker.rpartition(":")[2]
+        assert gone.get(timeout=WAIT_SECONDS) == worker.rpartition(":")[2]
 
 
 def test_who_leaves_is_not_taken_for_dead(tmp_path: Path) -> None:
@@ -116,10 +107,10 @@ def test_who_leaves_is_not_taken_for_dead(tmp_path: Path) -> None:
     watch = FileWatch(tmp_path)
     with joined(watch, "watcher", gone.put):
         with joined(FileWatch(tmp_path), "other", gone.put) as other:
-            time.sleep(0.3)
-        await_that("only one is there", lambda: [one.name for one in watch.members()] == ["watcher"])
-        time.sleep(0.2)
-        assert set(gone.queue) <= {other.life}  # a hint that comes all the same finds nothing to end
+            wait_until("the other is watched", lambda: other.worker in watch._watched)
+        wait_until("only one is there", lambda: [one.name for one in watch.members()] == ["watcher"])
+        # A hint that comes all the same finds nothing to end.
+        assert_stays("no other is missed", lambda: set(gone.queue) <= {other.life}, seconds=0.2)
 
 
 def test_a_folder_that_cannot_be_written_costs_the_hint_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -163,12 +154,11 @@ def test_a_lost_session_is_missed_at_once(on_server: postgresql.Service, life: s
     watch = SessionWatch("default")
     with joined(watch, "watcher", gone.put) as me:
         with holder(on_server, f"rack-2:1:{life}"):
-            await_that("both are there", lambda: {one.life for one in watch.members()} == {me.life, life})
+            wait_until("both are there", lambda: {one.life for one in watch.members()} == {me.life, life})
             assert {one.name for one in watch.members()} == {"watcher", "other"}
-            time.sleep(3 * SessionWatch.poll_seconds)
-            assert gone.empty()
-        assert gone.get(timeout=SECONDS) == life
-        await_that("only one is there", lambda: [one.worker for one in watch.members()] == [me.worker])
+            assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
+        assert gone.get(timeout=WAIT_SECONDS) == life
+        wait_until("only one is there", lambda: [one.worker for one in watch.members()] == [me.worker])
 
 
 def test_a_server_that_dies_takes_nobody_for_dead(on_server: postgresql.Service) -> None:
@@ -179,23 +169,22 @@ def test_a_server_that_dies_takes_nobody_for_dead(on_server: postgresql.Service)
         def are_both_there() -> bool:
             return {member.life for member in watches[0].members()} == {one.life, two.life}
 
-        await_that("both are there", are_both_there)
-        time.sleep(3 * SessionWatch.poll_seconds)
+        wait_until("both are there", are_both_there)
+        assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
         on_server.kill()
         with pytest.raises(Unavailable):
             watches[0].members()
         on_server.restart()
-        await_that("both are there again", are_both_there)
-        time.sleep(3 * SessionWatch.poll_seconds)
-        assert gone.empty()
+        wait_until("both are there again", are_both_there)
+        assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
 
 
 def test_a_session_that_is_cut_is_made_again(on_server: postgresql.Service) -> None:
     watch = SessionWatch("default")
     with joined(watch, "one", lambda life: None) as me:
-        await_that("it is there", lambda: [one.life for one in watch.members()] == [me.life])
+        wait_until("it is there", lambda: [one.life for one in watch.members()] == [me.life])
         on_server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE classid = {sessions.LOCK_CLASS}")
-        await_that("it is there again", lambda: [one.life for one in watch.members()] == [me.life])
+        wait_until("it is there again", lambda: [one.life for one in watch.members()] == [me.life])
 
 
 # -- what is done then ----------------------------------------------------------------------------------------------

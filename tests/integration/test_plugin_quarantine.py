@@ -15,6 +15,7 @@ from conductor.api_db.models import PluginChoice, PluginMetric, PluginQuarantine
 from conductor.core.errors import NoValidHost
 from conductor.core.messages import unpack
 from conductor.core.plugin_choice import FILTER
+from conductor.core.scheduling import watching
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
 from conductor.scheduler import manager, plugin_health
@@ -31,6 +32,7 @@ __all__ = ["moody"]
 pytestmark = pytest.mark.usefixtures("databases")
 
 KEY = (FILTER, "Moody")
+NEVER = 3600.0
 
 
 def shown() -> PluginView:
@@ -85,8 +87,11 @@ def test_trouble_now_and_then_is_no_reason(moody: Any) -> None:
     assert not PluginQuarantine.objects.exists()
 
 
-def test_who_takes_too_long_is_cut_short_and_shut_out(moody: Any, settings: Any) -> None:
+def test_who_takes_too_long_is_cut_short_and_shut_out(
+    moody: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.NOVELLA_PLUGIN_SECONDS = 0.05
+    monkeypatch.setattr(watching, "LEAST_PATIENCE_SECONDS", NEVER)  # it is not stopped
     moody.mood = "waits"
     decisions = [ask() for _ in range(3)]
     for decision in decisions:
@@ -126,6 +131,7 @@ def test_one_that_never_comes_back_from_a_library_is_stopped(moody: Any, setting
         assert (fault["error"], fault["count"], fault["consequence"]) == ("out of time", 2, "let pass")
         assert [one["error"] for one in ask().summary["faults"]] == ["in quarantine"]
         plugins.release(OPERATOR, FILTER, "Moody")
+    settings.NOVELLA_PLUGIN_SECONDS = NEVER
     moody.mood = "passes"
     assert ask().summary["faults"] == []
 
@@ -142,7 +148,6 @@ def test_one_that_ends_its_process_ends_no_other(moody: Any) -> None:
 
 
 def test_one_that_hangs_again_after_its_quarantine_is_shut_out_for_twice_as_long(moody: Any, settings: Any) -> None:
-    settings.NOVELLA_PLUGIN_SECONDS = 0.05
     settings.NOVELLA_QUARANTINE_FIRST_SECONDS, settings.NOVELLA_QUARANTINE_SECONDS = 30.0, 100.0
     choose(on_failure="let pass")
     moody.mood = "exits"
@@ -192,6 +197,7 @@ def test_a_server_that_stays_on_its_host_goes_by_the_same_rule(moody: Any) -> No
 
 
 def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_health, "FLUSH_SECONDS", NEVER)
     ask()
     assert not PluginMetric.objects.exists()
     manager.plugin_watch.flush()

@@ -23,7 +23,7 @@ from tests.integration.page_clients import signed_in
 
 __all__ = ["choices", "use"]
 
-pytestmark = [pytest.mark.usefixtures("databases"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.usefixtures("databases"), pytest.mark.timeout(600)]
 
 NAMES = {
     "prefilter": "TroubleTrait",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from conductor.rpc import broker, outbox
 from conductor.services.cells import health
 from conductor.workflows.engine import leases, recovery
 from tests.acceptance.cloud import PROJECT
+from tests.waiting import WAIT_SECONDS, wait_until
 
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 NO_DATABASE = """
@@ -112,7 +112,10 @@ def test_a_fork_does_not_pass_for_its_parent() -> None:
     assert name != leases.WORKER
 
 
-def test_what_a_process_still_owns_at_its_end_is_free_at_once(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_process_still_owns_at_its_end_is_free_at_once(
+    databases: None, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.NOVELLA_LEASE_SECONDS = 3600.0  # no lease ends by itself
     with write_tx("cell1"):
         wanted = outbox.NewRun(flow="delete_instance", action="delete", context=ANA, resources=["instance:1"])
         run = outbox.open_run("cell1", wanted)
@@ -127,9 +130,7 @@ def test_what_a_process_still_owns_at_its_end_is_free_at_once(databases: None, m
     assert recovery.hand_on("cell1") == 1
     assert rung == [("conductor.cell1", str(run.uuid))]
     monkeypatch.setattr(leases, "WORKER", "another")
-    time.sleep(0.01)
-    second = leases.claim("cell1", run.uuid)
-    assert second is not None
+    second = wait_until("it is free", lambda: leases.claim("cell1", run.uuid))
     assert second.fencing_token > first.fencing_token
     assert WorkflowRun.objects.using("cell1").get(pk=run.pk).owner == "another"
 
@@ -151,7 +152,7 @@ def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=PROJECT,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert asked.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], asked.stderr

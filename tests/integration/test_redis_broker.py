@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +12,12 @@ import pytest
 import redis
 from dramatiq.worker import Worker
 
-from conductor.rpc import broker
+from conductor.rpc import broker, redis_broker
 from conductor.rpc.redis_broker import LeanRedisBroker
-from tests.waiting import WAIT_SECONDS, wait_until
+from tests.waiting import WAIT_SECONDS, assert_stays, take_time, wait_until
 
 QUEUE = "conductor.cell1"
+STOP_MILLISECONDS = int(WAIT_SECONDS * 1000)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_what_was_done_is_gone_from_redis_while_the_worker_idles(carrier: LeanRe
         wait_until("all are gone", lambda: carrier.do_qsize(QUEUE) == 0)
         assert Counter(heard) == Counter(words), "each once"
     finally:
-        worker.stop(timeout=5_000)
+        worker.stop(timeout=STOP_MILLISECONDS)
 
 
 def test_a_worker_that_stops_leaves_nothing_that_was_done(
@@ -71,7 +71,7 @@ def test_a_worker_that_stops_leaves_nothing_that_was_done(
     wait_until("both were done", lambda: len(heard) == 2)
     wait_until("both are to be said", lambda: len(carrier._done[QUEUE]) == 2)
     assert carrier.do_qsize(QUEUE) > 0
-    worker.stop(timeout=5_000)
+    worker.stop(timeout=STOP_MILLISECONDS)
     assert carrier.do_qsize(QUEUE) == 0
 
 
@@ -97,14 +97,29 @@ def test_many_messages_take_few_questions(
     try:
         wait_until("all were done", lambda: len(heard) == 80)
     finally:
-        worker.stop(timeout=5_000)
+        worker.stop(timeout=STOP_MILLISECONDS)
     assert len(asked) <= 80 / 4 + 2, "half of what it may have, or more, in each"
+
+
+class StoppedClock:
+    """The broker's clock, which stands still unless the test moves it. Its consumers sleep all the same."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        take_time(seconds)
 
 
 def test_an_idle_worker_waits_in_redis_and_hears_at_once(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked a few times a second, by a queue and by that of the delayed, and not hundreds of times."""
+    """It is asked once in LOOK_SECONDS by a queue and by that of the delayed, and not hundreds of times."""
+    clock = StoppedClock()
+    monkeypatch.setattr(redis_broker, "time", clock)
     asked: list[str] = []
     run_all = LeanRedisBroker._run_all
     monkeypatch.setattr(
@@ -112,28 +127,41 @@ def test_an_idle_worker_waits_in_redis_and_hears_at_once(
     )
     worker = start(carrier)
     try:
-        time.sleep(2.5)
-        assert 2 <= len(asked) <= 10
+        for times in (2, 4):
+            wait_until("both queues are asked for", lambda times=times: len(asked) == times)
+            assert_stays("neither is asked for again", lambda times=times: len(asked) == times, seconds=1.0)
+            clock.now += redis_broker.LOOK_SECONDS
+        wait_until("both queues are asked for", lambda: len(asked) == 6)
         asked.clear()
         send(carrier, "one")
         wait_until("heard", lambda: heard == ["one"])
         assert asked.count("fetch") <= 4, "a message that comes is asked for once or twice"
     finally:
-        worker.stop(timeout=5_000)
+        worker.stop(timeout=STOP_MILLISECONDS)
 
 
-def test_where_redis_cannot_be_waited_in_it_is_asked_now_and_then(carrier: LeanRedisBroker, heard: list[str]) -> None:
+def test_where_redis_cannot_be_waited_in_it_is_asked_now_and_then(
+    carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As one older than 6.2, which does not know the command that this one is forbidden."""
+    waits: list[str] = []
+    wait_for_any = LeanRedisBroker.wait_for_any
+
+    def noted(self: LeanRedisBroker, queue_name: str, seconds: float) -> bool:
+        waits.append(queue_name)
+        return wait_for_any(self, queue_name, seconds)
+
+    monkeypatch.setattr(LeanRedisBroker, "wait_for_any", noted)
     carrier.client.execute_command("ACL", "SETUSER", "default", "-blmove")
     try:
         worker = start(carrier)
         try:
-            time.sleep(0.5)
+            wait_until("it polls", lambda: len(waits) > 2)
             for word in ("one", "two"):
                 send(carrier, word)
                 wait_until("heard", lambda word=word: word in heard)
         finally:
-            worker.stop(timeout=5_000)
+            worker.stop(timeout=STOP_MILLISECONDS)
     finally:
         carrier.client.execute_command("ACL", "SETUSER", "default", "+blmove")
     assert heard == ["one", "two"]
@@ -144,7 +172,7 @@ def test_two_workers_that_wait_share_what_comes(redis_service: Any, carrier: Lea
     dramatiq.actor(heard.append, actor_name="hear", queue_name=QUEUE, broker=other)
     workers = [start(carrier), start(other)]
     try:
-        time.sleep(0.5)
+        wait_until("both wait", lambda: carrier.client.info("clients")["blocked_clients"] == len(workers))
         words = [str(number) for number in range(200)]
         for word in words:
             send(carrier, word)
@@ -153,7 +181,7 @@ def test_two_workers_that_wait_share_what_comes(redis_service: Any, carrier: Lea
         assert Counter(heard) == Counter(words), "each once"
     finally:
         for worker in workers:
-            worker.stop(timeout=5_000)
+            worker.stop(timeout=STOP_MILLISECONDS)
         sender.close()
         other.close()
 
@@ -178,7 +206,7 @@ def test_a_redis_that_forgot_the_script_is_told_it_again(carrier: LeanRedisBroke
             wait_until("it was done", lambda word=word: word in heard)
         wait_until("both are gone", lambda: carrier.do_qsize(QUEUE) == 0)
     finally:
-        worker.stop(timeout=5_000)
+        worker.stop(timeout=STOP_MILLISECONDS)
     assert heard == ["one", "two"]
 
 
@@ -214,7 +242,7 @@ def test_what_a_dead_worker_had_taken_comes_to_another(
     try:
         wait_until("it came to who lives", lambda: heard == ["one"])
     finally:
-        worker.stop(timeout=5_000)
+        worker.stop(timeout=STOP_MILLISECONDS)
         sender.close()
         dead.close()
 
@@ -236,4 +264,4 @@ def test_a_slow_message_keeps_no_other_waiting(carrier: LeanRedisBroker) -> None
         wait_until("and it too", lambda: len(done) == 31)
     finally:
         go.set()
-        worker.stop(timeout=5_000)
+        worker.stop(timeout=STOP_MILLISECONDS)

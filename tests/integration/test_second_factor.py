@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +16,13 @@ from conductor.identity import second_factors
 from conductor.identity.models import RecoveryCode, SecondFactor
 from conductor.journal.models import AuditRecord
 from tests import factories
+from tests.fixtures import second_factor as authenticators
 from tests.fixtures.second_factor import code_of
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
 PAGE = "/profile/second-factor"
+NOW = time.time()
 
 
 def password(client: Client) -> Any:
@@ -28,6 +32,13 @@ def password(client: Client) -> Any:
 def forget_steps() -> None:
     """As if the codes of now had not been taken yet: tests do not wait half a minute."""
     SecondFactor.objects.update(last_step=0)
+
+
+@pytest.fixture(autouse=True)
+def _clock_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of half a minute ends between a code and its use."""
+    monkeypatch.setattr(second_factors, "database_time", lambda: datetime.fromtimestamp(NOW, UTC))
+    monkeypatch.setattr(authenticators, "time", SimpleNamespace(time=lambda: NOW))
 
 
 @pytest.fixture

@@ -306,7 +306,7 @@ def _later(message: Any) -> Any:
 
 def test_an_old_message_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     sealed = keys.sealed(scene.b.signer, CELL, reported("host-b", {}))
-    now, before = time.time(), everything()
+    now, before = sealed["issued_at"], everything()
     for shift in (301.0, -301.0):
         monkeypatch.setattr(trust.time, "time", lambda shift=shift: now + shift)
         conductor_actors.conductor_message(sealed)
@@ -456,17 +456,17 @@ def test_a_host_replaces_its_key_without_a_stop(scene: Scene, monkeypatch: pytes
 def test_conductors_replace_their_key_without_a_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     linked, first = Linked(scene.b, monkeypatch), STORE.signer()
     linked.report()
-    second = host_keys.rotate_conductors(system_context(), after_seconds=60.0, keep_seconds=3600.0)
+    second = host_keys.rotate_conductors(system_context(), after_seconds=600.0, keep_seconds=3600.0)
     assert STORE.signer() == first
     linked.report()
     assert set(scene.b.summary["conductors"]) == {first.key_id, second}
     now = time.time()
-    monkeypatch.setattr(trust.time, "time", lambda: now + 61.0)
+    monkeypatch.setattr(trust.time, "time", lambda: now + 601.0)
     assert STORE.signer().key_id == second
     away = scene.a  # it knows the first key only, and learns of the second by it
     assert away.summary["conductors"] == [first.key_id]
     assert STORE.signer(away.summary["conductors"]) == first
-    monkeypatch.setattr(trust.time, "time", lambda: now + 61.0 + 3600.0)
+    monkeypatch.setattr(trust.time, "time", lambda: now + 601.0 + 3600.0)
     assert list(STORE.conductor_keys()) == [second]
     linked.report()
     assert scene.b.summary["conductors"] == [second]

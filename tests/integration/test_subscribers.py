@@ -196,7 +196,7 @@ def test_a_hung_target_holds_up_its_own_project_alone(loop: Any, receiver: Recei
     first = waiting.pop(0)
     worker = threading.Thread(target=waiting.pop())
     worker.start()
-    worker.join(20)
+    worker.join(WAIT_SECONDS)
     assert len(receiver.got) == 2
     loop.go_round()
     assert waiting == []

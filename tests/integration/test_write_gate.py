@@ -35,8 +35,8 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         commit(gate)
 
     monkeypatch.setattr(Gate, "commit", noted)
-    monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 60.0)
-    monkeypatch.setattr(group_commit, "ALONE_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 3600.0)
+    monkeypatch.setattr(group_commit, "ALONE_SECONDS", 3600.0)
     monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)  # restored for later tests
     return seen
 
@@ -163,7 +163,7 @@ def test_requests_go_before_the_background_which_gets_every_fourth_turn() -> Non
         wait_until("it waits", lambda: len(gate._queue) == len(threads), pause=0.001)
     gate.leave()
     for thread in threads:
-        thread.join(30)
+        thread.join(WAIT_SECONDS)
     assert served == ["request"] * 3 + ["background"] + ["request"] * 3 + ["background"] + ["request"] * 2 + [
         "background"
     ]
@@ -180,7 +180,7 @@ def test_a_request_that_gives_up_waiting_leaves_its_place(monkeypatch: pytest.Mo
 
     thread = threading.Thread(target=write)
     thread.start()
-    thread.join(30)
+    thread.join(WAIT_SECONDS)
     assert len(gate._queue) == 0
     gate.leave()
     gate.enter()  # it is free again

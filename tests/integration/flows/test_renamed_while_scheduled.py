@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from conductor.workflows.flow import Step
 from conductor.workflows.flows.build import BUILD_INSTANCES, CreateInCells
 from tests.fixtures.builds import ana, instance_of, launch, run_to_the_end
 from tests.trouble import Trouble, trouble
+from tests.waiting import WAIT_SECONDS
 
 __all__ = ["ana", "trouble"]
 VALUES = {"name": "renamed", "description": "words", "access_ip_v4": "10.0.0.1"}
@@ -72,12 +74,13 @@ def test_asked_around_any_step_it_holds_or_is_refused(
 def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, waits, launched = CreateInCells.execute, threading.Event(), []
     monkeypatch.setattr(updates, "COPYING_SECONDS", 600.0)
-    monkeypatch.setattr(updates.time, "sleep", lambda seconds: waits.set() or threading.Event().wait(seconds))
+    wait = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: waits.set() or threading.Event().wait(seconds))
+    monkeypatch.setattr(updates, "time", wait)
     with ThreadPoolExecutor() as threads:
 
         def while_it_waits(self: Step, work: Any) -> Any:
             launched.append(threads.submit(change))
-            assert waits.wait(120)
+            assert waits.wait(WAIT_SECONDS)
             return whole(self, work)
 
         def change() -> None:
@@ -89,7 +92,7 @@ def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: p
         monkeypatch.setattr(CreateInCells, "execute", while_it_waits)
         uuid = launch(ana)
         run_to_the_end()
-        launched[0].result(120)
+        launched[0].result(WAIT_SECONDS)
     assert kept(uuid) == VALUES
 
 
