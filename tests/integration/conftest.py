@@ -13,6 +13,19 @@ from conductor.workflows.flow import Flow, Step
 from tests.integration.interventions import DIARY, Last
 from tests.integration.receivers import Receiver
 
+FAR_SECONDS = 600.0
+
+
+@pytest.fixture(autouse=True)
+def _far_limits(settings: Any) -> None:
+    """Move limits far away that could end while a test does something else; a test about one of them sets it."""
+    settings.NOVELLA_HOST_DOWN_SECONDS = FAR_SECONDS
+    settings.NOVELLA_LEASE_SECONDS = FAR_SECONDS
+    settings.NOVELLA_PLUGIN_LOAD_SECONDS = FAR_SECONDS
+    settings.NOVELLA_PLUGIN_SECONDS = FAR_SECONDS
+    settings.NOVELLA_DECISION_SECONDS = FAR_SECONDS
+    settings.NOVELLA_QUARANTINE_FIRST_SECONDS = FAR_SECONDS
+
 
 @pytest.fixture
 def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:

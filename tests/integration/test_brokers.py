@@ -158,9 +158,9 @@ def test_a_dead_broker_costs_nobody_anything_and_is_told_of_once(
     wait_until("done", lambda: is_done(before))
     service.kill()
     for _ in range(200):
-        ring(after)  # raises nothing; if each waited for an answer, the test would not end in its time
+        ring(after)  # raises nothing; if each of them waited, the test would not end in time
     wait_until("it is told of", lambda: "does not answer" in caplog.text)
-    assert_stays("it is told of once", lambda: len(complaints(caplog)) == 1, seconds=2.0)
+    assert_stays("it is logged once", lambda: len(complaints(caplog)) == 1, seconds=2.0)
     service.restart()
     wait_until("it is back", lambda: "the broker answers again" in _rung(after, caplog), pause=0.1)
     wait_until("done by itself: consumers knock again", lambda: _rung(after, caplog) and is_done(after), pause=0.1)

@@ -23,7 +23,7 @@ PATIENT = Pace(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER)
 
 @pytest.fixture(autouse=True)
 def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How a worker's requests are counted does not change with the duration of a test."""
+    """Let no limit of the queue end, however long a test takes."""
     monkeypatch.setattr(fair_share, "SETTLED_SECONDS", NEVER)
     monkeypatch.setattr(fair_share, "PRESENT_SECONDS", NEVER)
 

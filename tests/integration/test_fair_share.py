@@ -22,7 +22,7 @@ Work = Callable[[FairQueue], Awaitable[None]]
 
 @pytest.fixture(autouse=True, scope="module")
 def _no_time_passes() -> Iterator[None]:
-    """How a worker's requests are counted does not change with the duration of a test."""
+    """Let no limit of the queue end, however long a test takes."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fair_share, "SETTLED_SECONDS", NEVER)
         patched.setattr(fair_share, "PRESENT_SECONDS", NEVER)
@@ -37,7 +37,7 @@ def run(work: Work, *, workers: int = 16, at_once: int = 4, most_waiting: int = 
 
 
 async def let_all_run() -> None:
-    """Each task goes on until it waits for another."""
+    """Let each task run until it waits for another."""
     for _ in range(20):
         await asyncio.sleep(0)
 

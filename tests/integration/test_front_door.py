@@ -64,7 +64,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def let_all_run() -> None:
-    """Each task goes on until it waits for another."""
+    """Let each task run until it waits for another."""
     for _ in range(100):
         await asyncio.sleep(0)
 

@@ -102,7 +102,7 @@ def test_the_killed_are_missed_and_those_who_leave_are_gone_at_once(service: Ser
         with joined(service, "other", lambda life: None), sleeper(service, worker) as process:
             wait_until("all are there", lambda: names(watcher) == ["other", "sleeper", "watcher"])
             assert worker in {member.worker for member in watcher.members()}
-            assert_stays("nobody is missed", gone.empty)
+            assert_stays("no member is missed", gone.empty)
             process.kill()
             assert gone.get(timeout=WAIT_SECONDS) == worker.rpartition(":")[2]
         assert names(watcher) == ["watcher"]
@@ -118,13 +118,13 @@ def test_a_server_that_is_killed_takes_nobody_for_dead(service: Service) -> None
         sleeper(service, worker) as process,
     ):
         wait_until("all are there", lambda: names(one) == ["one", "sleeper", "two"])
-        assert_stays("nobody is missed", gone.empty)
+        assert_stays("no member is missed", gone.empty)
         service.kill()
         with pytest.raises(Unavailable):
             one.members()
         service.restart()
         wait_until("all are there again", lambda: names(one) == ["one", "sleeper", "two"])
-        assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
+        assert_stays("no member is missed", gone.empty, seconds=SETTLED_SECONDS)
         wait_until("all are there still", lambda: names(one) == ["one", "sleeper", "two"])
         assert gone.empty()
         process.kill()

@@ -156,7 +156,7 @@ def test_a_lost_session_is_missed_at_once(on_server: postgresql.Service, life: s
         with holder(on_server, f"rack-2:1:{life}"):
             wait_until("both are there", lambda: {one.life for one in watch.members()} == {me.life, life})
             assert {one.name for one in watch.members()} == {"watcher", "other"}
-            assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
+            assert_stays("no member is missed", gone.empty, seconds=SETTLED_SECONDS)
         assert gone.get(timeout=WAIT_SECONDS) == life
         wait_until("only one is there", lambda: [one.worker for one in watch.members()] == [me.worker])
 
@@ -170,13 +170,13 @@ def test_a_server_that_dies_takes_nobody_for_dead(on_server: postgresql.Service)
             return {member.life for member in watches[0].members()} == {one.life, two.life}
 
         wait_until("both are there", are_both_there)
-        assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
+        assert_stays("no member is missed", gone.empty, seconds=SETTLED_SECONDS)
         on_server.kill()
         with pytest.raises(Unavailable):
             watches[0].members()
         on_server.restart()
         wait_until("both are there again", are_both_there)
-        assert_stays("nobody is missed", gone.empty, seconds=SETTLED_SECONDS)
+        assert_stays("no member is missed", gone.empty, seconds=SETTLED_SECONDS)
 
 
 def test_a_session_that_is_cut_is_made_again(on_server: postgresql.Service) -> None:

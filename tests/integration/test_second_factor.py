@@ -36,7 +36,7 @@ def forget_steps() -> None:
 
 @pytest.fixture(autouse=True)
 def _clock_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No step of half a minute ends between a code and its use."""
+    """Stop the clock, so that no step of half a minute ends between a code and its use."""
     monkeypatch.setattr(second_factors, "database_time", lambda: datetime.fromtimestamp(NOW, UTC))
     monkeypatch.setattr(authenticators, "time", SimpleNamespace(time=lambda: NOW))
 
