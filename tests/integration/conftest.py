@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from conductor.services.workflows import actions
 from conductor.workflows import catalog
@@ -14,17 +15,21 @@ from tests.integration.interventions import DIARY, Last
 from tests.integration.receivers import Receiver
 
 FAR_SECONDS = 600.0
+LIMITS = (
+    "NOVELLA_HOST_DOWN_SECONDS",
+    "NOVELLA_LEASE_SECONDS",
+    "NOVELLA_PLUGIN_LOAD_SECONDS",
+    "NOVELLA_PLUGIN_SECONDS",
+    "NOVELLA_DECISION_SECONDS",
+    "NOVELLA_QUARANTINE_FIRST_SECONDS",
+)
 
 
 @pytest.fixture(autouse=True)
-def _far_limits(settings: Any) -> None:
+def _far_limits() -> Iterator[None]:
     """Move limits far away that could end while a test does something else; a test about one of them sets it."""
-    settings.NOVELLA_HOST_DOWN_SECONDS = FAR_SECONDS
-    settings.NOVELLA_LEASE_SECONDS = FAR_SECONDS
-    settings.NOVELLA_PLUGIN_LOAD_SECONDS = FAR_SECONDS
-    settings.NOVELLA_PLUGIN_SECONDS = FAR_SECONDS
-    settings.NOVELLA_DECISION_SECONDS = FAR_SECONDS
-    settings.NOVELLA_QUARANTINE_FIRST_SECONDS = FAR_SECONDS
+    with override_settings(**dict.fromkeys(LIMITS, FAR_SECONDS)):
+        yield
 
 
 @pytest.fixture
