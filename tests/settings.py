@@ -41,3 +41,5 @@ for _database in () if _is_on_postgresql else DATABASES.values():  # noqa: F405
 NOVELLA_TOKEN_RECHECK_SECONDS = 3600.0
 # No conductor runs beside a request by default.
 NOVELLA_INTERFACE_SECONDS = 0.0
+# Hosts of tests report once. None is down before the time limit of its test, however slow the machine is.
+NOVELLA_HOST_DOWN_SECONDS = 300.0

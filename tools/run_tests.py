@@ -145,6 +145,8 @@ class Run:
     def run(self, stages: Sequence[Stage]) -> None:
         """Run all stages and the second look. Raises Failed."""
         for stage in stages:
+            if self._fatal:
+                raise Failed(self._fatal)
             began_at = time.monotonic()
             with ThreadPoolExecutor(len(stage.pools)) as threads:
                 list(threads.map(self._run_pool, stage.pools))
@@ -162,7 +164,7 @@ class Run:
         self.records[pool.name] = record
         self.failed += [(pool, test) for test in record.failures]
         for name, tests in record.crashes.items():
-            self._end_now(f"process {name} of {pool.name} died; it had begun these tests: {_listed(tests)}")
+            self.end_now(f"process {name} of {pool.name} died; it had begun these tests: {_listed(tests)}")
 
     def _execute(self, pool: Pool) -> Record:
         """Run a pool to its end and return its record."""
@@ -186,7 +188,7 @@ class Run:
         del self._running[pool.name]
         record = pytest_recorder.read(path)
         if code not in (EXIT_PASSED, EXIT_NO_TESTS) and not record.failures and not record.crashes:
-            self._end_now(f"pytest of {pool.name} ended with {code} without a failed test")
+            self.end_now(f"pytest of {pool.name} ended with {code} without a failed test")
         return record
 
     def _record_of(self, pool_name: str) -> Path:
@@ -199,9 +201,10 @@ class Run:
             for pid in pytest_recorder.read(self._record_of(name)).pids:
                 _signal(pid, signal.SIGUSR1)
         time.sleep(DUMP_SECONDS)
-        self._end_now(f"not through after {(time.monotonic() - self._began_at) / 60:.0f} minutes")
+        self.end_now(f"not through after {(time.monotonic() - self._began_at) / 60:.0f} minutes")
 
-    def _end_now(self, why: str) -> None:
+    def end_now(self, why: str) -> None:
+        """End all pools; the run is red for this reason."""
         self._fatal = self._fatal or why
         for child in tuple(self._running.values()):
             _kill_session(child)
@@ -294,6 +297,8 @@ def main(arguments: Sequence[str]) -> int:
         limit = threading.Timer(LIMIT_SECONDS, run.expire)
         limit.daemon = True
         limit.start()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: run.end_now(f"ended by {signal.Signals(number).name}"))
         try:
             run.run(stages_of(arguments[0], arguments[1:]))
         except Failed as failure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +17,9 @@ PAUSES = frozenset({"wait_for_timeout"})
 
 ALLOWED = {
     "tests/waiting.py": "it is the module for waiting",
-    "tests/slots.py": "waits for a free slot outside of all tests, for as long as other files need",
     "tests/trouble_plugin.py": "a plugin in a process of its own that is slow or hangs on purpose",
     "tests/third_party_plugin/src/rack_plugins/extensions.py": "an installed plugin, which imports nothing of `tests`",
 }
-# Uses in folders that are still to be changed. A count only falls.
-NOT_YET = {"tests/acceptance": 15, "tests/chaos": 14, "tests/compute_drivers": 23, "tests/integration": 75}
 
 
 def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -110,27 +106,14 @@ def _files() -> list[Path]:
     return [path for path in own_files(".py") if path.parts[0] == "tests"]
 
 
-def _folder(path: Path) -> str:
-    return "/".join(path.parts[:2])
-
-
 def test_only_the_module_for_waiting_sleeps_and_no_test_asserts_a_duration() -> None:
-    found = {str(path): list(uses(parsed(path))) for path in _files() if _folder(path) not in NOT_YET}
+    found = {str(path): list(uses(parsed(path))) for path in _files()}
     wrong = {path: lines for path, lines in found.items() if lines and path not in ALLOWED}
     assert wrong == {}, "use tests/waiting.py: see docs/how-to/write-a-test-that-waits.md"
 
 
 def test_each_allowed_file_needs_it() -> None:
     assert [name for name in ALLOWED if not list(uses(parsed(Path(name))))] == []
-
-
-def test_folders_that_are_still_to_be_changed_get_no_new_use() -> None:
-    files = [path for path in _files() if str(path) not in ALLOWED]
-    counts = Counter({_folder(path): 0 for path in files if _folder(path) in NOT_YET})
-    for path in files:
-        if _folder(path) in NOT_YET:
-            counts[_folder(path)] += len(list(uses(parsed(path))))
-    assert {folder: count for folder, count in counts.items() if count > NOT_YET[folder]} == {}
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,13 @@ def test_start_and_end_are_told_in_order_and_signed(hook: Webhook, receiver: Rec
     run = start(secrets={"password": PASSWORD}, inputs={"user_data": PASSWORD})
     go(run)
     dispatcher.dispatch_all([ALIAS], hook, "teller-1")
+    ended_at = int(time.time())
     assert receiver.types == ["instance.make.start", "instance.make.end"]
     headers, body = receiver.got[-1]
     sent_at, signature = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", headers["Novella-Signature"]).groups()  # type: ignore[union-attr]
     expected = hmac.new(SECRET.encode(), sent_at.encode() + b"." + body, hashlib.sha256).hexdigest()
     assert hmac.compare_digest(signature, expected)
-    assert began_at <= int(sent_at) <= time.time()
+    assert began_at <= int(sent_at) <= ended_at
     message = json.loads(body)
     assert message["message_id"] == headers["Novella-Message"]
     assert (message["priority"], message["payload"]["version"]) == ("INFO", "1.0")
