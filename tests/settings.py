@@ -37,6 +37,9 @@ for _database in () if _is_on_postgresql else DATABASES.values():  # noqa: F405
     _options = _database["OPTIONS"]
     _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")
 
+# A tenth of a second and more of processor time for each hash, of which hardly a test takes notice.
+PASSWORD_HASHERS = ["tests.cheap_hashes.CheapHasher"]
+
 # A single process is notified of its own changes at once, so no test depends on polling.
 NOVELLA_TOKEN_RECHECK_SECONDS = 3600.0
 # No conductor runs beside a request by default.

@@ -14,19 +14,11 @@ from django.test import Client
 from conductor.identity import second_factors
 from conductor.identity.models import SecondFactor, Token, User
 from tests import factories
-from tests.api.attacks import hashes
 from tests.api_client import ApiClient
 from tests.people import PASSWORD
 
 TOKENS = "/identity/v3/auth/tokens"
 NEW = "a-new-and-longer-one"
-
-
-@pytest.fixture(autouse=True)
-def _cheap_hashes(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes.make_cheap(monkeypatch)
-    for person in people.values():
-        person.user.refresh_from_db()
 
 
 class Authenticator:

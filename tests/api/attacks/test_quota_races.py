@@ -17,7 +17,6 @@ from django.db import connections
 
 from conductor.identity.models import RegisteredLimit
 from conductor.network import seed as network_seed
-from tests.api.attacks import hashes
 from tests.api.network.calls import V2, make, make_network
 from tests.fixtures.volume_requests import NEWEST, ROOT, made, settled, volume
 from tests.waiting import WAIT_SECONDS
@@ -272,12 +271,6 @@ RACES: Sequence[Race] = (
     Race("identity.AccessRule", _rows, "access_rules", _access_rules, 403, "user_id"),
     Race("identity.Trust", _rows, "trusts", _trusts, 403, "trustor_id"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _cheap_hashes(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else hashes of secrets that wait for each other on a slow machine are refused before the limit is asked."""
-    hashes.make_cheap(monkeypatch)
 
 
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.resource)

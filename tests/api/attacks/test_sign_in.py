@@ -16,17 +16,11 @@ from conductor.identity import passwords, users
 from conductor.identity.models import SignInRecord, Token
 from conductor.identity.passwords import HashLimiter
 from tests import factories
-from tests.api.attacks import hashes
 from tests.api_client import ApiClient
 from tests.people import PASSWORD
 from tests.waiting import WAIT_SECONDS, wait_until
 
 TOKENS = "/identity/v3/auth/tokens"
-
-
-@pytest.fixture(autouse=True)
-def _cheap_hashes(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes.make_cheap(monkeypatch)
 
 
 def at(address: str) -> ApiClient:
