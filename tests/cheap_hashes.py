@@ -6,7 +6,7 @@ from django.contrib.auth.hashers import ScryptPasswordHasher
 
 
 class CheapHasher(ScryptPasswordHasher):
-    """The product's scrypt, ten thousand times cheaper.
+    """The product's scrypt, thousands of times cheaper.
 
     Expensive hashes that wait for each other on a slow machine are refused before the tested limit is.
     """
