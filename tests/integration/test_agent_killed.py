@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from conductor.rpc.messages import (
     SuspendInstance,
 )
 from tests.fixtures.agents import PROJECT, Agent
+from tests.sqlite_copies import copy_of
 from tests.tiny_driver import guest_json
 from tests.waiting import WAIT_SECONDS, assert_stays, wait_until
 
@@ -70,11 +70,8 @@ def until_spawning(folder: Path) -> None:
 
 def remembered(folder: Path) -> set[str]:
     """Return the keys of the commands in the host's journal: from a copy, as the agent locks the file."""
-    copy = folder / "copy"
-    copy.mkdir(exist_ok=True)
-    for path in folder.glob("host-1.sqlite3*"):
-        shutil.copy(path, copy)
-    with closing(sqlite3.connect(copy / "host-1.sqlite3")) as journal:
+    copy = copy_of(folder / "host-1.sqlite3", folder / "copy")
+    with closing(sqlite3.connect(copy)) as journal:
         return {key for (key,) in journal.execute("SELECT step_key FROM commands")}
 
 
