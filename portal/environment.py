@@ -62,6 +62,7 @@ class Environment:
     lease_seconds: float = _variable(kind.seconds(0.5, 3600), "10")
     sweep_seconds: float = _variable(kind.seconds(0.1, 3600), "2")
     heartbeat_seconds: float = _variable(kind.seconds(0.2, 600), "5")
+    conductor_seconds: float = _variable(kind.seconds(0, 86_400), "0")
     host_down_seconds: float = _variable(kind.seconds(1, 3600), "30")
     command_seconds: float = _variable(kind.seconds(1, 30 * 86_400), "14400")
     shutdown_seconds: float = _variable(kind.seconds(0, 3600), "60")

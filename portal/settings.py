@@ -273,6 +273,7 @@ NOVELLA_CANDIDATE_STRATEGY = "depth-first"  # all candidates of one tree, then t
 NOVELLA_CANDIDATES_AT_MOST = -1  # candidates after which a search ends; -1: no limit
 NOVELLA_CANDIDATES_AT_RANDOM = False  # False: in the order in which providers were created
 NOVELLA_HEARTBEAT_SECONDS = environment.heartbeat_seconds
+NOVELLA_CONDUCTOR_SECONDS = environment.conductor_seconds
 NOVELLA_HOST_DOWN_SECONDS = environment.host_down_seconds
 NOVELLA_COMMAND_SECONDS = environment.command_seconds
 

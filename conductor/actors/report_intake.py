@@ -46,7 +46,7 @@ def _settle(message: HostReported, *, is_stored: bool) -> None:
     if is_stored:
         driver_reports.store(message)
     port_filters.settle(message)
-    host_keys.settle(message)
+    host_keys.settle(message, is_stored=is_stored)
 
 
 def _settle_or_log(message: HostReported, *, is_stored: bool) -> None:

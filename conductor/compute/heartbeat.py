@@ -91,7 +91,7 @@ class Heartbeat:
     def _keys(self) -> dict[str, Any]:
         """Return the host's keys and the conductors that it accepts; the conductors announce newer ones."""
         identity = keys.identity_of(self._config.host)
-        return {} if identity is None else {KEYS: identity.summary}
+        return {} if identity is None else {KEYS: identity.reported}
 
     def _report(
         self, number: int, report: dict[str, Any], statistics: Mapping[str, Any], kept: list[str]

@@ -101,6 +101,7 @@ class HostAgent:
         try:
             announced: KeysAnnounced = decode(body)
             is_new = identity.renew(announced.conductor_keys, announced.accepted, announced.replace)
+            identity.is_answer_requested = False
         except (OSError, ValueError, NovellaError) as error:
             log.error("keys not renewed: host=%s %s: %s", self.config.host, type(error).__name__, error)
             return

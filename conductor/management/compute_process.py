@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ PREFETCH = 8
 STOP_MILLISECONDS = 5_000
 DRAIN_SECONDS = 2.0
 START_POLL_SECONDS = 0.05
+QUIET_SECONDS = 3.0  # without an answer, until the process says that it waits
 REFUSALS_SECONDS = 5.0  # interval of reports of refused messages
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 ALL_ADDRESSES = ("0.0.0.0", "::")
@@ -84,7 +86,9 @@ def load_identity(config: HostConfig) -> None:
         raise CommandError(error.message) from None
     if (found.host, found.cell) != (config.host, config.cell):
         raise CommandError(f"{path} is the identity of host {found.host} in cell {found.cell}.")
-    keys.serve_as(HostIdentity(path, found))
+    identity = HostIdentity(path, found)
+    identity.is_answer_requested = True
+    keys.serve_as(identity)
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -123,17 +127,49 @@ class ComputeProcess:
         trust.on_refusal(self._refusals.note)
         self._worker = broker.make_worker([broker.compute_queue(config.host)], threads=THREADS, prefetch=PREFETCH)
 
-    def serve(self, stop: threading.Event, on_ready: Callable[[], None]) -> None:
-        """Serve until `stop`; `on_ready` is called once the driver has started, however long that takes."""
+    def serve(
+        self,
+        stop: threading.Event,
+        on_ready: Callable[[], None],
+        on_waiting: Callable[[], None] = lambda: None,
+        *,
+        limit_seconds: float = 0.0,
+    ) -> None:
+        """Serve until `stop`; `on_ready` is called once a conductor has stored a report of the host.
+
+        `on_waiting` is called once when a started host gets no answer for a few seconds. Raises CommandError when it
+        gets none within `limit_seconds`; 0 is no limit.
+        """
         compute_door.serve(self._agent)
         self._agent.start()
         self._worker.start()
-        while not stop.wait(START_POLL_SECONDS):
-            if self._agent.has_started():
-                garbage.settle()
-                on_ready()
-                while not stop.wait(REFUSALS_SECONDS):
-                    self._report_refusals()
+        while not self._agent.has_started():
+            if stop.wait(START_POLL_SECONDS):
+                return
+        if not self._await_conductor(stop, on_waiting, limit_seconds):
+            return
+        garbage.settle()
+        on_ready()
+        while not stop.wait(REFUSALS_SECONDS):
+            self._report_refusals()
+
+    def _await_conductor(self, stop: threading.Event, on_waiting: Callable[[], None], limit_seconds: float) -> bool:
+        """Wait until a conductor has stored a report; False when stopped before."""
+        identity = keys.identity_of(self._config.host)
+        began_at, is_announced = time.monotonic(), False
+        while identity is not None and identity.is_answer_requested:
+            if stop.wait(START_POLL_SECONDS):
+                return False
+            waited = time.monotonic() - began_at
+            if not is_announced and waited >= QUIET_SECONDS:
+                is_announced = True
+                on_waiting()
+            if limit_seconds and waited >= limit_seconds:
+                raise CommandError(
+                    f"No conductor of {self._config.cell} has taken a report of {self._config.host} within "
+                    f"{limit_seconds:g} seconds (NOVELLA_CONDUCTOR_SECONDS)."
+                )
+        return True
 
     def _report_refusals(self) -> None:
         """Report the refused commands to the conductor, which audits them."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -16,6 +17,7 @@ from conductor.rpc import envelope
 from conductor.rpc.envelope import Signer, SigningKey
 
 VERSION = 1
+ANSWER_REQUESTED = ""  # listed among the known conductors' keys: no key has this id, so conductors answer
 KEYS = "keys"  # under this name a report's capabilities list the host's own keys and the known ones
 MODE = 0o600
 
@@ -88,13 +90,14 @@ class HostIdentity:
     def __init__(self, path: Path, credentials: Credentials) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self.is_answer_requested = False
         self._take(credentials)
 
     def _take(self, credentials: Credentials) -> None:
         self.credentials = credentials
         self.signer: Signer = envelope.signer(envelope.host_sender(credentials.host), credentials.keys[0])
         self._conductors = {key_id: envelope.public_key(text) for key_id, text in credentials.conductor_keys.items()}
-        self.summary = {
+        self.summary: dict[str, Any] = {
             "conductors": sorted(self._conductors),
             "own": {key.key_id: key.public_text for key in credentials.keys},
         }
@@ -102,6 +105,13 @@ class HostIdentity:
     @property
     def host(self) -> str:
         return self.credentials.host
+
+    @property
+    def reported(self) -> Mapping[str, Any]:
+        """Return the keys as the host's reports list them."""
+        if not self.is_answer_requested:
+            return self.summary
+        return {**self.summary, "conductors": [*self.summary["conductors"], ANSWER_REQUESTED]}
 
     def conductor_key(self, key_id: str) -> Ed25519PublicKey | None:
         """Return a conductors' key that the host accepts."""

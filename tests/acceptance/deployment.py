@@ -29,7 +29,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from conductor.compute.host_journal import NUMBERS_PER_EPOCH
 from tests import migrated
 from tests.acceptance.cloud import GUESTS_ADDRESSES, GUESTS_PORTS, Client
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
@@ -294,17 +293,6 @@ class Deployment:
             details=self.log_tail,
         )
 
-    def _life_of(self, host: str, *, is_complete: bool = False) -> int:
-        """The epoch of the host's newest stored report: each life of an agent has its own. 0 without a report.
-
-        A late report of an earlier life has the earlier epoch. `is_complete`: only of a report that a conductor has
-        taken in to its end.
-        """
-        cell = next(cell for cell, hosts in self.hosts.items() if host in hosts)
-        query = f"""select report_number from cell_db_service where "binary" = 'nova-compute' and host = '{host}'"""
-        rows = self.rows(cell, query + (" and report_digest <> ''" if is_complete else ""))
-        return int(rows[0][0]) // NUMBERS_PER_EPOCH if rows else 0
-
     # -- one process --------------------------------------------------------------------------------------------
 
     def of(self, role: str) -> list[Member]:
@@ -318,25 +306,17 @@ class Deployment:
         child.send_signal(number)
         return child.wait(STOP_SECONDS)
 
-    def restart(self, role: str, index: int = 0, *, awaits_report: bool = True, **variables: str) -> None:
-        """Start a process that has ended again, this time with these variables too; returns when it is ready.
-
-        A host is ready when a conductor has taken in a report of its new life: then the cloud knows its release, and
-        servers can be placed on it. Without `awaits_report` it may still be unheard, where conductors are dead too.
-        """
+    def begin(self, role: str, index: int = 0, **variables: str) -> Member:
+        """Start a process that has ended again, this time with these variables too; returns at once."""
         member = self.of(role)[index]
         assert not member.is_alive, f"{member.name} lives"
-        before = self._life_of(member.name) if role == "host" and awaits_report else 0
         member.variables = variables
         self._begin(member)
-        self._await_ready([member])
-        if role == "host" and awaits_report:
-            wait_until(
-                f"a conductor has heard {member.name}",
-                lambda: self._life_of(member.name, is_complete=True) > before,
-                START_SECONDS,
-                details=self.log_tail,
-            )
+        return member
+
+    def restart(self, role: str, index: int = 0, **variables: str) -> None:
+        """The same; returns when it is ready: for a host, when a conductor has stored a report of its new life."""
+        self._await_ready([self.begin(role, index, **variables)])
 
     def dead(self) -> list[str]:
         """Names of processes that have ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
@@ -37,9 +38,20 @@ class Command(BaseCommand):
         stop = stop_requested()
         process = ComputeProcess(config)
         try:
-            process.serve(stop, lambda: self._say_ready(f"{config.host} of {config.cell} by driver {config.driver}"))
+            process.serve(
+                stop,
+                lambda: self._say_ready(f"{config.host} of {config.cell} by driver {config.driver}"),
+                lambda: self._say_waiting(config.cell),
+                limit_seconds=settings.NOVELLA_CONDUCTOR_SECONDS,
+            )
         finally:
             process.stop()
+
+    def _say_waiting(self, cell: str) -> None:
+        broker = urlsplit(settings.NOVELLA_BROKER_URL)
+        address = broker._replace(netloc=broker.netloc.rpartition("@")[2], query="").geturl()
+        self.stdout.write(f"Waiting for a conductor of {cell} at {address}")
+        self.stdout.flush()
 
     def _say_ready(self, what: str) -> None:
         self.stdout.write(f"Novella compute is ready: {what}")

@@ -15,7 +15,7 @@ from conductor.core.errors import Conflict, Invalid, NotAuthenticated, NotFound
 from conductor.db.transactions import database_now, write_tx
 from conductor.rpc import broker, envelope, identities
 from conductor.rpc.codec import encode
-from conductor.rpc.identities import KEYS, Credentials
+from conductor.rpc.identities import ANSWER_REQUESTED, KEYS, Credentials
 from conductor.rpc.key_store import STORE, add_conductor_key
 from conductor.rpc.messages import HostReported, KeysAnnounced
 from conductor.rpc.trust import WINDOW_SECONDS
@@ -202,17 +202,22 @@ def rotate_conductors(
     return key_id
 
 
-def settle(message: HostReported) -> None:
-    """Synchronize a host's keys and the conductors' with its report; does nothing where they match."""
+def settle(message: HostReported, *, is_stored: bool = True) -> None:
+    """Synchronize a host's keys and the conductors' with its report; does nothing where they match.
+
+    A host that requests an answer receives the keys once its report is stored, even where they match.
+    """
     reported = message.report.get("capabilities", {}).get(KEYS)
     if not isinstance(reported, Mapping):
         return
     own, conductors = dict(reported.get("own") or {}), [str(key_id) for key_id in reported.get("conductors") or ()]
+    is_requested = is_stored and ANSWER_REQUESTED in conductors
+    conductors = [key_id for key_id in conductors if key_id != ANSWER_REQUESTED]
     _take_own(message.host, message.cell, own)
     known = STORE.current().of_host(message.host)
     replace = sorted(key_id for key_id in own if key_id in known and known[key_id].is_due)
     wanted = STORE.conductor_keys()
-    if sorted(wanted) == conductors and not replace:
+    if sorted(wanted) == conductors and not replace and not is_requested:
         return
     announced = KeysAnnounced(host=message.host, conductor_keys=wanted, accepted=sorted(known), replace=replace)
     broker.send_to_compute(broker.compute_queue(message.host), encode(announced), known_to_host=conductors)

@@ -1,0 +1,37 @@
+"""`compute` is ready once a conductor has stored a report of its host, and not before."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.acceptance.deployment import Deployment
+from tests.waiting import wait_until
+
+WAITING = "Waiting for a conductor of cell1 at amqp://"
+
+
+def test_a_host_waits_for_a_conductor_and_can_then_be_chosen(tmp_path: Path) -> None:
+    with Deployment(tmp_path, webs=1, api_conductors=1, cells={"cell1": 1}, hosts={"cell1": ("h1",)}) as cloud:
+        cloud.kill("host", 0, signal.SIGTERM)
+        cloud.kill("cell1", 0, signal.SIGTERM)
+        host = cloud.begin("host")
+        wait_until("the host says that it waits", lambda: WAITING in log_since(host.log_path, host.began_at))
+        assert not host.is_ready()
+        assert "@" not in log_since(host.log_path, host.began_at).partition(WAITING)[2].splitlines()[0]
+        cloud.restart("cell1", 0)
+        wait_until("the host is ready", host.is_ready)
+        answer = cloud.api(0).launch("web-1", flavor="tiny")
+        assert answer.status == 202, answer.raw
+        uuid = str(answer.json["server"]["id"])
+        status = wait_until("the launch has ended", lambda: ended(cloud, uuid))
+        assert status == "ACTIVE", cloud.log_tail()
+
+
+def log_since(path: Path, began_at: int) -> str:
+    return path.read_bytes()[began_at:].decode(errors="replace")
+
+
+def ended(cloud: Deployment, uuid: str) -> str:
+    status = str(cloud.api(0).server(uuid)["status"])
+    return "" if status == "BUILD" else status
