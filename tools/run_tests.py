@@ -38,7 +38,7 @@ LIMIT_SECONDS = 60.0 * float(os.environ.get("TEST_LIMIT_MINUTES", "80"))
 MOST_UNSTABLE = 3
 MOST_SECOND_LOOKS = 20
 SLOWEST = 30
-DUMP_SECONDS = 5.0  # for the processes to print their stacks
+DUMP_SECONDS = 2.0  # for a process to print its stacks, before the next one prints its own between the same lines
 EXIT_PASSED, EXIT_NO_TESTS = 0, 5
 
 # libvirt opens the hypervisor inside a process some twenty times and no more: one file needs most of them for itself.
@@ -89,6 +89,10 @@ def _folders(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/{name}" for name in names)
 
 
+def _test_files() -> list[Path]:
+    return [path.relative_to(PROJECT_DIR) for path in PROJECT_DIR.glob("tests/*/**/test_*.py")]
+
+
 SLOW = (
     Pool("processes", _folders("chaos", "acceptance")),
     Pool("browser", _folders("browser"), workers=1),
@@ -97,9 +101,14 @@ SLOW = (
 ON_POSTGRESQL_ENVIRONMENT = {"TEST_DATABASE": "postgresql"}
 
 
-# Its longest files first: types take one processor nearly as long as everything else takes the other.
-LONGEST = ("tests/architecture/test_style.py", "tests/architecture/test_imports.py")
-ARCHITECTURE = Stage((Pool("architecture", LONGEST + _folders("architecture")),), must_pass=True)
+def _architecture() -> tuple[str, ...]:
+    """Return the files of the first stage, the longest first: types take a processor for as long as all others take."""
+    first = [f"tests/architecture/test_{name}.py" for name in ("style", "imports")]
+    others = sorted(str(path) for path in _test_files() if path.parts[1] == "architecture")
+    return (*first, *(path for path in others if path not in first))
+
+
+ARCHITECTURE = Stage((Pool("architecture", _architecture()),), must_pass=True)
 
 
 def stages_of_all() -> tuple[Stage, ...]:
@@ -112,10 +121,6 @@ def stages_of_all() -> tuple[Stage, ...]:
         Stage(SLOW),
         Stage((Pool("postgresql", APART + ON_POSTGRESQL, environment=ON_POSTGRESQL_ENVIRONMENT),)),
     )
-
-
-def _test_files() -> list[Path]:
-    return [path.relative_to(PROJECT_DIR) for path in PROJECT_DIR.glob("tests/*/**/test_*.py")]
 
 
 class Failed(Exception):
@@ -202,7 +207,7 @@ class Run:
         for name in tuple(self._running):
             for pid in pytest_recorder.read(self._record_of(name)).pids:
                 _signal(pid, signal.SIGUSR1)
-        time.sleep(DUMP_SECONDS)
+                time.sleep(DUMP_SECONDS)
         self.end_now(f"not through after {(time.monotonic() - self._began_at) / 60:.0f} minutes")
 
     def end_now(self, why: str) -> None:

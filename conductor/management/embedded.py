@@ -136,8 +136,9 @@ def _kept(path: Path, host: HostConfig) -> Credentials | None:
 
 
 def _reported(cell: str, since: float) -> list[str]:
-    """Return the hosts of a cell that have reported since this time."""
-    rows = Service.objects.using(cell).filter(binary="nova-compute").values_list("host", "last_seen_at")
+    """Return the hosts of a cell of which a report has been stored to its end since this time."""
+    reported = Service.objects.using(cell).filter(binary="nova-compute").exclude(report_digest="")
+    rows = reported.values_list("host", "last_seen_at")
     return [host for host, seen_at in rows if seen_at.timestamp() >= since - 1.0]
 
 

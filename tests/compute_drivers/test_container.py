@@ -300,13 +300,14 @@ def test_an_image_that_is_larger_than_the_disk_is_refused_before_it_fills_it(dri
 
 
 def test_an_image_reaches_nothing_outside_of_its_disk_and_brings_no_devices(driver: ContainerDriver) -> None:
-    outside = Path("/tmp/novella-escaped")
+    name = f"novella-escaped-{uuid4()}"
+    outside = Path("/tmp", name)
     device = entry("root/disk", type=tarfile.BLKTYPE, devmajor=7, devminor=0)
     link = entry("etc/copy", type=tarfile.LNKTYPE, linkname="../../../../../../../etc/passwd")
     escapes = [
         entry("out", type=tarfile.SYMTYPE, linkname="/tmp"),
-        entry("out/novella-escaped", type=tarfile.DIRTYPE),
-        entry("../novella-escaped", type=tarfile.DIRTYPE),
+        entry(f"out/{name}", type=tarfile.DIRTYPE),
+        entry(f"../{name}", type=tarfile.DIRTYPE),
     ]
     with contextlib.suppress(DriverError):
         guest = new(driver, image=shelved("escapes", archive(None, device, *escapes)))
@@ -315,7 +316,7 @@ def test_an_image_reaches_nothing_outside_of_its_disk_and_brings_no_devices(driv
         guest = new(driver, image=shelved("links", archive(None, link)))
         assert "ana" in inside(driver, guest.instance_uuid, "cat /etc/copy")
     assert not outside.exists()
-    assert not (driver.node.paths.mounts_dir / "novella-escaped").exists()
+    assert not (driver.node.paths.mounts_dir / name).exists()
 
 
 def test_a_build_that_is_stopped_anywhere_leaves_nothing(driver: ContainerDriver) -> None:

@@ -18,9 +18,10 @@ from tests.services import process
 
 ARCHIVE = Path("/usr/share/java/zookeeper.jar")  # names the others that it needs
 START_SECONDS = 120.0
-# Short ticks: a session may then be as short as the client asks for.
+# Short ticks: a session may then be as short as the client asks for. They would also limit it to 4 seconds.
 CONFIGURATION = """
 tickTime=200
+maxSessionTimeout=60000
 dataDir={data}
 clientPort={port}
 clientPortAddress=127.0.0.1
