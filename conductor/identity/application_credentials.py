@@ -135,6 +135,14 @@ def prove(credential_id: str, name: str, user: User | None, secret: str) -> Appl
     return found
 
 
+def id_of(user_id: str, name: str) -> str | None:
+    """Return the id of a user's credential by its name; None where the user has none of that name."""
+    found: str | None = (
+        ApplicationCredential.objects.filter(user_id=user_id, name=name).values_list("id", flat=True).first()
+    )
+    return found
+
+
 def access_rules(user_id: str) -> list[AccessRule]:
     """Return the access rules that a user's credentials have had, until they are deleted."""
     return list(AccessRule.objects.filter(user_id=user_id).order_by("service", "path", "method", "id"))

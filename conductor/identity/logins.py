@@ -91,12 +91,25 @@ class Login:
     def account(self) -> str | None:
         """Account for the limits of failed logins; None for a login without a secret."""
         if self.credential is not None:
-            named = self.credential.id or f"{self.credential.name}\0{self.user}"
-            return sign_in_limits.of_id(named)
+            return self._credential_account(self.credential)
         if self.password is None and self.passcode is None:
             return None
-        user = self.user or self.passcode_user or Reference()
-        return sign_in_limits.of_id(user.id) if user.id else sign_in_limits.of_name(user.name)
+        return _account_of(self.user or self.passcode_user or Reference())
+
+    def _credential_account(self, credential: Reference) -> str:
+        """Return the account of a credential that is named by id, or by its own name and its user."""
+        if credential.id:
+            return sign_in_limits.of_credential(credential.id)
+        owner = _account_of(self.user or Reference())
+        user = _user(self.user) if self.user is not None else None
+        found = application_credentials.id_of(user.id, credential.name) if user is not None else None
+        return sign_in_limits.of_credential(found) if found else sign_in_limits.of_unknown(owner, credential.name)
+
+
+def _account_of(user: Reference) -> str:
+    if user.id:
+        return sign_in_limits.of_user(user.id)
+    return sign_in_limits.of_name(user.name, domain_id=user.domain_id, domain_name=user.domain_name)
 
 
 def log_in(login: Login, *, on_issue: Callable[[Granted], None] = lambda _: None) -> tuple[str, Granted]:

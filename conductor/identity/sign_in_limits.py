@@ -1,8 +1,10 @@
 """Limits of failed sign-ins: for an account from one address, for an address, and for an account in total.
 
 Each limit is a token bucket in the database, so that all processes share it. Failures take from a bucket, sign-ins
-that succeed take nothing. All checks use only the request (an address and the text that names an account), before any
-account is looked up: an unknown account gets the same answers, limits and costs.
+that succeed take nothing. An account's bucket is that of the user or the application credential that the request
+names, whatever its spelling: two users whose names differ by domain or by case have a bucket each, and a success of one
+never clears failures of the other. Names of no account have buckets too: an unknown account gets the same answers,
+limits and costs.
 
 An address from which an account has signed in lately is known for it. Only the strict limit of that account at that
 address counts there, so failures from elsewhere never keep the account's owner out.
@@ -27,7 +29,7 @@ from conductor.core.errors import NotAuthenticated, TooOften
 from conductor.core.messages import message
 from conductor.db.transactions import database_now, database_time, one_at_a_time, write_tx
 from conductor.identity import passwords
-from conductor.identity.models import SignInRecord
+from conductor.identity.models import Domain, SignInRecord, User
 from conductor.identity.passwords import SignIn
 
 KNOWN_SECONDS = 30 * 86_400.0  # since the last sign-in
@@ -53,20 +55,40 @@ class Limit:
         return left - (self.most - 1) * self.interval
 
 
-def of_name(name: str) -> str:
-    """Return the key of an account by name, normalised: with its domain, and regardless of case."""
-    plain, _, _ = name.rpartition("@")
-    return f"name:{(plain or name).strip().casefold()}"
+def of_user(user_id: str) -> str:
+    """Return the key of a user."""
+    return f"user:{user_id}"
 
 
-def of_id(account_id: str) -> str:
-    """Return the key of an account by id."""
-    return f"id:{account_id}"
+def of_credential(credential_id: str) -> str:
+    """Return the key of an application credential."""
+    return f"credential:{credential_id}"
+
+
+def of_unknown(*words: str) -> str:
+    """Return the key of what names no account, regardless of case."""
+    return "\0".join(["unknown", *(word.strip().casefold() for word in words)])
+
+
+def of_name(name: str, *, domain_id: str = "", domain_name: str = "") -> str:
+    """Return the key of the user with this name in a domain, which is given by id or by name.
+
+    A name without a user means the user whose name differs only by case: so it shows nothing about which of them exist.
+    """
+    domain = {"domain_id": domain_id} if domain_id else {"domain__name": domain_name}
+    users = User.objects.filter(**domain)
+    for named in (users.filter(username=name), users.filter(username__iexact=name.strip()).order_by("id")):
+        user_id = named.values_list("id", flat=True).first()
+        if user_id is not None:
+            return of_user(user_id)
+    if not domain_id:
+        domain_id = Domain.objects.filter(name=domain_name).values_list("id", flat=True).first() or domain_name
+    return of_unknown("user", domain_id, name)
 
 
 @contextmanager
 def attempt(address: str, account: str) -> Iterator[None]:
-    """Guard one attempt to prove a password or a secret, from an address, for the result of `of_name` or `of_id`.
+    """Guard one attempt to prove a password or a secret, from an address, for an account's key.
 
     Raises TooOften with the seconds to wait where too many failed lately. NotAuthenticated inside counts as a failure;
     it costs one hash whatever the reason, so that its duration reveals nothing.

@@ -34,7 +34,7 @@ def change(
     try:
         if granted is not None and delegation.is_own_account(granted, context.user_id):
             delegation.require(granted, Power.ACCOUNT)
-        with sign_in_limits.attempt(context.remote_address, sign_in_limits.of_id(context.user_id)):
+        with sign_in_limits.attempt(context.remote_address, sign_in_limits.of_user(context.user_id)):
             has_shown_code = _has_shown_code(granted, context.user_id)
             users.change_own_password(context.user_id, original, password, code=code, has_shown_code=has_shown_code)
     except TooOften:

@@ -12,7 +12,7 @@ from django.db import connections
 from django.test import Client
 
 from conductor.core.errors import TooOften
-from conductor.identity import passwords, users
+from conductor.identity import domains, passwords, users
 from conductor.identity.models import SignInRecord, Token
 from conductor.identity.passwords import HashLimiter
 from tests import factories
@@ -45,9 +45,10 @@ def seen(answer: Any, name: str) -> tuple[int, bytes, bool]:
     return answer.status_code, tail.replace(name.encode(), b"NAME"), "Retry-After" in answer.headers
 
 
-@pytest.mark.parametrize("sign_in", [api, page])
+# The API has the domain beside the name; the page has it behind an @.
+@pytest.mark.parametrize(("sign_in", "domain"), [(api, ""), (page, "@Default")])
 def test_guessing_is_stopped_and_does_not_show_which_accounts_exist(
-    people: Any, sign_in: Callable[..., Any], settings: Any
+    people: Any, sign_in: Callable[..., Any], domain: str, settings: Any
 ) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0  # no second of the test refills it
     known = [seen(sign_in("ana", "wrong"), "ana") for _ in range(6)]
@@ -57,10 +58,53 @@ def test_guessing_is_stopped_and_does_not_show_which_accounts_exist(
     assert [says_when for _, _, says_when in known] == [False] * 5 + [True]
     refused = sign_in("ana", PASSWORD)  # the right one among the guesses is not found by the answer either
     assert (refused.status_code, int(refused.headers["Retry-After"]) > 0) == (429, True)
-    assert sign_in("ANA@Default", "wrong").status_code == 429  # another spelling is the same account
-    assert sign_in("yan@Default", "wrong", "192.0.2.2").status_code == 429
+    assert sign_in(f"ANA{domain}", "wrong").status_code == 429  # another spelling is the same account
+    assert sign_in(f"YAN{domain}", "wrong", "192.0.2.2").status_code == 429
     assert not Token.objects.exists()
     assert sign_in("ana", PASSWORD, "192.0.2.3").status_code in (201, 302)  # elsewhere the owner signs in
+
+
+@pytest.mark.parametrize("sign_in", [api, page])
+def test_a_success_of_an_account_of_nearly_the_same_name_clears_no_failures(
+    people: Any, sign_in: Callable[..., Any], settings: Any
+) -> None:
+    settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
+    home = domains.create("home")
+    users.create("ANA", PASSWORD)
+    users.create("ana", PASSWORD, domain_id=home.id)
+    statuses = []
+    for _ in range(6):
+        statuses.append(sign_in("ana", "wrong").status_code)
+        assert page("ana@home", PASSWORD).status_code == 302
+        assert sign_in("ANA", PASSWORD).status_code in (201, 302)
+    assert statuses == [401] * 5 + [429]
+    by_id = {
+        "identity": {"methods": ["password"], "password": {"user": {"id": people["ana"].user.id, "password": "wrong"}}}
+    }
+    assert at("192.0.2.1").post(TOKENS, {"auth": by_id}).status_code == 429
+
+
+def test_guesses_at_a_credential_count_together_however_it_is_named(people: Any, settings: Any) -> None:
+    settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
+    user_id = people["ana"].user.id
+    made = ApiClient(people["ana"].token()).post(
+        f"/identity/v3/users/{user_id}/application_credentials", {"application_credential": {"name": "deploy"}}
+    )
+    credential = made.json()["application_credential"]
+    spellings: list[dict[str, Any]] = [
+        {"id": credential["id"]},
+        {"name": "deploy", "user": {"id": user_id}},
+        {"name": "deploy", "user": {"name": "ana", "domain": {"id": "default"}}},
+        {"name": "deploy", "user": {"name": "ana", "domain": {"name": "Default"}}},
+    ]
+
+    def log_in(named: dict[str, Any], secret: str) -> int:
+        identity = {"methods": ["application_credential"], "application_credential": {**named, "secret": secret}}
+        return int(at("192.0.2.1").post(TOKENS, {"auth": {"identity": identity}}).status_code)
+
+    assert [log_in(spellings[number % 4], "wrong") for number in range(5)] == [401] * 5
+    assert [log_in(named, credential["secret"]) for named in spellings] == [429] * 4
+    assert api("ana", PASSWORD).status_code == 201  # its owner's password is another secret
 
 
 def test_one_address_does_not_try_many_accounts(people: Any, settings: Any) -> None:
