@@ -14,6 +14,8 @@ from pathlib import Path
 POLICY = Path("/usr/sbin/policy-rc.d")
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/novella.conf")
 PACKAGE_LISTS = Path("/var/lib/apt/lists")
+# A network that is away for a moment is waited for: apt's pauses grow to half a minute.
+RETRIES = ("-o", "Acquire::Retries=8")
 
 
 class CannotInstall(Exception):
@@ -72,7 +74,7 @@ def _apt_get(packages: Sequence[str]) -> list[str]:
         raise CannotInstall(f"no apt-get here; this needs what Debian calls {' '.join(packages)}")
     become_root = _become_root(by_hand)
     quietly = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600", "-o", "Dpkg::Use-Pty=0"]
-    return [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quietly]
+    return [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quietly, *RETRIES]
 
 
 def _become_root(otherwise: str) -> list[str]:

@@ -27,6 +27,8 @@ from conductor.management.tiny_linux import cpio
 
 SOURCE_DIR = Path(__file__).resolve().parent
 SCRIPTS_DIR = SOURCE_DIR / "guest"
+# A network that is away for a moment is waited for: the pauses of apt grow to half a minute.
+APT_GET = ("apt-get", "-qq", "-o", "Acquire::Retries=8")
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 BUSYBOX_PACKAGE = "busybox-static"
 DISK_BYTES = 1 << 20
@@ -175,7 +177,7 @@ def _download(folder: Path) -> tuple[Path, Path]:
     except CannotBuild:
         if os.geteuid() != 0:
             raise
-    _run(["apt-get", "-qq", "update"], folder)
+    _run([*APT_GET, "update"], folder)
     return _try_download(folder)
 
 
@@ -184,7 +186,7 @@ def _try_download(folder: Path) -> tuple[Path, Path]:
     found = re.search(r"Depends: (linux-image-[^\s]+)", described)
     if found is None:
         raise CannotBuild(f"Debian's package lists here have no {KERNEL_PACKAGE}")
-    _run(["apt-get", "-qq", "download", found[1], BUSYBOX_PACKAGE], folder)
+    _run([*APT_GET, "download", found[1], BUSYBOX_PACKAGE], folder)
     kernel, busybox = (_newest(folder, name) for name in (found[1], BUSYBOX_PACKAGE))
     return kernel, busybox
 
