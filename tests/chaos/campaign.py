@@ -125,9 +125,9 @@ class Campaign:
         self.were_dead |= self.stay_dead
         for member in self.cloud.members:
             if not member.is_alive and member.name not in self.stay_dead:
-                self._start_again(member)
+                self.start_again(member)
 
-    def _start_again(self, member: Member) -> None:
+    def start_again(self, member: Member) -> None:
         """Start a dead process. A host is not ready while the conductors of its cell are dead: nothing waits for it."""
         start = self.cloud.begin if member.role == "host" else self.cloud.restart
         start(member.role, self.cloud.of(member.role).index(member))
@@ -180,7 +180,7 @@ class Adversary:
         self.done.append(f"kill {member.name}")
         self.cloud.kill(member.role, index)
         take_time(self.random.uniform(0.0, 2 * LEASE_SECONDS) if self.random.random() < 0.3 else 0.0)
-        self._start_again(member)
+        self.campaign.start_again(member)
 
     def _freeze(self) -> None:
         """Freeze a process, mostly past its lease; then it continues with its old state."""

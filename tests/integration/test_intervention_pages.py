@@ -138,7 +138,8 @@ def test_reasons_are_text_on_every_page(run: WorkflowRun) -> None:
         assert "<script>x" not in text(ana.get(f"/workflows/{run.uuid}{tab}"))
 
 
-def test_operators_see_who_was_heard_last_when(people: Any) -> None:
+def test_operators_see_who_was_heard_last_when(people: Any, settings: Any) -> None:
+    settings.NOVELLA_LEASE_SECONDS = 10.0
     factories.cells()
     _, child = factories.build(people.ana.context(), "web-1")
     factories.host("sim-1", seen=600)

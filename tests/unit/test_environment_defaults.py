@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "mail_from": "",
     "image_dir": PROJECT_DIR / "var" / "images",
     "heartbeat_seconds": 5.0,
+    "conductor_seconds": 0.0,
     "host_down_seconds": 30.0,
     "command_seconds": 14400.0,
     "shutdown_seconds": 60.0,
