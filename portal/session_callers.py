@@ -40,6 +40,12 @@ class _Kept(dict[str, Any]):
         """Keep the key."""
 
 
+def keep_signed_in(session: Any, user: Any) -> None:
+    """Have this session go on after a change that ends all sessions of its user; it gets another key."""
+    session.cycle_key()
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+
+
 def proof_of(session: Mapping[str, Any]) -> Proof:
     """Return the values of a session that prove its user."""
     return tuple(session.get(name) for name in PROOF)

@@ -46,6 +46,7 @@ class Person:
 
     def session(self) -> str:
         """The key of a new session in the person's project, as one has it after signing in to the portal."""
+        self.user.refresh_from_db()  # a session of now, also after a change that has ended others
         session = SessionStore()
         session[SESSION_KEY] = self.user.pk
         session[BACKEND_SESSION_KEY] = "conductor.identity.sign_ins.Backend"

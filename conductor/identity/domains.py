@@ -13,7 +13,7 @@ from conductor.identity import rights
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Domain, Group, Project, Role, RoleAssignment, User
 from conductor.identity.options import merged, refuse_immutable
-from conductor.identity.revocations import revoke_where
+from conductor.identity.revocations import end_portal_sessions, revoke_where
 
 DEFAULT_ID = "default"
 CHANGEABLE = frozenset({"name", "description", "is_enabled", "tags", "options", "extra"})
@@ -93,6 +93,7 @@ def delete(domain_id: str) -> None:
 def _end_sessions(domain_id: str) -> None:
     for field in ("user__domain_id", "project__domain_id", "domain_id"):
         revoke_where(**{field: domain_id})
+    end_portal_sessions(domain_id=domain_id)
 
 
 def _taken(name: str) -> Conflict:

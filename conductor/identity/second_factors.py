@@ -18,6 +18,7 @@ from conductor.core.errors import Conflict, Invalid, NotAuthenticated, Unavailab
 from conductor.core.sealing import box
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.identity.models import RecoveryCode, SecondFactor, User
+from conductor.identity.revocations import end_portal_sessions
 
 ISSUER = "Novella"
 KEY_BYTES, DIGITS, STEP_SECONDS = 20, 6, 30
@@ -59,7 +60,10 @@ def enrolment(user: User, *, is_new: bool = False) -> Enrolment:
 
 
 def confirm(user_id: str, code: str) -> list[str]:
-    """Require codes from now on. Return the recovery codes, shown only here. Raises Invalid for a wrong code."""
+    """Require codes from now on, and end portal sessions that began without one.
+
+    Return the recovery codes, which are shown only here. Raises Invalid for a wrong code.
+    """
     with write_tx():
         found = SecondFactor.objects.select_for_update().filter(user_id=user_id, confirmed_at=None).first()
         if found is None:
@@ -67,6 +71,7 @@ def confirm(user_id: str, code: str) -> list[str]:
         step = _step_of(found, code)
         if step is None:
             raise Invalid(WRONG, field="code")
+        end_portal_sessions(id=user_id)
         SecondFactor.objects.filter(user_id=user_id).update(confirmed_at=database_now(), last_step=step, failures=0)
         return _new_codes(user_id)
 
@@ -76,10 +81,7 @@ def prove(user_id: str, code: str) -> None:
 
     Raises NotAuthenticated, also for five minutes after five wrong codes in a row.
     """
-    if _is_locked(user_id):
-        raise NotAuthenticated()
-    if not _take(user_id, code):
-        SecondFactor.objects.filter(user_id=user_id).update(failures=F("failures") + 1, failed_at=database_now())
+    if not _count_attempt(user_id) or not _take(user_id, code):
         raise NotAuthenticated()
     SecondFactor.objects.filter(user_id=user_id).update(failures=0, failed_at=None)
 
@@ -93,10 +95,14 @@ def turn_off(user_id: str, code: str) -> None:
 
 
 def reset(user_id: str) -> None:
-    """Turn it off for a user who has lost all codes. Raises Conflict where there is nothing to reset."""
+    """Turn it off for a user who has lost all codes, and end the user's portal sessions.
+
+    Raises Conflict where there is nothing to reset.
+    """
     with write_tx():
         gone, _ = SecondFactor.objects.filter(user_id=user_id).delete()
         RecoveryCode.objects.filter(user_id=user_id).delete()
+        end_portal_sessions(id=user_id)
     if not gone:
         raise Conflict("This user has set up no second factor.")
 
@@ -128,9 +134,14 @@ def _take(user_id: str, code: str) -> bool:
         return bool(gone)
 
 
-def _is_locked(user_id: str) -> bool:
+def _count_attempt(user_id: str) -> bool:
+    """Count a failure before the code is checked, so that no more attempts run at once than may fail in a row.
+
+    Return False for a locked user, for whom nothing is counted.
+    """
     recently = database_now(-LOCKED_SECONDS)
-    return SecondFactor.objects.filter(user_id=user_id, failures__gte=MOST_FAILURES, failed_at__gt=recently).exists()
+    unlocked = SecondFactor.objects.exclude(failures__gte=MOST_FAILURES, failed_at__gt=recently)
+    return bool(unlocked.filter(user_id=user_id).update(failures=F("failures") + 1, failed_at=database_now()))
 
 
 def _step_of(row: SecondFactor, code: str) -> int | None:

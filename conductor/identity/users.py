@@ -13,7 +13,7 @@ from conductor.identity import domains, passwords, rights, second_factors
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import User
-from conductor.identity.revocations import revoke_where
+from conductor.identity.revocations import end_portal_sessions, revoke_where
 
 CHANGEABLE = frozenset(
     {"username", "email", "description", "default_project_id", "is_active", "password", "options", "extra"}
@@ -71,6 +71,8 @@ def change(user_id: str, changes: Mapping[str, Any], *, check: rights.Check | No
             user.save(update_fields=sorted(changes))
             if "password" in changes or not user.is_active:
                 revoke_where(user_id=user_id)
+            if not user.is_active:
+                end_portal_sessions(id=user_id)
     except IntegrityError:
         raise _taken(str(changes.get("username"))) from None
     return user

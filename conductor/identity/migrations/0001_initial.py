@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ("extra", models.JSONField(db_default={}, default=dict)),
                 ("failed_logins", models.PositiveIntegerField(db_default=0, default=0)),
                 ("failed_at", models.DateTimeField(null=True)),
+                ("session_epoch", models.PositiveIntegerField(db_default=0, default=0)),
             ],
         ),
         migrations.CreateModel(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.db import models
+from django.utils.crypto import salted_hmac
 
 from conductor.identity.models.ids import new_id
 
@@ -93,9 +97,22 @@ class User(AbstractBaseUser):
     extra = models.JSONField(default=dict, db_default={})
     failed_logins = models.PositiveIntegerField(default=0, db_default=0)  # consecutive failures
     failed_at = models.DateTimeField(null=True)
+    session_epoch = models.PositiveIntegerField(default=0, db_default=0)  # sessions of an earlier epoch have ended
 
     USERNAME_FIELD = "username"
     objects = UserManager()
+
+    def get_session_auth_hash(self) -> str:
+        """Return the digest that a session keeps as its proof: another password or epoch ends the session."""
+        return self._session_digest(settings.SECRET_KEY)
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        """Yield the digests with earlier secret keys."""
+        yield from map(self._session_digest, settings.SECRET_KEY_FALLBACKS)
+
+    def _session_digest(self, secret: str | bytes) -> str:
+        proof = f"{self.session_epoch}\0{self.password}"
+        return salted_hmac("novella.session", proof, secret=secret, algorithm="sha256").hexdigest()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["domain", "username"], name="user_name_once_per_domain")]

@@ -27,6 +27,7 @@ __all__ = [
     "describe",
     "enrolment",
     "is_on",
+    "owner",
     "prove",
     "renew_codes",
     "reset",
@@ -37,6 +38,11 @@ __all__ = [
 def enrolment(user_id: str, *, is_new: bool = False) -> Enrolment:
     """Return the key to set up, until it is confirmed. Raises Conflict once it is."""
     return second_factors.enrolment(User.objects.get(id=user_id), is_new=is_new)
+
+
+def owner(user_id: str) -> User:
+    """Return the user as stored now. Raises NotFound."""
+    return users.get(user_id)
 
 
 def describe(context: RequestContext, user_id: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth import update_session_auth_hash
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_cache_control
@@ -14,6 +13,7 @@ from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, TooOften
 from conductor.services.accounts import passwords, second_factors
 from portal.pages.notes import leave_note
 from portal.pages.permissions import PageRequest, of_oneself
+from portal.session_callers import keep_signed_in
 
 LONGEST_CODE = 64
 
@@ -53,5 +53,5 @@ def _change(request: PageRequest) -> dict[str, str]:
         return {"password": error.message}
     except (Forbidden, TooOften) as error:
         return {"": error.message}
-    update_session_auth_hash(request, user)
+    keep_signed_in(request.session, user)
     return {}

@@ -15,6 +15,7 @@ from conductor.core.errors import Conflict, Invalid
 from conductor.services.accounts import second_factors
 from portal.pages.notes import leave_note
 from portal.pages.permissions import PageRequest, of_oneself
+from portal.session_callers import keep_signed_in
 
 LONGEST_CODE = 64
 
@@ -42,7 +43,9 @@ def _do(request: PageRequest, wanted: str) -> list[str]:
     """Carry out the action; returns new recovery codes, if any. Raises Invalid or Conflict."""
     user_id, code = request.caller.user_id, request.POST.get("code", "")[:LONGEST_CODE]
     if wanted == "confirm":
-        return second_factors.confirm(user_id, code)
+        codes = second_factors.confirm(user_id, code)
+        keep_signed_in(request.session, second_factors.owner(user_id))
+        return codes
     if wanted == "renew":
         return second_factors.renew_codes(user_id, code)
     if wanted == "turn-off":
