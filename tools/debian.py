@@ -73,8 +73,8 @@ def _apt_get(packages: Sequence[str]) -> list[str]:
     if not shutil.which("apt-get"):
         raise CannotInstall(f"no apt-get here; this needs what Debian calls {' '.join(packages)}")
     become_root = _become_root(by_hand)
-    quietly = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600", "-o", "Dpkg::Use-Pty=0"]
-    return [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quietly, *RETRIES]
+    quietly = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600", *RETRIES]
+    return [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quietly, "-o", "Dpkg::Use-Pty=0"]
 
 
 def _become_root(otherwise: str) -> list[str]:

@@ -179,7 +179,7 @@ class Run:
         child = subprocess.Popen(
             pool.command(path),
             cwd=self._root,
-            env={**os.environ, "PYTHONPATH": str(PROJECT_DIR), **pool.environment},
+            env={**os.environ, **pool.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

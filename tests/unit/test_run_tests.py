@@ -41,6 +41,7 @@ NO_MODULE = "import nothing_of_this_name\n"
 def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for tests that are run with no plugin but xdist."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))  # for the plugin in tools/
     folder = tmp_path / "checked"
     folder.mkdir()
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin\n")

@@ -46,7 +46,7 @@ def commands(machine: Path) -> list[str]:
     """Return the recorded arguments of apt-get, after its options."""
     lines = (machine / "log").read_text().splitlines()
     assert all(line.startswith("noninteractive -y -qq --no-install-recommends ") for line in lines)
-    assert all(" -o DPkg::Lock::Timeout=600 " in line for line in lines)
+    assert all(" -o DPkg::Lock::Timeout=600 -o Acquire::Retries=8 " in line for line in lines)
     return [line.split("Dpkg::Use-Pty=0 ")[1] for line in lines]
 
 
