@@ -19,10 +19,12 @@ wheel: setup-dev ## build the package into dist/, with browser packages and comp
 	@.venv/bin/uv build --quiet --wheel --no-build-isolation --python $(VENV_PYTHON) --out-dir dist
 	@ls dist/*.whl
 
-# The project is compiled once: each process that runs tests would do it by itself.
+# The project is compiled once: each process that runs tests would do it by itself. What comes over the network comes
+# before all tests, so that a network that is away is found at once.
 test: setup-dev ## set up what is missing and run the whole test suite with every check (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
 	@$(VENV_PYTHON) -m compileall -q -j 2 portal conductor compute_drivers scheduler_plugins tests
+	@$(if $(T),,$(VENV_PYTHON) -m conductor.management.tiny_linux.builder --output .pytest_cache/tiny-linux)
 	@$(VENV_PYTHON) -m tools.run_tests $(if $(T),part $(T),all)
 
 test-changed: setup-dev ## run the checks of the code and what the files changed since main can break, by imports (BASE=main)

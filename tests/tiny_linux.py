@@ -1,4 +1,4 @@
-"""The image `tiny-linux`, built once for all tests with real guests: downloading and packing takes seconds."""
+"""The image `tiny-linux`, built once for all tests with real guests: by `make test`, before the first of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from conductor.management.tiny_linux import cpio
+from conductor.management.tiny_linux.builder import APT_GET
 from tests.locks import locked
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -38,7 +39,7 @@ def copy_image(folder: Path) -> Path:
 def agent_files(folder: Path) -> bytes:
     """Debian's agent for guests with the libraries of this machine, to be unpacked beside the first file system."""
     folder.chmod(0o777)  # apt downloads as a user of its own
-    for words in (["apt-get", "-qq", "download", AGENT_PACKAGE], ["sh", "-c", f"dpkg-deb -x {AGENT_PACKAGE}_*.deb ."]):
+    for words in ([*APT_GET, "download", AGENT_PACKAGE], ["sh", "-c", f"dpkg-deb -x {AGENT_PACKAGE}_*.deb ."]):
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
         assert done.returncode == 0, done.stderr
     program = folder / "usr" / "sbin" / "qemu-ga"
