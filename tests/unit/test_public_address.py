@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from ipaddress import ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Any
 
 import pytest
@@ -130,6 +130,47 @@ def test_addresses_that_are_not_public(text: str) -> None:
     address = read_address(text)
     assert address is not None
     assert not is_public(address)
+
+
+# IANA's registries of special-purpose addresses, blocks that are not globally reachable or end at a relay; and
+# 192.0.0.9, 192.0.0.10 and their like in IPv6, which lead to the nearest server of a network.
+SPECIAL = (
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+    *("192.0.0.0/29", "192.0.0.8/32", "192.0.0.9/32", "192.0.0.10/32", "192.0.0.170/32", "192.0.0.171/32"),
+    *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+    *("224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32", "::1/128", "::/128", "64:ff9b:1::/48", "100::/64"),
+    *("100:0:0:1::/64", "2001::/23", "2001::/32", "2001:1::1/128", "2001:1::2/128", "2001:1::3/128", "2001:2::/48"),
+    *("2001:10::/28", "2001:20::/28", "2001:30::/28", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16"),
+    *("fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
+)
+
+
+@pytest.mark.parametrize("cidr", SPECIAL)
+def test_no_address_of_a_special_purpose_block_is_public(cidr: str) -> None:
+    network = ip_network(cidr)
+    middle = network[network.num_addresses // 2]
+    assert [is_public(address) for address in (network[0], middle, network[-1])] == [False] * 3
+
+
+@pytest.mark.parametrize("cidr", SPECIAL)
+def test_the_tables_of_python_do_not_count(cidr: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (IPv4Address, IPv6Address):
+        monkeypatch.setattr(kind, "is_global", property(lambda address: True))
+    assert not is_public(ip_network(cidr)[-1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1.0.0.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "128.0.0.0", "172.15.255.255"),
+        *("172.32.0.0", "191.255.255.255", "192.0.1.0", "192.0.3.0", "192.167.255.255", "198.17.255.255", "198.20.0.0"),
+        *("223.255.255.255", "2001:200::", "2001:db7:ffff::", "2001:db9::", "2003::", "3ffe::", "3fff:1000::"),
+    ],
+)
+def test_neighbours_of_special_purpose_blocks_are_public(text: str) -> None:
+    address = read_address(text)
+    assert address is not None
+    assert is_public(address)
 
 
 @pytest.mark.parametrize("text", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "[2a00::1]:80"])
