@@ -17,8 +17,8 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.request_spec import ImageSpec
 from conductor.db.transactions import write_tx
-from conductor.image import store, tasks
-from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, PARTS, READ_ONLY, RESERVED_PREFIX, WRITABLE
+from conductor.image import properties, store, tasks
+from conductor.image.attributes import MAX_TAGS, WRITABLE
 from conductor.image.models import Image
 from conductor.image.queries import ImageQuery, get_visible, list_visible
 
@@ -244,30 +244,15 @@ def _used_by(image: Image) -> Image | None:
 
 def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> None:
     """Change the fields of `image` in memory."""
-    properties = dict(image.properties)
+    wanted = dict(image.properties)
     for change in changes:
-        if change.name.startswith(RESERVED_PREFIX):
-            raise Forbidden(f"Attribute '{change.name}' is reserved.")
-        if change.name in READ_ONLY:
-            raise Forbidden(f"Attribute '{change.name}' is read-only.")
+        properties.require_writable(change.name)
         if change.name in WRITABLE:
             _set_attribute(context, image, change)
         else:
-            _change_property(properties, change)
-    if len(properties) > MAX_PROPERTIES:
-        raise Invalid(f"An image can have up to {MAX_PROPERTIES} properties, not {len(properties)}.")
-    for name in PARTS:
-        if properties.get(name) and properties[name] != image.properties.get(name):
-            _require_part(context, name, properties[name])
-    image.properties = properties
-
-
-def _require_part(context: RequestContext, name: str, ref: str) -> None:
-    """Raise Invalid unless the caller sees the image that a property names."""
-    try:
-        get_visible(context, ref)
-    except NotFound:
-        raise Invalid(f"Property {name} names no image that you see: {ref[:60]}.", field=name) from None
+            _change_property(wanted, change)
+    properties.require_valid(context, wanted, image.properties)
+    image.properties = wanted
 
 
 def _set_attribute(context: RequestContext, image: Image, change: Change) -> None:
@@ -284,13 +269,13 @@ def _set_attribute(context: RequestContext, image: Image, change: Change) -> Non
     setattr(image, attribute.field, _checked_tags(change.value) if change.name == "tags" else change.value)
 
 
-def _change_property(properties: dict[str, str], change: Change) -> None:
-    if change.operation != "add" and change.name not in properties:
+def _change_property(wanted: dict[str, str], change: Change) -> None:
+    if change.operation != "add" and change.name not in wanted:
         raise Conflict(f"Property {change.name} does not exist.")
     if change.operation == "remove":
-        del properties[change.name]
+        del wanted[change.name]
     else:
-        properties[change.name] = change.value
+        wanted[change.name] = change.value
 
 
 def _checked_tags(tags: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.states import VmState
 from conductor.db.transactions import database_now, write_tx
+from conductor.image import properties as image_properties
 from conductor.image import snapshots
 from conductor.journal import cross_database_locks
 from conductor.services.hosts import availability_zones
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 
 # How long an image may wait for its workflow before it counts as left behind by a dead process.
 ABANDONED_SECONDS = 300.0
-MOST_PROPERTIES = 128
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def create_image(context: RequestContext, instance_uuid: str, requested: ServerI
     """
     row = _row(context, instance_uuid)
     if not row.image.get("image_id"):
-        values = _values(row, requested, image_type=snapshots.SNAPSHOT, user_id=context.user_id)
+        values = _values(context, row, requested, image_type=snapshots.SNAPSHOT)
         return MadeImage(*volume_images.make(context, row, values))
     return _make(context, instance_uuid, "createImage", requested, image_type=snapshots.SNAPSHOT)
 
@@ -168,7 +168,7 @@ def _make(
     with write_tx():
         image_quotas.require_count(row.project_id)
     extra = {"backup_type": inputs["backup_type"]} if inputs else {}
-    values = _values(row, requested, image_type=image_type, user_id=context.user_id, **extra)
+    values = _values(context, row, requested, image_type=image_type, **extra)
     inputs = {"image_id": image_id, "image": values, **inputs}
     asked = ActionRequest(inputs=inputs, resources=[f"image:{image_id}"], run_uuid=wanted_uuid)
     run_uuid = actions.begin(context, instance_uuid, action, asked)
@@ -177,21 +177,22 @@ def _make(
     return MadeImage(image_id, run_uuid)
 
 
-def _values(row: Instance, requested: ServerImageCreate, **sentence: str) -> dict[str, Any]:
-    """Return the values of the new image: it boots as the server's own did."""
+def _values(context: RequestContext, row: Instance, requested: ServerImageCreate, **typed: str) -> dict[str, Any]:
+    """Return the values of the new image: it boots as the server's own did. Raises Invalid."""
     source = row.image
-    properties = {
-        **snapshots.inherited(source.get("properties", {})),
-        **(
-            {**sentence, **requested.metadata}
-            if sentence.get("image_type") == snapshots.SNAPSHOT
-            else {**requested.metadata, **sentence}
-        ),
+    own = {
+        "user_id": context.user_id,
         "base_image_ref": source.get("image_id", ""),
         "instance_uuid": str(row.uuid),
     }
-    if len(properties) > MOST_PROPERTIES:
-        raise Invalid(f"An image can have up to {MOST_PROPERTIES} properties, not {len(properties)}.", field="metadata")
+    if typed["image_type"] == snapshots.SNAPSHOT:  # a snapshot's type is its owner's to name, a backup's is not
+        given = {**typed, **requested.metadata}
+    else:
+        given, own = dict(requested.metadata), {**typed, **own}
+    inherited = snapshots.inherited(source.get("properties", {}))
+    if not source.get("image_id"):
+        inherited = image_properties.of_root_volume(context, inherited)
+    properties = image_properties.of_server_image(context, given, inherited, own)
     return {
         "name": requested.name,
         "min_disk_gb": max(source.get("min_disk_gb", 0), row.flavor["root_gb"]),

@@ -172,3 +172,43 @@ def test_another_project_keeps_no_image_from_being_deleted(
     assert own in refused.content.decode()
     assert ana.delete(f"{BASE}/{own}").status_code == 204
     assert ana.delete(f"{BASE}/{kernel}").status_code == 204
+
+
+@pytest.mark.parametrize("kind", ["createImage", "createBackup"])
+@pytest.mark.parametrize("name", ["kernel_id", "ramdisk_id", "os_glance_importing_to_stores", "locations", "owner"])
+def test_an_image_made_of_a_server_gets_no_property_that_the_image_api_refuses(
+    kernel: str, chi: Any, hosts: Hosts, kind: str, name: str
+) -> None:
+    server = running(chi, hosts)
+    before, runs = Image.objects.count(), WorkflowRun.objects.using(CELL).count()
+    rotation = {"backup_type": "daily", "rotation": 1} if kind == "createBackup" else {}
+    action = {kind: {"name": "bait", "metadata": {name: kernel}, **rotation}}
+    assert chi.post(f"{SERVERS}/{server}/action", action).status_code == 400
+    assert (Image.objects.count(), WorkflowRun.objects.using(CELL).count()) == (before, runs)
+
+
+def test_an_image_made_of_a_server_names_its_maker_and_its_server(people: Any, chi: Any, hosts: Hosts) -> None:
+    server = running(chi, hosts)
+    forged = {"user_id": people.ana.user.id, "instance_uuid": "f" * 32, "base_image_ref": "f" * 32, "colour": "blue"}
+    answer = chi.post(f"{SERVERS}/{server}/action", {"createImage": {"name": "bait", "metadata": forged}})
+    properties = Image.objects.get(uuid=answer.json()["image_id"]).properties
+    assert (properties["user_id"], properties["instance_uuid"]) == (people.chi.user.id, server)
+    assert properties["base_image_ref"] == Instance.objects.using(CELL).get(uuid=server).image["image_id"]
+    assert properties["colour"] == "blue"
+
+
+def test_an_image_made_of_a_root_volume_inherits_only_what_its_maker_may_set(
+    kernel: str, chi: Any, hosts: Hosts
+) -> None:
+    volume = chi.post(VOLUMES, {"volume": {"size": 1, "imageRef": bootable(chi)}}).json()["volume"]["id"]
+    run_to_the_end(hosts)
+    device = {"source_type": "volume", "destination_type": "volume", "uuid": volume, "boot_index": 0}
+    server = launch(chi, "", block_device_mapping_v2=[device]).json()["server"]["id"]
+    run_to_the_end(hosts)
+    row = Instance.objects.using(CELL).get(uuid=server)
+    forged = {"kernel_id": kernel, "os_glance_importing_to_stores": "x", "locations": "x", "hw_disk_bus": "virtio"}
+    Instance.objects.using(CELL).filter(uuid=server).update(image={**row.image, "properties": forged})
+    answer = chi.post(f"{SERVERS}/{server}/action", {"createImage": {"name": "bait"}})
+    properties = Image.objects.get(uuid=answer.json()["image_id"]).properties
+    assert not {*forged} & {*properties} - {"hw_disk_bus"}
+    assert properties["hw_disk_bus"] == "virtio"
