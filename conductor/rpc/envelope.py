@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -18,11 +19,13 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from conductor.core import json_text
 from conductor.core.errors import Forbidden
 
 CONDUCTOR = "conductor"
 HOST_PREFIX = "host:"
 LONGEST_HEADER = 300  # of one field: names of hosts have at most 255 characters
+_SURROGATE = re.compile(r"\\u[dD][89abcdefABCDEF]")
 _CONTEXT = "novella envelope 1"  # separates these signatures from all other uses of the key
 
 
@@ -134,9 +137,10 @@ def read(wire: Any) -> Envelope:
         raise Refused("unsigned", "The message has no signed envelope.")
     found = Envelope(**{name: wire[name] for name in _NAMES})
     texts = (found.kind, found.sender, found.recipient, found.nonce, found.key_id, found.digest, found.signature)
-    if not all(isinstance(text, str) and len(text) <= LONGEST_HEADER for text in texts):
+    # Printable: what is refused is counted under these texts, which no database stores with a NUL or a lone surrogate.
+    if not all(isinstance(text, str) and len(text) <= LONGEST_HEADER and text.isprintable() for text in texts):
         raise Refused("unsigned", "The message's envelope is malformed.")
-    if not isinstance(found.issued_at, float) or not isinstance(found.body, str):
+    if not isinstance(found.issued_at, float) or not isinstance(found.body, str) or not is_unicode(found.body):
         raise Refused("unsigned", "The message's envelope is malformed.")
     return found
 
@@ -149,6 +153,23 @@ def verify(envelope: Envelope, public_key: Ed25519PublicKey) -> None:
         raise envelope.refusal("signature", "The signature is not that of the sender's key.") from None
     if digest_of(envelope.body) != envelope.digest:
         raise envelope.refusal("signature", "The body is not the one that was signed.")
+
+
+def content(sealed: Envelope) -> Any:
+    """Parse the body. Raises ValueError for what is no JSON, nests too deep, or has a text that is no Unicode."""
+    found = json_text.loads(sealed.body)
+    if _SURROGATE.search(sealed.body) and not is_unicode(json.dumps(found, ensure_ascii=False)):
+        raise ValueError("a text has a surrogate without its pair")
+    return found
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text has no lone surrogate, which JSON can spell and nothing can store."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def public_key(text: str) -> Ed25519PublicKey:

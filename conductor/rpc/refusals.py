@@ -66,7 +66,11 @@ def row_from_json(host: str, data: Mapping[str, Any]) -> RefusalCount | None:
     """Parse a row that a host sent; None if it is invalid."""
     texts = [data.get(name) for name in ("sender", "kind", "cause")]
     times = data.get("times")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(times, int) or not 0 < times < 2**31:
+    if (
+        not all(isinstance(text, str) and text.isprintable() for text in texts)
+        or not isinstance(times, int)
+        or not 0 < times < 2**31
+    ):
         return None
     sender, kind, cause = map(str, texts)
     return RefusalCount(sender, kind, cause, times, host=host)

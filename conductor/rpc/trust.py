@@ -7,7 +7,6 @@ from it; a conductor about all. A message without such a signature has no effect
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import threading
 import time
@@ -184,7 +183,7 @@ def opened(actor: str, wire: Any) -> Received:
     if kind is None:
         raise UnknownMessage("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
     try:
-        body = json.loads(sealed.body)
+        body = envelope.content(sealed)
         if sealed.kind != RING and body["message"] != sealed.kind:
             raise sealed.refusal("signature", "The body is of another kind than its envelope says.")
         for check in kind.checks:

@@ -395,6 +395,52 @@ def test_a_host_obeys_conductors_only(scene: Scene, agent: Agent, kind: str) -> 
     assert everything() == before
 
 
+# -- malformed bodies
+
+SURROGATE, DEEP = '"\ud800"', "[" * 200_000  # a lone surrogate as it is, and as JSON spells it
+SPELLED = '{"message": "%s", "cell": "cell1", "body": {"host": "\\ud800"}}'
+DEEP_PART = '{"message": "%s", "cell": "cell1", "body": {"host": "host-a", "x": ' + "[" * 500 + "]" * 500 + "}}"
+
+
+def with_body(signer: Signer, kind: str, recipient: str, text: str) -> dict[str, Any]:
+    """Return an envelope around a text, signed where it can be."""
+    sealed = {**signer.seal(kind, recipient, {}), "body": text}
+    if not text.isascii():
+        return sealed
+    unsigned = envelope.Envelope(**{**sealed, "digest": envelope.digest_of(text), "signature": ""})
+    signature = envelope.to_text(signer.key.private.sign(unsigned.header()))
+    return {**dataclasses.asdict(unsigned), "signature": signature}
+
+
+@pytest.mark.parametrize("text", [SURROGATE, DEEP, SPELLED, DEEP_PART], ids=["surrogate", "deep", "spelled", "part"])
+def test_a_body_that_nothing_can_read_or_store_is_refused_and_counted(scene: Scene, agent: Agent, text: str) -> None:
+    before = everything()
+    kinds = [(OF_HOSTS[0], scene.a.signer, QUEUE, conductor_actors.conductor_message)]
+    kinds += [(OF_CONDUCTORS[0], STORE.signer(), "host:host-b", compute_actors.compute_message)]
+    for kind, signer, recipient, receive in kinds:
+        receive(with_body(signer, kind, recipient, text.replace("%s", kind)))
+        assert sum(row["times"] for row in refused("unsigned")) == 1
+    assert agent.taken == []
+    assert everything() == before
+
+
+@pytest.mark.parametrize("name", ["kind", "sender", "recipient", "key_id"])
+@pytest.mark.parametrize("text", ["a\x00", "\ud800", "\x1b[2J"])
+def test_an_envelope_with_a_name_that_nothing_can_store_is_refused_and_counted(
+    scene: Scene, name: str, text: str
+) -> None:
+    conductor_actors.conductor_message({**keys.sealed(scene.a.signer, CELL, reported("host-a", {})), name: text})
+    assert sum(row["times"] for row in refused("unsigned")) == 1
+
+
+def test_a_host_reports_no_refusals_under_names_that_nothing_can_store(scene: Scene) -> None:
+    counts = [{"sender": text, "kind": "x", "cause": "key", "times": 1} for text in ("a\x00", "\x1b[2J", "conductor")]
+    conductor_actors.conductor_message(
+        keys.sealed(scene.a.signer, CELL, m.RefusalsCounted(host="host-a", refusals=counts))
+    )
+    assert [row["sender"] for row in refused("key")] == ["conductor"]
+
+
 # -- noise
 
 
