@@ -56,13 +56,19 @@ def create(caller: Granted, requested: ApplicationCredentialCreate) -> tuple[App
     """Create a credential for the token's own user and project. Return it with its secret, which is shown only here.
 
     Raises Forbidden for a token that may not delegate this much (see `delegation`) or has no project, Invalid for roles
-    that the token lacks or an end in the past, Conflict for a taken name, NotFound for an access rule.
+    that the token lacks, an end in the past or a short secret, Conflict for a taken name, NotFound for an access rule.
     """
     delegation.require(caller, Power.APPLICATION_CREDENTIALS)
     if caller.project is None:
         raise Forbidden("An application credential is made with a token for the project that it is for.")
     if requested.expires_at is not None and requested.expires_at <= database_time():
         raise Invalid("Invalid input for field/attribute expires_at. It must be in the future.", field="expires_at")
+    if requested.secret is not None and len(requested.secret) < passwords.SHORTEST:
+        raise Invalid(
+            f"Invalid input for field/attribute secret. It must have at least {passwords.SHORTEST} characters; "
+            "without one, the credential gets a generated secret.",
+            field="secret",
+        )
     roles, rules = _roles(caller, requested.roles), delegation.bounded_rules(caller, requested.access_rules)
     expires_at = delegation.bounded_end(caller, requested.expires_at)
     secret = requested.secret or secrets.token_urlsafe(64)

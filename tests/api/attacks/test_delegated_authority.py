@@ -201,3 +201,14 @@ def test_every_kind_of_token_has_its_row(people: Any, api_client: Any) -> None:
         trusts.delete(tokens.validate(chi.token), "another")
     assert trusts.get(trust_id).expires_at is None
     assert timedelta() < tokens.validate(chi.token).expires_at - own.issued_at
+
+
+@pytest.mark.parametrize("secret", ["", "a", "seven-7"])
+def test_a_credential_has_no_secret_that_is_guessed_at_once(people: Any, api_client: Any, secret: str) -> None:
+    refused = credential_of(api_client("ana"), people.ana.user.id, secret=secret)
+    assert refused.status_code == 400
+    assert "secret" in refused.json()["error"]["message"]
+    assert "at least 8 characters" in refused.json()["error"]["message"]
+    assert not ApplicationCredential.objects.exists()
+    made = credential_of(api_client("ana"), people.ana.user.id, secret=None).json()["application_credential"]
+    assert len(made["secret"]) > 60

@@ -39,7 +39,7 @@ CREATE_APPLICATION_CREDENTIAL = wrapped(
     {
         "name": NAME,
         "description": NULLABLE_TEXT,
-        "secret": {"type": ["string", "null"], "minLength": 1, "maxLength": 4096},
+        "secret": {"type": ["string", "null"], "maxLength": 4096},
         "expires_at": _MOMENT,
         "roles": {"type": ["array", "null"], "items": _ROLE, "maxItems": 100},
         "unrestricted": {"type": ["boolean", "null"]},
