@@ -21,6 +21,10 @@ class PortNotFound(errors.NotFound):
     """The port could not be found."""
 
 
+class DeviceNotFound(errors.NotFound):
+    """The server that a port names as its device could not be found."""
+
+
 class SecurityGroupNotFound(errors.NotFound):
     """The security group could not be found."""
 

@@ -9,18 +9,21 @@ from uuid import UUID
 
 from django.conf import settings
 
+from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.errors import ActionFailed, Invalid, NotFound
+from conductor.core.identifiers import uuid_or_none
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import RunState
 from conductor.db.transactions import write_tx
 from conductor.journal import cross_database_locks
 from conductor.journal.models import WorkflowRun
 from conductor.network import port_operations, ports
+from conductor.network.errors import DeviceNotFound
 from conductor.network.models import Port
 from conductor.network.operations import get_network
-from conductor.network.port_operations import get_port
+from conductor.network.port_operations import PortCreate, get_port
 from conductor.services.servers import actions
 from conductor.services.servers.actions import ActionRequest
 from conductor.services.servers.queries import missing
@@ -130,11 +133,29 @@ def detach(context: RequestContext, instance_uuid: str, port_id: str, *, is_dele
     return actions.begin(context, instance_uuid, "detach_interface", asked)
 
 
+def create_port(context: RequestContext, requested: PortCreate) -> Port:
+    """Create a port. Raises DeviceNotFound for another project's server as its device, and as port_operations does."""
+    _refuse_foreign_server(context, requested.values or {})
+    return port_operations.create_port(context, requested)
+
+
 def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any]) -> Port:
-    """Change a port that no workflow has locked. Raises ResourceLocked naming the workflow."""
+    """Change a port that no workflow has locked.
+
+    Raises ResourceLocked naming the workflow, DeviceNotFound for another project's server as its device.
+    """
+    _refuse_foreign_server(context, changes)
     with write_tx():
         cross_database_locks.require_free(f"port:{get_port(context, port_id).uuid}")
         return port_operations.update_port(context, port_id, changes)
+
+
+def _refuse_foreign_server(context: RequestContext, values: Mapping[str, Any]) -> None:
+    """Refuse a server that the caller does not see as a port's device: it would show among that server's addresses."""
+    wanted = uuid_or_none(values.get("device_id") or "")
+    mapping = InstanceMapping.objects.filter(instance_uuid=wanted).first() if wanted else None
+    if mapping is not None and not context.may_see_project(mapping.project_id):
+        raise DeviceNotFound(f"Device {values['device_id']} could not be found.")
 
 
 def delete_port(context: RequestContext, port_id: str) -> None:

@@ -141,7 +141,7 @@ PORTS = Resource(
     list=port_operations.list_ports,
     get=port_operations.get_port,
     show=port_json.port,
-    creation=Creation(bodies.CREATE_PORT, port_json.wanted_port, port_operations.create_port),
+    creation=Creation(bodies.CREATE_PORT, port_json.wanted_port, interfaces.create_port),
     updating=Updating(bodies.UPDATE_PORT, port_json.port_changes, interfaces.update_port),
     delete=interfaces.delete_port,
 )

@@ -1,4 +1,4 @@
-"""Ports that name devices of other projects: a router has the interfaces that its own project gave it."""
+"""Ports that name devices of other projects: a device has the ports that its own project gave it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conductor.network.models import Port
+from tests import factories
 from tests.api.network.calls import V2, fault, ids, make, make_network
 
 INTERFACE = "network:router_interface"
@@ -58,3 +59,20 @@ def test_a_port_that_serves_anothers_router_stays_and_does_not_say_which(api_cli
     reported = admin.delete(path)
     assert (fault(reported), router in reported.json()["NeutronError"]["message"]) == ((409, "ServicePortInUse"), True)
     assert Port.objects.get(uuid=port_id).device_id == router
+
+
+@pytest.mark.parametrize("owner", ["", "compute:az-1", "network:dhcp"])
+def test_no_port_names_anothers_server_as_its_device(people: Any, api_client: Any, owner: str) -> None:
+    ana, chi = api_client("ana"), api_client("chi")
+    factories.cells()
+    server = str(factories.instance(people.ana.context(), "web-1").uuid)
+    network_id, _ = make_network(chi, "10.2.0.0/24")
+    wanted = {"network_id": network_id, "device_owner": owner}
+    for device in (server, server.upper()):
+        assert fault(chi.post(f"{V2}/ports", {"port": {**wanted, "device_id": device}})) == (404, "DeviceNotFound")
+    port_id = make(chi, "ports", **wanted)["id"]
+    assert fault(chi.put(f"{V2}/ports/{port_id}", {"port": {"device_id": server}})) == (404, "DeviceNotFound")
+    assert not Port.objects.filter(device_id__iexact=server).exists()
+    own_network, _ = make_network(ana)
+    assert make(ana, "ports", network_id=own_network, device_id=server)["device_id"] == server
+    assert make(chi, "ports", **wanted, device_id="label")["device_id"] == "label"
