@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from conductor.core import names
 from conductor.core.errors import Conflict, Forbidden
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity import domains, rights, users
@@ -77,9 +78,10 @@ def _account(person: Person) -> ProviderAccount | None:
 
 
 def _new_user(person: Person) -> User:
-    if User.objects.filter(domain_id=domains.DEFAULT_ID, username=person.name).exists():
-        raise Conflict(f"The name {person.name} belongs to another account here.")
-    return users.create(person.name, None, email=person.email)
+    name = names.plain(person.name)  # the provider may allow more characters
+    if User.objects.filter(domain_id=domains.DEFAULT_ID, username=name).exists():
+        raise Conflict(f"The name {name} belongs to another account here.")
+    return users.create(name, None, email=person.email)
 
 
 def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[str], list[str]]:

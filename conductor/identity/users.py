@@ -7,7 +7,8 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from conductor.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound
+from conductor.core import names
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity import domains, passwords, rights, second_factors
 from conductor.identity.domains import merged_value
@@ -44,6 +45,7 @@ def find(question: Question, *, group_id: str | None = None) -> tuple[list[User]
 def create(username: str, password: str | None, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> User:
     """Create a user; one without a password cannot sign in. Raises Conflict for a taken name, Invalid, NotFound."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
+    _require_plain(username)
     user = User(domain=domains.get(domain_id), username=username, **fields)
     _set_password(user, password)  # before the transaction: hashing takes long
     try:
@@ -57,9 +59,12 @@ def create(username: str, password: str | None, *, domain_id: str = domains.DEFA
 def change(user_id: str, changes: Mapping[str, Any], *, check: rights.Check | None = None) -> User:
     """Update the fields in `changes` (of CHANGEABLE). A new password, or disabling, ends every session of the user.
 
-    Raises what `check` raises, NotFound, Conflict for a taken name, Invalid for a password that is easily guessed.
+    Raises what `check` raises, NotFound, Conflict for a taken name, Invalid for a name with invisible characters or
+    unusual forms of letters, and for a password that is easily guessed.
     """
     assert changes.keys() <= CHANGEABLE, changes.keys()
+    if "username" in changes:
+        _require_plain(str(changes["username"]))
     user = get(user_id)
     for field, value in changes.items():
         if field == "password":
@@ -112,6 +117,15 @@ def _set_password(user: User, password: str | None) -> None:
     else:
         passwords.require_acceptable(user, password)
         user.password = passwords.hashed(password)
+
+
+def _require_plain(name: str) -> None:
+    if name != names.plain(name):
+        raise Invalid(
+            f"Invalid input for field/attribute name. Value: '{name[:60]}'. It must be written as "
+            f"'{names.plain(name)[:60]}': with the usual forms of letters, and without invisible ones (Unicode NFKC).",
+            field="name",
+        )
 
 
 def _taken(name: str) -> Conflict:

@@ -6,13 +6,20 @@ from typing import Any
 
 Schema = dict[str, Any]
 
+
+def named(schema: Schema) -> Schema:
+    """Return the schema of a resource's name: `schema`, without control characters and line breaks."""
+    return {**schema, "format": "name"}
+
+
 # Patterns end with \Z, because $ would allow a trailing newline. Names are not empty, have no blanks at either end, and
 # no control characters.
 NAME: Schema = {
     "type": "string",
+    "format": "name",
     "minLength": 1,
     "maxLength": 255,
-    "pattern": r"^(?![\s])[^\u0000-\u001f\u007f]*(?<![\s])\Z",
+    "pattern": r"^(?!\s)[\s\S]*(?<!\s)\Z",
     "x-fix": "It must have 1 to 255 characters, without control characters and without spaces at either end.",
 }
 TEXT: Schema = {"type": "string", "maxLength": 65535}

@@ -18,6 +18,7 @@ from typing import Any, cast
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.exceptions import best_match
 
+from conductor.core import names
 from conductor.core.errors import Invalid
 from conductor.core.messages import Message, message, word
 
@@ -64,6 +65,11 @@ def _is_ip(value: object) -> bool:
 @formats.checks("cidr", raises=ValueError)
 def _is_cidr(value: object) -> bool:
     return not isinstance(value, str) or bool(ipaddress.ip_network(value, strict=False))
+
+
+@formats.checks("name")
+def _is_name(value: object) -> bool:
+    return not isinstance(value, str) or not names.has_control(value)
 
 
 def validate(body: Any, schema: Mapping[str, Any]) -> Any:
@@ -179,6 +185,7 @@ def missing(name: str) -> Message:
     return message("invalid.missing", name=listed([name]))
 
 
+NO_CONTROL = "It must have no control characters and no line breaks."
 _FIXES: dict[str, Callable[[ValidationError], str]] = {
     "type": lambda e: message("invalid.type", types=word(_types(e.validator_value))),
     "minLength": lambda e: message("invalid.too_short", least=e.validator_value),
@@ -200,6 +207,8 @@ _FIXES: dict[str, Callable[[ValidationError], str]] = {
 
 
 def _fix(error: ValidationError) -> str:
+    if (error.validator, error.validator_value) == ("format", "name"):
+        return NO_CONTROL
     reported = error.schema.get("x-fix") if isinstance(error.schema, Mapping) else None
     if reported and error.validator not in ("additionalProperties", "required"):
         return str(reported)

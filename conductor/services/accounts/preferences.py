@@ -15,6 +15,7 @@ from conductor.api_db.models import SavedView
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.names import has_control
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, write_tx
 
@@ -112,7 +113,7 @@ def choose_columns(user_id: str, names: list[str]) -> Preferences:
 def save_view(user_id: str, name: str, query: str) -> Preferences:
     """Save a query of the server list under a name; one of the same name is replaced. Raises Invalid."""
     name = name.strip()
-    if not 1 <= len(name) <= LONGEST_NAME:
+    if not 1 <= len(name) <= LONGEST_NAME or has_control(name):
         raise Invalid(phrase("Enter a view name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="view")
     if len(query) > LONGEST_QUERY:
         raise Invalid(phrase("This filter is too long to save. Use fewer conditions."), field="view")
@@ -172,7 +173,7 @@ def list_of(context: RequestContext, page: str) -> list[SavedViewView]:
 def save(context: RequestContext, page: str, name: str, query: str) -> SavedViewView:
     """Save a view under a name; the same name again replaces it. Raises Invalid, Conflict when there are too many."""
     message = " ".join(name.split())
-    if not message or len(message) > LONGEST_NAME:
+    if not message or len(message) > LONGEST_NAME or has_control(message):
         raise Invalid(phrase("Enter a name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="name")
     if len(query) > LONGEST_VIEW_QUERY:
         raise Invalid(phrase("query takes at most %(longest)s characters.", longest=LONGEST_VIEW_QUERY), field="query")

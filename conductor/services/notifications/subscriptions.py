@@ -19,6 +19,7 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision, Unavailable
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.names import has_control
 from conductor.core.patterns import glob
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
@@ -281,7 +282,7 @@ def _require_mailbox(context: RequestContext) -> None:
 
 def _require_name(text: str) -> str:
     sentence = " ".join(text.split())
-    if not 1 <= len(sentence) <= LONGEST_NAME or "\0" in sentence:
+    if not 1 <= len(sentence) <= LONGEST_NAME or has_control(sentence):
         raise Invalid(phrase("Enter a name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="name")
     return sentence
 

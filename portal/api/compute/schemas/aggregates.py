@@ -7,6 +7,7 @@ from portal.api.schema_parts import NAME, Schema, closed, wrapped
 # No colon: `zone:host` in a launch names a host in a zone.
 ZONE: Schema = {
     "type": ["string", "null"],
+    "format": "name",
     "minLength": 1,
     "maxLength": 255,
     "pattern": r"^(?![\s])[^:\u0000-\u001f\u007f]*(?<![\s])\Z",

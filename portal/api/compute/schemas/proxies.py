@@ -7,6 +7,7 @@ from portal.api.schema_parts import NULLABLE_TEXT, TEXT, UUID, Schema, closed, w
 
 _GROUP_NAME: Schema = {
     "type": "string",
+    "format": "name",
     "minLength": 1,
     "maxLength": 255,
     "pattern": r"\S",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portal.api.identity.schemas.resources import ENABLED, ID, NULLABLE_ID, open_to_more
-from portal.api.schema_parts import NULLABLE_TEXT, Schema, closed, wrapped
+from portal.api.schema_parts import NULLABLE_TEXT, Schema, closed, named, wrapped
 
 _TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 _REGION_ID: Schema = {
@@ -15,7 +15,7 @@ _REGION_ID: Schema = {
 }
 _SERVICE: Schema = {
     "type": _TEXT,
-    "name": {"type": ["string", "null"], "maxLength": 255},
+    "name": named({"type": ["string", "null"], "maxLength": 255}),
     "description": NULLABLE_TEXT,
     "enabled": ENABLED,
 }
@@ -33,7 +33,7 @@ _ENDPOINT: Schema = {
         "pattern": r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/?#]+\S*\Z",
         "x-fix": "It must be an address such as http://host:port/path.",
     },
-    "name": {"type": ["string", "null"], "maxLength": 255},
+    "name": named({"type": ["string", "null"], "maxLength": 255}),
     "description": NULLABLE_TEXT,
     "enabled": ENABLED,
 }
@@ -49,7 +49,7 @@ _FILTERS: Schema = {
     "minProperties": 1,
     "x-fix": "Name a service_id, a region_id or an interface (public, internal, admin).",
 }
-_ENDPOINT_GROUP: Schema = {"name": _TEXT, "description": NULLABLE_TEXT, "filters": _FILTERS}
+_ENDPOINT_GROUP: Schema = {"name": named(_TEXT), "description": NULLABLE_TEXT, "filters": _FILTERS}
 CREATE_ENDPOINT_GROUP = wrapped("endpoint_group", _ENDPOINT_GROUP, required=("name", "filters"))
 CHANGE_ENDPOINT_GROUP = wrapped("endpoint_group", _ENDPOINT_GROUP)
 
@@ -68,7 +68,7 @@ _AMOUNT: Schema = {"type": "integer", "minimum": -1, "maximum": 2**31 - 1}
 _REGISTERED: Schema = {
     "service_id": ID,
     "region_id": NULLABLE_ID,
-    "resource_name": _TEXT,
+    "resource_name": named(_TEXT),
     "default_limit": _AMOUNT,
     "description": NULLABLE_TEXT,
 }
@@ -84,7 +84,7 @@ _LIMIT = closed(
         "domain_id": NULLABLE_ID,
         "service_id": ID,
         "region_id": NULLABLE_ID,
-        "resource_name": _TEXT,
+        "resource_name": named(_TEXT),
         "resource_limit": _AMOUNT,
         "description": NULLABLE_TEXT,
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conductor.image.attributes import CONTAINER_FORMATS, DISK_FORMATS, VISIBILITIES
-from portal.api.schema_parts import UUID, Schema, closed
+from portal.api.schema_parts import UUID, Schema, closed, named
 
 MAX_NAME = 255
 MAX_VALUE = 65535
@@ -14,7 +14,7 @@ TAG: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 PROPERTY: Schema = {"type": "string", "maxLength": MAX_VALUE}
 
 ATTRIBUTES: dict[str, Schema] = {
-    "name": {"type": ["string", "null"], "maxLength": MAX_NAME},
+    "name": named({"type": ["string", "null"], "maxLength": MAX_NAME}),
     "visibility": {"enum": list(VISIBILITIES)},
     "protected": {"type": "boolean"},
     "os_hidden": {"type": "boolean"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from portal.api.schema_parts import Schema, closed
+from portal.api.schema_parts import Schema, closed, named
 
-_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 80}
+_NAME: Schema = named({"type": "string", "minLength": 1, "maxLength": 80})
 _TEXT: Schema = {"type": ["string", "null"], "maxLength": 500}
 _STAMPS: Schema = {key: {"type": "string"} for key in ("created_at", "updated_at", "self", "schema")}
 # A property defines its values by a JSON schema of its own.
@@ -48,7 +48,7 @@ RESOURCE_TYPE = closed(
 )
 _NAMESPACE: Schema = {
     "namespace": _NAME,
-    "display_name": {"type": ["string", "null"], "maxLength": 80},
+    "display_name": named({"type": ["string", "null"], "maxLength": 80}),
     "description": _TEXT,
     "visibility": {"enum": ["public", "private"]},
     "protected": {"type": "boolean"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.network.port_rows import MOST_ADDRESSES
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, named
 
 SHORT_TEXT: Schema = {"type": ["string", "null"], "maxLength": 255}
 PROJECT: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9-]+$"}
@@ -32,7 +32,7 @@ ZONES: Schema = {
         "items": {"type": "string", "minLength": 1, "maxLength": 255},
     }
 }
-DESCRIBED: Schema = {"name": SHORT_TEXT, "description": SHORT_TEXT}
+DESCRIBED: Schema = {"name": named(SHORT_TEXT), "description": SHORT_TEXT}
 
 _NETWORK_CHANGES: Schema = {
     **DESCRIBED,
@@ -158,7 +158,7 @@ CREATE_PORT = closed({**_PORT_CHANGES, **OWNER, **TAGS, "network_id": UUID}, req
 UPDATE_PORT = closed(_PORT_CHANGES)
 
 _GROUP_CHANGES: Schema = {
-    "name": {"type": "string", "minLength": 1, "maxLength": 255},
+    "name": named({"type": "string", "minLength": 1, "maxLength": 255}),
     "description": SHORT_TEXT,
     "stateful": BOOLEAN,
 }

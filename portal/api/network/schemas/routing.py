@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.network import quotas, rbac
 from portal.api.network.schemas.bodies import DESCRIBED, IP, OPTIONAL_UUID, OWNER, PROJECT, SHORT_TEXT, TAGS, ZONES
-from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, UUID, Schema, closed
+from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, UUID, Schema, closed, named
 
 _CIDR: Schema = {"type": "string", "format": "cidr", "maxLength": 64}
 _ROUTES: Schema = {
@@ -66,7 +66,7 @@ _POOL: Schema = {
 CREATE_POOL = closed({**_POOL, **OWNER, **TAGS, "shared": BOOLEAN}, required=("name", "prefixes"))
 UPDATE_POOL = closed(_POOL)
 
-_SCOPE: Schema = {"name": SHORT_TEXT, "shared": BOOLEAN}
+_SCOPE: Schema = {"name": named(SHORT_TEXT), "shared": BOOLEAN}
 CREATE_SCOPE = closed({**_SCOPE, **OWNER, "ip_version": {"enum": [4, 6, "4", "6"]}}, required=("ip_version",))
 UPDATE_SCOPE = closed(_SCOPE)
 

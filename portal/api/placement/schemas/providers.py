@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from portal.api.placement.schemas.parts import AGGREGATES, CUSTOM, GENERATION, TEXT, UUID, SchemaTable
-from portal.api.schema_parts import Schema, closed
+from portal.api.schema_parts import Schema, closed, named
 
-_NAME: Schema = {"type": "string", "maxLength": 200}
+_NAME: Schema = named({"type": "string", "maxLength": 200})
 _PARENT: Schema = {"type": ["string", "null"], "format": "uuid"}
 TRAIT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, wrapped
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, named, wrapped
 from portal.api.volume.schemas.volumes import METADATA_VALUE, NULLABLE
 
 _FLAG: Schema = {"anyOf": [BOOLEAN, {"type": "null"}]}
@@ -11,7 +11,7 @@ _TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 _METADATA: Schema = {**METADATA_VALUE, "type": ["object", "null"]}
 _BACKUP: Schema = {
     "volume_id": UUID,
-    "name": NULLABLE,
+    "name": named(NULLABLE),
     "description": NULLABLE,
     "container": {"anyOf": [_TEXT, {"type": "null"}], "x-fix": "It must be a text of 1 to 255 characters."},
     "incremental": _FLAG,
@@ -23,10 +23,10 @@ CREATE_343 = wrapped("backup", {**_BACKUP, "metadata": _METADATA}, required=("vo
 CREATE_351 = wrapped(
     "backup", {**_BACKUP, "metadata": _METADATA, "availability_zone": NULLABLE}, required=("volume_id",)
 )
-_CHANGES: Schema = {"name": NULLABLE, "description": NULLABLE}
+_CHANGES: Schema = {"name": named(NULLABLE), "description": NULLABLE}
 UPDATE = wrapped("backup", _CHANGES)
 UPDATE_343 = wrapped("backup", {**_CHANGES, "metadata": METADATA_VALUE})
-RESTORE = wrapped("restore", {"volume_id": _ID_OR_NOTHING, "name": NULLABLE})
+RESTORE = wrapped("restore", {"volume_id": _ID_OR_NOTHING, "name": named(NULLABLE)})
 IMPORT = wrapped(
     "backup-record",
     {"backup_service": _TEXT, "backup_url": {"type": "string", "minLength": 1, "maxLength": 1_000_000}},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, wrapped
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, named, wrapped
 from portal.api.volume.schemas.volumes import METADATA_VALUE, NULLABLE
 
 _DESCRIBED: Schema = {
-    "name": NULLABLE,
+    "name": named(NULLABLE),
     "description": NULLABLE,
     "metadata": {**METADATA_VALUE, "type": ["object", "null"]},
     "ref": {"type": "object", "minProperties": 1, "maxProperties": 4},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, wrapped
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, named, wrapped
 from portal.api.volume.schemas.volumes import NULLABLE
 
-NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"\S"}
+NAME: Schema = named({"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"\S"})
 _SPEC_NAME: Schema = {"minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9\-_:. ]+\Z"}
 SPECS: Schema = {
     "type": "object",
@@ -64,7 +64,7 @@ UNSET_QOS = closed(
     {"keys": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}, "uniqueItems": True}},
     required=("keys",),
 )
-_TRANSFER: Schema = {"volume_id": UUID, "name": NULLABLE}
+_TRANSFER: Schema = {"volume_id": UUID, "name": named(NULLABLE)}
 CREATE_TRANSFER = wrapped("transfer", _TRANSFER, required=("volume_id",))
 CREATE_TRANSFER_355 = wrapped("transfer", {**_TRANSFER, "no_snapshots": BOOLEAN}, required=("volume_id",))
 ACCEPT_TRANSFER = wrapped(
@@ -97,7 +97,7 @@ GROUP_TYPE: Schema = {"name": NAME, "description": NULLABLE, "is_public": BOOLEA
 CREATE_GROUP_TYPE = wrapped("group_type", GROUP_TYPE, required=("name",))
 UPDATE_GROUP_TYPE = wrapped("group_type", GROUP_TYPE)
 GROUP_SPECS = closed({"group_specs": {**SPECS, "minProperties": 1}}, required=("group_specs",))
-_DESCRIBED: Schema = {"name": NULLABLE, "description": NULLABLE}
+_DESCRIBED: Schema = {"name": named(NULLABLE), "description": NULLABLE}
 CREATE_GROUP = wrapped(
     "group",
     {

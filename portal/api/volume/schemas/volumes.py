@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.core.messages import message
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, wrapped
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, named, wrapped
 
 NULLABLE: Schema = {"type": ["string", "null"], "maxLength": 255}
 SIZE: Schema = {"type": ["integer", "string"], "pattern": r"^[1-9][0-9]{0,5}\Z", "minimum": 1, "maximum": 999_999}
@@ -16,9 +16,9 @@ _METADATA: Schema = {**METADATA_VALUE, "type": ["object", "null"]}
 _OR_NOTHING: Schema = {"anyOf": [BOOLEAN, {"type": "null"}]}
 _ID: Schema = {"anyOf": [UUID, {"type": "null"}, {"const": ""}], "x-fix": "It must be a uuid."}
 _NAMES: Schema = {
-    "name": NULLABLE,
+    "name": named(NULLABLE),
     "description": NULLABLE,
-    "display_name": NULLABLE,
+    "display_name": named(NULLABLE),
     "display_description": NULLABLE,
 }
 

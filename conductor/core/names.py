@@ -1,0 +1,23 @@
+"""Characters of names: of all resources, and of users."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Control characters, line and paragraph separators, and surrogates: they break lines, tables, logs and terminals.
+_CONTROL = frozenset({"Cc", "Zl", "Zp", "Cs"})
+_FORMAT = "Cf"  # not to be seen, such as zero-width letters and changes of direction
+
+
+def has_control(name: str) -> bool:
+    """Whether a name has a control character or a line break."""
+    return any(unicodedata.category(one) in _CONTROL for one in name)
+
+
+def plain(name: str) -> str:
+    """Return a name as users may have it: normalised by NFKC, without control and format characters.
+
+    So full-width letters are the usual ones, and no two users have names that look the same because of either.
+    """
+    seen = "".join(one for one in name if unicodedata.category(one) not in _CONTROL | {_FORMAT})
+    return unicodedata.normalize("NFKC", seen)
