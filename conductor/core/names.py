@@ -14,6 +14,11 @@ def has_control(name: str) -> bool:
     return any(unicodedata.category(one) in _CONTROL for one in name)
 
 
+def folded(name: str) -> str:
+    """Return what two names have in common that differ only by case, by forms of letters, or by invisible ones."""
+    return unicodedata.normalize("NFKC", plain(name).casefold())
+
+
 def plain(name: str) -> str:
     """Return a name as users may have it: normalised by NFKC, without control and format characters.
 

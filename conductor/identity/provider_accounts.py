@@ -79,9 +79,10 @@ def _account(person: Person) -> ProviderAccount | None:
 
 def _new_user(person: Person) -> User:
     name = names.plain(person.name)  # the provider may allow more characters
-    if User.objects.filter(domain_id=domains.DEFAULT_ID, username=name).exists():
-        raise Conflict(f"The name {name} belongs to another account here.")
-    return users.create(name, None, email=person.email)
+    try:
+        return users.create(name, None, email=person.email)
+    except Conflict:
+        raise Conflict(f"The name {name} belongs to another account here.") from None
 
 
 def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[str], list[str]]:

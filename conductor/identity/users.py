@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from conductor.core import names
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated, NotFound
-from conductor.db.transactions import write_tx
+from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.identity import domains, passwords, rights, second_factors
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
@@ -50,6 +50,7 @@ def create(username: str, password: str | None, *, domain_id: str = domains.DEFA
     _set_password(user, password)  # before the transaction: hashing takes long
     try:
         with write_tx():
+            _require_free(user)
             user.save(force_insert=True)
     except IntegrityError:
         raise _taken(username) from None
@@ -73,6 +74,8 @@ def change(user_id: str, changes: Mapping[str, Any], *, check: rights.Check | No
             setattr(user, field, merged_value(user, field, value))
     try:
         with rights.changing(check):
+            if "username" in changes:
+                _require_free(user)
             user.save(update_fields=sorted(changes))
             if "password" in changes or not user.is_active:
                 revoke_where(user_id=user_id)
@@ -126,6 +129,18 @@ def _require_plain(name: str) -> None:
             f"'{names.plain(name)[:60]}': with the usual forms of letters, and without invisible ones (Unicode NFKC).",
             field="name",
         )
+
+
+def _require_free(user: User) -> None:
+    """Raise Conflict where another user of the domain has the name, or one that differs only by case.
+
+    Names are compared here, as databases fold only some alphabets. Inside the transaction that writes the user.
+    """
+    one_at_a_time("default", f"user names:{user.domain_id}")
+    others = User.objects.filter(domain_id=user.domain_id).exclude(id=user.id)
+    wanted = names.folded(user.username)
+    if any(names.folded(name) == wanted for name in others.values_list("username", flat=True)):
+        raise _taken(user.username)
 
 
 def _taken(name: str) -> Conflict:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conductor.core.errors import Conflict
 from conductor.identity import provider_accounts
 from conductor.identity.models import User
 from conductor.identity.provider_accounts import Person
@@ -106,8 +107,20 @@ def test_no_user_has_a_name_that_only_looks_like_anothers(people: Any, api_clien
     assert set(User.objects.values_list("username", flat=True)) == {"admin", "ana", "bo", "chi", "rea"}
 
 
+@pytest.mark.parametrize("name", ["Ana", "ANA", "aNa"])
+def test_no_user_has_a_name_that_differs_from_anothers_by_case(people: Any, api_client: Any, name: str) -> None:
+    admin, bo = api_client("admin"), people.bo.user.id
+    assert admin.post(f"{IDENTITY}/users", {"user": {"name": name}}).status_code == 409
+    assert admin.patch(f"{IDENTITY}/users/{bo}", {"user": {"name": name}}).status_code == 409
+    assert admin.patch(f"{IDENTITY}/users/{bo}", {"user": {"name": "Bo"}}).status_code == 200  # the own name
+    home = admin.post(f"{IDENTITY}/domains", {"domain": {"name": "home"}}).json()["domain"]["id"]
+    assert admin.post(f"{IDENTITY}/users", {"user": {"name": name, "domain_id": home}}).status_code == 201
+    with pytest.raises(Conflict, match="belongs to another account"):
+        provider_accounts.enter(Person("https://id.example", "1", name), [])
+
+
 def test_a_user_of_a_provider_has_the_name_in_plain_characters(people: Any) -> None:
     entry = provider_accounts.enter(Person("https://id.example", "1", "\uff44an\u200b"), [])
     assert entry.user.username == "dan"
-    with pytest.raises(Exception, match="belongs to another account"):
+    with pytest.raises(Conflict, match="belongs to another account"):
         provider_accounts.enter(Person("https://id.example", "2", "an\u200ba"), [])
