@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 import libvirt
 
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, LibvirtGuest, ignoring
-from compute_drivers.libvirt.migration_job import Location, is_at, is_post_copy, location_of
+from compute_drivers.libvirt.migration_job import is_at, is_post_copy, location_of
+from compute_drivers.libvirt.paths import Location
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import DriverError, GuestMissing
 from conductor.core.states import PowerState
@@ -119,13 +120,11 @@ class Connection:
                 raise GuestMissing()
             yield domain
 
-    def is_here(self, instance_uuid: str) -> bool:
-        """Return whether the guest is here and not in the middle of a migration."""
-        return self._location(instance_uuid) is Location.HERE
-
-    def is_between(self, instance_uuid: str) -> bool:
-        """Return whether the guest is paused because it has not arrived here yet, or has just left."""
-        return self._location(instance_uuid) is Location.BETWEEN
+    def location(self, instance_uuid: str) -> Location:
+        """Return where the guest is in its migration, at one moment: two looks may see it on both sides of a switch."""
+        with translated("look for the guest"):
+            domain = self._find(instance_uuid)
+            return Location.ABSENT if domain is None else location_of(domain)
 
     def is_post_copy(self, instance_uuid: str) -> bool:
         """Return whether the guest has switched to another host and fetches the rest of its memory from here."""
@@ -138,11 +137,6 @@ class Connection:
         """Return whether the guest has arrived at another hypervisor. Raises DriverError when that does not answer."""
         with translated("ask the other host for the guest"):
             return is_at(uri, instance_uuid)
-
-    def _location(self, instance_uuid: str) -> Location:
-        with translated("look for the guest"):
-            domain = self._find(instance_uuid)
-            return Location.ABSENT if domain is None else location_of(domain)
 
     def define(self, domain_xml: str) -> None:
         """Redefine a guest; the definition applies from its next start on."""

@@ -13,7 +13,7 @@ from compute_drivers.host_paths import os_errors_as
 from compute_drivers.libvirt import disks
 from compute_drivers.libvirt.node import ON, LibvirtNode, require_uuid
 from compute_drivers.libvirt.options import UNIX
-from compute_drivers.libvirt.paths import INCOMING, OUTGOING, DiskOwner
+from compute_drivers.libvirt.paths import INCOMING, OUTGOING, DiskOwner, Location
 from compute_drivers.libvirt.spawn import GuestBuilder, no_progress
 from conductor.core import disk_images
 from conductor.core.compute_driver import GuestInfo, GuestSpec, Progress
@@ -95,7 +95,7 @@ class LiveMigration:
         """Remove what was prepared. A guest that has arrived stays."""
         if not self._notes.exists(instance_uuid, INCOMING):
             return
-        if self._node.connection.is_between(instance_uuid):
+        if self._node.connection.location(instance_uuid) is Location.BETWEEN:
             raise DriverError("The guest is on its way to this host: its move has to be aborted first.")
         if not self._is_here(instance_uuid):
             self._remove_shared_mark(instance_uuid)
@@ -249,8 +249,9 @@ class LiveMigration:
             return None
 
     def _is_here(self, uuid: str) -> bool:
-        if not self._node.connection.is_between(uuid):
-            return self._node.connection.is_here(uuid)
+        location = self._node.connection.location(uuid)
+        if location is not Location.BETWEEN:
+            return location is Location.HERE
         target = self._notes.read(uuid, OUTGOING)
         return bool(target) and not self._has_arrived(uuid, target)
 

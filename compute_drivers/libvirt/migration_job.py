@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 import threading
 import time
@@ -17,6 +16,7 @@ import libvirt_qemu
 from compute_drivers.libvirt import migration_xml
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, ignoring
 from compute_drivers.libvirt.options import FORCE_BY_POST_COPY, LibvirtOptions
+from compute_drivers.libvirt.paths import Location
 from compute_drivers.libvirt.qemu_network import BackendOf
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
@@ -52,14 +52,6 @@ THROTTLE_DEFAULTS = {"max-cpu-throttle": 99, "throttle-trigger-threshold": 50}
 # Message, share, figures.
 ReportProgress = Callable[[str, float | None, Mapping[str, int]], None]
 JobStats = Mapping[str, Any]
-
-
-class Location(enum.Enum):
-    """Where a domain is in its migration, as one libvirt sees it."""
-
-    ABSENT = enum.auto()
-    BETWEEN = enum.auto()
-    HERE = enum.auto()
 
 
 def location_of(domain: Any) -> Location:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import shutil
@@ -23,6 +24,14 @@ ANY_UUID = "?" * 36
 OWNER_NOTE = "holder.json"
 # Notes of live migrations: for a guest that is expected here, and for one that is migrating away.
 INCOMING, OUTGOING = "expected", "leaving"
+
+
+class Location(enum.Enum):
+    """Where a guest is in its live migration, as one host's libvirt sees it."""
+
+    ABSENT = enum.auto()
+    BETWEEN = enum.auto()
+    HERE = enum.auto()
 
 
 @dataclass(frozen=True)
