@@ -1,11 +1,13 @@
 """Records what a run of pytest did, as lines of JSON: `pytest -p tools.pytest_recorder --record FILE`.
 
     {"kind": "process", "pid": 4711}
-    {"kind": "phase", "test": "tests/unit/test_x.py::test_a", "phase": "call", "outcome": "passed", "seconds": 0.02}
+    {"kind": "phase", "test": "tests/unit/test_x.py::test_a", "phase": "call", "outcome": "passed", "seconds": 0.02,
+     "processor_seconds": 0.01}
     {"kind": "crash", "name": "gw0", "tests": ["tests/unit/test_x.py::test_a"]}
 
-A line is written as soon as it is known, so the record of a run that hangs or dies is complete up to then. The process
-dumps the stacks of all its threads when it receives SIGUSR1.
+Processor time is that of the process that runs the test and of its children that have ended in this phase. A line is
+written as soon as it is known, so the record of a run that hangs or dies is complete up to then. The process dumps
+the stacks of all its threads when it receives SIGUSR1.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import os
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+PROCESSOR_SECONDS = pytest.StashKey[float]()  # of this process and its ended children, when the last phase ended
 
 
 class Recorder:
@@ -50,12 +54,22 @@ class Recorder:
             phase=report.when,
             outcome=report.outcome,
             seconds=round(report.duration, 3),
+            processor_seconds=dict(report.user_properties).get(report.when, 0.0),
             **failure,
         )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._write(kind="collection", path=report.nodeid, output=report.longreprtext)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Add the processor time of a phase to its report, which a worker sends to the process that records."""
+    now = sum(os.times()[:4])
+    item.user_properties.append((call.when, round(now - item.config.stash[PROCESSOR_SECONDS], 3)))
+    item.config.stash[PROCESSOR_SECONDS] = now
+    return (yield)
 
 
 def _output(report: pytest.TestReport) -> str:
@@ -70,6 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # While a test runs, descriptor 2 is a file that keeps its output; now it is still the terminal.
     faulthandler.register(signal.SIGUSR1, file=os.dup(sys.__stderr__.fileno()) if sys.__stderr__ else 2)
+    config.stash[PROCESSOR_SECONDS] = sum(os.times()[:4])
     path = config.getoption("--record")
     if path is None:
         return
@@ -84,6 +99,7 @@ class Record:
     """What the lines of a file say."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # per test, with its fixtures
+    processor_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # the same
     failures: dict[str, str] = field(default_factory=dict)  # what failed, a test or a module, and its output
     crashes: dict[str, list[str]] = field(default_factory=dict)  # the tests that a dead worker had begun
     pids: list[int] = field(default_factory=list)
@@ -108,6 +124,7 @@ def read(path: Path) -> Record:
 
 def _add_phase(record: Record, line: dict[str, Any]) -> None:
     record.seconds[line["test"]] += line["seconds"]
+    record.processor_seconds[line["test"]] += line["processor_seconds"]
     if line["outcome"] == "failed":
         previous = record.failures.get(line["test"])
         record.failures[line["test"]] = "\n".join(filter(None, [previous, line["output"]]))

@@ -243,18 +243,21 @@ class Run:
 
     def report(self) -> None:
         """Print the time of each folder and the slowest tests."""
-        folders: dict[str, float] = defaultdict(float)
-        tests: list[tuple[float, str, str]] = []
+        folders: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        tests: list[tuple[float, float, str]] = []
         for pool, record in self.records.items():
             for test, seconds in record.seconds.items():
-                folders[pool if pool == "postgresql" else "/".join(Path(test).parts[:2])] += seconds
-                tests.append((seconds, pool, test))
-        self._say(f"== {sum(record.passed for record in self.records.values())} passed; seconds of tests by folder")
-        for name, seconds in sorted(folders.items(), key=lambda item: -item[1]):
-            self._say(f"{seconds:8.0f}  {name}")
+                processors = record.processor_seconds[test]
+                folder = folders[pool if pool == "postgresql" else "/".join(Path(test).parts[:2])]
+                folder[:] = folder[0] + seconds, folder[1] + processors
+                tests.append((seconds, processors, test + (" on PostgreSQL" if pool == "postgresql" else "")))
+        self._say(f"== {sum(record.passed for record in self.records.values())} passed")
+        self._say("== by folder: seconds of tests, and of processors")
+        for name, (seconds, processors) in sorted(folders.items(), key=lambda item: -item[1][0]):
+            self._say(f"{seconds:8.0f} {processors:8.0f}  {name}")
         self._say(f"== the {SLOWEST} slowest tests")
-        for seconds, pool, test in sorted(tests, reverse=True)[:SLOWEST]:
-            self._say(f"{seconds:8.1f}  {test}" + (" on PostgreSQL" if pool == "postgresql" else ""))
+        for seconds, processors, name in sorted(tests, reverse=True)[:SLOWEST]:
+            self._say(f"{seconds:8.1f} {processors:8.1f}  {name}")
         self._say(f"== {(time.monotonic() - self._began_at) / 60:.1f} minutes in all")
 
     def _say(self, text: str) -> None:

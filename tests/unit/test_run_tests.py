@@ -34,6 +34,12 @@ def test_a():
     Path(__file__).with_name("hangs").touch()
     threading.Event().wait()
 """
+COMPUTES = """
+import subprocess, sys
+
+def test_a():
+    subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.3: pass"], check=True)
+"""
 NO_MODULE = "import nothing_of_this_name\n"
 
 
@@ -70,8 +76,16 @@ def test_what_passes_is_green(tests: Path, capsys: pytest.CaptureFixture[str]) -
     run.report()
     printed = capsys.readouterr().out
     assert "== checked: " in printed
-    assert "== 2 passed; seconds of tests by folder" in printed
+    assert "== 2 passed\n== by folder: seconds of tests, and of processors\n" in printed
     assert "UNSTABLE" not in printed
+
+
+def test_processor_time_counts_for_the_test_whose_child_spent_it(tests: Path) -> None:
+    run = run_of(tests)
+    run.run([stage(tests, PASSES, COMPUTES, workers=1)])
+    spent = run.records["checked"].processor_seconds
+    assert spent["test_1.py::test_a"] >= 0.3
+    assert spent["test_0.py::test_a"] < 0.3
 
 
 def test_what_fails_alone_too_is_red_with_both_outputs(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
