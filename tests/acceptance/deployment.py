@@ -143,9 +143,7 @@ class Deployment:
                 self._add(cell, name, "conductor", "--cell", cell, "--name", name)
         for cell, names in self.hosts.items():
             for rank, host in enumerate(names):
-                zone = f"az-{rank % 3 + 1}"
-                place = ("--host", host, "--cell", cell, "--zone", zone, "--driver", "fake")
-                self._add("host", host, "compute", *place, *self._host_options(host))
+                self._add_host(cell, host, rank)
 
     def _host_options(self, host: str) -> tuple[str, ...]:
         options = {
@@ -155,6 +153,11 @@ class Deployment:
         }
         self.variables["latency_seconds"] = options["latency_seconds"]
         return tuple(word for key, value in options.items() for word in ("--option", f"{key}={value}"))
+
+    def _add_host(self, cell: str, host: str, rank: int) -> None:
+        zone = f"az-{rank % 3 + 1}"
+        place = ("--host", host, "--cell", cell, "--zone", zone, "--driver", "fake")
+        self._add("host", host, "compute", *place, *self._host_options(host))
 
     def _add(self, role: str, name: str, *arguments: str) -> None:
         self.members.append(Member(role, name, arguments, self.folder / "logs" / f"{name}.log"))
@@ -214,7 +217,14 @@ class Deployment:
     def _enroll(self) -> None:
         """Give each host its key, as an operator does."""
         for cell, hosts in self.hosts.items():
-            self.manage("hosts", "enroll", *hosts, "--cell", cell)
+            if hosts:
+                self.manage("hosts", "enroll", *hosts, "--cell", cell)
+
+    def enroll_host(self, cell: str, host: str) -> None:
+        """Add a host of which no conductor has heard, with its key; `begin` starts it."""
+        self._add_host(cell, host, len(self.hosts[cell]))
+        self.hosts[cell] += (host,)
+        self.manage("hosts", "enroll", host, "--cell", cell)
 
     def manage(self, *arguments: str) -> str:
         """Run a command of manage.py with the databases at hand; what it prints. It must succeed."""
