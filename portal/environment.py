@@ -75,7 +75,7 @@ class Environment:
     project_image_transfers: int = _variable(kind.integer("a number of transfers", 1, 256), "4")
     transfer_bytes_per_second: int = _variable(kind.integer("bytes per second", 0, 1 << 30), "16384")
     transfer_seconds: float = _variable(kind.seconds(60, 864_000), "86400")
-    lists_pass_over_silent_cells: bool = _variable(kind.boolean, "on")
+    lists_skip_unresponsive_cells: bool = _variable(kind.boolean, "on")
     shared_subnet_percent: int = _variable(kind.integer("a percentage", 1, 100), "25")
     requests_per_minute: int = _variable(kind.integer("a number of requests", 0, 1_000_000), "0")
     changes_per_minute: int = _variable(kind.integer("a number of requests", 0, 1_000_000), "0")

@@ -60,7 +60,7 @@ Key = tuple[str, str, int]  # cell and host, and the number of a report that no 
 
 
 def _key(cell: str, message: HostReported) -> Key:
-    return cell, message.host, message.report_number if message.doings else 0
+    return cell, message.host, message.report_number if message.driver_statistics else 0
 
 
 class ReportIntake:

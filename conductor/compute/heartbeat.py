@@ -106,7 +106,7 @@ class Heartbeat:
             availability_zone=self._config.availability_zone,
             report=report,
             guests={guest.instance_uuid: int(guest.power_state) for guest in self.guests},
-            doings=dict(statistics),
+            driver_statistics=dict(statistics),
             kept=kept,
         )
 

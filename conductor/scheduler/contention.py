@@ -42,7 +42,7 @@ class ContentionTracker:
     def lost(self) -> None:
         """Record a lost claim."""
         with self._lock:
-            self._width = min(self._width * WIDENS, float(max(1, settings.NOVELLA_CROWD_SUBSET_SIZE)))
+            self._width = min(self._width * WIDENS, float(max(1, settings.NOVELLA_CONTENTION_SUBSET_SIZE)))
             self._lost_at = self._clock()
 
     def won(self) -> None:

@@ -150,7 +150,7 @@ class Channel:
         except NotFound:
             return {"kind": "gone"}, []
         except CellUnavailable:  # the page stays as it was, and shows that
-            return {"kind": "silent"}, []
+            return {"kind": "unresponsive"}, []
 
     def _rows(self, changed: set[tuple[str, str]]) -> Callable[[RequestContext, Viewer], Drawn] | None:
         """Return how to render the changed rows; None for too many or unknown ones."""

@@ -34,7 +34,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     Kinds out: `fragments` (html: each with the id of the element that it replaces), `rows` (id and html of each),
     `list` (reload the list), `reset` (too much was missed: reload the page), `behind` (number of `missed` events, whose
-    changes follow), `silent` (the cell does not answer), `refused` (unknown or forbidden topic).
+    changes follow), `unresponsive` (the cell does not answer), `refused` (unknown or forbidden topic).
     """
 
     _connection: Connection | None = None

@@ -68,7 +68,7 @@ LISTS = (
         for name in (
             *("workflows", "events?after=cell1:0", "locks", "hosts", "audit", "decisions", "findings"),
             *("triage", "subscriptions", "quota-requests", "announcements?all=true", "snapshot-schedules", "budgets"),
-            *("what-if/proposals", "agreements"),
+            *("what-if/proposals", "approvals"),
         )
     ),
 )
@@ -203,7 +203,7 @@ class Rows:
             first_seen_at=factories.ago(5), last_seen_at=factories.ago(5), times_seen=2,
         )  # fmt: skip
         requested = {"reason": "gone", "step": "", "mark": ""}
-        fields = {"intervention": "force", "by": "bo", "by_id": "b", "wish": requested, "at": START.isoformat()}
+        fields = {"intervention": "force", "by": "bo", "by_id": "b", "request": requested, "at": START.isoformat()}
         factories.run(again, "cell1", state=RunState.NEEDS_OPERATOR, approval={**fields, "until": LATE.isoformat()})
         changes = {"weigher": {"RAMWeigher": {"multiplier": 2.0 + self.number}}}
         self.make("/api/what-if/proposals", plugins=changes, reason=name)

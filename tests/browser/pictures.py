@@ -52,7 +52,7 @@ TOUR: dict[str, tuple[str, str]] = {
     "images": ("ana", "/images"),
     "volumes": ("ana", "/volumes"),
     "networks": ("ana", "/networks"),
-    "topology": ("ana", "/networks/picture"),
+    "topology": ("ana", "/networks/topology"),
     "security-groups": ("ana", "/security-groups"),
     "server-groups": ("ana", "/server-groups"),
     "quotas": ("ana", "/quotas"),

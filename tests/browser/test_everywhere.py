@@ -84,7 +84,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "triage": lambda ids: "/triage",
     "images": lambda ids: "/images",
     "new network": lambda ids: "/networks/do/create",
-    "picture": lambda ids: "/networks/picture",
+    "picture": lambda ids: "/networks/topology",
     "reach": lambda ids: "/security-groups/reach",
     "quotas": lambda ids: "/quotas",
     "more quota": lambda ids: "/quotas/more",

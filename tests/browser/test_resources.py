@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 FORMS = ("/volumes/do/create", "/security-rules/do/create", "/credentials/do/create", "/images/do/create")
 LISTS = ("/volumes", "/images", "/flavors", "/networks", "/security-groups", "/key-pairs", "/server-groups")
-OTHERS = ("/networks/picture", "/security-groups/reach", "/quotas", "/usage", "/activity", "/profile")
+OTHERS = ("/networks/topology", "/security-groups/reach", "/quotas", "/usage", "/activity", "/profile")
 TABS = ("volumes", "network", "metadata", "placement", "topology", "danger")
 
 

@@ -44,9 +44,9 @@ def test_what_is_told_begins_and_ends_by_itself_the_gravest_first(admin: Any) ->
     kept = announcements.list_of(admin, of_all_times=True).items
     assert [(one.title, one.state) for one in kept] == [
         ("yesterday", "over"),
-        ("storage is slow", "told"),
+        ("storage is slow", "active"),
         ("tomorrow", "planned"),
-        ("new images", "told"),
+        ("new images", "active"),
     ]
 
 

@@ -217,7 +217,7 @@ def test_subscribers_hear_of_it_and_nobody_twice(people: Any, clock: Clock, sett
         "budget.crossed",
     )
     data = hook["payload"]["data"]
-    assert (data["project_id"], data["percent"], data["spent"], data["said"]) == (
+    assert (data["project_id"], data["percent"], data["spent"], data["sentence"]) == (
         people.ana.project.id,
         50,
         "60.00",

@@ -52,7 +52,7 @@ def test_what_hangs_on_a_server_is_not_said_to_be_empty(api_client: Any, lost: s
 
 
 def test_an_operator_may_want_whole_lists_or_none(api_client: Any, lost: str, settings: Any) -> None:
-    settings.NOVELLA_LISTS_PASS_OVER_SILENT_CELLS = False
+    settings.NOVELLA_LISTS_SKIP_UNRESPONSIVE_CELLS = False
     answer = ask(api_client, SERVERS, "2.68")
     assert answer.status_code == 503
     assert "cell2" in answer.json()["serviceUnavailable"]["message"]

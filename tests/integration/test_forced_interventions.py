@@ -59,7 +59,7 @@ def test_a_step_that_was_done_by_hand_is_forced_and_its_effect_recorded(flow: An
     assert DIARY.lines[-3:] == ["apply two hand", "do three", "apply three three"]
     record = StepRecord.objects.using(ALIAS).get(run=run, name="two")
     assert record.state == StepState.FORCED
-    assert record.result == {"evidence": "because", "said_by": "ana", "by": "hand"}
+    assert record.result == {"evidence": "because", "confirmed_by": "ana", "by": "hand"}
 
 
 def test_a_skipped_step_has_no_effect(flow: Any) -> None:

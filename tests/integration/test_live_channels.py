@@ -283,7 +283,7 @@ def test_pages_are_told_of_a_cell_that_falls_silent(
             await until(lambda: all(one.messages for one in opened))
             lines = [one.messages.pop() for one in opened]
             assert [message["kind"] for message in lines] == kinds
-            assert ("cell2 (last answer 20" in lines[1]["html"][0]) == ("silent" in kinds)
+            assert ("cell2 (last answer 20" in lines[1]["html"][0]) == ("unresponsive" in kinds)
             for one in opened:
                 one.place = {}  # no event leads to what comes next
 
@@ -291,7 +291,7 @@ def test_pages_are_told_of_a_cell_that_falls_silent(
             one.place = {}
         with monkeypatch.context() as patched:
             silence(patched, "cell2")
-            await received(["list", "fragments", "silent", "silent"])
+            await received(["list", "fragments", "unresponsive", "unresponsive"])
         await received(["list", "fragments", "fragments", "fragments"])
         for one in opened:
             one.cut()

@@ -72,11 +72,11 @@ def test_networks_are_made_joined_and_drawn(ana: Client, people: Any) -> None:
     do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(subnet.uuid))
     page = text(ana.get(f"/networks/of/{inner.uuid}"))
     assert "10.9.0.0/24" in page
-    topology = text(ana.get("/networks/picture"))
+    topology = text(ana.get("/networks/topology"))
     assert topology.count("<line ") == 2
     assert "door" in topology
     made = do(ana, "/networks/do/create", name="bare")
-    assert made["Location"] in text(ana.get("/networks/picture"))  # also before it has a subnet
+    assert made["Location"] in text(ana.get("/networks/topology"))  # also before it has a subnet
     taken = do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid))
     address = FloatingIp.objects.get()
     assert address.address in text(ana.get(taken["Location"]))

@@ -80,7 +80,7 @@ def test_the_newest_report_of_a_host_wins_in_whatever_order_they_come(running: R
     running.put_own([(CELL, report_of("intake-1", 1))])
     until(lambda: numbers() == {"intake-1": 1})
     for number in (4, 3, 2):
-        running.put_own([(CELL, report_of("intake-1", number, doings={"faults": 1}))])
+        running.put_own([(CELL, report_of("intake-1", number, driver_statistics={"faults": 1}))])
     until(lambda: numbers() == {"intake-1": 4} and not running.has_reports)
 
 

@@ -49,8 +49,8 @@ def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is(clock: 
 def host_report(number: int, **values: Any) -> HostReported:
     fault = {"source": "fault", "text": "RuntimeError in spawn_instance", "at": 1.8e9, "place": "mine:7 in spawn"}
     line = {"source": "line", "text": "the rack hums, token=sesame", "at": 1.8e9, "level": "warning", "times": 2}
-    doings = {"milliseconds": [12.5, 80.0], "faults": 1, "notes": [fault, line]}
-    return report(number, driver="fake", doings=doings | values)
+    driver_statistics = {"milliseconds": [12.5, 80.0], "faults": 1, "notes": [fault, line]}
+    return report(number, driver="fake", driver_statistics=driver_statistics | values)
 
 
 def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once(people: Any) -> None:

@@ -324,7 +324,7 @@ def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: p
 def test_after_a_lost_claim_the_next_decisions_draw_among_several(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    settings.NOVELLA_CROWD_SUBSET_SIZE = 6
+    settings.NOVELLA_CONTENTION_SUBSET_SIZE = 6
     for number in range(8):
         add_host(f"host-{number}", size=(40, 32768 + number * 8192, 1000))
     monkeypatch.setattr(contention, "tracker", ContentionTracker())

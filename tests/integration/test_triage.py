@@ -70,7 +70,7 @@ def test_the_most_harmful_comes_first(caller: Any, people: Any) -> None:
     made.silence("sim-2")
     factories.instance(people.ana.context(), "web-9", host="sim-1")
     finding()
-    finding(kind="guest_of_nobody", subject="guest:1", severity="critical")
+    finding(kind="unmanaged_guest", subject="guest:1", severity="critical")
     holder = unresponsive_owner(people)
     factories.lock(holder, "instance:1")
     waiter = factories.run(people.ana.context(), CELL, state="queued", owner=None, waits_for={"cause": "lock"})
@@ -80,16 +80,16 @@ def test_the_most_harmful_comes_first(caller: Any, people: Any) -> None:
     found = triage.survey(caller)
     assert [(one.kind, one.level, one.hurt) for one in found.items] == [
         ("not_clean", LEFT_BEHIND, 1),
-        ("guest_of_nobody", LEFT_BEHIND, 0),
-        ("owner_silent", HELD_UP, 2),
-        ("host_silent", HELD_UP, 1),
+        ("unmanaged_guest", LEFT_BEHIND, 0),
+        ("owner_unresponsive", HELD_UP, 2),
+        ("host_unresponsive", HELD_UP, 1),
         ("not_taken_up", WAITED_FOR, 1),
-        ("host_silent", UNTIDY, 0),
+        ("host_unresponsive", UNTIDY, 0),
         ("unowned_allocation", UNTIDY, 0),
     ]
     by_kind = {one.kind: one for one in found.items}
     assert "Not cleaned up: port 7f, guest web-1. Root cause, in step SpawnOnHost: no disk" in by_kind["not_clean"].why
-    assert by_kind["owner_silent"].hurts == "bo in shop, and 1 workflow waiting for its locks"
+    assert by_kind["owner_unresponsive"].hurts == "bo in shop, and 1 workflow waiting for its locks"
     assert by_kind["not_taken_up"].run_uuid == str(late.uuid)
     assert "no conductor of the queue conductor.cell1" in by_kind["not_taken_up"].why
     assert (found.total, found.counts[LEFT_BEHIND], triage.count(caller)) == (7, 2, 7)
@@ -106,11 +106,11 @@ def test_who_waits_for_a_second_person_is_shown_to_others(caller: Any, people: A
     late = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
     requested = {"reason": "it is gone", "step": "", "confirm": "", "mark": "", "result": {}}
     for run, by, until in ((stopped, "x", "2099"), (waits, caller.user_id, "2099"), (late, "x", "2020")):
-        kept = {"intervention": "force", "by": "bo", "by_id": by, "wish": requested}
+        kept = {"intervention": "force", "by": "bo", "by_id": by, "request": requested}
         kept |= {"at": "2020-01-31T12:00:00+00:00", "until": f"{until}-01-31T12:00:00+00:00"}
         WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(approval=kept)
     found = {one.run_uuid: one for one in triage.survey(caller).items}
-    assert {one.kind for one in found.values()} == {"agreement"}
+    assert {one.kind for one in found.values()} == {"approval"}
     assert set(found) == {str(stopped.uuid), str(waits.uuid)}, "what came too late waits for nobody"
     line, own = found[str(stopped.uuid)], found[str(waits.uuid)]
     assert line.why == "bo requests approval: Force completion. it is gone"
@@ -188,7 +188,7 @@ def test_putting_off_ends_when_it_gets_worse(caller: Any, people: Any) -> None:
     assert not TriageSnooze.objects.exists()
     triage.snooze(caller, key, reason="the rack is being moved", until=tomorrow)
     assert kinds(caller) == []
-    assert kinds(caller, is_snoozed=True) == [("owner_silent", HELD_UP)]
+    assert kinds(caller, is_snoozed=True) == [("owner_unresponsive", HELD_UP)]
     assert triage.count(caller) == 0
     waiter = factories.run(people.ana.context(), CELL, state="queued", owner=None, waits_for={"cause": "lock"})
     LockWait.objects.using(CELL).create(resource="instance:1", run=waiter)

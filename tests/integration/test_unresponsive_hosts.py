@@ -46,7 +46,7 @@ def test_a_host_is_told_of_once_and_again_when_it_was_heard_in_between() -> None
     heard("one", 31)
     report_unresponsive_hosts(["default", "cell0", CELL])
     report_unresponsive_hosts([CELL])
-    assert emitted() == [("host:one", "host.silent")]
+    assert emitted() == [("host:one", "host.unresponsive")]
     PeriodicLease.objects.using(CELL).update(done_at=database_time(CELL) - timedelta(seconds=0.5))
     heard("two", 30.2)
     assert unresponsive_hosts.report(CELL) == ["two"]

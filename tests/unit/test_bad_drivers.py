@@ -192,8 +192,8 @@ def test_a_report_that_cannot_be_used_is_not_sent_and_named_once(
     host.driver.reporting = lambda: REPORT
     host.agent.run()
     (report,) = [one for one in host.sent if isinstance(one, HostReported)]
-    assert (report.report["node"], report.doings["faults"]) == (REPORT.node, 1)
-    assert complaint[:40] in report.doings["notes"][0]["text"]
+    assert (report.report["node"], report.driver_statistics["faults"]) == (REPORT.node, 1)
+    assert complaint[:40] in report.driver_statistics["notes"][0]["text"]
 
 
 @pytest.mark.parametrize(

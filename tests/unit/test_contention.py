@@ -45,7 +45,7 @@ def test_who_wins_all_claims_takes_the_best(contention: ContentionTracker) -> No
 def test_each_loss_widens_up_to_the_bound_and_each_win_narrows_down_to_the_best(
     contention: ContentionTracker, settings: Any
 ) -> None:
-    settings.NOVELLA_CROWD_SUBSET_SIZE = 100
+    settings.NOVELLA_CONTENTION_SUBSET_SIZE = 100
     widths = []
     for _ in range(4):
         contention.lost()
@@ -72,7 +72,7 @@ def test_after_a_minute_without_a_loss_and_in_another_database_it_is_over(
 
 
 def test_operators_may_keep_it_from_drawing(contention: ContentionTracker, settings: Any) -> None:
-    settings.NOVELLA_CROWD_SUBSET_SIZE = 1
+    settings.NOVELLA_CONTENTION_SUBSET_SIZE = 1
     contention.lost()
     assert widened(PIPELINE, epoch="one", is_batch=False, lost=1) is PIPELINE
 
@@ -137,5 +137,5 @@ def attempts(deciders: int, placements: int) -> float:
 def test_many_who_find_the_same_best_host_learn_to_keep_out_of_each_other_s_way(settings: Any) -> None:
     assert attempts(1, 50) == 1.0
     assert attempts(32, 800) <= 1.2
-    settings.NOVELLA_CROWD_SUBSET_SIZE = 1
+    settings.NOVELLA_CONTENTION_SUBSET_SIZE = 1
     assert attempts(32, 200) > 3

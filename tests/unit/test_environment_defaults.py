@@ -51,7 +51,7 @@ DEFAULTS: dict[str, Any] = {
     "reconcile_seconds": 60.0,
     "resize_confirm_seconds": 0.0,
     "allow_resize_to_same_host": True,
-    "lists_pass_over_silent_cells": True,
+    "lists_skip_unresponsive_cells": True,
     "second_person": False,
     "second_person_seconds": 3600.0,
     "shelved_offload_seconds": 0.0,

@@ -106,7 +106,7 @@ def _troubles(outcome: SelectionResult, missing_cells: Mapping[str, str]) -> lis
     cells = [
         message("scheduling.cell_quarantined", cell=cell)
         if why == CELL_IN_QUARANTINE
-        else message("scheduling.cell_silent", cell=cell)
+        else message("scheduling.cell_unresponsive", cell=cell)
         for cell, why in sorted(missing_cells.items())
     ]
     return cells + [_fault(fault) for fault in outcome.faults]

@@ -13,7 +13,7 @@ TEXTS: Mapping[str, Text] = {
     "host.closed_already": "The host is already disabled.",
     "host.off_already": "The host is already marked as powered off.",
     "host.not_off": "The host is not marked as powered off.",
-    "host.agent_silent": "The host's agent doesn't respond.",
+    "host.agent_unresponsive": "The host's agent doesn't respond.",
     "host.note_in_service": "The host is in service. Disable or drain it before you add a maintenance note.",
     "host.closed": "%(host)s takes no new servers. The servers on it stay.",
     "host.opened": "%(host)s takes new servers again.",

@@ -21,7 +21,7 @@ TEXTS: Mapping[str, Text] = {
     "scheduling.near_filter": Plural(
         "%(count)s host is rejected only by %(filter)s.", "%(count)s hosts are rejected only by %(filter)s."
     ),
-    "scheduling.cell_silent": "Cell %(cell)s did not answer: its hosts were not considered.",
+    "scheduling.cell_unresponsive": "Cell %(cell)s did not answer: its hosts were not considered.",
     "scheduling.cell_quarantined": "Cell %(cell)s is in quarantine: its hosts were not considered.",
     "scheduling.plugin_skipped": "%(kind)s %(plugin)s failed (%(error)s) and was left out.",
     "scheduling.plugin_failed": Plural(

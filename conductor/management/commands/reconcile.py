@@ -58,7 +58,7 @@ def _finding(one: Judged) -> dict[str, Any]:
         "instance_uuid": one.found.instance_uuid,
         "detail": one.found.detail,
         "outcome": one.outcome,
-        "said": one.note,
+        "note": one.note,
     }
 
 

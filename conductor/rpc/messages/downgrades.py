@@ -109,7 +109,7 @@ DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]
     ("take_over_instance", "1.3"): ("1.2", _without_files),
     **{(name, "1.4"): ("1.3", _without_files) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),
-    ("host_reported", "1.2"): ("1.1", _without_whatever("doings")),
+    ("host_reported", "1.2"): ("1.1", _without_whatever("driver_statistics")),
     ("host_reported", "1.3"): ("1.2", _without_whatever("kept")),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
 }

@@ -42,7 +42,7 @@ class HostReported:
     """An agent is alive. `report` is core.NodeReport as JSON; `guests` maps instance uuid to power state.
 
     1.1: the report has the host's NUMA cells and PCI devices.
-    1.2: `doings` are the driver's calls, errors and own lines since the report before.
+    1.2: `driver_statistics` are the driver's calls, errors and own lines since the report before.
     1.3: `kept` are the uuids of instances whose disks the host keeps for a revert.
 
     `report_number` rises with each report of one agent; an outdated report is ignored.
@@ -57,7 +57,7 @@ class HostReported:
     availability_zone: str
     report: dict[str, Any]
     guests: dict[str, int]
-    doings: dict[str, Any] = field(default_factory=dict)
+    driver_statistics: dict[str, Any] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
 
 

@@ -20,7 +20,7 @@ from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, write_tx
 
 DENSITIES = ("comfortable", "compact")
-ANNOUNCED, MUTED = "spoken", "muted"
+ANNOUNCED, MUTED = "announced", "muted"
 STATE_CHANGES = (ANNOUNCED, MUTED)  # whether screen readers announce them
 LANGUAGES = ("", "en", "de")  # empty: as the browser requests
 UTC_NAME = "UTC"

@@ -222,7 +222,7 @@ def _notify(row: Budget, percent: int, month: str) -> None:
         subject = events.EventSubject(f"budget:{row.project_id}", row.project_id)
         text = f"{percent} %, {month}: {amounts['spent']} / {amounts['amount']} {row.currency}"
         kind = notices.BUDGET_SPENT if percent >= WHOLE else notices.BUDGET_WARNING
-        fields = {"month": month, "percent": percent, **amounts, "said": f"{notices.TITLES[kind]}: {text}"}
+        fields = {"month": month, "percent": percent, **amounts, "sentence": f"{notices.TITLES[kind]}: {text}"}
         events.append(API_ALIAS, subject, notices.BUDGET_WARNING, fields)
         key = f"budget:{row.pk}:{row.revision}:{month}:{percent}"
         for user_id in credentials.members(row.project_id):

@@ -237,7 +237,7 @@ def place_of(context: RequestContext, instance_uuid: str, kind: ConsoleKind) -> 
     if view.power_state not in ON:
         raise Conflict(message("console.off", server=instance_uuid))
     if is_unresponsive(view.cell, view.host):
-        raise Conflict(message("console.host_silent", server=instance_uuid))
+        raise Conflict(message("console.host_unresponsive", server=instance_uuid))
     door_of(view.cell, view.host)
     return view.cell, view.host
 
@@ -252,7 +252,7 @@ def door_of(cell: str, host: str) -> ConsoleEndpoint:
     found = scatter_gather(lambda alias: list(ConsoleDoor.objects.using(alias).filter(host=host)), [cell])
     row = next((row for rows in found.answers.values() for row in rows), None)
     if row is None:
-        raise Unavailable(message("console.no_door"))
+        raise Unavailable(message("console.no_endpoint"))
     return ConsoleEndpoint(row.address, row.tcp_port, row.fingerprint, row.key)
 
 

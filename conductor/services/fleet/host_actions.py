@@ -246,7 +246,7 @@ def _try(context: RequestContext, service: ServiceView, reason: str) -> str:
 
 
 def _why_not_try(facts: Facts) -> str:
-    return _why_not_open(facts) or ("" if facts.service.is_up else message("host.agent_silent"))
+    return _why_not_open(facts) or ("" if facts.service.is_up else message("host.agent_unresponsive"))
 
 
 def _why_not_open(facts: Facts) -> str:

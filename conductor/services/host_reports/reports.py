@@ -250,7 +250,7 @@ def digest_of(message: HostReported) -> str:
     """Return the digest of a report, in the parts that `statements` names."""
     resources = _as_reported(message)
     guests = resources.pop("guests")
-    del resources["report_number"], resources["doings"]  # never twice the same
+    del resources["report_number"], resources["driver_statistics"]  # never twice the same
     return f"{_resources_fingerprint(message.host, resources)}{_full_look(message.host):08x}{_fingerprint(guests)}"
 
 

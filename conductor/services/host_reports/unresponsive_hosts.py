@@ -12,12 +12,12 @@ from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.journal.models import PeriodicLease
 from conductor.services.host_reports.reports import BINARY
 
-NAME = "silent hosts"
+NAME = "unresponsive hosts"
 MOST_AT_ONCE = 1000  # after a long outage of a cell there are thousands: these are reported in batches
 
 
 def report(alias: str) -> list[str]:
-    """Append `host.silent` for each host of the cell that stopped reporting since the last check; return their names.
+    """Append `host.unresponsive` for each host of the cell that stopped reporting since the last check; return names.
 
     The lease's `done_at` is the time up to which hosts were reported. It is written together with the events, so that
     several conductors report a host once; the first check ever reports none.
@@ -31,7 +31,7 @@ def report(alias: str) -> list[str]:
         limit = max((heard_at for heard_at, _ in fallen[:MOST_AT_ONCE]), default=now)
         lines = [host for heard_at, host in fallen if heard_at <= limit]
         for host in lines:
-            events.append(alias, events.about_host(host), "host.silent")
+            events.append(alias, events.about_host(host), "host.unresponsive")
         up_to = now if len(lines) == len(fallen) else limit + _down()
         PeriodicLease.objects.using(alias).filter(name=NAME).update(done_at=up_to)
     return lines

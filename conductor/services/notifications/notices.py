@@ -94,11 +94,11 @@ def notify_turned_off(subscription: Subscription, reason: str) -> None:
 def title_of(message: Notification) -> str:
     """Return a title: "instance.create.error" about web-1 gives "Create of web-1 failed"."""
     data = message.body["payload"]["data"]
-    if data.get("said"):
-        return str(data["said"])
+    if data.get("sentence"):
+        return str(data["sentence"])
     instance = data.get("instance") or {}
     words = message.event_type.split(".")
-    phase = PHASES.get(words[-1], "was told")
+    phase = PHASES.get(words[-1], "was reported")
     action = words[-2 if words[-1] in PHASES else -1].replace("_", " ")
     about = f" of {instance['display_name']}" if instance.get("display_name") else ""
     fault = data.get("fault") or {}

@@ -27,7 +27,7 @@ CHANGEABLE = frozenset({"title", "text", "severity", "begins_at", "ends_at"})
 
 @dataclass(frozen=True)
 class AnnouncementView:
-    """One announcement. `state` says whether it is shown now: "told", "planned" or "over"."""
+    """One announcement. `state` says whether it is shown now: "active", "planned" or "over"."""
 
     uuid: str
     title: str
@@ -77,7 +77,7 @@ def list_of(
 def get(context: RequestContext, announcement_uuid: str) -> AnnouncementView:
     """Return an announcement. Raises NotFound; except for operators also where it is not current."""
     row, now = _row(announcement_uuid), database_time(API_ALIAS)
-    if row is None or not (context.is_admin or _state(row, now) == "told"):
+    if row is None or not (context.is_admin or _state(row, now) == "active"):
         raise _missing(announcement_uuid)
     return _view(row, now)
 
@@ -154,7 +154,7 @@ def _not_over(now: datetime) -> QuerySet[Announcement]:
 def _state(row: Announcement, now: datetime) -> str:
     if row.ends_at is not None and row.ends_at <= now:
         return "over"
-    return "told" if row.begins_at <= now else "planned"
+    return "active" if row.begins_at <= now else "planned"
 
 
 def _row(announcement_uuid: str) -> Announcement | None:

@@ -24,7 +24,7 @@ REPORTED = (FAULT, LINE)
 
 def store(message: HostReported) -> None:
     """Store a report. Never raises: a failure here must not fail the host's report."""
-    sentence = message.doings
+    sentence = message.driver_statistics
     if not sentence or not message.driver:
         return
     try:

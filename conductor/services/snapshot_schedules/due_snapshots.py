@@ -217,7 +217,7 @@ def _notify(row: SnapshotSchedule, words: str) -> None:
         row.kind: str(row.subject_uuid),
         "due_at": row.due_at.isoformat(),
         "reason": words,
-        "said": f"{notices.TITLES[notices.SCHEDULE_ERROR]}: {title}",
+        "sentence": f"{notices.TITLES[notices.SCHEDULE_ERROR]}: {title}",
     }
     events.append(API_ALIAS, subject, notices.SCHEDULE_ERROR, data)
     for user_id in credentials.members(row.project_id):

@@ -47,7 +47,7 @@ def asked(alias: str, context: RequestContext, one: Intervention, requested: Map
         "intervention": one.id,
         "by": context.user_name or context.user_id,
         "by_id": context.user_id,
-        "wish": dict(requested),
+        "request": dict(requested),
         "at": now.isoformat(),
         "until": (now + timedelta(seconds=settings.NOVELLA_SECOND_PERSON_SECONDS)).isoformat(),
     }
@@ -69,7 +69,7 @@ def why_not_for(context: RequestContext, one: Intervention, asked_by: str) -> st
 
 
 def _view(kept: Mapping[str, Any]) -> ApprovalView:
-    requested = kept["wish"]
+    requested = kept["request"]
     return ApprovalView(
         intervention=kept["intervention"],
         title=BY_ID[kept["intervention"]].title,

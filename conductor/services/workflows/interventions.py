@@ -198,7 +198,7 @@ def _agree(case: _Case) -> None:
     kept = case.run.approval or {}
     _answered(case, AGREE, {"asked_for": kept["intervention"], "asked_by": kept["by"]})
     _carry_out(
-        replace(case, asked=InterventionRequest(**kept["wish"])), BY_ID[kept["intervention"]], asked_by=kept["by"]
+        replace(case, asked=InterventionRequest(**kept["request"])), BY_ID[kept["intervention"]], asked_by=kept["by"]
     )
 
 

@@ -26,7 +26,7 @@ BEFORE_A_LINE = 20  # lines of context before a line that is looked up
 WORTH_A_LOOK = frozenset(
     {
         *("run.undoing", "run.rescheduled", "run.write_refused", "run.cancel_requested", "run.intervention"),
-        "run.still_owed",
+        "run.command_still_deferred",
     }
 )
 
@@ -247,7 +247,7 @@ LINES: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
     "run.cancel_requested": lambda data, step: message("log.cancel_requested", reason=str(data.get("reason", ""))),
     "run.intervention": _intervention,
     "run.write_refused": _write_refused,
-    "run.still_owed": _still_deferred,
+    "run.command_still_deferred": _still_deferred,
     "run.cleaned": lambda data, step: message("log.cleaned", state=word(str(data.get("state", "")))),
     "step.started": lambda data, step: message("log.step_started", step=step),
     "step.done": lambda data, step: message("log.step_done", step=step),

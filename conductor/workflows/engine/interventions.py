@@ -73,7 +73,7 @@ def _settle(transitions: Transitions, order: Order) -> None:
     is_undo = transitions.run.direction == "undo"
     rest = {"kind": "undo", "only": order["only"]} if is_undo and "only" in order else None
     transitions.unit.save(orders=rest)
-    evidence = {"evidence": order["reason"], "said_by": order["by"]}
+    evidence = {"evidence": order["reason"], "confirmed_by": order["by"]}
     transitions.settle(StepState(order["state"]), dict(order["result"]), evidence=evidence)
 
 

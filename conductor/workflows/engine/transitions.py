@@ -177,7 +177,7 @@ class Transitions:
         assert record is not None, "only a step that was begun can be settled"
         self._opened = record
         self.forget_command(record)
-        left = f"{step.title}: left as it is by {evidence['said_by']}: {evidence['evidence']}"
+        left = f"{step.title}: left as it is by {evidence['confirmed_by']}: {evidence['evidence']}"
         if self.run.direction == "undo" and state != StepState.FORCED:
             self.unit.save(position=index, uncompensated=[*self.run.uncompensated, left])
             self.unit.close(record, state, result={**evidence, **result})

@@ -53,7 +53,7 @@ class PrepareAtDestination(RemoteStep):
 FIGURES = frozenset(
     {"memory_total", "memory_processed", "memory_remaining", "disk_total", "disk_processed", "disk_remaining"}
 )
-SOURCE_UNRESPONSIVE = "source_is_silent"
+SOURCE_UNRESPONSIVE = "source_is_unresponsive"
 
 
 def is_unsure(work: StepContext) -> bool:

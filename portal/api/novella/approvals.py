@@ -37,11 +37,11 @@ class ApprovalFilter(QuerySerializer):
 
 
 class ApprovalViewSet(NovellaViewSet):
-    @describes(envelope(agreements=WaitingApprovalSerializer(many=True), missing_cells=missing_cells()))
+    @describes(envelope(approvals=WaitingApprovalSerializer(many=True), missing_cells=missing_cells()))
     def list(self, request: ApiRequest) -> Response:
         """List pending approvals, the first to expire first; `revision` is the `If-Match` for the URLs in `links`."""
-        self.authorize("novella:agreements:list")
+        self.authorize("novella:approvals:list")
         ApprovalFilter.parse(request)
         found = pending_approvals.waiting(request.context)
         rows = self.shown(WaitingApprovalSerializer, list(found.items))
-        return Response({"agreements": rows, "missing_cells": found.missing_cells})
+        return Response({"approvals": rows, "missing_cells": found.missing_cells})

@@ -33,7 +33,7 @@ RULES: RuleTable = {
     "novella:console_shares:change": MEMBER,
     "novella:proposals:list": ADMIN,
     "novella:proposals:change": ADMIN,
-    "novella:agreements:list": ADMIN,
+    "novella:approvals:list": ADMIN,
     "novella:subscriptions:list": READER,
     "novella:subscriptions:change": MEMBER,
     "novella:quota_requests:list": READER,

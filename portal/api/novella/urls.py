@@ -41,7 +41,7 @@ from portal.api.novella.viewset import NovellaViewSet
 
 NOUNS: Mapping[str, type[NovellaViewSet]] = {
     "workflows": workflows.WorkflowViewSet,
-    "agreements": approvals.ApprovalViewSet,
+    "approvals": approvals.ApprovalViewSet,
     "events": events.EventViewSet,
     "locks": locks.LockViewSet,
     "cells": cells.CellViewSet,

@@ -10,7 +10,7 @@ from portal.pages.status_badges import StatusBadge
 
 PATH = "/api/announcements"
 BADGES = {
-    "told": StatusBadge("good", "active"),
+    "active": StatusBadge("good", "active"),
     "planned": StatusBadge("waiting", "planned"),
     "ended": StatusBadge("none", "ended"),
 }

@@ -31,7 +31,7 @@ PER_PAGE = 30
 SNOOZES: Mapping[str, str] = {"1": "1 hour", "4": "4 hours", "24": "a day", "72": "3 days", "168": "a week"}
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((Invalid, 400), (NotFound, 404), (Conflict, 409))
 CONFIDENCE_WORDS = {SURE: "Will help.", LIKELY: "Likely to help.", PERHAPS: "May help."}
-TONES = {"host_silent": "bad", "host_off": "bad", "host_unanswered": "waiting"}
+TONES = {"host_unresponsive": "bad", "host_off": "bad", "host_unanswered": "waiting"}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from conductor.journal.models import WorkflowRun
 from tests import factories
 from tests.api_client import ApiClient
 
-LIST = "/api/agreements"
+LIST = "/api/approvals"
 ALIAS = "cell1"
 
 
@@ -37,7 +37,7 @@ def asked(run: WorkflowRun, client: Any) -> dict[str, Any]:
     body = {"reason": "its host is gone", "confirm": str(run.uuid)[:8]}
     answer = client.post(f"/api/workflows/{run.uuid}/force", body)
     assert answer.status_code == 202, answer.content
-    (found,) = client.get(LIST).json()["agreements"]
+    (found,) = client.get(LIST).json()["approvals"]
     return dict(found)
 
 
@@ -47,32 +47,32 @@ def answer_of(found: dict[str, Any], word: str) -> str:
 
 def test_one_asks_and_another_agrees_to_what_was_seen(run: WorkflowRun, people: Any, api_client: Any) -> None:
     admin, bo = api_client("admin"), second(people)
-    assert admin.get(LIST).json()["agreements"] == []
+    assert admin.get(LIST).json()["approvals"] == []
     mine = asked(run, admin)
     assert (mine["run_uuid"], mine["instance_name"], mine["by"]) == (str(run.uuid), "web-1", "admin")
     assert (mine["intervention"], mine["title"], mine["reason"]) == ("force", "Force completion", "its host is gone")
     assert "Another operator must approve it" in mine["why_not"]
     own = admin.post(answer_of(mine, "agree"), {"reason": "sure"})
     assert own.status_code == 403
-    (theirs,) = bo.get(LIST).json()["agreements"]
+    (theirs,) = bo.get(LIST).json()["approvals"]
     assert theirs["why_not"] == ""
     stale = bo.post(answer_of(theirs, "agree"), {"reason": "I saw it"}, headers={"If-Match": '"0123456789abcdef"'})
     assert stale.status_code == 412
     seen = {"If-Match": f'"{theirs["revision"]}"'}
     assert bo.post(answer_of(theirs, "agree"), {"reason": "I saw it"}, headers=seen).status_code == 202
-    assert bo.get(LIST).json()["agreements"] == []
+    assert bo.get(LIST).json()["approvals"] == []
 
 
 def test_what_is_declined_or_too_late_is_not_listed(run: WorkflowRun, people: Any, api_client: Any) -> None:
     admin, bo = api_client("admin"), second(people)
     found = asked(run, admin)
     assert bo.post(answer_of(found, "decline"), {"reason": "not yet"}).status_code == 202
-    assert admin.get(LIST).json()["agreements"] == []
+    assert admin.get(LIST).json()["approvals"] == []
     asked(run, admin)
     rows = WorkflowRun.objects.using(ALIAS)
     kept = rows.get(pk=run.pk).approval
     rows.filter(pk=run.pk).update(approval={**(kept or {}), "until": "2020-01-31T12:00:00+00:00"})
-    assert admin.get(LIST).json()["agreements"] == []
+    assert admin.get(LIST).json()["approvals"] == []
 
 
 def test_it_is_for_operators(run: WorkflowRun, api_client: Any) -> None:

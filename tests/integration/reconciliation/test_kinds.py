@@ -327,7 +327,7 @@ def guest_missing(cloud: Cloud) -> None:
 
 PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
     "unowned_allocation": unowned_allocation,
-    "guest_of_nobody": unowned_guest,
+    "unmanaged_guest": unowned_guest,
 } | {
     plant.__name__: plant
     for plant in (

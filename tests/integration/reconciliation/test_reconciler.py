@@ -258,5 +258,5 @@ def test_a_report_says_which_guests_a_host_has(hosts: Hosts) -> None:
     reports.record(CELL, message)
     row = Service.objects.using(CELL).get(host="sim-1")
     assert row.guests == {"5f1c0a6e-0000-4000-8000-000000000001": 1}
-    assert found(grace_seconds=0) == ["guest_of_nobody"]
+    assert found(grace_seconds=0) == ["unmanaged_guest"]
     run_to_the_end(hosts)

@@ -111,6 +111,6 @@ KINDS = (
     DiscrepancyKind("guest_of_dead_instance", "Guest of a deleted server", _of_dead, _destroy),
     DiscrepancyKind("disks_kept_of_dead_instance", "Disks of a deleted server", _kept_of_dead, _remove_kept),
     DiscrepancyKind("disks_kept_without_move", "Disks without a migration on a host", _kept_without_move),
-    DiscrepancyKind("guest_of_nobody", "Guest without a server", _unknown, severity=Severity.CRITICAL),
+    DiscrepancyKind("unmanaged_guest", "Guest without a server", _unknown, severity=Severity.CRITICAL),
     DiscrepancyKind("guest_missing", "Server without a guest", _missing, severity=Severity.CRITICAL),
 )

@@ -20,7 +20,7 @@ from conductor.services.hosts import hosts
 from conductor.services.operations.triage.values import HELD_UP, LIKELY, PERHAPS, UNTIDY, WAITED_FOR, Advice, TriageItem
 
 PREFIX = "host:"
-UNRESPONSIVE, OFF, UNANSWERED = "host_silent", "host_off", "host_unanswered"
+UNRESPONSIVE, OFF, UNANSWERED = "host_unresponsive", "host_off", "host_unanswered"
 TITLES = {UNRESPONSIVE: "Host is down", OFF: "Servers on a powered-off host", UNANSWERED: "Host doesn't respond"}
 ADVICE: Mapping[str, Advice] = {
     UNRESPONSIVE: Advice(

@@ -25,10 +25,10 @@ PREFIX = "wf:"
 NOT_CLEAN, NEEDS_OPERATOR, OWNER_UNRESPONSIVE, NOT_TAKEN_UP, SLOW, APPROVAL = (
     "not_clean",
     "needs_operator",
-    "owner_silent",
+    "owner_unresponsive",
     "not_taken_up",
     "slow",
-    "agreement",
+    "approval",
 )
 TITLES = {
     NOT_CLEAN: "Cleanup incomplete",

@@ -80,7 +80,7 @@ class ServerView(ComputeView):
         if query is None:
             return Page([])
         shows_partial = self.request.microversion.covers(DOWN_CELLS_SINCE)
-        is_strict = not settings.NOVELLA_LISTS_PASS_OVER_SILENT_CELLS
+        is_strict = not settings.NOVELLA_LISTS_SKIP_UNRESPONSIVE_CELLS
         query = replace(query, with_partial=shows_partial, must_be_whole=is_strict)
         found = instances.list_page(self.request.context, query)
         if shows_partial:

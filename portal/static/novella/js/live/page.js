@@ -27,7 +27,7 @@ let countdown;
 let wasLost = false;
 let isPaused = false;
 let behind; // how many events are on their way, as long as there are any
-let silentSince; // when the cell of what is shown ceased to answer
+let unresponsiveSince; // when the cell of this page stopped answering
 let linkNow = { link: "connecting" };
 const hearers = new Map();
 
@@ -139,7 +139,7 @@ function hear(message) {
 
 const ACTIONS = {
   current: () => caughtUp(),
-  silent: () => goSilent(),
+  unresponsive: () => goUnresponsive(),
   behind: ({ missed }) => catchUp(missed),
   fragments: ({ html }) => {
     patch(html);
@@ -164,8 +164,8 @@ function catchUp(missed) {
 }
 
 function caughtUp() {
-  if (behind === undefined && silentSince === undefined) return;
-  behind = silentSince = undefined;
+  if (behind === undefined && unresponsiveSince === undefined) return;
+  behind = unresponsiveSince = undefined;
   showLink(linkNow);
 }
 
@@ -303,10 +303,10 @@ function goStale(liveUntil) {
   announce(gettext("Live updates lost"));
 }
 
-/** The line is there, but what the page shows cannot be read: it stays as it was. */
-function goSilent() {
+/** The connection works, but the cell of this page does not answer: the page keeps what it shows. */
+function goUnresponsive() {
   behind = undefined;
-  goStale((silentSince ??= Date.now()));
+  goStale((unresponsiveSince ??= Date.now()));
   document.querySelector("[data-link-chip]")?.setAttribute("title", gettext("The cell of this page doesn't respond"));
 }
 
