@@ -151,14 +151,14 @@ def _forked(threads: int, core: int | None, pipes: tuple[int, int, int]) -> int:
 
 
 def _run_flows(count: int, wait_for_start: Callable[[], object]) -> None:
-    gate = threading.Barrier(count + 1)
+    barrier = threading.Barrier(count + 1)
 
     def work() -> None:
         from django.db import connections
 
         run_flow()
-        gate.wait()
-        gate.wait()
+        barrier.wait()
+        barrier.wait()
         for _ in range(FLOWS_PER_THREAD):
             run_flow()
         connections.close_all()
@@ -166,9 +166,9 @@ def _run_flows(count: int, wait_for_start: Callable[[], object]) -> None:
     threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
         thread.start()
-    gate.wait()
+    barrier.wait()
     wait_for_start()
-    gate.wait()
+    barrier.wait()
     for thread in threads:
         thread.join()
 

@@ -133,7 +133,7 @@ NOT_MADE_AT_WILL: Mapping[str, str] = {
         (
             *("api_db.ConductorKey", "api_db.Finding", "api_db.HostMapping", "api_db.HostSnapshot"),
             *("api_db.PluginConformance", "api_db.PluginMetric", "api_db.PluginNote", "api_db.PluginQuarantine"),
-            *("cell_db.ComputeNode", "cell_db.ConsoleDoor", "cell_db.GuestCount", "cell_db.ReceivedMessage"),
+            *("cell_db.ComputeNode", "cell_db.ConsoleAddress", "cell_db.GuestCount", "cell_db.ReceivedMessage"),
             *("cell_db.Service", "identity.RightsVersion", "journal.AuditChain", "journal.PeriodicLease"),
             *("journal.NotificationPlace", "placement.ChangeCounter", "placement.HostHardware", "placement.Inventory"),
             *("placement.ProviderAggregate", "placement.ProviderTrait", "placement.ResourceClass"),

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connections
 
 from conductor import events
-from conductor.db.group_commit import gate_of
+from conductor.db.group_commit import write_lock_of
 from conductor.db.transactions import write_tx
 from conductor.journal.models import Event
 from tests.waiting import wait_until
@@ -53,10 +53,10 @@ def together(pool: ThreadPoolExecutor, *writes: Write) -> list[Future[Any]]:
 
 def coming(pool: ThreadPoolExecutor, *writes: Callable[[], Any]) -> list[Future[Any]]:
     """The same while the caller itself writes."""
-    gate, futures = gate_of(ALIAS), []
+    write_lock, futures = write_lock_of(ALIAS), []
     for number, write in enumerate(writes, start=1):
         futures.append(pool.submit(closing(write)))
-        wait_until("the write is queued at the gate", lambda number=number: len(gate._queue) == number)  # type: ignore[misc]
+        wait_until("the write is queued at the write_lock", lambda number=number: len(write_lock._queue) == number)  # type: ignore[misc]
     return futures
 
 
@@ -64,8 +64,8 @@ def path() -> str:
     return str(connections[ALIAS].settings_dict["NAME"])
 
 
-def assert_gate_is_free() -> None:
-    gate = gate_of(ALIAS)
-    assert (gate._holder, len(gate._queue), gate.open) == (None, 0, None)
+def assert_write_lock_is_free() -> None:
+    write_lock = write_lock_of(ALIAS)
+    assert (write_lock._holder, len(write_lock._queue), write_lock.open) == (None, 0, None)
     connection = connections[ALIAS]
     assert (connection.in_atomic_block, connection.needs_rollback, connection.run_on_commit) == (False, False, [])

@@ -25,7 +25,7 @@ class TinyDriver(ComputeDriver):
         self.destroying: Callable[[str], None] = lambda uuid: None
         self.overlaps: list[str] = []  # instances that two calls worked on at once
         self._under_work: set[str] = set()
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
 
     def report(self) -> NodeReport:
         return NodeReport(
@@ -61,14 +61,14 @@ class TinyDriver(ComputeDriver):
         return self.consoles.get(instance_uuid, b"")[offset:]
 
     def _enter(self, verb: str, uuid: str) -> None:
-        with self._gate:
+        with self._lock:
             self.calls.append((verb, uuid))
             if uuid in self._under_work:
                 self.overlaps.append(uuid)
             self._under_work.add(uuid)
 
     def _leave(self, uuid: str) -> None:
-        with self._gate:
+        with self._lock:
             self._under_work.discard(uuid)
 
 

@@ -6,7 +6,7 @@ import logging
 
 from conductor.compute.agent import ComputeAgent
 from conductor.rpc import trust
-from conductor.rpc.broker import COMPUTE_QUEUE, door
+from conductor.rpc.broker import COMPUTE_QUEUE, message_actor
 from conductor.rpc.trust import Received
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ def serve(agent: ComputeAgent) -> None:
     _agents.append(agent)
 
 
-@door(trust.TO_COMPUTE, COMPUTE_QUEUE)
+@message_actor(trust.TO_COMPUTE, COMPUTE_QUEUE)
 def compute_message(received: Received) -> None:
     """Deliver a conductor's command to its host; one for a host that is not here is logged, and resent later."""
     host = received.body["body"]["host"]

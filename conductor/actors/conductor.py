@@ -8,7 +8,7 @@ from typing import Any
 from conductor.actors import report_intake
 from conductor.actors.report_intake import INTAKE
 from conductor.rpc import trust
-from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
+from conductor.rpc.broker import CONDUCTOR_QUEUE, message_actor, put_back
 from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import (
     ConsolesOffered,
@@ -52,13 +52,13 @@ RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
 }
 
 
-@door(trust.RING, CONDUCTOR_QUEUE)
-def conductor_ring(received: Received) -> None:
+@message_actor(trust.NOTIFICATION, CONDUCTOR_QUEUE)
+def conductor_notified(received: Received) -> None:
     """Execute a run: {"alias", "run_uuid"}."""
     executor.run(received.body["alias"], received.body["run_uuid"])
 
 
-@door(trust.TO_CONDUCTOR, CONDUCTOR_QUEUE)
+@message_actor(trust.TO_CONDUCTOR, CONDUCTOR_QUEUE)
 def conductor_message(received: Received) -> None:
     """Handle a message from a compute host about itself, as a conductor of its cell."""
     try:

@@ -254,7 +254,7 @@ class Drain(models.Model):
     updated_at = models.DateTimeField()
 
 
-class ConsoleDoor(models.Model):
+class ConsoleAddress(models.Model):
     """Address and credentials of a host's console relay, for console proxies; `key` is a secret that no page shows."""
 
     host = models.CharField(max_length=255, unique=True)

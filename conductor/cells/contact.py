@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 log = logging.getLogger(__name__)
 
-_gate = threading.Lock()
+_lock = threading.Lock()
 _answered_at: dict[str, datetime] = {}
 _down: set[str] = set()
 
@@ -17,14 +17,14 @@ def answered(alias: str) -> None:
     """Record that a cell has just answered."""
     _answered_at[alias] = datetime.now(UTC)
     if alias in _down:
-        with _gate:
+        with _lock:
             _down.discard(alias)
         log.warning("cell answers again: cell=%s", alias)
 
 
 def failed(alias: str, error: Exception | None = None) -> None:
     """Record that a cell has not answered. Logged once per outage, not for every query."""
-    with _gate:
+    with _lock:
         is_new = alias not in _down
         _down.add(alias)
     if is_new:

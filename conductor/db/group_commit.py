@@ -80,7 +80,7 @@ class _Open:
         self.error: BaseException | None = None
 
 
-class Gate:
+class WriteLock:
     """Write lock of one file. Only its holder may call methods other than `enter`."""
 
     def __init__(self) -> None:
@@ -165,37 +165,37 @@ class Gate:
         self.leave()
 
 
-_gates: defaultdict[str, Gate] = defaultdict(Gate)
-os.register_at_fork(after_in_child=_gates.clear)  # holders do not exist in the child
+_write_locks: defaultdict[str, WriteLock] = defaultdict(WriteLock)
+os.register_at_fork(after_in_child=_write_locks.clear)  # holders do not exist in the child
 
 
-def gate_of(alias: str) -> Gate:
-    return _gates[alias]
+def write_lock_of(alias: str) -> WriteLock:
+    return _write_locks[alias]
 
 
 class CommitParticipant:
     """One writer's part between its turn and the commit, alone or with others."""
 
-    __slots__ = ("_connection", "_gate", "_own", "is_first")
+    __slots__ = ("_connection", "_own", "_write_lock", "is_first")
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         """Take the turn and begin. The connection is open, and in no transaction."""
         self._connection = connection
         self._own = connection.connection
-        self._gate = gate = gate_of(connection.alias)
-        gate.enter()
-        self.is_first = gate.open is None
+        self._write_lock = write_lock = write_lock_of(connection.alias)
+        write_lock.enter()
+        self.is_first = write_lock.open is None
         try:
-            if gate.open is None:
+            if write_lock.open is None:
                 self._own.execute("BEGIN IMMEDIATE")
-                gate.open = _Open(self._own)
+                write_lock.open = _Open(self._own)
             else:
-                gate.open.driver.execute("SAVEPOINT part")
-                connection.connection = gate.open.driver
+                write_lock.open.driver.execute("SAVEPOINT part")
+                connection.connection = write_lock.open.driver
         except BaseException as error:
             self._blame(error)
-            gate.commit()
-            gate.leave()
+            write_lock.commit()
+            write_lock.leave()
             with connection.wrap_database_errors:
                 raise
 
@@ -236,21 +236,21 @@ class CommitParticipant:
             self._raise_if_failed(begun)
 
     def _undo_all(self, begun: _Open) -> None:
-        self._gate.open = None
+        self._write_lock.open = None
         try:
             begun.driver.rollback()
         except BaseException:
             self._connection.close()  # a connection that cannot roll back is of no use
         finally:
-            self._gate.leave()
+            self._write_lock.leave()
 
     def _settle(self, begun: _Open) -> None:
         """Wait until the open transaction is committed, or has failed: by a waiting writer, or here and now."""
-        if self._gate.is_shared and not _is_elsewhere():
+        if self._write_lock.is_shared and not _is_elsewhere():
             self._wait_for(begun)
         else:
-            self._gate.commit()
-            self._gate.leave()
+            self._write_lock.commit()
+            self._write_lock.leave()
         self._connection.connection = self._own
 
     def _wait_for(self, begun: _Open) -> None:
@@ -259,19 +259,19 @@ class CommitParticipant:
         settled = threading.Lock()
         settled.acquire()
         begun.waiting.append(settled)
-        self._gate.leave()
+        self._write_lock.leave()
         if not settled.acquire(timeout=LONGEST_WAIT_SECONDS):
             raise OperationalError("A commit did not end: what became of it is not known.")
 
     def _mine(self) -> _Open:
-        begun = self._gate.open
+        begun = self._write_lock.open
         assert begun is not None, "it is open until its holder ends it"
         return begun
 
     def _blame(self, error: BaseException) -> None:
         """Fail a broken transaction: all its writers get the error, and nothing of it is stored."""
-        if self._gate.open is not None:
-            self._gate.open.error = error
+        if self._write_lock.open is not None:
+            self._write_lock.open.error = error
 
     def _raise_if_failed(self, begun: _Open) -> None:
         if self.is_first and begun.waiting:

@@ -17,7 +17,7 @@ from django.core.management.base import CommandError
 from django.db import connections
 
 from conductor import plugins
-from conductor.actors import compute as compute_door
+from conductor.actors import compute as compute_actors
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.console_relay import RelayAddress
 from conductor.compute.hosts import HostConfig
@@ -140,7 +140,7 @@ class ComputeProcess:
         `on_waiting` is called once when a started host gets no answer for a few seconds. Raises CommandError when it
         gets none within `limit_seconds`; 0 is no limit.
         """
-        compute_door.serve(self._agent)
+        compute_actors.serve(self._agent)
         self._agent.start()
         self._worker.start()
         while not self._agent.has_started():

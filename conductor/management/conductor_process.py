@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
-from conductor.actors import conductor as conductor_door
+from conductor.actors import conductor as conductor_actors
 from conductor.actors import liveness, periodic
 from conductor.actors.report_intake import INTAKE
 from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases, journal_aliases, queue_of
@@ -86,7 +86,7 @@ class ConductorProcess:
         self._group = liveness.Group(charge.aliases, name)
 
     def start(self) -> None:
-        assert conductor_door is not None, "importing the doors registers their actors"
+        assert conductor_actors is not None, "importing them registers their actors"
         if settings.NOVELLA_CHANNEL_URL:
             import_string(settings.NOVELLA_LIVE_PUBLISHER)()
         workflow_observers.listen()

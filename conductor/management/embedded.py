@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import connections
 
 from conductor import plugins
-from conductor.actors import compute as compute_door
-from conductor.actors import conductor as conductor_door
+from conductor.actors import compute as compute_actors
+from conductor.actors import conductor as conductor_actors
 from conductor.actors import liveness, periodic
 from conductor.actors.report_intake import INTAKE
 from conductor.cell_db.models import Service
@@ -63,12 +63,12 @@ class Embedded:
 
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
-        assert conductor_door is not None, "importing the doors registers their actors"
+        assert conductor_actors is not None, "importing them registers their actors"
         workflow_observers.listen()
         self._group.join()
         self._worker.start()
         INTAKE.start()
-        compute_door.serve(self._agent)
+        compute_actors.serve(self._agent)
         self._agent.start()
         self._await_first_reports()
         for alias in self._aliases:

@@ -100,7 +100,7 @@ def set_limits(context: RequestContext, project_id: str, wanted: Mapping[str, in
     if not context.is_admin:
         raise Forbidden("Only an administrator may change quotas.", type="AdminRequired")
     with write_tx():
-        one_at_a_time(DEFAULT_DB_ALIAS, _gate(project_id))
+        one_at_a_time(DEFAULT_DB_ALIAS, _lock_name(project_id))
         below = [name for name, limit in wanted.items() if is_checked and 0 <= limit < _used(project_id, name)]
         if below:
             raise InvalidQuotaValue(f"Change would make usage exceed the limit for the following resources: {below}.")
@@ -119,7 +119,7 @@ def require(project_id: str, resource: str, wanted: int = 1) -> None:
     limit = limits(project_id)[resource]
     if limit == UNLIMITED:
         return
-    one_at_a_time(DEFAULT_DB_ALIAS, _gate(project_id))
+    one_at_a_time(DEFAULT_DB_ALIAS, _lock_name(project_id))
     if _used(project_id, resource) + wanted > limit:
         raise OverQuota(message("quota.network_exceeded", name=resource))
 
@@ -129,5 +129,5 @@ def _used(project_id: str, resource: str) -> int:
     return counted.model._default_manager.filter(**{counted.owner: project_id}).count()
 
 
-def _gate(project_id: str) -> str:
+def _lock_name(project_id: str) -> str:
     return f"network-quota:{project_id}"

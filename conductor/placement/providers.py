@@ -160,7 +160,7 @@ def _moved(row: ResourceProvider, parent: UUID | str | None, may_reparent: bool)
     branch = _branch(row)
     if above is not None and above.pk in branch:
         raise Invalid(
-            f"Resource provider {parent} is below {row.uuid}: as its parent it would make a ring.",
+            f"Resource provider {parent} is below {row.uuid}: as its parent it would make a cycle.",
             field="parent_provider_uuid",
         )
     root = root_id_of(above) if above else row.pk

@@ -48,7 +48,7 @@ class Notes(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._kept: dict[tuple[PluginKey, str], deque[Note]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -74,7 +74,7 @@ class Notes(logging.Handler):
 
     def add(self, key: PluginKey, note: Note) -> None:
         note = replace(note, text=redacted(note.text, LONGEST_TEXT), place=note.place[:LONGEST_PLACE])
-        with self._gate:
+        with self._lock:
             found = self._kept.get((key, note.source))
             if found is None:
                 if len(self._kept) >= PLUGINS_AT_MOST:
@@ -86,12 +86,12 @@ class Notes(logging.Handler):
 
     def take_of(self, key: PluginKey) -> list[Note]:
         """Take the notes of one plugin out of the buffer."""
-        with self._gate:
+        with self._lock:
             return [note for source in SOURCES for note in self._kept.pop((key, source), ())]
 
     def take(self) -> dict[PluginKey, list[Note]]:
         """Take all notes out of the buffer, oldest first."""
-        with self._gate:
+        with self._lock:
             kept, self._kept = self._kept, {}
         taken: dict[PluginKey, list[Note]] = {}
         for (key, _), found in kept.items():

@@ -38,25 +38,25 @@ class CellVersions:
 
 
 _known: dict[str, tuple[float, CellVersions]] = {}
-_gate = threading.Lock()
+_lock = threading.Lock()
 
 
 def forget() -> None:
     """Drop the cache."""
-    with _gate:
+    with _lock:
         _known.clear()
 
 
 def versions_in(alias: str) -> CellVersions:
     """Return the versions of the cell's hosts; a host that has never reported counts as the lowest."""
-    with _gate:
+    with _lock:
         read_at, versions = _known.get(alias, (0.0, None))
     if versions is not None and time.monotonic() - read_at < REMEMBERED_SECONDS:
         return versions
     rows = dict(Service.objects.using(alias).filter(binary=BINARY).values_list("host", "version"))
     lowest = min([SERVICE_VERSION, *rows.values()])
     versions = CellVersions(lowest, {host: version for host, version in rows.items() if version != lowest})
-    with _gate:
+    with _lock:
         _known[alias] = (time.monotonic(), versions)
     return versions
 

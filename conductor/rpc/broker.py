@@ -2,7 +2,7 @@
 
 A message is only a notification: it may be lost, doubled, late or reordered without harm. The work is the row that it
 refers to. The operator chooses the broker; only this module and `senders` depend on it. A message is sent in a signed
-envelope (`_send`) and verified before its handler runs (`door`): the broker is not trusted.
+envelope (`_send`) and verified before its handler runs (`message_actor`): the broker is not trusted.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ Handler = Callable[[trust.Received], None]
 Actor = dramatiq.Actor[[dict[str, Any]], None]
 
 
-def door(name: str, queue: str) -> Callable[[Handler], Actor]:
+def message_actor(name: str, queue: str) -> Callable[[Handler], Actor]:
     """Return an actor that takes one envelope and calls the handler with its content, once every check has passed."""
 
     def register(handler: Handler) -> Actor:
@@ -193,7 +193,7 @@ def notify_conductor(queue: str, body: Mapping[str, Any]) -> None:
     """Notify a conductor: {"alias", "run_uuid"} asks it to look at this run."""
     signer = _conductor_signer()
     if signer is not None:
-        _send(trust.RING, queue, signer.seal(trust.RING, queue, body))
+        _send(trust.NOTIFICATION, queue, signer.seal(trust.NOTIFICATION, queue, body))
 
 
 def send_to_conductor(cell: str, body: Any) -> None:

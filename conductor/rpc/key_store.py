@@ -84,7 +84,7 @@ class KeyStore:
     """The authority of a process with databases; thread-safe."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._known: Known | None = None
         self._looked_at = float("-inf")
 
@@ -176,7 +176,7 @@ class KeyStore:
 
     def install(self, known: Known | None) -> None:
         """Set the cached keys until the next read; None: read them at the next use."""
-        with self._gate:
+        with self._lock:
             self._known, self._looked_at = known, time.monotonic() if known is not None else float("-inf")
 
     def _look(self) -> None:

@@ -83,7 +83,7 @@ def open_runs(alias: str, wanted: Sequence[NewRun], *, may_wait: bool = False) -
         resources = run.resources or ()
         if are_free or locks.take(alias, run, resources, may_wait=may_wait):
             _emit(alias, run, "run.queued")
-            ring_after_commit(alias, run.uuid)
+            notify_after_commit(alias, run.uuid)
         else:
             waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(resources)}
             _update(alias, run, waits_for=waits_for, wake_at=Later(NEVER_SECONDS))
@@ -143,7 +143,7 @@ def hand_over_locks(alias: str) -> int:
 def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
     for waiter in waiters:
         _update(alias, waiter, waits_for=None, wake_at=NOW)
-        ring_after_commit(alias, waiter.uuid)
+        notify_after_commit(alias, waiter.uuid)
     return len(waiters)
 
 
@@ -166,10 +166,10 @@ def wake(alias: str, run_uuid: UUID | str) -> None:
     """Notify a conductor of a run that may be parked; one that waits for a lock stays in its queue."""
     live = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid)
     live.exclude(state=RunState.QUEUED, waits_for__isnull=False).update(wake_at=database_now())
-    ring_after_commit(alias, run_uuid)
+    notify_after_commit(alias, run_uuid)
 
 
-def ring_after_commit(alias: str, run_uuid: UUID | str) -> None:
+def notify_after_commit(alias: str, run_uuid: UUID | str) -> None:
     """Notify the conductor of `alias` of a run once the transaction commits."""
     body = {"alias": alias, "run_uuid": str(run_uuid)}
     transaction.on_commit(partial(broker.notify_conductor, queue_of(alias), body), using=alias)

@@ -22,7 +22,7 @@ from conductor.rpc.messages import to_compute
 log = logging.getLogger(__name__)
 
 HOST = "host"
-RING = "conductor_ring"
+NOTIFICATION = "conductor_notified"
 TO_CONDUCTOR = "conductor_message"
 TO_COMPUTE = "compute_message"
 WINDOW_SECONDS = 300.0  # maximum difference of clocks, and maximum age of a message
@@ -147,7 +147,7 @@ def _word(*checks: Check) -> MessageRule:
 
 # Every kind of message. Unlisted kinds are never delivered.
 KINDS: Mapping[str, MessageRule] = {
-    RING: MessageRule(CONDUCTOR, RING),
+    NOTIFICATION: MessageRule(CONDUCTOR, NOTIFICATION),
     **dict.fromkeys(to_compute.names(), _COMMAND),
     "step_answered": _word(_own_step),
     "step_progressed": _word(_own_step, _once),
@@ -184,7 +184,7 @@ def opened(actor: str, wire: Any) -> Received:
         raise UnknownMessage("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
     try:
         body = envelope.content(sealed)
-        if sealed.kind != RING and body["message"] != sealed.kind:
+        if sealed.kind != NOTIFICATION and body["message"] != sealed.kind:
             raise sealed.refusal("signature", "The body is of another kind than its envelope says.")
         for check in kind.checks:
             check(sealed, body)

@@ -27,13 +27,13 @@ class Buckets:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str, per_minute: int) -> float:
         """Take a token. Returns 0, or the seconds until there is one."""
         now = self._clock()
-        with self._gate:
+        with self._lock:
             level, seen = self._levels.pop(key, (float(per_minute), now))
             level = min(per_minute, level + (now - seen) * per_minute / 60)
             is_enough = level >= 1

@@ -81,9 +81,9 @@ class Follower:
         self._missing: frozenset[str] = frozenset()  # databases whose log cannot be read
         self._loop = loop
         self._listeners: set[Listener] = set()
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._heard: dict[str, int] = {}  # from threads that commit
-        self._rung: dict[str, int] = {}  # notified, but not read yet
+        self._notified: dict[str, int] = {}  # notified, but not read yet
         self._held_back = 0  # consecutive reads that did not find the notified events
         self._bell = asyncio.Event()
         self._ready = asyncio.Event()
@@ -93,9 +93,9 @@ class Follower:
         """Notify `listener` of every event after `place`."""
         self._listeners.add(listener)
         if not self._tasks:
-            self.place, self._rung = {}, {}
+            self.place, self._notified = {}, {}
             self._ready, self._bell = asyncio.Event(), asyncio.Event()
-            hub.hang(self._ring_from_anywhere)
+            hub.hang(self._notify_from_any_thread)
             self._tasks = [self._loop.create_task(self._run()), self._loop.create_task(self._hear_others())]
         await self._ready.wait()
 
@@ -103,33 +103,33 @@ class Follower:
         """Remove a listener; after the last one, stop reading."""
         self._listeners.discard(listener)
         if not self._listeners and self._tasks:
-            hub.take_down(self._ring_from_anywhere)
+            hub.take_down(self._notify_from_any_thread)
             for task in self._tasks:
                 task.cancel()
             self._tasks = []
 
     # -- notifications ------------------------------------------------------------------------------------------
 
-    def _ring_from_anywhere(self, alias: str, number: int) -> None:
+    def _notify_from_any_thread(self, alias: str, number: int) -> None:
         """Take a notification from a committing thread; many of them make one call to the loop."""
-        with self._gate:
+        with self._lock:
             is_first = not self._heard
             self._heard[alias] = max(self._heard.get(alias, 0), number)
         if is_first:
             try:
                 self._loop.call_soon_threadsafe(self._take)
             except RuntimeError:  # the loop has ended with a listener left
-                hub.take_down(self._ring_from_anywhere)
+                hub.take_down(self._notify_from_any_thread)
 
     def _take(self) -> None:
-        with self._gate:
+        with self._lock:
             heard, self._heard = self._heard, {}
-        self._ring(heard)
+        self._notify(heard)
 
-    def _ring(self, numbers: hub.Numbers) -> None:
+    def _notify(self, numbers: hub.Numbers) -> None:
         for alias, number in numbers.items():
             if number > self.place.get(alias, 0):
-                self._rung[alias] = max(self._rung.get(alias, 0), number)
+                self._notified[alias] = max(self._notified.get(alias, 0), number)
                 self._bell.set()
 
     async def _hear_others(self) -> None:
@@ -143,7 +143,7 @@ class Follower:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LAYER_SECONDS):
                             while True:
-                                self._ring((await layer.receive(channel))["numbers"])
+                                self._notify((await layer.receive(channel))["numbers"])
             except hub.when_it_is_down() as error:
                 outage.begun(error)
                 await asyncio.sleep(LONGEST_LOOK_SECONDS)
@@ -156,7 +156,7 @@ class Follower:
             now = self._loop.time()
             is_whole = now - looked_at >= (ALONE_LOOK_SECONDS if _is_alone else LOOK_SECONDS)
             try:
-                if is_whole or self._rung:
+                if is_whole or self._notified:
                     await self._look(is_whole=is_whole)
                 looked_at, failures = now if is_whole else looked_at, 0
             except Exception:
@@ -168,7 +168,7 @@ class Follower:
 
     async def _pause(self) -> None:
         await asyncio.sleep(min(LEAST_PAUSE_SECONDS * 2**self._held_back, TICK_SECONDS))
-        if not self._rung:
+        if not self._notified:
             self._bell.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ALONE_LOOK_SECONDS if _is_alone else min(LOOK_SECONDS, TICK_SECONDS)):
@@ -178,13 +178,15 @@ class Follower:
         if is_whole:
             await self._check_ends()
         place = dict(self.place)
-        aliases = sorted(place if is_whole else place.keys() & self._rung.keys())
+        aliases = sorted(place if is_whole else place.keys() & self._notified.keys())
         found, reached = await read(lambda: event_log.after(place, MOST_AT_ONCE, aliases=aliases))
         self.place = dict(reached)
-        self._rung = {alias: number for alias, number in self._rung.items() if number > self.place.get(alias, 0)}
-        self._held_back = min(self._held_back + 1, 8) if self._rung and not found else 0
+        self._notified = {
+            alias: number for alias, number in self._notified.items() if number > self.place.get(alias, 0)
+        }
+        self._held_back = min(self._held_back + 1, 8) if self._notified and not found else 0
         if len(found) >= MOST_AT_ONCE:
-            self._rung |= {alias: number + 1 for alias, number in self.place.items()}  # there may be more
+            self._notified |= {alias: number + 1 for alias, number in self.place.items()}  # there may be more
         if found:
             for listener in list(self._listeners):
                 _notify(lambda listener=listener: listener.hear(found))  # type: ignore[misc]
@@ -196,7 +198,7 @@ class Follower:
         is_other, self._missing = missing != self._missing, missing
         anew = {alias: end for alias, end in ends.items() if end < self.place.get(alias, end + 1)}
         self.place |= anew
-        self._rung = {alias: number for alias, number in self._rung.items() if alias not in anew}
+        self._notified = {alias: number for alias, number in self._notified.items() if alias not in anew}
         self._ready.set()
         for listener in list(self._listeners) if not is_first else ():
             if anew:

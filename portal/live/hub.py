@@ -17,14 +17,14 @@ from conductor.events import Announcement
 
 log = logging.getLogger(__name__)
 
-GROUP = "live.rings"
+GROUP = "live.notifications"
 LEAST_PAUSE_SECONDS = 0.05  # between notifications to other processes; a burst is sent as one
 
 Numbers = Mapping[str, int]  # the newest event of each log
 Bell = Callable[[str, int], None]
 
 _bells: set[Bell] = set()
-_gate = threading.Lock()
+_lock = threading.Lock()
 
 
 def listen() -> None:
@@ -38,13 +38,13 @@ def listen() -> None:
 def hang(bell: Bell) -> None:
     """Call `bell` with each notification, in the committing thread: it must return at once and never raise."""
     listen()
-    with _gate:
+    with _lock:
         _bells.add(bell)
 
 
 def take_down(bell: Bell) -> None:
     """Remove a bell that `hang` added."""
-    with _gate:
+    with _lock:
         _bells.discard(bell)
 
 
@@ -91,7 +91,7 @@ class _Publisher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._outage = Outage()
 
-    def ring(self, layer: Any, alias: str, number: int) -> None:
+    def notify(self, layer: Any, alias: str, number: int) -> None:
         with self._lock:
             self._numbers[alias] = max(self._numbers.get(alias, 0), number)
             if self._is_scheduled:
@@ -109,7 +109,7 @@ class _Publisher:
             self._is_scheduled = False
             self._left_at = time.monotonic()
         try:
-            await layer.group_send(GROUP, {"type": "live.ring", "numbers": numbers})
+            await layer.group_send(GROUP, {"type": "live.notification", "numbers": numbers})
         except when_it_is_down() as error:  # readers poll the log too, so they find the events later
             self._outage.begun(error)
         else:
@@ -122,10 +122,10 @@ _publisher = _Publisher()
 def _hear(announcement: Announcement) -> None:
     """Handle a commit in its thread, which must not wait for a socket."""
     alias, number = announcement.alias, announcement.cursor
-    with _gate:
+    with _lock:
         bells = list(_bells)
     for bell in bells:
         bell(alias, number)
     layer = spanning_layer()
     if layer is not None:
-        _publisher.ring(layer, alias, number)
+        _publisher.notify(layer, alias, number)

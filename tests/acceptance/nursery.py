@@ -138,7 +138,7 @@ class Nursery:
         )
         self._begun: queue.Queue[int] = queue.Queue()
         self._children: dict[int, Child] = {}
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, name="nursery", daemon=True)
         self._reader.start()
 
@@ -150,7 +150,7 @@ class Nursery:
         `is_one_of_many`: the command will be started again in this environment.
         """
         assert self._process.stdin is not None
-        with self._gate:
+        with self._lock:
             requested = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
             requested["is_one_of_many"] = is_one_of_many
             self._process.stdin.write(json.dumps(requested) + "\n")

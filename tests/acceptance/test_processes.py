@@ -170,21 +170,21 @@ def test_a_host_works_with_an_account_that_reaches_no_other_hosts_queue(cloud: D
     thief = BrokerThief(url)
     for queue in ("compute.h1", "conductor.cell1", "conductor.cell2", "conductor"):
         assert thief.is_kept_from_reading(queue), queue
-    before = cloud.guests(), cloud.rows("cell1", DOORS), cloud.rows("cell2", DOORS)
+    before = cloud.guests(), cloud.rows("cell1", CONSOLE_ADDRESSES), cloud.rows("cell2", CONSOLE_ADDRESSES)
     for host, cell in (("h1", "cell1"), ("h2", "cell2")):
         for guest in cloud.guests():
             thief.write(f"compute.{host}", "compute_message", forged_destroy(host, cell, guest))
         thief.write(f"conductor.{cell}", "conductor_message", forged_announcement(host, cell))
     wait_until("the agent refused", lambda: "commands refused: " in cloud.of("host")[1].log_path.read_text())
     wait_until("it is on record", lambda: "host:h2" in refused_senders(cloud))
-    assert (cloud.guests(), cloud.rows("cell1", DOORS), cloud.rows("cell2", DOORS)) == before
+    assert (cloud.guests(), cloud.rows("cell1", CONSOLE_ADDRESSES), cloud.rows("cell2", CONSOLE_ADDRESSES)) == before
     assert client.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     client.wait_until_gone(uuid)
     assert cloud.kill("host", 1, signal.SIGTERM) == 0
     cloud.restart("host", 1)
 
 
-DOORS = "select host, address, tcp_port from cell_db_consoledoor order by host"
+CONSOLE_ADDRESSES = "select host, address, tcp_port from cell_db_consoleaddress order by host"
 
 
 def heard_at(cloud: Deployment, host: str) -> str:

@@ -33,18 +33,18 @@ def server(people: Any, tmp_path: Path, settings: Any) -> Iterator[Instance]:
     settings.NOVELLA_HOST_DOWN_SECONDS = 1800.0  # no heartbeats here, however long the browser takes
     driver = FakeDriver("sim-1", {"state_file": str(tmp_path / "guests.json")}, ImageShelf().open)
     driver.start()
-    door = ConsoleRelay(
+    relay = ConsoleRelay(
         RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind)
     )
-    door.start()
+    relay.start()
     factories.cells()
     factories.host("sim-1")
     made = factories.instance(people.ana.context(), "web")
     driver.spawn(guest_of(str(made.uuid), ImageSpec(image_id="i", name="linux")), RecordedProgress())
-    assert door.announcement is not None
-    connections.record("cell1", ConsolesOffered(host="sim-1", **asdict(door.announcement)))
+    assert relay.announcement is not None
+    connections.record("cell1", ConsolesOffered(host="sim-1", **asdict(relay.announcement)))
     yield made
-    door.stop()
+    relay.stop()
     driver.stop()
 
 

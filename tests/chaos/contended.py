@@ -153,7 +153,7 @@ class ContendedSchedule(Schedule):
             else:
                 for statement, seconds in zip(ITS_TIME_PASSES, ((-1.0,), (-10.0, AN_HOUR)), strict=True):
                     dialect.run(connections[CELL], statement, (seconds[0], _key(run_uuid), *seconds[1:]))
-                self.wire.append(("ring", {"alias": CELL, "run_uuid": run_uuid}))
+                self.wire.append(("notification", {"alias": CELL, "run_uuid": run_uuid}))
             for _ in range(self.random.randrange(1, 4)):
                 its = [at for at, message in enumerate(self.wire) if _run_of(message) == run_uuid]
                 if its:
@@ -293,7 +293,7 @@ class ContendedSchedule(Schedule):
 
 def _run_of(message: Message) -> str:
     kind, body = message
-    return str(body["run_uuid"] if kind == "ring" else body["body"]["run_uuid"])
+    return str(body["run_uuid"] if kind == "notification" else body["body"]["run_uuid"])
 
 
 def _key(run_uuid: str) -> str:

@@ -90,7 +90,7 @@ class Driver(TinyDriver):
 def is_work(message: tuple[str, dict[str, Any]]) -> bool:
     """Return whether the message has work; most duplicated notifications have none."""
     kind, body = message
-    return kind != "ring" or leases.next_step_if_due(CELL, body["run_uuid"]) is not None
+    return kind != "notification" or leases.next_step_if_due(CELL, body["run_uuid"]) is not None
 
 
 def hear(is_heard: bool) -> None:

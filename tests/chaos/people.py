@@ -101,12 +101,12 @@ class Answers:
         self.path = path
         self.count = 0
         self.accepted = 0
-        self._gate = threading.Lock()
+        self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
 
     def note(self, **answer: Any) -> None:
-        with self._gate, self.path.open("a") as file:
+        with self._lock, self.path.open("a") as file:
             file.write(json.dumps(answer) + "\n")
             self.count += answer["status"] != 0
             self.accepted += 200 <= answer["status"] < 300

@@ -129,7 +129,7 @@ def who_waits_for_a_lock_is_due() -> None:
     def make(open_run: Any) -> Any:
         def due(alias: str, wanted: Any, *, may_wait: bool = False) -> WorkflowRun:
             run: WorkflowRun = open_run(alias, wanted, may_wait=may_wait)
-            outbox.ring_after_commit(alias, run.uuid)
+            outbox.notify_after_commit(alias, run.uuid)
             WorkflowRun.objects.using(alias).filter(pk=run.pk).update(wake_at=database_now())
             return run
 

@@ -219,7 +219,7 @@ class Schedule:
         kind, body = message
         self.trace.append(f"{leases.WORKER}: {kind} {body.get('message', '')}")
         try:
-            if kind == "ring":
+            if kind == "notification":
                 executor.run(body["alias"], body["run_uuid"])
             elif kind == "compute":
                 self._command(body)
@@ -228,7 +228,7 @@ class Schedule:
                 RECEIVERS[type(received)](body["cell"], received)
         except Killed:
             self._after_a_death(is_of_agent=kind == "compute")
-        except Exception as error:  # it would be logged, and the sweep would ring again; but nothing may come to that
+        except Exception as error:  # it would be logged, and the sweep would notify again; but nothing may come to that
             self.wrong.append(f"{kind} broke: {type(error).__name__}: {error}")
             self._after_a_death(is_of_agent=kind == "compute")
 
@@ -353,7 +353,7 @@ class Schedule:
         """The product, with this world for its wire, its places to die and its failures."""
         flows = {(flow.name, flow.version): flow for flow in ledger.FLOWS}
         mine: Mapping[tuple[Any, str], Any] = {
-            (broker, "notify_conductor"): lambda queue, body: self.wire.append(("ring", dict(body))),
+            (broker, "notify_conductor"): lambda queue, body: self.wire.append(("notification", dict(body))),
             (broker, "send_to_compute"): lambda queue, body: self.wire.append(("compute", dict(body))),
             (executor, "reach"): self.reach,
             (catalog, "_by_version"): flows,

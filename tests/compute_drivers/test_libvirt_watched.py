@@ -39,19 +39,19 @@ def server(people: Any, driver: LibvirtDriver) -> Iterator[Any]:
     disk = echo_disk()
     image = image_of(str(uuid4()), disk)
     SHELF.images[image.image_id] = disk
-    door = ConsoleRelay(
+    relay = ConsoleRelay(
         RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind)
     )
-    door.start()
+    relay.start()
     factories.cells()
     factories.host("real-1")
-    assert door.announcement is not None
-    connections.record("cell1", ConsolesOffered(host="real-1", **asdict(door.announcement)))
+    assert relay.announcement is not None
+    connections.record("cell1", ConsolesOffered(host="real-1", **asdict(relay.announcement)))
     made = factories.instance(people.ana.context(), "web-1", host="real-1", node="real-1")
     driver.spawn(guest_of(str(made.uuid), image), RecordedProgress())
     wait_for(driver, str(made.uuid), b"!")
     yield made
-    door.stop()
+    relay.stop()
 
 
 async def look(screen: Browser) -> int:

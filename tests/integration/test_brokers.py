@@ -12,7 +12,7 @@ import dramatiq
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 
-from conductor.actors import conductor as doors
+from conductor.actors import conductor as actors
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState
 from conductor.db.transactions import write_tx
@@ -58,8 +58,8 @@ def carrier(service: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dramatiq.
     made, sender = broker.make("" if service is None else service.url)
     monkeypatch.setattr(broker, "broker", made)
     monkeypatch.setattr(broker, "_sender", sender)
-    for door in (doors.conductor_ring, doors.conductor_message):
-        dramatiq.actor(door.fn, actor_name=door.actor_name, queue_name=QUEUE, broker=made)
+    for actor in (actors.conductor_notified, actors.conductor_message):
+        dramatiq.actor(actor.fn, actor_name=actor.actor_name, queue_name=QUEUE, broker=made)
     made.flush_all()
     yield made
     sender.close()
@@ -91,7 +91,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[], WorkflowRun]:
     return open_one
 
 
-def ring(run: WorkflowRun) -> None:
+def notify(run: WorkflowRun) -> None:
     broker.notify_conductor(QUEUE, {"alias": ALIAS, "run_uuid": str(run.uuid)})
 
 
@@ -103,11 +103,11 @@ def is_done(run: WorkflowRun) -> bool:
 def test_doubled_doorbells_do_the_work_once(run: Any, worker: dramatiq.Worker) -> None:
     opened = run()
     for _ in range(10):
-        ring(opened)
+        notify(opened)
     wait_until("done", lambda: is_done(opened))
-    ring(opened)  # and one that comes when all is over
+    notify(opened)  # and one that comes when all is over
     other = run()
-    ring(other)
+    notify(other)
     wait_until("the other is done, so the late one was heard before", lambda: is_done(other))
     assert Counted.times == 2
 
@@ -124,7 +124,7 @@ def test_a_lost_doorbell_is_rung_again_by_the_sweep(run: Any, worker: dramatiq.W
 @pytest.mark.parametrize("service", KINDS, indirect=True)
 def test_what_was_rung_before_anybody_listened_is_heard(run: Any, carrier: dramatiq.Broker) -> None:
     opened = run()
-    ring(opened)
+    notify(opened)
     assert broker.drain(WAIT_SECONDS)
     late = broker.make_worker([QUEUE], threads=1, prefetch=1)
     late.start()
@@ -154,11 +154,11 @@ def test_a_dead_broker_costs_nobody_anything_and_is_told_of_once(
     run: Any, worker: dramatiq.Worker, service: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     before, after = run(), run()
-    ring(before)
+    notify(before)
     wait_until("done", lambda: is_done(before))
     service.kill()
     for _ in range(200):
-        ring(after)  # raises nothing; if each of them waited, the test would not end in time
+        notify(after)  # raises nothing; if each of them waited, the test would not end in time
     wait_until("it is told of", lambda: "does not answer" in caplog.text)
     assert_stays("it is logged once", lambda: len(complaints(caplog)) == 1, seconds=2.0)
     service.restart()
@@ -175,7 +175,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def _rung(run: WorkflowRun, caplog: pytest.LogCaptureFixture) -> str:
-    ring(run)
+    notify(run)
     return caplog.text
 
 

@@ -75,16 +75,16 @@ def guests() -> Iterator[Guests]:
 @pytest.fixture
 def server(people: Any, guests: Guests) -> Iterator[Instance]:
     """Ana's server, on a host with a real console port."""
-    door = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), guests.open)
-    door.start()
+    relay = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), guests.open)
+    relay.start()
     factories.cells()
     factories.host("host-1")
-    announcement = door.announcement
+    announcement = relay.announcement
     assert announcement is not None
     reported = ConsolesOffered(host="host-1", **asdict(announcement))
     connections.record("cell1", reported)
     yield factories.instance(people.ana.context(), "web-1", host="host-1", node="host-1")
-    door.stop()
+    relay.stop()
 
 
 def link(people: Any, server: Instance, kind: ConsoleKind = SERIAL) -> str:

@@ -14,7 +14,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 
 from conductor.api_db.models import ConsoleToken
-from conductor.cell_db.models import ComputeNode, ConsoleDoor, Instance
+from conductor.cell_db.models import ComputeNode, ConsoleAddress, Instance
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import Conflict, Forbidden, NotFound, NotSupported, Unavailable
 from conductor.db.transactions import database_now
@@ -243,20 +243,20 @@ def test_the_time_of_a_console_is_over_at_its_end(
 
 
 def test_the_key_is_told_to_the_host_alone(people: Any, server: Instance, announcement: ConsolesOffered) -> None:
-    door = ConsoleEndpoint(announcement.address, announcement.tcp_port, announcement.fingerprint, announcement.key)
-    console = OpenedConsole("", GUEST, "host-1", SERIAL, door, 0)
+    endpoint = ConsoleEndpoint(announcement.address, announcement.tcp_port, announcement.fingerprint, announcement.key)
+    console = OpenedConsole("", GUEST, "host-1", SERIAL, endpoint, 0)
 
     def refused(changed: OpenedConsole) -> str:
         with pytest.raises(Unavailable) as caught:
             asyncio.run(connections.dial(changed))
         return caught.value.message
 
-    impostor = replace(console, door=replace(door, fingerprint="0" * 64))
+    impostor = replace(console, endpoint=replace(endpoint, fingerprint="0" * 64))
     assert refused(impostor) == "The program at the address of host host-1 is not that host's agent."
-    assert refused(replace(console, door=replace(door, key="guessed"))) == "The host gave no answer."
+    assert refused(replace(console, endpoint=replace(endpoint, key="guessed"))) == "The host gave no answer."
     assert refused(replace(console, host="host-9")) == "Host host-9 is not served here."
     assert refused(replace(console, instance_uuid=str(uuid4()))) != ""
-    assert refused(replace(console, door=replace(door, port=1))) == "Host host-1 can't be reached for consoles."
+    assert refused(replace(console, endpoint=replace(endpoint, port=1))) == "Host host-1 can't be reached for consoles."
 
 
 REFUSED: tuple[tuple[dict[str, Any], type[Exception]], ...] = (
@@ -282,7 +282,7 @@ def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> Non
     for name, error in (("rea", Forbidden), ("chi", NotFound)):
         with pytest.raises(error):
             consoles.grant(people[name].context(), GUEST, SERIAL)
-    ConsoleDoor.objects.using("cell1").all().delete()
+    ConsoleAddress.objects.using("cell1").all().delete()
     with pytest.raises(Unavailable, match="has not reported its console address"):
         granted(people, SERIAL)
     report = {"capabilities": {"actions": ["serial_console"]}}
@@ -293,9 +293,9 @@ def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> Non
 
 
 def test_an_offer_is_kept_as_it_was_said_last(server: Instance, announcement: ConsolesOffered) -> None:
-    kept = ConsoleDoor.objects.using("cell1").get()
+    kept = ConsoleAddress.objects.using("cell1").get()
     connections.record("cell1", announcement)
-    assert ConsoleDoor.objects.using("cell1").get().updated_at == kept.updated_at
+    assert ConsoleAddress.objects.using("cell1").get().updated_at == kept.updated_at
     connections.record("cell1", replace(announcement, tcp_port=4444))
     connections.record("cell1", replace(announcement, tcp_port=0))
-    assert ConsoleDoor.objects.using("cell1").get().tcp_port == 4444
+    assert ConsoleAddress.objects.using("cell1").get().tcp_port == 4444

@@ -172,7 +172,7 @@ def test_a_connection_that_dies_in_use_is_not_kept(connection: Any, server: Serv
 def test_transactions_that_cross_are_told_from_other_faults(connection: Any, server: Service) -> None:
     other = handler(environment(server.url))["default"]
     errors: list[OperationalError] = []
-    gate = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def hold(first: int, second: int) -> None:
         mine = handler(environment(server.url))["default"]
@@ -180,7 +180,7 @@ def test_transactions_that_cross_are_told_from_other_faults(connection: Any, ser
             with mine.cursor() as cursor:
                 cursor.execute("BEGIN")
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [first])
-                gate.wait(WAIT_SECONDS)
+                barrier.wait(WAIT_SECONDS)
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [second])
                 cursor.execute("COMMIT")
         except OperationalError as error:

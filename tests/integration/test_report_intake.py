@@ -11,7 +11,7 @@ import pytest
 
 from conductor.actors import conductor as conductor_actors
 from conductor.actors.report_intake import INTAKE, ReportIntake
-from conductor.cell_db.models import ConsoleDoor, Service
+from conductor.cell_db.models import ConsoleAddress, Service
 from conductor.core.context import system_context
 from conductor.core.states import PowerState
 from conductor.rpc import trust
@@ -120,5 +120,5 @@ def test_addresses_of_consoles_are_stored_in_a_set() -> None:
         intake = ReportIntake()
         intake.put_own([(CELL, one) for one in offers])
         intake.record_waiting()
-        found = ConsoleDoor.objects.using(CELL).values_list("host", "tcp_port")
+        found = ConsoleAddress.objects.using(CELL).values_list("host", "tcp_port")
         assert sorted(found) == [(host, 7000) for host in HOSTS]

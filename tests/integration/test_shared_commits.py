@@ -62,7 +62,7 @@ def _gather(workers: int, meanwhile: Callable[[list[WorkflowRun]], object] = lam
     runs = [start(f"thing:{number}") for number in range(workers)]
     Gathering.everyone = threading.Barrier(workers + 1)
     threads = in_threads(runs)
-    wait_until("the workers are at the gate", lambda: Gathering.everyone.n_waiting == workers)
+    wait_until("the workers wait", lambda: Gathering.everyone.n_waiting == workers)
     with write_tx(ALIAS):
         Gathering.everyone.wait(timeout=WAIT_SECONDS)
         # One of them leads, and waits for this transaction.

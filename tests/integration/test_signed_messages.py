@@ -19,7 +19,7 @@ from django.db import connections
 from conductor.actors import compute as compute_actors
 from conductor.actors import conductor as conductor_actors
 from conductor.api_db.models import CellMapping
-from conductor.cell_db.models import ConsoleDoor, ConsoleLog, Instance
+from conductor.cell_db.models import ConsoleAddress, ConsoleLog, Instance
 from conductor.core.context import system_context
 from conductor.core.states import PowerState
 from conductor.db.transactions import database_now
@@ -59,7 +59,7 @@ class Scene:
         self.guest = factories.instance(caller, "web-1", host="host-b", power_state=PowerState.RUNNING)
         factories.console(self.guest, "login: ")
         announcement = {"address": "192.0.2.2", "tcp_port": 7000, "fingerprint": "f" * 64, "key": "b" * 43}
-        ConsoleDoor.objects.using(CELL).create(host="host-b", updated_at=database_now(), **announcement)
+        ConsoleAddress.objects.using(CELL).create(host="host-b", updated_at=database_now(), **announcement)
         self.run = factories.run(caller, CELL, state="waiting", instance_uuid=self.guest.uuid)
         self.step_key = f"{self.run.uuid}:do:0:1:1"
         factories.step(self.run, 0, 5, state="waiting", host="host-b", step_key=self.step_key)
@@ -144,7 +144,7 @@ def claiming(sender: str, key: HostIdentity) -> Signer:
 
 
 def test_every_kind_of_message_has_its_rule() -> None:
-    assert set(trust.KINDS) == {*registered(), trust.RING}
+    assert set(trust.KINDS) == {*registered(), trust.NOTIFICATION}
     assert {name for name, kind in trust.KINDS.items() if kind.actor == trust.TO_CONDUCTOR} == {
         cls.MESSAGE_NAME for cls in conductor_actors.RECEIVERS
     }
@@ -320,12 +320,12 @@ def test_only_conductors_ring(scene: Scene) -> None:
     before = everything()
     for cause, sealed in (
         ("unsigned", body),
-        ("key", forged(CONDUCTOR).seal(trust.RING, QUEUE, body)),
-        ("key", claiming(CONDUCTOR, scene.a).seal(trust.RING, QUEUE, body)),
-        ("sender", scene.a.signer.seal(trust.RING, QUEUE, body)),
+        ("key", forged(CONDUCTOR).seal(trust.NOTIFICATION, QUEUE, body)),
+        ("key", claiming(CONDUCTOR, scene.a).seal(trust.NOTIFICATION, QUEUE, body)),
+        ("sender", scene.a.signer.seal(trust.NOTIFICATION, QUEUE, body)),
         ("sender", keys.sealed(scene.a.signer, CELL, reported("host-a", {}))),
     ):
-        conductor_actors.conductor_ring(sealed)
+        conductor_actors.conductor_notified(sealed)
         refused(cause)
     assert everything() == before
 

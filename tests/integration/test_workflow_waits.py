@@ -69,7 +69,7 @@ def test_who_stands_in_the_queue_for_a_conductor_sees_how_many_come_before(calle
 
 
 @pytest.mark.parametrize(
-    ("pairs", "ring"),
+    ("pairs", "cycle"),
     [
         ([("a", "b"), ("b", "c")], set()),
         ([("a", "b"), ("b", "a"), ("c", "a")], {"a", "b"}),
@@ -77,8 +77,8 @@ def test_who_stands_in_the_queue_for_a_conductor_sees_how_many_come_before(calle
         ([("a", "b"), ("b", "c"), ("c", "a")], {"a", "b", "c"}),
     ],
 )
-def test_rings_are_found(pairs: list[tuple[str, str]], ring: set[str]) -> None:
-    assert lock_waits.rings_in(pairs) == ring
+def test_cycles_are_found(pairs: list[tuple[str, str]], cycle: set[str]) -> None:
+    assert lock_waits.cycles_in(pairs) == cycle
 
 
 def test_a_late_owners_write_leaves_a_trace(caller: Any, monkeypatch: pytest.MonkeyPatch) -> None:

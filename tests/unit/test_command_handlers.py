@@ -62,7 +62,7 @@ class Host:
         self.journal = HostJournal(self.path)
         self.images: dict[str, tuple[str, bytes]] = {}
         self.sent: list[Any] = []
-        self.gate = threading.Condition()
+        self.condition = threading.Condition()
         self.executor, self.urgent = KeyedExecutor("commands", 4), KeyedExecutor("urgent", 1)
         self.manager = ComputeManager(
             HostConfig(host=name, cell="cell1", driver="fake", journal_path=self.path),
@@ -73,9 +73,9 @@ class Host:
         self.token = 0
 
     def _send(self, cell: str, message: Any) -> None:
-        with self.gate:
+        with self.condition:
             self.sent.append(message)
-            self.gate.notify_all()
+            self.condition.notify_all()
 
     def _store(self, image_id: str, disk_format: str, data: BinaryIO) -> None:
         self.images[image_id] = (disk_format, data.read())
@@ -93,8 +93,8 @@ class Host:
         def found() -> list[m.StepAnswered]:
             return [it for it in self.sent if isinstance(it, m.StepAnswered) and it.step_key == key]
 
-        with self.gate:
-            assert self.gate.wait_for(found, WAIT_SECONDS), f"no answer: {self.sent}"
+        with self.condition:
+            assert self.condition.wait_for(found, WAIT_SECONDS), f"no answer: {self.sent}"
         return found()[0]
 
     def do(self, kind: type[Any], of: GuestSpec, /, **fields: Any) -> dict[str, Any]:
@@ -107,8 +107,8 @@ class Host:
         def found() -> list[m.StepProgressed]:
             return [it for it in self.sent if isinstance(it, m.StepProgressed) and words in it.message]
 
-        with self.gate:
-            assert self.gate.wait_for(found, WAIT_SECONDS), f"no progress: {self.sent}"
+        with self.condition:
+            assert self.condition.wait_for(found, WAIT_SECONDS), f"no progress: {self.sent}"
         return found()[0]
 
     def note(self, guest: GuestSpec) -> GuestRecord | None:

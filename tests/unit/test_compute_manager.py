@@ -56,7 +56,7 @@ class Host:
         self.journal = HostJournal(path)
         self.sent: list[Any] = []
         self.finished: list[str] = []
-        self.gate = threading.Condition()
+        self.condition = threading.Condition()
         self.manager = ComputeManager(
             HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=path, most_at_once=4),
             self.driver,
@@ -67,9 +67,9 @@ class Host:
 
     def _send(self, cell: str, message: Any) -> None:
         assert cell == "cell1"
-        with self.gate:
+        with self.condition:
             self.sent.append(message)
-            self.gate.notify_all()
+            self.condition.notify_all()
 
     def receive(self, *bodies: dict[str, Any]) -> None:
         for body in bodies:
@@ -85,8 +85,10 @@ class Host:
         def found() -> list[StepAnswered]:
             return [answer for answer in self.answers if answer.step_key == key]
 
-        with self.gate:
-            assert self.gate.wait_for(lambda: len(found()) >= count, WAIT_SECONDS), f"no answer to {key}: {self.sent}"
+        with self.condition:
+            assert self.condition.wait_for(lambda: len(found()) >= count, WAIT_SECONDS), (
+                f"no answer to {key}: {self.sent}"
+            )
         return found()[count - 1]
 
 

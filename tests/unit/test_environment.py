@@ -308,10 +308,10 @@ def test_the_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
 
 def test_processes_that_start_together_agree_on_the_key(tmp_path: Path) -> None:
     keys: list[str] = []
-    gate = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def start() -> None:
-        gate.wait(timeout=WAIT_SECONDS)
+        barrier.wait(timeout=WAIT_SECONDS)
         keys.append(load({"NOVELLA_DATA": str(tmp_path)}).secret_key)
 
     threads = [threading.Thread(target=start) for _ in range(8)]

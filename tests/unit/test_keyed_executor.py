@@ -19,26 +19,26 @@ from tests.waiting import WAIT_SECONDS, take_time
 )
 def test_a_lane_keeps_its_order_and_a_group_its_limit(work: list[tuple[int, int]], threads: int, most: int) -> None:
     executor = KeyedExecutor("test", threads)
-    gate = threading.Condition()
+    condition = threading.Condition()
     done: list[tuple[int, int, int]] = []
     under_work: list[tuple[int, int]] = []
 
     def do(group: int, lane: int, number: int) -> None:
-        with gate:
+        with condition:
             assert (group, lane) not in under_work
             under_work.append((group, lane))
             assert sum(other == group for other, _ in under_work) <= most
             assert len(under_work) <= threads
         take_time(0.0002)
-        with gate:
+        with condition:
             under_work.remove((group, lane))
             done.append((group, lane, number))
-            gate.notify_all()
+            condition.notify_all()
 
     for number, (group, lane) in enumerate(work):
         executor.submit(group, lane, lambda g=group, n=lane, i=number: do(g, n, i), max_parallel=most)  # type: ignore[misc]
-    with gate:
-        assert gate.wait_for(lambda: len(done) == len(work), WAIT_SECONDS)
+    with condition:
+        assert condition.wait_for(lambda: len(done) == len(work), WAIT_SECONDS)
     assert executor.stop(WAIT_SECONDS)
     for place in set(work):
         numbers = [number for group, lane, number in done if (group, lane) == place]

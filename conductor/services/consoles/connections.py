@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from conductor.cell_db.models import ConsoleDoor
+from conductor.cell_db.models import ConsoleAddress
 from conductor.cells.targeting import target_cell
 from conductor.core.console_protocol import MAX_ANSWER_BYTES, ConsoleRequest, decode_answer, decode_error
 from conductor.core.consoles import ConsoleKind, WatchedKind
@@ -42,11 +42,11 @@ Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def dial(console: OpenedConsole) -> Line:
     """Connect to a console, byte for byte. Raises Unavailable with a sentence for the waiting user."""
-    reader, writer = await _open(console.door, console.host, DIAL_SECONDS)
+    reader, writer = await _open(console.endpoint, console.host, DIAL_SECONDS)
     kind = WATCHED[console.kind] if console.only_watches else console.kind
-    call = ConsoleRequest(console.door.key, console.host, console.instance_uuid, kind)
+    call = ConsoleRequest(console.endpoint.key, console.host, console.instance_uuid, kind)
     try:
-        problem = decode_error(await _call(call, console.door, (reader, writer), READY_SECONDS))
+        problem = decode_error(await _call(call, console.endpoint, (reader, writer), READY_SECONDS))
         if problem:
             raise Unavailable(problem)
     except BaseException:
@@ -55,15 +55,15 @@ async def dial(console: OpenedConsole) -> Line:
     return reader, writer
 
 
-def ask(door: ConsoleEndpoint, host: str, instance_uuid: str, question: GuestQuestion) -> dict[str, Any]:
+def ask(endpoint: ConsoleEndpoint, host: str, instance_uuid: str, question: GuestQuestion) -> dict[str, Any]:
     """Return the host's answer to a question about a guest. Raises Unavailable."""
-    return asyncio.run(_ask(door, ConsoleRequest(door.key, host, instance_uuid, question)))
+    return asyncio.run(_ask(endpoint, ConsoleRequest(endpoint.key, host, instance_uuid, question)))
 
 
-async def _ask(door: ConsoleEndpoint, call: ConsoleRequest) -> dict[str, Any]:
-    reader, writer = await _open(door, call.host, ANSWER_SECONDS)
+async def _ask(endpoint: ConsoleEndpoint, call: ConsoleRequest) -> dict[str, Any]:
+    reader, writer = await _open(endpoint, call.host, ANSWER_SECONDS)
     try:
-        line = await _call(call, door, (reader, writer), ANSWER_SECONDS)
+        line = await _call(call, endpoint, (reader, writer), ANSWER_SECONDS)
     finally:
         writer.close()
     found = decode_answer(line)
@@ -72,18 +72,18 @@ async def _ask(door: ConsoleEndpoint, call: ConsoleRequest) -> dict[str, Any]:
     return found
 
 
-async def _open(door: ConsoleEndpoint, host: str, seconds: float) -> Line:
+async def _open(endpoint: ConsoleEndpoint, host: str, seconds: float) -> Line:
     try:
         async with asyncio.timeout(seconds):
-            return await _connect(door)
+            return await _connect(endpoint)
     except OSError:
         raise Unavailable(phrase("Host %(host)s can't be reached for consoles.", host=host)) from None
 
 
-async def _call(call: ConsoleRequest, door: ConsoleEndpoint, line: Line, seconds: float) -> bytes:
+async def _call(call: ConsoleRequest, endpoint: ConsoleEndpoint, line: Line, seconds: float) -> bytes:
     """Send the request and return the host's first line."""
     reader, writer = line
-    _check_identity(door, call.host, writer)
+    _check_identity(endpoint, call.host, writer)
     writer.write(call.to_line())
     try:
         async with asyncio.timeout(seconds):
@@ -92,24 +92,24 @@ async def _call(call: ConsoleRequest, door: ConsoleEndpoint, line: Line, seconds
         raise Unavailable(phrase("Host %(host)s doesn't respond.", host=call.host)) from None
 
 
-async def _connect(door: ConsoleEndpoint) -> Line:
+async def _connect(endpoint: ConsoleEndpoint) -> Line:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     # The host's certificate is self-signed; the fingerprint that the host reported to its conductor authenticates it.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection(door.address, door.port, ssl=context, limit=MAX_ANSWER_BYTES)
+    reader, writer = await asyncio.open_connection(endpoint.address, endpoint.port, ssl=context, limit=MAX_ANSWER_BYTES)
     raw = writer.get_extra_info("socket")
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return reader, writer
 
 
-def _check_identity(door: ConsoleEndpoint, host: str, writer: asyncio.StreamWriter) -> None:
+def _check_identity(endpoint: ConsoleEndpoint, host: str, writer: asyncio.StreamWriter) -> None:
     """Check the certificate before anything is sent: the key is for the host alone."""
     certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     found = hashlib.sha256(certificate or b"").hexdigest()
-    if not hmac.compare_digest(found, door.fingerprint):
+    if not hmac.compare_digest(found, endpoint.fingerprint):
         raise Unavailable(phrase("The program at the address of host %(host)s is not that host's agent.", host=host))
 
 
@@ -119,7 +119,7 @@ FIRST_PORT, LAST_PORT = 1, 65535
 def record_all(cell: str, messages: Sequence[ConsolesOffered]) -> None:
     """Store console endpoints as `record` does, with one query for those that are unchanged."""
     names = field_names(ConsolesOffered)
-    rows = ConsoleDoor.objects.using(cell).filter(host__in=[message.host for message in messages])
+    rows = ConsoleAddress.objects.using(cell).filter(host__in=[message.host for message in messages])
     known = {ConsolesOffered(**dict(zip(names, values, strict=True))) for values in rows.values_list(*names)}
     for message in messages:
         if message not in known:
@@ -132,10 +132,10 @@ def record(cell: str, message: ConsolesOffered) -> None:
         return
     values = asdict(message)
     with target_cell(cell):
-        if ConsoleDoor.objects.using(cell).filter(**values).exists():
+        if ConsoleAddress.objects.using(cell).filter(**values).exists():
             return
         host = values.pop("host")
         with write_tx(cell):
-            ConsoleDoor.objects.using(cell).update_or_create(
+            ConsoleAddress.objects.using(cell).update_or_create(
                 host=host, defaults={**values, "updated_at": database_now()}
             )

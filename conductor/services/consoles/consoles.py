@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from conductor.api_db.models import ConsoleShare, ConsoleToken, InstanceMapping
-from conductor.cell_db.models import ConsoleDoor, Instance
+from conductor.cell_db.models import ConsoleAddress, Instance
 from conductor.cells.host_liveness import is_unresponsive
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.cells.scatter_gather import scatter_gather
@@ -69,7 +69,7 @@ class OpenedConsole:
     instance_uuid: str
     host: str
     kind: ConsoleKind
-    door: ConsoleEndpoint
+    endpoint: ConsoleEndpoint
     seconds: float
     only_watches: bool = False
 
@@ -118,8 +118,8 @@ def show(token: str) -> tuple[ConsoleTicket, ConsoleEndpoint, str]:
     row = _unused().filter(token_hash=hash_of(token)).first()
     if row is None:
         raise NotFound(phrase("Token not found"))
-    door = door_of(row.cell, row.host)
-    return ConsoleTicket(token, str(row.instance_uuid), ConsoleKind(row.kind), row.expires_at), door, row.host
+    endpoint = endpoint_of(row.cell, row.host)
+    return ConsoleTicket(token, str(row.instance_uuid), ConsoleKind(row.kind), row.expires_at), endpoint, row.host
 
 
 def redeem(token: str, caller_of: CallerOf) -> OpenedConsole:
@@ -137,7 +137,7 @@ def redeem(token: str, caller_of: CallerOf) -> OpenedConsole:
         instance_uuid=str(row.instance_uuid),
         host=row.host,
         kind=ConsoleKind(row.kind),
-        door=door_of(row.cell, row.host),
+        endpoint=endpoint_of(row.cell, row.host),
         seconds=settings.NOVELLA_CONSOLE_SESSION_SECONDS,
         only_watches=row.share_uuid is not None,
     )
@@ -238,7 +238,7 @@ def place_of(context: RequestContext, instance_uuid: str, kind: ConsoleKind) -> 
         raise Conflict(message("console.off", server=instance_uuid))
     if is_unresponsive(view.cell, view.host):
         raise Conflict(message("console.host_unresponsive", server=instance_uuid))
-    door_of(view.cell, view.host)
+    endpoint_of(view.cell, view.host)
     return view.cell, view.host
 
 
@@ -247,9 +247,9 @@ def _refuse_leaving(instance_uuid: str, task_state: str | None) -> None:
         raise Conflict(message("console.busy", server=instance_uuid, state=word(task_state or "")))
 
 
-def door_of(cell: str, host: str) -> ConsoleEndpoint:
+def endpoint_of(cell: str, host: str) -> ConsoleEndpoint:
     """Return the console endpoint of a host. Raises Unavailable."""
-    found = scatter_gather(lambda alias: list(ConsoleDoor.objects.using(alias).filter(host=host)), [cell])
+    found = scatter_gather(lambda alias: list(ConsoleAddress.objects.using(alias).filter(host=host)), [cell])
     row = next((row for rows in found.answers.values() for row in rows), None)
     if row is None:
         raise Unavailable(message("console.no_endpoint"))

@@ -135,7 +135,7 @@ def _keeps_password(view: InstanceData) -> bool:
 
 
 def _ask(view: InstanceData, question: GuestQuestion) -> dict[str, Any]:
-    return connections.ask(consoles.door_of(view.cell, view.host), view.host, view.uuid, question)
+    return connections.ask(consoles.endpoint_of(view.cell, view.host), view.host, view.uuid, question)
 
 
 def _hypervisor_of(view: InstanceData) -> Hypervisor:

@@ -56,7 +56,7 @@ class Subscribers:
     teller: str
     submit: Callable[[Work], Any] | None = None
     _busy: set[str] = field(default_factory=set)
-    _gate: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def go_round(self) -> None:
         """Run one pass over all journals. One that is down is left for the next pass."""
@@ -73,7 +73,7 @@ class Subscribers:
             self._hand_out(project_id, theirs)
 
     def _hand_out(self, project_id: str, due: list[Due]) -> None:
-        with self._gate:
+        with self._lock:
             if project_id in self._busy:
                 return  # a later pass serves it
             self._busy.add(project_id)
@@ -96,7 +96,7 @@ class Subscribers:
                 except Exception:
                     log.exception("subscriber was not notified: alias=%s subscription=%s", alias, row.uuid)
         finally:
-            with self._gate:
+            with self._lock:
                 self._busy.discard(project_id)
 
 

@@ -178,7 +178,7 @@ def _carry_out(case: _Case, one: Intervention, **more: str) -> None:
     _EFFECTS[one.id](case)
     if case.run.approval:  # the approval was requested for the run's earlier state
         case.save(approval=None)
-    outbox.ring_after_commit(case.alias, case.run.uuid)
+    outbox.notify_after_commit(case.alias, case.run.uuid)
     entry = audit.of_run(case.run, one.id, case.asked.reason, {**details, **tokens}, None)
     audit.record(case.alias, case.context, entry)
 

@@ -103,12 +103,12 @@ class RefusedWrite:
 
 @dataclass(frozen=True)
 class WaitEdge:
-    """`waiter` waits for `resource`, which `holder` has. `is_in_ring`: both are in a deadlock."""
+    """`waiter` waits for `resource`, which `holder` has. `is_in_cycle`: both are in a deadlock."""
 
     waiter: str
     holder: str
     resource: str
-    is_in_ring: bool = False
+    is_in_cycle: bool = False
 
 
 @dataclass(frozen=True)
@@ -284,11 +284,11 @@ def _edges(queues: _Queues, mine: Iterable[str]) -> list[WaitEdge]:
     while grown := {end for one, other, _ in pairs if one in near or other in near for end in (one, other)} - near:
         near |= grown
     kept = [pair for pair in pairs if pair[0] in near]
-    rings = rings_in([(one, other) for one, other, _ in kept])
-    return [WaitEdge(one, other, resource, one in rings and other in rings) for one, other, resource in kept]
+    cycles = cycles_in([(one, other) for one, other, _ in kept])
+    return [WaitEdge(one, other, resource, one in cycles and other in cycles) for one, other, resource in kept]
 
 
-def rings_in(pairs: Sequence[tuple[str, str]]) -> set[str]:
+def cycles_in(pairs: Sequence[tuple[str, str]]) -> set[str]:
     """Return the runs that wait, through others, for themselves."""
     after: dict[str, set[str]] = {}
     for one, other in pairs:
@@ -307,8 +307,8 @@ def rings_in(pairs: Sequence[tuple[str, str]]) -> set[str]:
 
 def _victim(edges: Sequence[WaitEdge], runs: Mapping[str, tuple[str, WorkflowRun]]) -> str:
     """Return the cancellable run in a deadlock with the fewest steps done, of these the youngest."""
-    ring = {end for edge in edges if edge.is_in_ring for end in (edge.waiter, edge.holder)}
-    may = [runs[uuid][1] for uuid in ring if uuid in runs and runs[uuid][1].is_cancellable]
+    cycle = {end for edge in edges if edge.is_in_cycle for end in (edge.waiter, edge.holder)}
+    may = [runs[uuid][1] for uuid in cycle if uuid in runs and runs[uuid][1].is_cancellable]
     if not may:
         return ""
     return str(min(may, key=lambda run: (run.position, -run.created_at.timestamp())).uuid)

@@ -15,7 +15,7 @@ from conductor.journal.models import Event, StepRecord, WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.workflows.engine import leases
 
-MOST_RINGS_PER_PASS = 200
+MOST_NOTIFIED_PER_PASS = 200
 
 
 def sweep(alias: str, *, grace_seconds: float) -> int:
@@ -26,7 +26,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     outbox.resend_due(alias)
     cross_database_locks.sweep(alias)
     outbox.hand_over_locks(alias)
-    return _notify_conductors(alias, statements.runs_due(connections[alias], grace_seconds, MOST_RINGS_PER_PASS))
+    return _notify_conductors(alias, statements.runs_due(connections[alias], grace_seconds, MOST_NOTIFIED_PER_PASS))
 
 
 def hand_on(alias: str) -> int:

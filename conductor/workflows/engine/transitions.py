@@ -139,7 +139,7 @@ class Transitions:
         must_look_again = self.run.is_cancel_requested and self.flow.may_cancel_at(self.run.position)
         if must_look_again and self.run.direction == "do":
             seconds = 0.0
-            outbox.ring_after_commit(self.alias, self.run.uuid)
+            outbox.notify_after_commit(self.alias, self.run.uuid)
         waits_for = {"cause": cause, **messages.fields(detail, "detail")}
         self.unit.save(
             state=RunState.WAITING, waits_for=waits_for, wake_at=Later(seconds), owner=None, lease_expires_at=None

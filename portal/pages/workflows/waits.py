@@ -48,7 +48,7 @@ class WaitNode:
     x: int
     y: int
     is_mine: bool
-    is_in_ring: bool
+    is_in_cycle: bool
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class WaitLine:
     resource: str
     x: int
     y: int
-    is_in_ring: bool
+    is_in_cycle: bool
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class WaitGraph:
     lines: tuple[WaitLine, ...]
     width: int
     height: int
-    has_ring: bool
+    has_cycle: bool
     victim: str
     victim_name: str
 
@@ -176,7 +176,7 @@ def draw(view: LocksView, presenter: WorkflowPresenter) -> WaitGraph | None:
         return None
     places = _columns(view.edges)
     mine = {run.uuid for run in presenter.runs}
-    ring = {end for edge in view.edges if edge.is_in_ring for end in (edge.waiter, edge.holder)}
+    cycle = {end for edge in view.edges if edge.is_in_cycle for end in (edge.waiter, edge.holder)}
     names = names_of(view)
     columns: dict[int, int] = {}
     nodes: dict[str, WaitNode] = {}
@@ -185,11 +185,11 @@ def draw(view: LocksView, presenter: WorkflowPresenter) -> WaitGraph | None:
         columns[column] = row + 1
         name = names.get(uuid, uuid[:8])
         x, y = 2 + column * (NODE_WIDTH + GAP_X), 4 + row * (NODE_HEIGHT + GAP_Y)
-        nodes[uuid] = WaitNode(uuid, name, x, y, uuid in mine, uuid in ring)
+        nodes[uuid] = WaitNode(uuid, name, x, y, uuid in mine, uuid in cycle)
     lines = tuple(_line(nodes[edge.waiter], nodes[edge.holder], edge) for edge in view.edges)
     width = max(node.x for node in nodes.values()) + NODE_WIDTH + 60
     height = max(node.y for node in nodes.values()) + NODE_HEIGHT + GAP_Y
-    return WaitGraph(tuple(nodes.values()), lines, width, height, bool(ring), view.victim, names.get(view.victim, ""))
+    return WaitGraph(tuple(nodes.values()), lines, width, height, bool(cycle), view.victim, names.get(view.victim, ""))
 
 
 def _columns(edges: list[WaitEdge]) -> dict[str, int]:
@@ -221,4 +221,4 @@ def _line(one: WaitNode, other: WaitNode, edge: WaitEdge) -> WaitLine:
         path = f"M{begin[0]} {begin[1]}C{half} {begin[1]} {half} {end[1]} {end[0] - 4} {end[1]}"
         middle = (half, (begin[1] + end[1]) // 2 - 6)
     kind, _, name = edge.resource.partition(":")
-    return WaitLine(path, f"{kind} {name[:8]}", *middle, edge.is_in_ring)
+    return WaitLine(path, f"{kind} {name[:8]}", *middle, edge.is_in_cycle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from conductor.actors import conductor as conductor_door
+from conductor.actors import conductor as conductor_actors
 from conductor.compute import handlers
 from conductor.rpc import codec
 from conductor.rpc.messages import SpawnInstance, StepProgressed
@@ -42,4 +42,4 @@ def take_over(service_version: int) -> None:
         share: float | None = None
 
     handlers.HANDLERS[OldSpawnInstance] = handlers.HANDLERS[SpawnInstance]
-    conductor_door.RECEIVERS[OldStepProgressed] = conductor_door.RECEIVERS[StepProgressed]
+    conductor_actors.RECEIVERS[OldStepProgressed] = conductor_actors.RECEIVERS[StepProgressed]

@@ -241,7 +241,7 @@ def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
     assert SignInRecord.objects.count() == 1 + 2 * 3  # those that were turned away are no failures
 
 
-def test_a_full_gate_gives_up_after_a_while() -> None:
+def test_a_full_queue_gives_up_after_a_while() -> None:
     gate = HashLimiter(1, places=1, seconds=0.01)
     with gate.entered(is_known=True), pytest.raises(TooOften), gate.entered(is_known=True):
         pass

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conductor.cell_db.models import ConsoleDoor, ConsoleLog, InstanceFault
+from conductor.cell_db.models import ConsoleAddress, ConsoleLog, InstanceFault
 from conductor.core.compute_driver import NetworkPort
 from conductor.db.transactions import database_now
 from tests.compute_rows import Cloud, make_cloud, make_host, make_instance
@@ -44,8 +44,8 @@ def kept(cloud: Cloud) -> dict[str, str]:
     ConsoleLog.objects.using("cell1").create(
         instance_uuid=web.uuid, host="sim-1-01", text="one\ntwo\nthree\n", updated_at=database_now()
     )
-    door = {"address": "10.0.0.7", "tcp_port": 7000, "fingerprint": "5d" * 32, "key": "secret"}
-    ConsoleDoor.objects.using("cell1").create(host="sim-1-01", updated_at=database_now(), **door)
+    address = {"address": "10.0.0.7", "tcp_port": 7000, "fingerprint": "5d" * 32, "key": "secret"}
+    ConsoleAddress.objects.using("cell1").create(host="sim-1-01", updated_at=database_now(), **address)
     return {
         "project": ana.project_id,
         "image": str(cloud.image.uuid),

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from conductor.cell_db.models import ComputeNode, Instance
-from conductor.cell_db.models import ConsoleDoor as ConsoleDoorRow
+from conductor.cell_db.models import ConsoleAddress as ConsoleAddress
 from conductor.compute.console_relay import ConsoleRelay, RelayAddress
 from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.consoles import ConsoleKind
@@ -131,7 +131,7 @@ def answering(web: str) -> Iterator[Answering]:
     opened = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), no_console, found.answer)
     opened.start()
     assert opened.announcement is not None
-    ConsoleDoorRow.objects.using("cell1").filter(host="sim-1-01").update(**asdict(opened.announcement))
+    ConsoleAddress.objects.using("cell1").filter(host="sim-1-01").update(**asdict(opened.announcement))
     yield found
     opened.stop()
 
@@ -169,13 +169,13 @@ def test_the_metrics_of_a_server_are_shown_to_its_project(kept: dict[str, str], 
 def test_a_host_that_does_not_answer_hides_neither_what_its_cell_knows_nor_that(
     trouble: str, web: str, answering: Answering, api_client: Any
 ) -> None:
-    door = ConsoleDoorRow.objects.using("cell1").filter(host="sim-1-01")
+    address = ConsoleAddress.objects.using("cell1").filter(host="sim-1-01")
     if trouble == "refuses":
         answering.error = Unavailable("The hypervisor is not open.")
     elif trouble == "is another":
-        door.update(fingerprint="0" * 64)
+        address.update(fingerprint="0" * 64)
     else:
-        door.update(tcp_port=1)
+        address.update(tcp_port=1)
     shown = api_client("admin", version="2.48").get(f"{web}/diagnostics").json()
     assert (shown["state"], shown["memory_details"]) == ("running", {"maximum": 128, "used": None})
     refused = api_client("ana").get(f"{web}/os-server-password")

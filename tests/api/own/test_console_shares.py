@@ -24,15 +24,15 @@ REQUEST = {"kind": "serial", "minutes": 15}
 @pytest.fixture
 def path(people: Any) -> Iterator[str]:
     """The path of ana's server, on a host with a console port that is not used here."""
-    door = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda *_: pytest.fail("nobody watches"))
-    door.start()
+    relay = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda *_: pytest.fail("nobody watches"))
+    relay.start()
     factories.cells()
     factories.host("host-1")
-    assert door.announcement is not None
-    connections.record("cell1", ConsolesOffered(host="host-1", **asdict(door.announcement)))
+    assert relay.announcement is not None
+    connections.record("cell1", ConsolesOffered(host="host-1", **asdict(relay.announcement)))
     server = factories.instance(people.ana.context(), "web-1", host="host-1", node="host-1")
     yield f"/api/servers/{server.uuid}/console-shares"
-    door.stop()
+    relay.stop()
 
 
 def test_a_link_is_told_once_listed_and_ended(path: str, api_client: Any) -> None:

@@ -65,15 +65,15 @@ class ConsoleAuthToken(ComputeView):
     def get(self, request: ApiRequest, token: str) -> Response:
         if not request.microversion.covers(SHOWS_ALL_SINCE):  # before: only types that are not here
             raise NotAuthenticated("The requested console type details are not accessible.")
-        ticket, door, _ = consoles.show(token)
+        ticket, endpoint, _ = consoles.show(token)
         shown: dict[str, Any] = {
             "instance_uuid": ticket.instance_uuid,
-            "host": door.address,
-            "port": door.port,
+            "host": endpoint.address,
+            "port": endpoint.port,
             "internal_access_path": None,
         }
         if request.microversion.covers(SHOWS_TLS_SINCE):
-            shown["tls_port"] = door.port
+            shown["tls_port"] = endpoint.port
         return Response({"console": shown})
 
 

@@ -16,10 +16,10 @@ from conductor.core.errors import Conflict
 from conductor.db import batches, group_commit
 from conductor.db.batches import BatchWriter
 from conductor.db.dialect import run
-from conductor.db.group_commit import gate_of
+from conductor.db.group_commit import write_lock_of
 from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import Event
-from tests.gathering import ALIAS, Write, assert_gate_is_free, closing, coming, emit, emitted, telling, together
+from tests.gathering import ALIAS, Write, assert_write_lock_is_free, closing, coming, emit, emitted, telling, together
 from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -30,7 +30,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine commits no earlier, and is alone no shorter."""
     monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 3600.0)
     monkeypatch.setattr(group_commit, "ALONE_SECONDS", 3600.0)
-    monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)
+    monkeypatch.setattr(write_lock_of(ALIAS), "_alone_until", 0.0)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_who_breaks_the_transaction_of_all_has_nobody_believe_in_it(pool: Thread
     assert emitted() == ["two", "three"]  # a failed write reports its failure, and nothing else
     telling("again")()
     assert emitted()[-1] == "again"
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_a_writer_that_closes_its_connection_loses_only_its_own_rows(pool: ThreadPoolExecutor) -> None:
@@ -118,7 +118,7 @@ def test_a_writer_that_closes_its_connection_loses_only_its_own_rows(pool: Threa
         one, _closed, two = coming(pool, telling("one"), closing_the_connection, telling("two"))
     assert (one.result(WAIT_SECONDS), two.result(WAIT_SECONDS)) == (None, None)
     assert emitted() == ["first", "one", "two"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_a_transaction_that_was_lost_unseen_is_left_to_nobody(pool: ThreadPoolExecutor) -> None:
@@ -130,7 +130,7 @@ def test_a_transaction_that_was_lost_unseen_is_left_to_nobody(pool: ThreadPoolEx
     assert "undone under way" in str(mine)
     one.result(WAIT_SECONDS)
     assert emitted() == ["one"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 class Full:
@@ -150,7 +150,7 @@ class Full:
 
 def test_a_commit_without_room_is_told_to_all_and_leaves_nothing(pool: ThreadPoolExecutor) -> None:
     def begin() -> None:
-        begun = gate_of(ALIAS).open
+        begun = write_lock_of(ALIAS).open
         assert begun is not None
         begun.driver = Full(begun.driver)
 
@@ -161,7 +161,7 @@ def test_a_commit_without_room_is_told_to_all_and_leaves_nothing(pool: ThreadPoo
     for future in [pool.submit(closing(telling(kind))) for kind in ("one", "two")]:
         future.result(WAIT_SECONDS)
     assert sorted(emitted()) == ["one", "two"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def refused() -> list[list[str]]:
@@ -187,7 +187,7 @@ def test_nobody_is_refused_for_what_is_not_committed_yet(pool: ThreadPoolExecuto
         futures.extend(coming(pool, telling("one"), refused, dawdling))
     _, early, _ = futures
     assert early.result(WAIT_SECONDS) == [["first", "one", "mine"], ["first", "one", "late"]]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadPoolExecutor) -> None:
@@ -212,7 +212,7 @@ def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadP
     assert (one.result(WAIT_SECONDS), three.result(WAIT_SECONDS)) == (None, None)
     assert [kinds[:4] for kinds in seen] == [["first", "one", "two", "three"]] * 3
     assert sorted(emitted()[4:]) == ["of one", "of three"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoolExecutor) -> None:
@@ -229,13 +229,13 @@ def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoo
     for future in together(pool, telling("one"), nested, telling("two")):
         future.result(WAIT_SECONDS)
     assert emitted() == ["first", "one", "outer", "two"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_who_is_inside_by_hand_is_told_that_he_would_wait_for_himself() -> None:
     with pytest.raises(RuntimeError, match="wait for itself"), bare_tx(ALIAS), bare_tx(ALIAS):
         pass
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_a_thread_that_stopped_waiting_for_a_batch_leads_no_other(

@@ -13,10 +13,10 @@ from django.db import OperationalError, transaction
 from conductor.core.errors import Conflict
 from conductor.core.request_priority import for_request
 from conductor.db import group_commit
-from conductor.db.group_commit import Gate, gate_of
+from conductor.db.group_commit import WriteLock, write_lock_of
 from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import StepRecord
-from tests.gathering import ALIAS, assert_gate_is_free, closing, emit, emitted, telling, together
+from tests.gathering import ALIAS, assert_write_lock_is_free, closing, emit, emitted, telling, together
 from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -26,18 +26,18 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Returns other connections' view of the log before each group commit; a slow machine commits no earlier."""
     seen: list[list[str]] = []
-    commit = Gate.commit
+    commit = WriteLock.commit
 
-    def noted(gate: Gate) -> None:
-        if gate.open is not None:
+    def noted(write_lock: WriteLock) -> None:
+        if write_lock.open is not None:
             with ThreadPoolExecutor(1) as pool:
                 seen.append(pool.submit(closing(emitted)).result(WAIT_SECONDS))
-        commit(gate)
+        commit(write_lock)
 
-    monkeypatch.setattr(Gate, "commit", noted)
+    monkeypatch.setattr(WriteLock, "commit", noted)
     monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 3600.0)
     monkeypatch.setattr(group_commit, "ALONE_SECONDS", 3600.0)
-    monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)  # restored for later tests
+    monkeypatch.setattr(write_lock_of(ALIAS), "_alone_until", 0.0)  # restored for later tests
     return seen
 
 
@@ -87,7 +87,7 @@ def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
         future.result(WAIT_SECONDS)
     assert commits == [[]]  # one commit, and nothing was seen before
     assert emitted() == ["first", "0", "1", "2", "3", "4", "by hand"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commits: list[list[str]]) -> None:
@@ -98,7 +98,7 @@ def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commi
     for future in (one, gives_up, two):
         future.result(WAIT_SECONDS)
     assert (commits, emitted()) == ([[]], ["first", "one", "two"])
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolExecutor) -> None:
@@ -106,7 +106,7 @@ def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolEx
         together(pool, telling("one"), breaking_a_constraint)
     assert is_serialization_failure(mine.value)
     assert emitted() == []
-    assert_gate_is_free()
+    assert_write_lock_is_free()
     futures = [pool.submit(closing(write)) for write in (telling("again"), breaking_a_constraint, telling("too"))]
     assert [type(future.exception(WAIT_SECONDS)).__name__ for future in futures] == [
         "NoneType",
@@ -135,33 +135,33 @@ def test_an_old_transaction_is_left_open_to_nobody(
     assert commits == [[], ["first"], ["first", "one"]]
 
 
-def test_who_waits_too_long_at_the_gate_is_told(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_waits_too_long_gets_an_error(pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "LONGEST_WAIT_SECONDS", 0.05)
     with write_tx(ALIAS):
         with pytest.raises(OperationalError, match="not to be written to"):
             pool.submit(closing(telling("late"))).result(WAIT_SECONDS)
         emit("first")
     assert emitted() == ["first"]
-    assert_gate_is_free()
+    assert_write_lock_is_free()
 
 
 def test_requests_go_before_the_background_which_gets_every_fourth_turn() -> None:
-    gate, served, lock = Gate(), [], threading.Lock()
+    write_lock, served, lock = WriteLock(), [], threading.Lock()
 
     def write(name: str) -> None:
         with for_request() if name == "request" else nullcontext():
-            gate.enter()
+            write_lock.enter()
         with lock:
             served.append(name)
-        gate.leave()
+        write_lock.leave()
 
-    gate.enter()
+    write_lock.enter()
     threads = []
     for name in ["background"] * 3 + ["request"] * 8:
         threads.append(threading.Thread(target=write, args=(name,)))
         threads[-1].start()
-        wait_until("it waits", lambda: len(gate._queue) == len(threads), pause=0.001)
-    gate.leave()
+        wait_until("it waits", lambda: len(write_lock._queue) == len(threads), pause=0.001)
+    write_lock.leave()
     for thread in threads:
         thread.join(WAIT_SECONDS)
     assert served == ["request"] * 3 + ["background"] + ["request"] * 3 + ["background"] + ["request"] * 2 + [
@@ -171,17 +171,17 @@ def test_requests_go_before_the_background_which_gets_every_fourth_turn() -> Non
 
 def test_a_request_that_gives_up_waiting_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "LONGEST_WAIT_SECONDS", 0.05)
-    gate = Gate()
-    gate.enter()
+    write_lock = WriteLock()
+    write_lock.enter()
 
     def write() -> None:
         with for_request(), pytest.raises(OperationalError):
-            gate.enter()
+            write_lock.enter()
 
     thread = threading.Thread(target=write)
     thread.start()
     thread.join(WAIT_SECONDS)
-    assert len(gate._queue) == 0
-    gate.leave()
-    gate.enter()  # it is free again
-    gate.leave()
+    assert len(write_lock._queue) == 0
+    write_lock.leave()
+    write_lock.enter()  # it is free again
+    write_lock.leave()
