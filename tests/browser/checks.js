@@ -59,7 +59,7 @@
       const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
       for (let node = walker.nextNode(); node; node = walker.nextNode()) {
         const e = node.parentElement;
-        if (!node.nodeValue.trim() || !isShown(e) || e.closest("svg, script, .said, [aria-disabled=true], :disabled, kbd[aria-hidden]")) continue;
+        if (!node.nodeValue.trim() || !isShown(e) || e.closest("svg, script, .visually-hidden, [aria-disabled=true], :disabled, kbd[aria-hidden]")) continue;
         const found = ratio(rgb(getComputedStyle(e).color), groundOf(e));
         if (found < 4.5) wrong.add(`contrast ${found.toFixed(2)}: ${short(e)}`);
       }
@@ -122,7 +122,7 @@
       }).map(short),
     smallTargets: () =>
       [...document.querySelectorAll("button, summary, select, .nav-link, .tab, .button, .pick label")]
-        .filter((e) => isShown(e) && !e.closest(".said") && (e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24))
+        .filter((e) => isShown(e) && !e.closest(".visually-hidden") && (e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24))
         .map(short),
   };
 })()

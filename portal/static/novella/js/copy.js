@@ -45,7 +45,7 @@ async function put(text) {
 function putTheOldWay(text) {
   const area = document.createElement("textarea");
   area.value = text;
-  area.className = "said";
+  area.className = "visually-hidden";
   document.body.append(area);
   area.select();
   const done = document.execCommand("copy");
