@@ -85,13 +85,8 @@ RETIRED: dict[str, tuple[str, int]] = {
 }
 # Names that keep a retired word, since they are the contract of others, or the word of a protocol: why.
 EXEMPT: dict[str, str] = {
-    "NOVELLA_CROWD_SUBSET_SIZE": "a setting",
-    "NOVELLA_LISTS_PASS_OVER_SILENT_CELLS": "a setting",
-    "lists_pass_over_silent_cells": "the field of the environment behind that setting",
-    "doings": "a field of the wire message `HostReported`",
     "OFFER": "the DHCP message",
     "BuryInCell0": "a step, named as Nova's conductor names it",
-    "agreements": "a member of the API",
 }
 # Generic class names: in how many classes of the product each still stands.
 GENERIC: dict[str, int] = {
