@@ -303,9 +303,7 @@ class ActionConformance(VolumeConformance):
             driver.rebuild(running, RecordedProgress(), is_running=is_running)
             assert (power_state(driver, running) is PowerState.RUNNING) is is_running
 
-    def test_a_rebuild_that_nobody_wants_any_more_can_be_done_again(
-        self, driver: ComputeDriver, running: GuestSpec
-    ) -> None:
+    def test_a_stale_rebuild_can_be_repeated(self, driver: ComputeDriver, running: GuestSpec) -> None:
         if lacks(driver, "rebuild"):
             return
         with pytest.raises(StaleToken):

@@ -140,7 +140,7 @@ class DriverConformance(ActionConformance, MoveConformance, FaultConformance):
             assert message.strip()
             assert share is None or 0.0 <= share <= 1.0
 
-    def test_what_nobody_wants_any_more_leaves_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+    def test_a_stale_spawn_leaves_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         counting = RecordedProgress()
         driver.spawn(new_guest(), counting)
         for stop_at in range(1, min(len(counting.calls), 2) + 1):

@@ -148,7 +148,7 @@ class ColdMoves(MoveBase):
         two.source.revert_migration(two.guest, is_running=False)
         assert power_state(two.source, two.guest) is PowerState.RUNNING
 
-    def test_a_move_that_nobody_wants_any_more_leaves_nothing_at_the_destination(self, two: Two | None) -> None:
+    def test_a_stale_move_leaves_nothing_at_the_destination(self, two: Two | None) -> None:
         if two is None:
             return
         disks = two.out()
@@ -213,7 +213,7 @@ class LiveMoves(MoveBase):
         live.move(live.prepare())
         assert live.on() == [live.destination.host]
 
-    def test_a_live_move_that_nobody_wants_any_more_leaves_the_guest_where_it_is(self, live: Two | None) -> None:
+    def test_a_stale_live_move_leaves_the_guest_where_it_is(self, live: Two | None) -> None:
         if live is None:
             return
         target = live.prepare()
@@ -250,7 +250,7 @@ class LiveMoves(MoveBase):
         live.destination.destroy(live.uuid)
         assert live.on() == []
 
-    def test_whoever_looks_sees_it_once(self, live: Two | None) -> None:
+    def test_a_moved_guest_is_reported_once(self, live: Two | None) -> None:
         """Several polls in a row: between two equal polls at the source, the one at the destination differs."""
         if live is None:
             return

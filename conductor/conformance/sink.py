@@ -80,7 +80,7 @@ class SinkConformance:
         assert deliver(sink, []) == []
         assert self.received(sink) == before
 
-    def test_nobody_at_the_other_end_is_a_failure_within_seconds(self, broken: NotificationSink | None) -> None:
+    def test_an_unreachable_receiver_is_a_failure_within_seconds(self, broken: NotificationSink | None) -> None:
         if broken is None:
             return
         outcome: list[str] = []

@@ -75,7 +75,7 @@ def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) ->
     expect(page.get_by_role("link", name="typed before")).to_have_count(1)
 
 
-def test_somebody_else_gets_nothing_of_the_page(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
+def test_another_user_gets_nothing_of_the_page(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")

@@ -122,7 +122,7 @@ def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> 
     expect(page.locator("[data-desk-state]")).to_contain_text("no console while it is deleting")
 
 
-def test_a_link_opens_the_screen_once_for_whoever_has_it(open_page: OpenPage, server: Instance, people: Any) -> None:
+def test_a_link_opens_the_screen_once_for_its_holder(open_page: OpenPage, server: Instance, people: Any) -> None:
     token = consoles.grant(people.ana.context(), str(server.uuid), ConsoleKind.VNC).token
     page = open_page()
     page.goto(f"/console?path=console%3Ftoken%3D{token}")

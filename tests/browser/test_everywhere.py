@@ -146,7 +146,7 @@ def ids(people: Any, settings: Any) -> dict[str, str]:
 
 
 @pytest.mark.timeout(900)  # more than fifty pages, and no faster than the machine
-def test_every_page_can_be_read_by_everybody(open_page: OpenPage, ids: dict[str, str]) -> None:
+def test_every_page_is_accessible(open_page: OpenPage, ids: dict[str, str]) -> None:
     """Each page is asked for once, and looked at in the light, in the dark and on a phone."""
     page = open_page("admin", viewport=DESKTOP, has_touch=True, reduced_motion="reduce")
     wrong: dict[str, list[str]] = {}

@@ -99,7 +99,7 @@ def test_nothing_runs_over_the_edge_of_a_phone(open_page: OpenPage, stuck: Workf
         assert fits(page), path
 
 
-def test_what_happened_meanwhile_is_told_instead_of_done(open_page: OpenPage, stuck: WorkflowRun) -> None:
+def test_a_concurrent_change_is_reported_instead_of_success(open_page: OpenPage, stuck: WorkflowRun) -> None:
     page = open_page("ana", color_scheme="light")
     page.goto(f"/workflows/{stuck.uuid}/do/cancel")
     page.get_by_label("Reason").fill("Not wanted any more")

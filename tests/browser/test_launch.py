@@ -190,7 +190,7 @@ def test_a_session_that_ends_in_the_form_costs_nothing(open_page: OpenPage) -> N
     expect(page.get_by_label("other-linux")).to_be_checked()
 
 
-def test_problems_are_listed_first_and_said_at_their_fields(open_page: OpenPage) -> None:
+def test_problems_are_listed_first_and_shown_at_their_fields(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
     page.evaluate("document.querySelector('form.launch').noValidate = true")

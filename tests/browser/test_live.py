@@ -59,7 +59,7 @@ def test_a_row_changes_by_itself(open_page: OpenPage, people: Any) -> None:
     assert page.evaluate("window.isTheSamePage")
 
 
-def test_screen_readers_are_told_the_newest_change_and_nothing_when_muted(open_page: OpenPage, people: Any) -> None:
+def test_screen_readers_get_the_newest_change_and_nothing_when_muted(open_page: OpenPage, people: Any) -> None:
     [one, two] = [factories.instance(people.ana.context(), name) for name in ("web-1", "web-2")]
     page = open_page("ana")
     page.goto("/servers")
@@ -144,7 +144,7 @@ def test_the_console_follows_its_end(open_page: OpenPage, people: Any) -> None:
     assert console.evaluate("e => e.scrollTop") == 0
 
 
-def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire: Wire) -> None:
+def test_a_lost_connection_is_shown_and_caught_up_with(open_page: OpenPage, people: Any, wire: Wire) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
     page = open_page("ana")
     page.goto("/servers")
@@ -231,7 +231,7 @@ def test_a_page_that_gets_no_socket_asks_for_news(open_page: OpenPage, people: A
 
 
 @pytest.mark.parametrize("lets_sockets_through", [True, False])
-def test_a_frozen_server_is_told_within_seconds(
+def test_a_frozen_server_is_noticed_within_seconds(
     open_page: OpenPage, people: Any, wire: Wire, lets_sockets_through: bool
 ) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
@@ -301,7 +301,7 @@ def test_pages_of_other_sites_get_no_socket(open_page: OpenPage, wire: Wire, ori
     assert refused.value.response.status_code == 403
 
 
-def test_strangers_get_no_socket(open_page: OpenPage, wire: Wire) -> None:
+def test_anonymous_users_get_no_socket(open_page: OpenPage, wire: Wire) -> None:
     page = open_page()
     with socket(page, wire) as link, pytest.raises(ConnectionClosed) as closed:
         link.recv(timeout=WAIT_SECONDS)
@@ -309,7 +309,7 @@ def test_strangers_get_no_socket(open_page: OpenPage, wire: Wire) -> None:
     assert closed.value.rcvd.code == 4401
 
 
-def test_nobody_follows_what_is_not_theirs(open_page: OpenPage, people: Any, wire: Wire) -> None:
+def test_servers_of_other_projects_cannot_be_followed(open_page: OpenPage, people: Any, wire: Wire) -> None:
     parent, child = factories.build(people.ana.context(), "web-1")
     with socket(open_page("chi"), wire) as link:
         for topic, view in (

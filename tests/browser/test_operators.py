@@ -55,7 +55,7 @@ def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     expect(page.get_by_text("Item restored to the list.")).to_be_visible()
 
 
-def test_an_open_page_shows_that_a_host_fell_silent(open_page: OpenPage, people: Any) -> None:
+def test_an_open_page_shows_that_a_host_stopped_responding(open_page: OpenPage, people: Any) -> None:
     """Nothing else happens in the cloud: only the conductor's check finds it."""
     for name in ("rack-1", "rack-2"):
         add_host(name)

@@ -54,7 +54,7 @@ def test_a_volume_by_keyboard_beside_its_list(open_page: OpenPage) -> None:
     assert not Volume.objects.exists()
 
 
-def test_what_is_told_once_can_be_saved(open_page: OpenPage) -> None:
+def test_values_shown_once_can_be_saved(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page, "/key-pairs/do/generate", name="laptop")
     with page.expect_download() as found:
@@ -86,7 +86,7 @@ def test_all_of_it_fits_and_can_be_read(open_page: OpenPage, people: Any) -> Non
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
 
 
-def test_what_takes_long_is_drawn_as_bones_and_what_fails_is_told(open_page: OpenPage, people: Any) -> None:
+def test_slow_parts_are_drawn_as_skeletons_and_failures_are_shown(open_page: OpenPage, people: Any) -> None:
     factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
     go(page, "/servers")

@@ -21,7 +21,7 @@ def test_signing_in_goes_on_to_the_page_that_was_asked_for(open_page: OpenPage) 
     expect(page.get_by_role("link", name="Project shop")).to_be_visible()
 
 
-def test_a_wrong_password_is_said_and_the_name_is_kept(open_page: OpenPage) -> None:
+def test_a_wrong_password_is_reported_and_the_name_is_kept(open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/sign-in")
     page.get_by_label("User name").fill("ana")

@@ -62,7 +62,7 @@ def test_the_palette_says_when_the_search_does_not_answer(open_page: OpenPage, w
     expect(dialog).to_be_hidden()
 
 
-def test_the_tray_counts_along_and_the_bell_tells(open_page: OpenPage, people: Any) -> None:
+def test_the_tray_counts_and_the_bell_shows_results(open_page: OpenPage, people: Any) -> None:
     page = open_page("ana")
     (run, other) = began_here(page, people, "web-1", "web-2")
     go(page, "/profile")  # a page that follows nothing itself

@@ -139,7 +139,7 @@ def test_a_step_opens_beside_its_workflow_by_keyboard_and_has_an_address(open_pa
 
 
 @pytest.mark.parametrize("others", [["next"], []])
-def test_who_loses_the_last_place_is_told_so(open_page: OpenPage, people: Any, others: list[str]) -> None:
+def test_the_loser_of_the_last_place_gets_an_error(open_page: OpenPage, people: Any, others: list[str]) -> None:
     for host in ("best", *others):
         add_host(host, size=(1, 8192 if host == "best" else 4096, 100))
     (winner, _), (loser, decision) = raced(people.ana, people.chi)

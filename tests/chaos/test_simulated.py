@@ -15,7 +15,7 @@ LIMIT = pytest.mark.timeout(900)  # the children have the processors to themselv
 
 
 @LIMIT
-def test_the_engine_keeps_its_promises_in_every_crowded_schedule() -> None:
+def test_the_engine_keeps_its_promises_in_every_contended_schedule() -> None:
     output = simulate(crowded=CROWDED)
     assert re.search(rf"^{CROWDED} schedules in \d+ crowds, .*, 0 with violations", output, re.MULTILINE)
 

@@ -141,7 +141,7 @@ def test_the_levels_go_by_what_is_offered_and_kept() -> None:
         (["fake", "--image", "no/such.img"], "--image: no/such.img cannot be read: No such file"),
     ],
 )
-def test_what_cannot_be_asked_is_told_in_one_line(
+def test_invalid_requests_are_reported_in_one_line(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["novella-driver-conformance"]

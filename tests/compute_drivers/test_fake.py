@@ -49,7 +49,7 @@ class TestConformance(DriverConformance):
         return lambda uuid: guest_of(uuid, IMAGE, ports=(PORT,))
 
 
-def test_it_reports_what_it_was_told() -> None:
+def test_it_reports_its_configured_values() -> None:
     report = started("sim-7", vcpus=16, memory_mb=4096, disk_gb=100, cpu_allocation_ratio=2.0).report()
     assert report.node == "sim-7"
     amounts = {name: (a.total, a.reserved, a.allocation_ratio, a.max_unit) for name, a in report.inventory.items()}
@@ -156,7 +156,7 @@ class TestFaults:
     def file(self, tmp_path: Path) -> Path:
         return tmp_path / "faults.json"
 
-    def test_it_fails_as_often_as_told_and_leaves_nothing(self) -> None:
+    def test_it_fails_as_often_as_configured_and_leaves_nothing(self) -> None:
         driver = started(faults={"spawn": {"fail_times": 2, "message": "the disk is on fire"}})
         guest = guest_of(str(uuid4()), IMAGE)
         for _ in range(2):

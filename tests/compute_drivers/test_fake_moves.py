@@ -269,7 +269,7 @@ def _moving(source: FakeDriver, guest: GuestSpec, target: Any, raised: list[Base
         raised.append(error)
 
 
-def test_guests_shut_themselves_down_and_crash_when_told(tmp_path: Path) -> None:
+def test_guests_shut_themselves_down_and_crash_on_command(tmp_path: Path) -> None:
     file = tmp_path / "faults.json"
     driver = started(faults_file=str(file))
     web, db = (guest_of(str(uuid4()), IMAGE, name=name) for name in ("web-1", "db-1"))
@@ -328,7 +328,7 @@ def test_a_target_that_is_not_on_this_machine_is_a_failure(source: FakeDriver, g
 
 
 @pytest.mark.parametrize("has_left", [True, False], ids=["after the switch", "before it"])
-def test_a_failure_after_the_switch_is_not_told_as_one_of_a_guest_that_is_still_here(
+def test_a_failure_after_the_switch_is_not_reported_as_one_of_a_guest_that_is_still_here(
     has_left: bool, tmp_path: Path
 ) -> None:
     faults = {"live_migrate": {"fail_times": 1, "after_effect": has_left}}

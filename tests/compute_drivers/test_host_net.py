@@ -97,7 +97,7 @@ def test_a_ping_passes_by_a_rule_and_its_answer_by_none_and_neither_after_the_ru
     assert not ana.reaches(bo, ana.ping(bo, b"once")), "a connection from before has no right of its own"
 
 
-def test_nothing_passes_a_port_before_its_rules_were_told_and_all_one_without_port_security(
+def test_nothing_passes_a_port_before_its_rules_arrive_and_all_one_without_port_security(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo = joined(ANA, BO)
@@ -139,7 +139,7 @@ def test_members_of_a_group_are_let_in_and_others_are_not(net: HostNet, joined: 
     assert chi.reaches(bo, chi.udp(bo, 5000, 54, b"stranger no more"))
 
 
-def test_ipv6_passes_as_groups_and_truth_let_it_and_the_host_tells_who_asks(
+def test_ipv6_passes_as_groups_and_anti_spoofing_allow_and_the_host_answers_discovery(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo = joined(ANA6, BO6)
@@ -166,7 +166,7 @@ def test_ipv6_passes_as_groups_and_truth_let_it_and_the_host_tells_who_asks(
     assert not ana.reaches(bo, ana.has_card(bo, service, source=a))
 
 
-def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(
+def test_each_guest_gets_the_address_of_its_port_and_unknown_guests_none(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo = joined(ANA, BO)
@@ -180,7 +180,7 @@ def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(
     assert "static" in settings.read_text(), "who is not listed gets nothing"
 
 
-def test_who_asks_for_metadata_is_itself_even_without_port_security_and_nobody_is_the_service(
+def test_metadata_requests_are_never_spoofed_even_without_port_security(
     net: HostNet, joined: Callable[..., list[Guest]], tmp_path: Path
 ) -> None:
     ana, bo = joined(ANA, BO)

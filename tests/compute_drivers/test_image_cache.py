@@ -34,7 +34,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_nobody_used_for_long_goes(tmp_path: Path) -> None:
+def test_unused_entries_are_removed(tmp_path: Path) -> None:
     cache = filled(tmp_path, keep_seconds=150.0)
     assert cache.expire(list) == ["one", "two"]
     assert names(tmp_path) == {"three"}

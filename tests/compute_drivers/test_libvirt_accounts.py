@@ -196,7 +196,7 @@ def test_a_volume_that_is_read_only_is_only_read(driver: LibvirtDriver, volume: 
     assert opened_by(uid_of(guest), ("read", path), ("write", path)) == {("read", path)}
 
 
-def test_a_disk_that_its_guest_has_laid_on_a_file_of_the_hosts_is_opened_by_nobody(
+def test_a_disk_whose_guest_names_a_file_of_the_host_as_backing_file_is_never_opened(
     driver: LibvirtDriver, secret: Path
 ) -> None:
     guest, shelf = started(driver), Shelf()

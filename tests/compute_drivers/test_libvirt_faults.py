@@ -149,7 +149,7 @@ def test_two_hosts_of_one_hypervisor_leave_each_other_s_guests_alone(driver: Lib
     other.stop()
 
 
-def test_a_guest_that_ends_by_itself_is_told_of(driver: LibvirtDriver) -> None:
+def test_a_guest_that_ends_by_itself_is_reported(driver: LibvirtDriver) -> None:
     guest, changed = guest_of(str(uuid4()), IMAGE), threading.Event()
     driver.spawn(guest, RecordedProgress())
     driver.watch(changed.set)
@@ -227,7 +227,7 @@ def test_events_of_a_session_end_with_it(driver: LibvirtDriver, short_folder: Pa
     assert_stays("nothing is reported", lambda: not changed.is_set())
 
 
-def test_a_host_that_cannot_write_memory_offers_no_suspending(
+def test_a_host_that_cannot_write_memory_does_not_support_suspending(
     real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(capability, "LIBRARY_DIRS", ())

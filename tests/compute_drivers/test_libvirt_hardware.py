@@ -66,7 +66,7 @@ def test_all_that_can_be_asked_for_at_once(driver: LibvirtDriver) -> None:
         driver.set_admin_password(guest.instance_uuid, "correct horse")
 
 
-def test_with_secure_boot_nothing_is_started_that_nobody_has_signed(driver: LibvirtDriver, tmp_path: Path) -> None:
+def test_with_secure_boot_only_signed_loaders_start(driver: LibvirtDriver, tmp_path: Path) -> None:
     assert "COMPUTE_SECURITY_UEFI_SECURE_BOOT" in driver.report().traits, "the test needs: apt-get install ovmf"
     flavor = FlavorSpec("8", "safe", vcpus=1, memory_mb=128, root_gb=1, extra_specs={"os:secure_boot": "required"})
     guest = guest_of(str(uuid4()), IMAGE, flavor=flavor, ports=(PORT,))

@@ -327,7 +327,7 @@ def test_what_left_while_no_agent_ran_is_cleared_away_by_the_next(pair: tuple[Ho
         assert files_of(pair[0].driver, uuid) == []
 
 
-def test_disks_that_are_said_to_be_shared_are_refused_and_nothing_is_made(pair: tuple[Host, Host]) -> None:
+def test_disks_wrongly_configured_as_shared_are_refused_and_nothing_is_created(pair: tuple[Host, Host]) -> None:
     guest, driver = guest_of(str(uuid4()), IMAGE), pair[1].driver
     with pytest.raises(DriverError, match="share no disks"):
         driver.prepare_live_migration(guest, is_block_migration=False)

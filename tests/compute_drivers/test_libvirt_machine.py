@@ -303,7 +303,7 @@ class TestTheHost:
         with pytest.raises(Invalid, match=r"libvirt\.pinned_cpus: this machine has no processors 8-9"):
             host_inventory.numa_cells("7-9", nodes=nodes, cpus=cpus)
 
-    def test_a_process_offers_only_the_processors_that_it_may_use(
+    def test_a_process_reports_only_the_processors_that_it_may_use(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 4})
@@ -328,5 +328,5 @@ class TestTheHost:
         with pytest.raises(Invalid, match=r"libvirt\.pci_devices: 'gpu' is neither"):
             host_inventory.parse_pci_devices("gpu")
 
-    def test_its_traits_are_known_to_everybody(self) -> None:
+    def test_its_traits_are_standard_or_custom(self) -> None:
         assert sorted(host_inventory.TRAITS - set(os_traits.get_traits())) == []

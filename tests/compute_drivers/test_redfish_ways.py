@@ -61,7 +61,7 @@ def test_a_controller_that_is_not_there_or_never_answers_is_named_with_why(optio
     assert slow.endswith("The controller of machine m7 does not answer: it took too long.")
 
 
-def test_wrong_credentials_are_said_and_never_shown(
+def test_wrong_credentials_are_reported_and_never_shown(
     options_of: Machines, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -82,7 +82,7 @@ def test_media_and_passwords_are_in_no_log(options_of: Machines, rack: Rack, cap
     assert [secret for secret in (PASSWORD, "tr0ub4dor", folder.name) if secret in text] == []
 
 
-def test_certificates_are_checked_unless_told_otherwise(rack: Rack, options_of: Machines) -> None:
+def test_certificates_are_checked_unless_configured_otherwise(rack: Rack, options_of: Machines) -> None:
     ca_file = str(rack.media_dir.parent / "certificate.pem")
     text = complaint_of(options_of(SPARE, bmc=rack.secure_url, verify=True))
     assert text.endswith("does not answer: its certificate is not from an authority that this host trusts.")
@@ -91,7 +91,7 @@ def test_certificates_are_checked_unless_told_otherwise(rack: Rack, options_of: 
             assert driver.guests() == []
 
 
-def test_a_silent_controller_takes_no_other_with_it_and_its_guest_is_as_it_was(
+def test_an_unresponsive_controller_affects_no_other_and_its_guest_is_as_it_was(
     rack: Rack, options_of: Machines
 ) -> None:
     with host(options_of(SPARE - 1, SPARE, options={"look_seconds": 0.0})) as driver:

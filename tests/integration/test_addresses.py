@@ -321,7 +321,7 @@ def test_default_pools_are_all_hosts_but_the_gateway(length: int, offset: int) -
     assert pooled == [str(host) for host in network.hosts() if str(host) != gateway]
 
 
-def test_a_subnet_forgets_nobody(databases: None) -> None:
+def test_a_subnet_forgets_no_address(databases: None) -> None:
     network = make_network()
     make_port(network)
     assert Subnet.objects.get().addresses.count() == 1

@@ -83,7 +83,7 @@ def test_asking_again_after_a_crash_keeps_the_alternate_that_was_claimed() -> No
     assert list(held_by(build.uuid)) == [provider_of("third")]
 
 
-def test_alternates_that_are_silent_or_closed_are_passed_over() -> None:
+def test_alternates_that_are_unresponsive_or_disabled_are_skipped() -> None:
     build = Build()
     manager.release(build.uuid)
     silence("runner-up")

@@ -31,7 +31,7 @@ def titles(found: Any) -> list[str]:
     return [one.title for one in found]
 
 
-def test_what_is_told_begins_and_ends_by_itself_the_gravest_first(admin: Any) -> None:
+def test_announcements_begin_and_end_by_themselves_the_most_severe_first(admin: Any) -> None:
     now = timezone.now()
     announcements.announce(admin, {"title": "  new   images "})
     announcements.announce(admin, {"title": "tomorrow", "begins_at": now + timedelta(days=1)})
@@ -50,7 +50,7 @@ def test_what_is_told_begins_and_ends_by_itself_the_gravest_first(admin: Any) ->
     ]
 
 
-def test_only_operators_tell_and_only_they_see_what_is_not_told_yet(people: Any, admin: Any) -> None:
+def test_only_operators_announce_and_see_planned_announcements(people: Any, admin: Any) -> None:
     ana = people.ana.context()
     planned = announcements.announce(admin, {"title": "x", "begins_at": timezone.now() + timedelta(days=1)})
     for refused in (
@@ -76,7 +76,7 @@ def test_only_operators_tell_and_only_they_see_what_is_not_told_yet(people: Any,
         ({"title": "x", "ends_at": datetime(2020, 1, 1, tzinfo=UTC)}, "ends_at"),
     ],
 )
-def test_what_cannot_be_told_names_its_field_and_changes_nothing(admin: Any, requested: Any, field: str) -> None:
+def test_an_invalid_field_is_named_and_changes_nothing(admin: Any, requested: Any, field: str) -> None:
     with pytest.raises(Invalid) as refused:
         announcements.announce(admin, requested)
     assert refused.value.details["field"] == f"announcement.{field}"
@@ -92,7 +92,7 @@ def test_there_are_not_more_than_people_read(admin: Any) -> None:
     announcements.announce(admin, {"title": "one more"})
 
 
-def test_an_operator_announces_on_a_page_and_everybody_reads_it_at_home(people: Any) -> None:
+def test_an_operator_announces_on_a_page_and_all_users_read_it_at_home(people: Any) -> None:
     factories.cells()
     ana, operator = signed_in("ana"), signed_in("admin")
     sent = {"title": "Maintenance", "text": "Disks <are> replaced.", "severity": "critical", "begins_at": ""}

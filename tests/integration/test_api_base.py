@@ -103,7 +103,7 @@ def test_a_version_that_cannot_be(api_client: Any, version: str, status: int, us
     check_headers(answer, used)
 
 
-def test_a_failure_of_ours_tells_the_request_id_only(api_client: Any, caplog: Any) -> None:
+def test_an_internal_error_shows_the_request_id_only(api_client: Any, caplog: Any) -> None:
     answer = api_client("ana").delete(THINGS)
     request_id = answer.headers["x-openstack-request-id"]
     assert answer.status_code == 500

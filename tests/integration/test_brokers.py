@@ -113,7 +113,7 @@ def test_doubled_doorbells_do_the_work_once(run: Any, worker: dramatiq.Worker) -
 
 
 @pytest.mark.parametrize("service", KINDS, indirect=True)
-def test_a_lost_doorbell_is_rung_again_by_the_sweep(run: Any, worker: dramatiq.Worker) -> None:
+def test_a_lost_notification_is_sent_again_by_recovery(run: Any, worker: dramatiq.Worker) -> None:
     opened = run()
     assert_stays("it is not done", lambda: not is_done(opened), seconds=0.3)
     assert recovery.sweep(ALIAS, grace_seconds=0.0) == 1
@@ -122,7 +122,7 @@ def test_a_lost_doorbell_is_rung_again_by_the_sweep(run: Any, worker: dramatiq.W
 
 
 @pytest.mark.parametrize("service", KINDS, indirect=True)
-def test_what_was_rung_before_anybody_listened_is_heard(run: Any, carrier: dramatiq.Broker) -> None:
+def test_notifications_before_the_first_listener_are_received(run: Any, carrier: dramatiq.Broker) -> None:
     opened = run()
     notify(opened)
     assert broker.drain(WAIT_SECONDS)
@@ -150,7 +150,7 @@ def test_a_message_too_new_comes_round_again(
 
 
 @pytest.mark.parametrize("service", APART, indirect=True)
-def test_a_dead_broker_costs_nobody_anything_and_is_told_of_once(
+def test_a_dead_broker_delays_no_request_and_is_logged_once(
     run: Any, worker: dramatiq.Worker, service: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     before, after = run(), run()

@@ -63,7 +63,7 @@ def notices_of(person: Any) -> list[str]:
     return [one.title for one in notices.of(person.context())[0]]
 
 
-def test_each_threshold_is_told_once_in_a_month_to_every_member(people: Any, clock: Clock) -> None:
+def test_each_threshold_is_notified_once_a_month_to_every_member(people: Any, clock: Clock) -> None:
     put(people)
     clock.reach(49)
     assert notices_of(people.ana) == []
@@ -96,7 +96,7 @@ def test_what_the_month_comes_to_is_what_goes_on(people: Any, clock: Clock) -> N
     assert (found.spent, found.forecast, found.counted_at) == (30, 10 + 30 * 24, clock.now)
 
 
-def test_a_budget_that_is_set_anew_is_counted_and_tells_at_once(people: Any, clock: Clock) -> None:
+def test_a_new_budget_is_counted_and_notifies_at_once(people: Any, clock: Clock) -> None:
     put(people)
     clock.reach(60)
     found = put(people, "200", (25, 60))
@@ -136,7 +136,7 @@ def test_a_cell_that_does_not_answer_takes_nothing_back(
     assert (found.spent, found.counted_at) == (40, START + timedelta(hours=40))
 
 
-def test_of_two_who_set_it_one_is_told(people: Any, clock: Clock) -> None:
+def test_of_two_writers_one_gets_a_conflict(people: Any, clock: Clock) -> None:
     put(people, revision=0)
     for seen in (0, 2):
         with pytest.raises(StaleRevision):
@@ -192,7 +192,7 @@ def test_what_can_be_no_budget_is_named(people: Any, clock: Clock, amount: str, 
 
 
 @pytest.mark.usefixtures("databases")
-def test_subscribers_hear_of_it_and_nobody_twice(people: Any, clock: Clock, settings: Any, receiver: Receiver) -> None:
+def test_subscribers_get_it_once_each(people: Any, clock: Clock, settings: Any, receiver: Receiver) -> None:
     settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
     requests = (
         (people.ana, SubscriptionRequest(name="hook", url=receiver.url)),

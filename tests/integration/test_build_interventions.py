@@ -100,7 +100,7 @@ def test_a_build_is_rescheduled_by_hand(ana: Any, people: Any) -> None:
     assert held() == ONE_OF_EACH
 
 
-def test_a_spawn_that_was_done_by_hand_on_a_host_that_is_silent(ana: Any, people: Any) -> None:
+def test_a_spawn_marked_as_done_on_an_unresponsive_host(ana: Any, people: Any) -> None:
     uuid, run = on_its_host(ana)
     asked = {"step": "SpawnOnHost", "confirm": "SpawnOnHost", "mark": "forced"}
     with pytest.raises(Conflict, match="which is up"):

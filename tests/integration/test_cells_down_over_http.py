@@ -45,7 +45,7 @@ def test_pages_before_partial_servers_hold_those_that_answer(api_client: Any, lo
 
 
 @pytest.mark.parametrize("path", ["/metadata", "/metadata/a", "/tags", "/ips"])
-def test_what_hangs_on_a_server_is_not_said_to_be_empty(api_client: Any, lost: str, path: str) -> None:
+def test_attachments_of_an_unreadable_server_are_not_shown_as_empty(api_client: Any, lost: str, path: str) -> None:
     assert ask(api_client, f"{SERVERS}/{lost}", "2.104").json()["server"]["status"] == "UNKNOWN"
     answer = ask(api_client, f"{SERVERS}/{lost}{path}", "2.104")
     assert (answer.status_code, list(answer.json())) == (503, ["serviceUnavailable"])

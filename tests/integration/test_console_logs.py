@@ -52,7 +52,7 @@ def test_pieces_are_joined_by_their_offsets(instance: Instance) -> None:
     assert kept() == (0, "boot\ngröße\nlogin: ")
 
 
-def test_a_repeated_piece_changes_nothing_and_tells_nobody(instance: Instance) -> None:
+def test_a_repeated_piece_changes_nothing_and_emits_nothing(instance: Instance) -> None:
     write(instance, 0, "boot\nlogin: ")
     before = (
         list(ConsoleLog.objects.using(CELL).values()),

@@ -130,9 +130,7 @@ def test_who_watches_a_line_sees_it_and_no_key_of_theirs_arrives(people: Any, se
     assert [(one.user_name, one.project_id) for one in rows] == [(n, server.project_id) for n in ("rea", "admin")]
 
 
-def test_a_screen_hears_of_a_watcher_only_what_it_needs_for_its_pictures(
-    people: Any, server: Instance, guests: Guests
-) -> None:
+def test_a_screen_receives_from_a_viewer_only_what_drawing_needs(people: Any, server: Instance, guests: Guests) -> None:
     greeting, words = RFB + b"\1", FORMAT + KEY + ENCODINGS + POINTER + PASTE + WANT + RESIZE + KEY + WANT
 
     async def work(browser: Browser) -> None:
@@ -232,9 +230,7 @@ def test_a_link_is_for_its_project_and_for_operators_alone(people: Any, server: 
     assert not ConsoleToken.objects.exists()
 
 
-def test_no_more_links_than_anybody_can_keep_an_eye_on(
-    people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_links_is_limited(people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "MOST_SHARES", 1)
     link(people, server)
     with pytest.raises(Conflict, match="Revoke one first"):
@@ -249,7 +245,7 @@ def test_no_more_links_than_anybody_can_keep_an_eye_on(
     assert ConsoleShare.objects.count() == 1, "in the end they are forgotten"
 
 
-def test_a_watcher_who_falls_behind_keeps_nobody_waiting(
+def test_a_viewer_that_falls_behind_delays_no_other(
     people: Any, server: Instance, guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console_relay, "MAX_BACKLOG_BYTES", -1)  # so every client counts as slow

@@ -141,7 +141,7 @@ def test_a_token_opens_once_and_not_when_it_is_too_old(people: Any, server: Inst
     assert not ConsoleToken.objects.filter(token_hash__in=[token, old]).exists()  # only its hash is kept
 
 
-def test_a_page_of_somebody_else_opens_nothing_and_uses_nothing(people: Any, server: Instance) -> None:
+def test_a_page_of_another_user_opens_nothing_and_uses_nothing(people: Any, server: Instance) -> None:
     token = granted(people, SERIAL)
     foreign = [(b"host", b"localhost"), (b"origin", b"http://evil.example")]
     assert talk(token, ending, foreign) == 4403
@@ -149,7 +149,7 @@ def test_a_page_of_somebody_else_opens_nothing_and_uses_nothing(people: Any, ser
     assert talk(token, lambda browser: heard(browser, b"web-1# "), own)
 
 
-def test_whoever_opens_a_serial_line_takes_it_over(people: Any, server: Instance) -> None:
+def test_opening_a_serial_line_takes_it_over(people: Any, server: Instance) -> None:
     others = [granted(people, SERIAL) for _ in range(2)]
 
     async def work(first: Browser) -> tuple[int, str]:
@@ -242,7 +242,7 @@ def test_the_time_of_a_console_is_over_at_its_end(
     assert talk(granted(people, SERIAL), ending) == (4408, "This console session has expired.")
 
 
-def test_the_key_is_told_to_the_host_alone(people: Any, server: Instance, announcement: ConsolesOffered) -> None:
+def test_the_key_is_sent_to_the_host_alone(people: Any, server: Instance, announcement: ConsolesOffered) -> None:
     endpoint = ConsoleEndpoint(announcement.address, announcement.tcp_port, announcement.fingerprint, announcement.key)
     console = OpenedConsole("", GUEST, "host-1", SERIAL, endpoint, 0)
 
@@ -292,7 +292,7 @@ def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> Non
     assert not ConsoleToken.objects.exists()
 
 
-def test_an_offer_is_kept_as_it_was_said_last(server: Instance, announcement: ConsolesOffered) -> None:
+def test_the_last_announcement_of_a_console_address_is_kept(server: Instance, announcement: ConsolesOffered) -> None:
     kept = ConsoleAddress.objects.using("cell1").get()
     connections.record("cell1", announcement)
     assert ConsoleAddress.objects.using("cell1").get().updated_at == kept.updated_at

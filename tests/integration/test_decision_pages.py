@@ -90,7 +90,7 @@ def test_it_is_decided_again_and_nothing_is_claimed(run: WorkflowRun, people: An
     assert Allocation.objects.values("consumer").distinct().count() == 1
 
 
-def test_what_is_not_kept_any_more_is_said(run: WorkflowRun, people: Any) -> None:
+def test_pruned_decisions_are_shown_as_pruned(run: WorkflowRun, people: Any) -> None:
     row = decided(run, people.ana, 1500)
     HostSnapshot.objects.all().delete()
     html = page(signed_in("admin"), f"/decisions/{row.uuid}?fleet=then")

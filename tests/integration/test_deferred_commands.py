@@ -43,7 +43,7 @@ def say(run: WorkflowRun, step_key: str, error: dict[str, Any] | None = None) ->
     executor.answer(ALIAS, answered)
 
 
-def test_a_host_that_fails_at_it_is_told_again_until_it_has_done_it(flow: Any) -> None:
+def test_a_host_that_fails_at_it_gets_it_again_until_it_succeeds(flow: Any) -> None:
     run, keys = deferring(flow), set()
     for number in range(1, 4):
         command = deferred()
@@ -61,7 +61,7 @@ def test_a_host_that_fails_at_it_is_told_again_until_it_has_done_it(flow: Any) -
     assert fresh(run).state == RunState.FAILED_UNDONE
 
 
-def test_a_host_with_newer_orders_owes_it_no_longer(flow: Any) -> None:
+def test_a_host_with_newer_commands_no_longer_has_a_deferred_one(flow: Any) -> None:
     run = deferring(flow)
     say(run, deferred().step_key, {"class": "StaleToken", "message": "too late"})
     assert not OutboxMessage.objects.using(ALIAS).exists()

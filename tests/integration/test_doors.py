@@ -24,7 +24,7 @@ NEWER = {
 }
 
 
-def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
     refused, understood = threading.Event(), threading.Event()
     signer = keys.serve("host-1", "cell1").signer
     heard: list[Any] = []
@@ -54,6 +54,6 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
 
 
 @pytest.mark.usefixtures("databases")
-def test_a_progress_of_a_step_that_nobody_waits_for_changes_nothing() -> None:
+def test_progress_of_a_step_that_no_run_waits_for_changes_nothing() -> None:
     late = StepProgressed(step_key="gone", run_uuid="gone", fencing_token=1, host="host-1", message="half", share=0.5)
     doors.conductor_message(keys.sealed(keys.serve("host-1", "cell1").signer, "cell1", late))

@@ -66,7 +66,7 @@ def test_a_failure_undoes_everything_backwards_the_failed_step_included(flow: An
     assert not ResourceLock.objects.using(ALIAS).exists()
 
 
-def test_the_last_word_of_a_flow_is_said_once_and_no_step_follows_it(flow: Any) -> None:
+def test_the_final_step_of_a_flow_runs_once_and_no_step_follows_it(flow: Any) -> None:
     """One that works outside the journal is done like a step, and its place is no step's."""
     flow(Noted("one"), Noted("two"), on_failure=Noted("last"))
     DIARY.failures["do one"] = 1
@@ -164,7 +164,7 @@ def test_cancel_of_a_parked_run_undoes_it(flow: Any) -> None:
     assert DIARY.lines == ["do claim", "undo claim"]
 
 
-def test_a_silent_host_fails_the_step_and_owes_the_undo(flow: Any) -> None:
+def test_an_unresponsive_host_fails_the_step_and_defers_the_compensation(flow: Any) -> None:
     flow(Noted("claim"), NotedRemote())
     run = start()
     executor.run(ALIAS, run.uuid)
@@ -259,7 +259,7 @@ def test_a_live_owner_is_left_alone_and_a_dead_one_is_taken_over(flow: Any) -> N
     assert list(reasons) == ["claim", "takeover: the lease ran out"]
 
 
-def test_a_stale_owner_is_refused_at_home_and_abroad(flow: Any) -> None:
+def test_a_stale_owner_is_refused_in_its_own_and_in_other_databases(flow: Any) -> None:
     made = flow(Noted("one"))
     run = start()
     stale = leases.claim(ALIAS, run.uuid)

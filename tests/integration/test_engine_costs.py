@@ -57,7 +57,7 @@ def test_a_flow_of_eight_steps_takes_ten_transactions(flow: Any) -> None:
     assert (seen.transactions, len(seen.statements)) == RUN[connections[ALIAS].vendor]
 
 
-def test_undoing_eight_steps_costs_what_doing_them_does(flow: Any) -> None:
+def test_compensating_eight_steps_costs_as_much_as_executing_them(flow: Any) -> None:
     flow(*named(STEPS), Failing())
     with counted(ALIAS) as seen:
         executor.run(ALIAS, start().uuid)
@@ -92,7 +92,7 @@ def test_events_of_a_transaction_are_written_at_its_end_without_what_was_undone(
     assert Event.objects.using(ALIAS).count() == len(announced) == 151
 
 
-def test_a_doorbell_for_nothing_costs_one_read(flow: Any) -> None:
+def test_a_notification_without_work_costs_one_read(flow: Any) -> None:
     flow(*named(1))
     run = start()
     executor.run(ALIAS, run.uuid)

@@ -55,7 +55,7 @@ def tile(page: str, host: str) -> str:
     return found[1]
 
 
-def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
+def test_others_get_404(people: Any) -> None:
     ana = signed_in("ana")
     for path in ("/fleet", "/hosts/sim-1", "/hosts/sim-1/drain", "/hosts/sim-1/do/close", "/hosts/-/close?host=sim-1"):
         assert ana.get(path).status_code == 404

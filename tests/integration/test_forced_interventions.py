@@ -112,7 +112,9 @@ def test_a_step_under_way_on_a_live_host_is_not_skipped(flow: Any) -> None:
     assert snapshot() == before
 
 
-def test_a_command_to_a_silent_host_can_be_marked_as_done_and_is_not_sent_again(flow: Any, monkeypatch: Any) -> None:
+def test_a_command_to_an_unresponsive_host_can_be_marked_as_done_and_is_not_sent_again(
+    flow: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("conductor.workflows.engine.executor.is_unresponsive", lambda alias, host: False)
     flow(OnHost())
     run = start()
@@ -155,7 +157,7 @@ def test_what_was_forced_to_its_end_can_be_undone_afterwards(flow: Any) -> None:
 # -- take over ------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_owner_is_fenced_out_and_another_goes_on(flow: Any) -> None:
+def test_an_unresponsive_owner_is_fenced_and_another_continues(flow: Any) -> None:
     flow(Noted("one"))
     run = start()
     stale = leases.claim(ALIAS, run.uuid)

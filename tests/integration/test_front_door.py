@@ -168,7 +168,7 @@ def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
     run(work())
 
 
-def test_a_body_in_chunks_is_told_with_its_length() -> None:
+def test_a_chunked_body_reaches_the_view_with_its_length() -> None:
     seen = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -215,7 +215,7 @@ def test_a_request_without_a_host_is_refused_and_compute_names_its_id_twice() ->
     run(play())
 
 
-def test_who_finds_no_worker_is_told_when_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_without_a_free_worker_gets_a_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_door, "MOST_WAITING", 1)
 
     async def work() -> None:

@@ -109,7 +109,7 @@ def test_the_killed_are_missed_and_those_who_leave_are_gone_at_once(service: Ser
     assert made(service).members() == []
 
 
-def test_a_server_that_is_killed_takes_nobody_for_dead(service: Service) -> None:
+def test_a_server_that_is_killed_makes_no_member_look_dead(service: Service) -> None:
     gone: queue.Queue[str] = queue.Queue()
     worker = a_worker()
     with (
@@ -131,7 +131,7 @@ def test_a_server_that_is_killed_takes_nobody_for_dead(service: Service) -> None
         assert {gone.get(timeout=WAIT_SECONDS) for _ in range(2)} == {worker.rpartition(":")[2]}
 
 
-def test_a_server_that_hangs_keeps_nobody_waiting(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_delays_no_caller(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     membership = made(service)
     service.send_signal(signal.SIGSTOP)
     try:

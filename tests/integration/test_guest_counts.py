@@ -59,7 +59,7 @@ def test_what_comes_again_or_is_no_count_changes_nothing(web: Instance, people: 
     assert GuestCount.objects.using(CELL).count() == 1
 
 
-def test_it_goes_along_with_a_server_that_moves_and_strangers_tell_nothing_of_it(web: Instance, people: Any) -> None:
+def test_it_follows_a_server_that_moves_and_forged_messages_do_not_change_it(web: Instance, people: Any) -> None:
     now = factories.ago(0)
     Migration.objects.using(CELL).create(
         instance_uuid=web.uuid, migration_type="live-migration", status="completed", source_host="host-0",
@@ -74,7 +74,7 @@ def test_it_goes_along_with_a_server_that_moves_and_strangers_tell_nothing_of_it
         guest_metrics.samples(people.chi.context(), str(web.uuid))
 
 
-def test_rates_leave_out_what_nobody_knows(web: Instance, people: Any) -> None:
+def test_rates_leave_out_unknown_values(web: Instance, people: Any) -> None:
     began_anew, slept = 1600.0, 4000.0
     for at, used in ((1000.0, 30.0), (1300.0, 90.0), (began_anew, 1.0), (slept, 400.0), (4300.0, 430.0)):
         count(web, at, used, 64.0)

@@ -53,7 +53,7 @@ def no_report(settings: Any) -> Callable[[WorkflowRun], None]:
 
 
 @pytest.mark.usefixtures("_host_is_heard")
-def test_a_driver_that_hangs_fails_the_step_and_owes_the_undo(flow: Any, no_report: Any) -> None:
+def test_a_driver_that_hangs_fails_the_step_and_defers_the_compensation(flow: Any, no_report: Any) -> None:
     flow(Noted("claim"), NotedRemote())
     run = start()
     executor.run(ALIAS, run.uuid)
@@ -71,7 +71,7 @@ def test_a_driver_that_hangs_fails_the_step_and_owes_the_undo(flow: Any, no_repo
 
 
 @pytest.mark.usefixtures("_host_is_heard")
-def test_a_host_that_tells_how_far_it_is_does_not_hang(flow: Any, no_report: Any) -> None:
+def test_a_host_that_reports_progress_does_not_hang(flow: Any, no_report: Any) -> None:
     flow(NotedRemote())
     run = start()
     executor.run(ALIAS, run.uuid)

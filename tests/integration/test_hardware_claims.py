@@ -239,7 +239,7 @@ def test_the_scheduler_goes_by_what_is_left_inside_of_hosts(settings: Any) -> No
     select(1)
 
 
-def test_a_host_is_told_what_its_guest_was_given() -> None:
+def test_a_host_receives_what_its_guest_was_given() -> None:
     (uuid,) = claim(provider(), asked({**PINNED, "pci_passthrough:alias": "gpu:1"}))
     guest = Instance(uuid=uuid, flavor={"extra_specs": PINNED}, image={})
     assert wire.grant_from_json(hardware_of(guest)) == next(iter(hardware.held_by(uuid).values()))
@@ -247,7 +247,7 @@ def test_a_host_is_told_what_its_guest_was_given() -> None:
     assert hardware_of(unowned) == {}
 
 
-def test_for_a_guest_that_asks_for_nothing_nobody_looks(django_assert_num_queries: Any) -> None:
+def test_for_a_guest_without_requirements_nothing_is_checked(django_assert_num_queries: Any) -> None:
     plain = Instance(uuid=uuid4(), flavor={"extra_specs": {"aggregate:ssd": "true"}}, image={"properties": {}})
     with django_assert_num_queries(0):
         assert hardware_of(plain) == {}

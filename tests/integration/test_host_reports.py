@@ -79,7 +79,7 @@ def test_an_idle_heartbeat_is_one_update_in_one_database() -> None:
     assert everything()[1:] == before
 
 
-def test_other_guests_are_taken_in_without_a_look_at_what_the_host_offers() -> None:
+def test_other_guests_are_adopted_without_examining_the_host() -> None:
     reports.record(CELL, report(12))
     instance = make_instance(power_state=PowerState.NOSTATE)
     change_number, seen_at = node().change_number, service().last_seen_at
@@ -93,7 +93,7 @@ def test_other_guests_are_taken_in_without_a_look_at_what_the_host_offers() -> N
     assert service().last_seen_at > seen_at
 
 
-def test_a_host_that_offers_something_else_is_looked_at_whatever_its_guests() -> None:
+def test_a_host_with_other_resources_is_examined_whatever_its_guests() -> None:
     reports.record(CELL, report(12))
     other = {**TinyDriver("host-1").report().to_json(), "hypervisor_type": "other"}
     reports.record(CELL, report(13, {str(make_instance().uuid): PowerState.RUNNING}, report=other))
@@ -101,7 +101,7 @@ def test_a_host_that_offers_something_else_is_looked_at_whatever_its_guests() ->
     assert node().running_guests == 1
 
 
-def test_guests_of_a_host_that_was_silent_are_not_all_that_is_new() -> None:
+def test_guests_of_a_host_that_was_unresponsive_are_not_all_that_is_new() -> None:
     reports.record(CELL, report(12))
     change_number = node().change_number
     Service.objects.using(CELL).update(last_seen_at=database_now(LONG_AGO_SECONDS))
@@ -215,7 +215,7 @@ def test_the_default_zone_needs_no_aggregate() -> None:
     assert Aggregate.objects.count() == 0
 
 
-def test_a_power_state_is_taken_over_and_told_once() -> None:
+def test_a_power_state_is_adopted_and_reported_once() -> None:
     instance = make_instance(vm_state="error")
     guests = {str(instance.uuid): PowerState.CRASHED}
     for number in (1, 2, 3):

@@ -71,7 +71,7 @@ def _right(people: Any) -> str:
     return logins.log_in(Login(user=Reference(id=people.ana.user.id), password=PASSWORD))[0]
 
 
-def test_nobody_is_locked_out_unless_the_operator_says_so(people: Any) -> None:
+def test_accounts_are_locked_only_if_configured(people: Any) -> None:
     for _ in range(4):
         _wrong(people)
     assert _right(people)

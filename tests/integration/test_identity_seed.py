@@ -93,7 +93,7 @@ def test_the_files_say_what_the_client_needs(tmp_path: Path, password: str) -> N
     assert clouds["novella-admin"]["auth"]["auth_url"] == "http://127.0.0.1:9000/identity/v3"
 
 
-def test_nobody_else_can_read_them_at_any_moment(tmp_path: Path) -> None:
+def test_no_other_account_can_read_them_at_any_time(tmp_path: Path) -> None:
     data_dir = tmp_path / "var"
     seen: set[int] = set()
     is_over = threading.Event()

@@ -54,7 +54,7 @@ def test_kept_words_ask_what_new_ones_do(cloud: Cloud, settings: Any) -> None:
     assert [len(instances.get(ana, str(row.uuid)).volumes) for row in rows] == [0, 1, 0]
 
 
-def test_the_group_and_the_build_of_a_server_are_told(cloud: Cloud) -> None:
+def test_the_group_and_the_build_of_a_server_are_shown(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     mine, other = (make_instance(ana, "cell1", name) for name in ("mine", "other"))
     group = InstanceGroup.objects.create(
@@ -83,7 +83,7 @@ def test_what_is_not_there_or_not_the_callers_is_not_found(cloud: Cloud) -> None
     assert instances.get(cloud.people.admin.context(), str(row.uuid)).name == "mine"
 
 
-def test_of_a_server_in_a_silent_cell_is_told_what_is_known_elsewhere(
+def test_a_server_in_an_unresponsive_cell_shows_what_other_databases_know(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ana = cloud.people.ana.context()

@@ -339,7 +339,7 @@ def partial(view: InstanceData) -> tuple[Any, ...]:
     return view.uuid, view.status, view.is_partial, view.name, view.cell
 
 
-def test_instances_of_a_silent_cell(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instances_of_an_unresponsive_cell(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     ana = cloud.people.ana.context()
     there = make_instance(ana, "cell1", "there", created_at=START)
     lost = make_instance(ana, "cell2", "lost", created_at=START + timedelta(seconds=1))

@@ -151,7 +151,7 @@ def test_a_walk_gives_what_stays_once_and_in_order_while_servers_come_and_go(
     assert found == filters.in_order(found, query)
 
 
-def test_a_cell_that_falls_silent_between_two_questions(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_stops_responding_between_two_questions(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its servers keep their places, with the data known without it."""
     ana = cloud.people.ana.context()
     there, lost = with_extras(ana, "cell1", 1), with_extras(ana, "cell2", 2)

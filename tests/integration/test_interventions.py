@@ -124,7 +124,7 @@ def test_cancel_reaches_the_children_and_those_that_cannot_are_on_record(flow: A
     assert results == ["done", "done", "done", "refused"]
 
 
-def test_a_cancel_that_came_before_the_flow_was_known_is_taken_back_and_told(flow: Any) -> None:
+def test_a_cancel_before_the_flow_was_known_is_withdrawn_and_reported(flow: Any) -> None:
     flow(Noted("one"), cancellable_until=None)
     run = start()
     order(run, "cancel")

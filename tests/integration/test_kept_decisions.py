@@ -97,7 +97,7 @@ def test_of_successes_a_share_is_kept_whole_and_of_failures_all(settings: Any) -
     assert len(decision_log.seen(failed).table) == 6
 
 
-def test_a_copy_that_was_pruned_is_said_to_be_gone() -> None:
+def test_a_copy_that_was_pruned_is_shown_as_gone() -> None:
     add_host("one")
     row = decided(requested())
     HostSnapshot.objects.all().delete()

@@ -110,7 +110,7 @@ def test_prices_are_shown_where_there_are_any(ana: Client, wares: dict[str, str]
     assert "0.0600 EUR per hour" in page
 
 
-def test_of_several_networks_one_is_chosen_and_said_at_its_field(
+def test_of_several_networks_one_is_chosen_and_shown_at_its_field(
     ana: Client, people: Any, wares: dict[str, str]
 ) -> None:
     factories.network("other", people.admin.context(), cidr="10.65.0.0/24")

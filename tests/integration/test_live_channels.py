@@ -213,7 +213,7 @@ def test_nothing_is_lost_or_doubled_while_browsers_come_and_go(
     in_a_loop(work)  # `take` refuses positions that go back or repeat
 
 
-def test_a_browser_that_takes_nothing_keeps_nobody_waiting(
+def test_a_browser_that_reads_nothing_delays_no_other(
     people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "LEAST_PAUSE_SECONDS", 0.0)
@@ -267,7 +267,7 @@ def test_a_log_that_was_put_back_is_read_anew(
     in_a_loop(work)
 
 
-def test_pages_are_told_of_a_cell_that_falls_silent(
+def test_pages_are_notified_when_a_cell_stops_responding(
     people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lists are reloaded and name what is missing; a page of that cell stays as it was, and shows that."""

@@ -44,7 +44,7 @@ def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
     run_at_most(WAIT_SECONDS * 2, work())
 
 
-def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePolls, people: Any) -> None:
+def test_events_are_delivered_during_and_between_polls(door: LivePolls, people: Any) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
     session, topic, here = people.ana.session(), f"wf:{child.uuid}", event_log.here()
 
@@ -98,7 +98,7 @@ def test_one_that_leaves_is_forgotten(door: LivePolls, people: Any) -> None:
     in_a_loop(work)
 
 
-def test_strangers_are_told_to_sign_in(door: LivePolls) -> None:
+def test_anonymous_users_are_asked_to_sign_in(door: LivePolls) -> None:
     async def work() -> None:
         for session in ("", "made-up"):
             answer = await Poll(session).ask(door, requested("me", "tray", ""))

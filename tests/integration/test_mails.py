@@ -82,7 +82,7 @@ def test_a_letter_says_what_happened_and_comes_again_under_its_own_id(loop: Any,
     assert {one.detail for one in deliveries.list_of(people.ana.context(), uid).items} == {"accepted"}
 
 
-def test_a_name_slips_in_no_line_and_nobody(loop: Any, post: Post, people: Any) -> None:
+def test_a_name_adds_no_line_and_no_recipient(loop: Any, post: Post, people: Any) -> None:
     subscribe(people.ana)
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "web\r\nBcc: bo@shop.example\r\n\r\nHello")
@@ -105,7 +105,7 @@ def test_what_the_server_does_not_take_comes_later(loop: Any, post: Post, people
     assert len(post.got) == 1
 
 
-def test_nobody_is_written_to_without_an_address_or_a_server(loop: Any, post: Post, people: Any, settings: Any) -> None:
+def test_no_mail_is_sent_without_an_address_or_a_server(loop: Any, post: Post, people: Any, settings: Any) -> None:
     with pytest.raises(Invalid, match="Your account has no email address") as refused:
         subscribe(people.bo)
     assert refused.value.details["field"] == "channel"
@@ -124,7 +124,7 @@ def test_nobody_is_written_to_without_an_address_or_a_server(loop: Any, post: Po
     assert Subscription.objects.count() == 1
 
 
-def test_the_page_offers_it_to_whom_it_can_reach(loop: Any, post: Post, people: Any) -> None:
+def test_the_page_shows_it_to_users_that_it_can_notify(loop: Any, post: Post, people: Any) -> None:
     bo = signed_in("bo").get("/notifications/subscriptions").content.decode()
     assert "Your account has no email address" in bo
     ana = signed_in("ana")

@@ -161,7 +161,7 @@ def test_a_lost_session_is_missed_at_once(on_server: postgresql.Service, life: s
         wait_until("only one is there", lambda: [one.worker for one in watch.members()] == [me.worker])
 
 
-def test_a_server_that_dies_takes_nobody_for_dead(on_server: postgresql.Service) -> None:
+def test_a_server_that_dies_makes_no_member_look_dead(on_server: postgresql.Service) -> None:
     gone: queue.Queue[str] = queue.Queue()
     watches = [SessionWatch("default"), SessionWatch("default")]
     with joined(watches[0], "one", gone.put) as one, joined(watches[1], "two", gone.put) as two:

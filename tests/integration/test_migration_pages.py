@@ -38,7 +38,7 @@ def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) ->
     }
 
 
-def test_it_is_said_what_takes_long_and_what_a_switch_by_post_copy_risks(moving: WorkflowRun) -> None:
+def test_the_page_shows_what_takes_long_and_the_risk_of_post_copy(moving: WorkflowRun) -> None:
     admin, rows = signed_in("admin"), Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")
     assert "until the remaining memory has arrived" in admin.get(f"/workflows/{moving.uuid}").content.decode()
     for number, reported in enumerate(rows):
@@ -148,7 +148,7 @@ def test_an_abort_that_was_asked_for_is_no_failure(moving: WorkflowRun) -> None:
     assert 'data-tone="bad"' not in shown + panel
 
 
-def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:
+def test_a_finished_workflow_has_no_interventions(moving: WorkflowRun) -> None:
     Migration.objects.using("cell1").update(status="completed")
     WorkflowRun.objects.using("cell1").filter(pk=moving.pk).update(state="done", finished_at=factories.ago(0))
     page = signed_in("admin").get(f"/workflows/{moving.uuid}").content.decode()

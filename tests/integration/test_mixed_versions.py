@@ -53,7 +53,7 @@ def upgrade(version: int, *names: str) -> None:
     backports.forget()
 
 
-def test_hosts_are_told_what_the_oldest_understands(hosts: Hosts, launch: Any, sent: Sent) -> None:
+def test_hosts_get_messages_that_the_oldest_understands(hosts: Hosts, launch: Any, sent: Sent) -> None:
     upgrade(1, "sim-3")
     launch()
     spawn = next(body for body in sent if body["message"] == "spawn_instance")
@@ -61,7 +61,7 @@ def test_hosts_are_told_what_the_oldest_understands(hosts: Hosts, launch: Any, s
     assert "is_running" not in spawn["body"]
 
 
-def test_when_all_are_upgraded_they_are_told_all(hosts: Hosts, launch: Any, sent: Sent) -> None:
+def test_after_the_upgrade_hosts_get_all_fields(hosts: Hosts, launch: Any, sent: Sent) -> None:
     launch()
     spawn = next(body for body in sent if body["message"] == "spawn_instance")
     assert (spawn["version"], spawn["body"]["is_running"]) == ("1.5", True)
@@ -90,7 +90,7 @@ def test_what_a_host_has_no_words_for_fails_and_says_what_to_do(hosts: Hosts, la
     assert "power_off" not in [message for message, _ in hosts.commands]
 
 
-def test_a_command_that_is_sent_again_is_said_anew(hosts: Hosts, ana: Any, sent: Sent) -> None:
+def test_a_command_that_is_sent_again_is_rendered_again(hosts: Hosts, ana: Any, sent: Sent) -> None:
     upgrade(1)
     build_on_a_mute_host(hosts, ana)
     kept = OutboxMessage.objects.using(CELL).get()

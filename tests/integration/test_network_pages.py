@@ -148,7 +148,7 @@ def test_flavors_are_for_reading(ana: Client) -> None:
     assert "512 MB" in text(ana.get("/flavors/of/2"))
 
 
-def test_a_credential_tells_its_secret_once(ana: Client) -> None:
+def test_a_credential_shows_its_secret_once(ana: Client) -> None:
     answer = ana.post("/credentials/do/create", {"name": "ci", "role": "reader", "expires_at": "2099-01-31T12:00"})
     assert answer.status_code == 200, text(answer)
     assert "no-store" in answer["Cache-Control"]
@@ -208,7 +208,7 @@ def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
 
 
 @pytest.mark.parametrize("guest_network", ["qemu", "agent", ""])
-def test_a_host_that_connects_nobody_is_no_way_whatever_the_rules_say(
+def test_a_host_that_connects_no_ports_makes_them_unreachable_whatever_the_rules_say(
     ana: Client, people: Any, guest_network: str
 ) -> None:
     connecting_host("sim-1", guest_network)
@@ -261,7 +261,7 @@ def test_a_floating_ip_is_shown_at_its_server_with_what_it_does_not_carry(ana: C
     assert not found.is_open
 
 
-def test_networks_that_nothing_joins_are_told(people: Any) -> None:
+def test_unconnected_networks_are_reported(people: Any) -> None:
     factories.cells()
     context = people.ana.context()
     a, _ = plugged(people, lan("one", context, "10.8.0"), "a")
@@ -278,7 +278,7 @@ def test_questions_that_make_no_sense_are_refused(ana: Client, people: Any, prot
     assert answer.status_code == 400
 
 
-def test_nobody_asks_about_servers_of_others(ana: Client, people: Any) -> None:
+def test_servers_of_other_projects_cannot_be_queried(ana: Client, people: Any) -> None:
     server = factories.instance(people.chi.context(), "secret-7")
     with pytest.raises(NotFound):
         reachability.ask(people.ana.context(), str(server.uuid), str(server.uuid), "icmp", "")

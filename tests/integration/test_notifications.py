@@ -45,7 +45,7 @@ def retry_now() -> None:
     NotificationPlace.objects.using(ALIAS).update(retry_at=database_now())
 
 
-def test_start_and_end_are_told_in_order_and_signed(hook: Webhook, receiver: Receiver) -> None:
+def test_start_and_end_are_delivered_in_order_and_signed(hook: Webhook, receiver: Receiver) -> None:
     began_at = int(time.time())
     run = start(secrets={"password": PASSWORD}, inputs={"user_data": PASSWORD})
     go(run)
@@ -65,7 +65,7 @@ def test_start_and_end_are_told_in_order_and_signed(hook: Webhook, receiver: Rec
     assert PASSWORD.encode() not in b"".join(got for _, got in receiver.got)
 
 
-def test_nothing_is_told_twice_and_the_idle_write_nothing(hook: Webhook, receiver: Receiver) -> None:
+def test_nothing_is_reported_twice_and_idle_drivers_write_nothing(hook: Webhook, receiver: Receiver) -> None:
     go(start())
     for _ in range(3):
         dispatcher.dispatch_all([ALIAS], hook, "teller-1")
@@ -76,7 +76,7 @@ def test_nothing_is_told_twice_and_the_idle_write_nothing(hook: Webhook, receive
     assert [query["sql"] for query in asked.captured_queries if not query["sql"].startswith("SELECT")] == []
 
 
-def test_a_failure_is_told_as_an_error_and_an_intervention_too(hook: Webhook, receiver: Receiver) -> None:
+def test_a_failure_is_notified_as_an_error_and_an_intervention_too(hook: Webhook, receiver: Receiver) -> None:
     DIARY.failures["do one"] = 1
     run = start()
     go(run)
@@ -188,7 +188,9 @@ def test_no_name_or_log_holds_the_address(hook: Webhook, receiver: Receiver, cap
         assert SECRET not in shown
 
 
-def test_conductors_tell_what_the_settings_name(receiver: Receiver, flow: Any, settings: Any, monkeypatch: Any) -> None:
+def test_conductors_report_what_the_settings_name(
+    receiver: Receiver, flow: Any, settings: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")
     monkeypatch.setattr(periodic, "NOTIFY_EVERY_SECONDS", 0.05)
     settings.NOVELLA_NOTIFICATION_WEBHOOKS = (receiver.url,)
@@ -213,7 +215,7 @@ def test_every_action_has_its_name_and_every_name_is_on_the_page() -> None:
     assert documented == set(event_types.every_event_type())
 
 
-def test_handing_over_is_told_only_when_it_fails() -> None:
+def test_a_handover_is_logged_only_when_it_fails() -> None:
     reported = event_types.event_type_of
     assert reported("build_instances", "create", "run.started", "") is None
     assert reported("build_instances", "create", "run.ended", "done") is None

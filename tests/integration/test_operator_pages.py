@@ -39,7 +39,7 @@ def record(caller: Any, action: str, alias: str = "default", *, age: float = 0, 
             AuditRecord.objects.using(alias).filter(action=action).update(created_at=factories.ago(age))
 
 
-def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
+def test_others_get_404(people: Any) -> None:
     ana = signed_in("ana")
     assert [ana.get(path).status_code for path in ("/cells", "/audit", "/audit.csv")] == [404, 404, 404]
     assert ana.post("/cells/cell1/do/close", {"reason": "new racks"}).status_code == 404

@@ -266,7 +266,7 @@ def test_projects_and_roles_live_through_their_forms(admin: Client, people: Any)
     assert set(Role.objects.filter(name__in=("auditor", "member")).values_list("name", flat=True)) == {"member"}
 
 
-def test_an_image_is_switched_off_for_everybody_and_on_again(admin: Client, people: Any) -> None:
+def test_an_image_is_deactivated_for_all_users_and_reactivated(admin: Client, people: Any) -> None:
     row = factories.image("linux", people.ana.context())
     assert admin.post("/images/do/deactivate", {"item": str(row.uuid), "reason": WHY}).status_code == 302
     assert Image.objects.get().status == "deactivated"

@@ -77,7 +77,7 @@ def test_programs_change_it_too_and_that_is_on_record(people: Any) -> None:
     assert NEW not in str(list(AuditRecord.objects.values()))
 
 
-def test_who_has_a_locked_or_no_password_is_told_so(people: Any) -> None:
+def test_accounts_with_a_locked_or_no_password_are_refused_with_the_reason(people: Any) -> None:
     ana, user = signed_in("ana"), people.ana.user
     user.options = {"lock_password": True}
     user.save()

@@ -43,7 +43,7 @@ PAGES = ("/", "/servers", "/servers/launch", "/workflows", "/project")
 
 
 @pytest.mark.parametrize("path", [*PAGES[:-1], "/hosts", f"/servers/{NO_UUID}", f"/workflows/{NO_UUID}/steps"])
-def test_strangers_are_sent_to_sign_in_and_back(databases: None, path: str) -> None:
+def test_anonymous_users_are_sent_to_sign_in_and_back(databases: None, path: str) -> None:
     answer = Client().get(path)
     assert answer.status_code == 302
     assert answer["Location"] == f"/sign-in?next={path.replace('/', '%2F')}"
@@ -87,7 +87,7 @@ def test_a_form_without_its_token_is_refused(people: Any) -> None:
     assert "Form expired" in answer.content.decode()
 
 
-def test_somebody_in_several_projects_chooses_one(people: Any) -> None:
+def test_a_user_in_several_projects_chooses_one(people: Any) -> None:
     factories.user("ana", lab="reader")
     client = signed_in("ana")
     assert client.get("/servers").status_code == 302
@@ -261,7 +261,7 @@ def test_a_launch_that_fits_in_part_asks_first(ana: Client, wares: dict[str, str
     assert sorted(row.instance["name"] for row in BuildRequest.objects.all()) == ["web-1", "web-2"]
 
 
-def test_a_launch_that_does_not_fit_goes_on_when_told_to(ana: Client, wares: dict[str, str]) -> None:
+def test_a_launch_that_does_not_fit_continues_when_confirmed(ana: Client, wares: dict[str, str]) -> None:
     add_host("narrow", size=(8, 1024, 100))
     form = {**wares, "name": "web", "count": "5", "once": str(uuid4()), "how": "all"}
     assert ana.post("/servers/launch", form).status_code == 302
@@ -303,7 +303,7 @@ def test_a_wrong_field_is_named_and_nothing_is_launched(
     assert BuildRequest.objects.count() == InstanceMapping.objects.count() == WorkflowRun.objects.count() == 0
 
 
-def test_the_summary_tells_what_a_launch_takes(ana: Client, wares: dict[str, str]) -> None:
+def test_the_summary_shows_what_a_launch_takes(ana: Client, wares: dict[str, str]) -> None:
     html = ana.get("/servers/launch/summary", {**wares, "name": "we b", "count": "3"}).content.decode()
     assert "3 servers, each with 1 vCPU and 512 MB memory, from simulated-linux." in html
     assert "--min 3 --max 3" in html

@@ -180,7 +180,7 @@ def test_less_than_in_use_is_accepted_and_nothing_more_is_given() -> None:
     assert used() == {("one", "VCPU"): 3}
 
 
-def test_a_provider_is_removed_only_when_nobody_holds_any_of_it() -> None:
+def test_a_provider_is_removed_only_without_allocations() -> None:
     make("one", VCPU=4)
     allocations.claim(wants("a", "one", VCPU=1))
     with pytest.raises(Conflict):

@@ -105,7 +105,7 @@ def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, 
     assert api_client("admin").get("/api/plugins/filter/Nobody").status_code == 404
 
 
-def test_a_weigher_in_the_shadow_tells_of_another_choice(databases: None) -> None:
+def test_a_dry_run_weigher_reports_another_choice(databases: None) -> None:
     add_host("big", size=(8, 16384, 100))
     add_host("small", size=(8, 8192, 100))
     change = Change(mode="shadow", multiplier=-9.0, keys=frozenset({"mode", "multiplier"}))

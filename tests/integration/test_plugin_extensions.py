@@ -249,7 +249,7 @@ def test_an_observer_hears_what_was_committed_in_order_and_one_that_hangs_is_pas
     assert PluginQuarantine.objects.get().cause == "losses"  # so the event after it passes it by
 
 
-def test_what_the_settings_name_wrongly_is_told_by_check(use: Use, settings: Settings) -> None:
+def test_invalid_settings_are_reported_by_check(use: Use, settings: Settings) -> None:
     use("panel", "RackPannel")
     settings.NOVELLA_EXTENSIONS |= {"pannel": {}, "prefilter": {"RackTrait": {"trait": "ssd"}}, "launch_form": {}}
     lines = [one.msg for one in check_plugins() if one.id == "conductor.W005"]

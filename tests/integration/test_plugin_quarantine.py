@@ -166,7 +166,7 @@ def test_one_that_hangs_again_after_its_quarantine_is_shut_out_for_twice_as_long
     assert round((row.until - row.began_at).total_seconds()) == 30  # type: ignore[operator]
 
 
-def test_with_zero_nobody_is_shut_out(moody: Any, settings: Any) -> None:
+def test_with_zero_no_plugin_is_quarantined(moody: Any, settings: Any) -> None:
     settings.NOVELLA_QUARANTINE_AFTER = 0
     for mood in ("raises",) * 6 + ("exits",):
         moody.mood = mood

@@ -121,7 +121,7 @@ def test_a_host_has_the_rules_of_its_ports_soon_after_they_are_made_changed_and_
     assert host.driver.filters == {}
 
 
-def test_a_host_that_failed_to_apply_them_is_told_again(host: Host, plugged: Port, caplog: Any) -> None:
+def test_a_host_that_failed_to_apply_them_gets_them_again(host: Host, plugged: Port, caplog: Any) -> None:
     host.driver.is_broken = True
     port_filters.settle(host.reports.get(timeout=WAIT_SECONDS))
     wait_until("the failure is logged", lambda: "the kernel refused" in caplog.text)
@@ -131,7 +131,7 @@ def test_a_host_that_failed_to_apply_them_is_told_again(host: Host, plugged: Por
     assert set(host.driver.filters) == {str(plugged.uuid)}
 
 
-def test_a_host_that_has_them_and_one_that_applies_none_are_told_nothing(
+def test_a_host_that_has_them_and_one_that_applies_none_get_no_command(
     plugged: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
@@ -149,7 +149,7 @@ def test_a_host_that_has_them_and_one_that_applies_none_are_told_nothing(
     assert body["body"] == {"host": "host-2", "filters": {}}
 
 
-def test_what_a_port_may_besides_and_the_switch_are_told_too(people: Any, plugged: Port) -> None:
+def test_allowed_address_pairs_and_the_switch_are_sent_too(people: Any, plugged: Port) -> None:
     Port.objects.update(is_port_security_enabled=False, address_pairs=[{"ip_address": "10.0.0.9", "mac_address": "m"}])
     plugged.security_groups.clear()
     own = plugged.addresses.get().ip_address

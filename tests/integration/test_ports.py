@@ -112,7 +112,7 @@ def test_a_port_in_use_is_a_conflict(people: Any) -> None:
         resolve(people.ana, NetworkRequest(port_id=port_id))
 
 
-def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
+def test_plug_returns_all_that_a_guest_needs(people: Any) -> None:
     network_id = make_network(people.ana)
     instance = str(uuid4())
     (plugged,) = plug(people.ana, resolve(people.ana, NetworkRequest(network_id=network_id)), instance)
@@ -136,7 +136,7 @@ def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
     assert [group.name for group in row.security_groups.all()] == ["default"]
 
 
-def test_plug_tells_every_address_and_how_a_guest_comes_by_those_of_ipv6(people: Any) -> None:
+def test_plug_returns_every_address_and_how_a_guest_gets_those_of_ipv6(people: Any) -> None:
     ana, network_id = people.ana, make_network(people.ana)
     requested = SubnetCreate(network_id=network_id, cidr="fd00:64::/64", ip_version=6, ipv6_address_mode="slaac")
     subnets.create_subnet(ana.context(), requested)

@@ -73,7 +73,7 @@ def test_missing_databases_are_made_once(server: Service, monkeypatch: pytest.Mo
     assert rows == ["C|C.UTF-8"] * 3
 
 
-def test_a_role_that_may_not_make_databases_is_told_what_to_ask_for(server: Service) -> None:
+def test_a_role_that_may_not_create_databases_gets_a_hint(server: Service) -> None:
     url = f"postgresql://guest:hunter2@127.0.0.1:{server.port}/guests"
     with pytest.raises(CommandError) as refused:
         databases._create(handler(environment(url))["cell0"])
@@ -107,7 +107,7 @@ def test_each_session_has_limits_and_a_name(connection: Any) -> None:
 
 
 @pytest.mark.parametrize(("lease", "limit"), [("0.5", "5000ms"), ("7.5", "7500ms"), ("3600", "30000ms")])
-def test_who_freezes_in_a_transaction_holds_nobody_up_for_longer_than_a_lease(lease: str, limit: str) -> None:
+def test_a_client_frozen_in_a_transaction_delays_others_for_at_most_a_lease(lease: str, limit: str) -> None:
     wanted = described(environment("postgresql://ana@db.example/novella", NOVELLA_LEASE_SECONDS=lease))
     assert f"idle_in_transaction_session_timeout={limit}" in wanted["cell1"]["OPTIONS"]["options"].split()
 
@@ -169,7 +169,7 @@ def test_a_connection_that_dies_in_use_is_not_kept(connection: Any, server: Serv
     assert ask(connection, "SELECT pg_backend_pid()") != first
 
 
-def test_transactions_that_cross_are_told_from_other_faults(connection: Any, server: Service) -> None:
+def test_serialization_failures_are_distinguished_from_other_errors(connection: Any, server: Service) -> None:
     other = handler(environment(server.url))["default"]
     errors: list[OperationalError] = []
     barrier = threading.Barrier(2)

@@ -57,7 +57,9 @@ print("PASSWORD" in str(connections.settings) and any(one.get("PASSWORD") for on
         (["cell1"], True, ["default", "cell0", "cell1"]),
     ],
 )
-def test_a_conductor_sweeps_what_rings_on_its_queues(cells: list[str], is_api_level: bool, aliases: list[str]) -> None:
+def test_a_conductor_recovers_runs_notified_on_its_queues(
+    cells: list[str], is_api_level: bool, aliases: list[str]
+) -> None:
     assert list(charge(cells=cells, is_api_level=is_api_level).aliases) == aliases
 
 
@@ -158,7 +160,7 @@ def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
     assert asked.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], asked.stderr
 
 
-def test_a_database_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     complaints = Complaints()
 
     def meet(error: Exception | None) -> None:

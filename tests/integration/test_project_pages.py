@@ -97,7 +97,7 @@ def test_usage_by_tag_user_and_day_adds_up(ana: Client, people: Any, settings: A
     assert "Download these rows as CSV" in text(ana.get(f"/usage?by=tag&from={since}"))
 
 
-def test_without_prices_nothing_is_said_of_cost(ana: Client, people: Any) -> None:
+def test_without_prices_no_cost_is_shown(ana: Client, people: Any) -> None:
     factories.instance(people.ana.context(), "a", age=7200)
     assert costs.prices() is None
     assert "Cost" not in text(ana.get("/usage"))
@@ -122,7 +122,7 @@ def test_periods_that_cannot_be_are_refused(ana: Client, query: str) -> None:
     assert ana.get(f"/usage.csv{query}").status_code == 400
 
 
-def test_activity_tells_who_did_what(ana: Client, people: Any) -> None:
+def test_activity_lists_actors_and_actions(ana: Client, people: Any) -> None:
     context = people.ana.context()
     factories.run(context, "cell1", flow="reboot_instance", action="reboot", state="done", instance_name="web-1", age=9)
     factories.run(people.chi.context(), "cell1", instance_name="not-ours")

@@ -101,7 +101,7 @@ def test_roles_follow_what_the_provider_says_and_what_people_gave_stays(provider
     assert rights() == {("lab", "reader"), ("lab", "manager")}
 
 
-def test_a_role_that_somebody_gave_by_hand_is_never_taken(provider: Provider) -> None:
+def test_a_role_assigned_by_hand_is_never_removed(provider: Provider) -> None:
     provider.knows("eve-1", preferred_username="eve", groups=[])
     enter(Client(), provider)
     factories.user("eve", shop="member")
@@ -111,7 +111,7 @@ def test_a_role_that_somebody_gave_by_hand_is_never_taken(provider: Provider) ->
         assert ("shop", "member") in rights()
 
 
-def test_roles_that_there_are_not_are_told_to_the_operator(
+def test_missing_roles_are_reported_to_the_operator(
     provider: Provider, settings: LazySettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.NOVELLA_OIDC_ROLES = (("crew", "shop", "captain"), ("crew", "moon", "member"), ("crew", "shop", "reader"))
@@ -140,7 +140,7 @@ NOT_FOR_THIS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(provider: Provider) -> None:
+def test_a_token_that_is_not_for_this_sign_in_is_refused(provider: Provider) -> None:
     for changes in NOT_FOR_THIS:
         provider.forge(changes)
         refused(enter(Client(), provider), 502, "be verified")
@@ -170,7 +170,7 @@ def test_an_answer_counts_once_and_only_in_the_browser_that_was_sent(provider: P
     assert "started in another browser" in text(again)
 
 
-def test_whoever_says_no_is_not_signed_in(provider: Provider) -> None:
+def test_declining_at_the_provider_does_not_sign_in(provider: Provider) -> None:
     client = Client()
     answer = client.get(provider.denies(way_there(client, next="/volumes")))
     refused(answer, 403, "Sign-in with Harbour failed")
@@ -185,7 +185,7 @@ def test_a_wrong_secret_is_no_proof(provider: Provider, settings: LazySettings) 
     refused(enter(Client(), provider), 403, "Sign-in with Harbour failed")
 
 
-def test_a_provider_that_is_gone_or_another_one_is_told(provider: Provider, settings: LazySettings) -> None:
+def test_a_provider_that_is_gone_or_replaced_is_reported(provider: Provider, settings: LazySettings) -> None:
     provider.bends[DISCOVERY] = lambda observed: {**observed, "issuer": "http://localhost:1"}
     refused(Client().get("/sign-in/provider"), 503, "Harbour doesn't respond")
     provider.bends[DISCOVERY] = lambda observed: {name: observed[name] for name in observed if name != "jwks_uri"}
@@ -195,7 +195,7 @@ def test_a_provider_that_is_gone_or_another_one_is_told(provider: Provider, sett
     assert Client().post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
 
 
-def test_nobody_becomes_an_account_by_having_its_name(provider: Provider, people: Any) -> None:
+def test_an_equal_name_does_not_link_an_account(provider: Provider, people: Any) -> None:
     provider.knows("not-ana", preferred_username="ana", groups=["chiefs"])
     refused(enter(Client(), provider, "not-ana"), 409, "Another account already has your name")
     assert RoleAssignment.objects.filter(user=people.ana.user).count() == 1
@@ -211,7 +211,7 @@ def test_who_is_disabled_stays_out_and_gets_nothing(provider: Provider) -> None:
     assert ("admin", "admin") not in rights()
 
 
-def test_whoever_the_provider_does_not_name_has_its_subject_as_name(provider: Provider) -> None:
+def test_without_a_name_from_the_provider_the_subject_is_the_name(provider: Provider) -> None:
     provider.knows("nameless", groups=["crew"], preferred_username="x" * 300, email="no address")
     enter(Client(), provider, "nameless")
     assert User.objects.get(username="no address").email == ""
@@ -241,7 +241,7 @@ def test_signing_out_leads_to_the_providers_own(provider: Provider) -> None:
     assert signed_in("ana").post("/sign-out")["Location"] == "/sign-in"  # no provider for a sign-in by password
 
 
-def test_neither_pages_nor_logs_tell_what_proves(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+def test_neither_pages_nor_logs_contain_proofs(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     client = Client()
     back = provider.signs_in(way_there(client), "eve-1")

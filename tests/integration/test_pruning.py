@@ -264,7 +264,9 @@ def test_young_events_are_not_read(count_of_old: int, ana: Any, monkeypatch: pyt
     assert pruned()[CELL] == ({"events": count_of_old} if count_of_old else {})
 
 
-def test_while_a_database_is_silent_nothing_goes_that_it_might_need(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_database_is_unresponsive_nothing_that_it_might_need_is_pruned(
+    ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parent = ended(ana, "default")
     ended(ana, CELL)
     audit(ana, 11)

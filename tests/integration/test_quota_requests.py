@@ -56,7 +56,7 @@ def test_each_is_decided_once(people: Any, asked: Any) -> None:
     assert requests.get(people.ana.context(), asked.uuid).answer == "there is no room"
 
 
-def test_who_asked_is_told_in_the_bell_and_operators_in_the_triage(people: Any, asked: Any) -> None:
+def test_the_requester_is_notified_in_the_bell_and_operators_in_the_triage(people: Any, asked: Any) -> None:
     factories.cells()
     operator, ana = people.admin.context(), people.ana.context()
     (line,) = triage.survey(operator).items
@@ -85,7 +85,7 @@ def test_who_asked_is_told_in_the_bell_and_operators_in_the_triage(people: Any, 
     assert notices.of(ana) == ([], 0)
 
 
-def test_who_decides_an_own_request_needs_no_telling(people: Any) -> None:
+def test_deciding_an_own_request_notifies_no_user(people: Any) -> None:
     operator = people.admin.context()
     mine = requests.ask(operator, MORE, "for myself")
     requests.approve(operator, mine.uuid)

@@ -102,7 +102,7 @@ def test_sets_that_overlap_are_taken_whole_or_not_at_all(people: People) -> None
     assert WorkflowRun.objects.using(CELL).count() == len(won)
 
 
-def test_nobody_who_waits_for_locks_sleeps_for_ever(people: People) -> None:
+def test_no_run_that_waits_for_locks_sleeps_for_ever(people: People) -> None:
     """Runs register as waiters while holders end; each wants two of three resources, and ends once it has them."""
     context = people.ana.context()
     names = ["host:a", "host:b", "host:c"]
@@ -185,7 +185,9 @@ def test_one_instance_is_deleted_by_one_workflow(people: People) -> None:
 
 
 @pytest.mark.parametrize("round_number", range(3))
-def test_a_run_of_the_dead_is_taken_at_the_first_ring_however_many_notice(people: People, round_number: int) -> None:
+def test_a_run_of_a_dead_owner_is_claimed_at_the_first_notification_however_many_notice(
+    people: People, round_number: int
+) -> None:
     run = open_run(people.ana.context(), f"instance:{uuid4()}")
     assert leases.claim(CELL, run.uuid) is not None
     WorkflowRun.objects.using(CELL).update(owner="rack-1:7:dddddddd")

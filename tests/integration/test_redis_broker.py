@@ -197,7 +197,7 @@ def test_what_leaves_together_keeps_its_order(carrier: LeanRedisBroker) -> None:
     assert words == ["three", "four"]
 
 
-def test_a_redis_that_forgot_the_script_is_told_it_again(carrier: LeanRedisBroker, heard: list[str]) -> None:
+def test_a_redis_that_forgot_the_script_gets_it_again(carrier: LeanRedisBroker, heard: list[str]) -> None:
     worker = start(carrier)
     try:
         for word in ("one", "two"):
@@ -210,7 +210,7 @@ def test_a_redis_that_forgot_the_script_is_told_it_again(carrier: LeanRedisBroke
     assert heard == ["one", "two"]
 
 
-def test_what_could_not_be_said_is_said_later(carrier: LeanRedisBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledgements_that_failed_are_sent_later(carrier: LeanRedisBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     carrier.declare_queue(QUEUE)
     send(carrier, "one")
     fetched = carrier.do_fetch(QUEUE, 1)

@@ -83,7 +83,7 @@ def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once(people: Any) ->
         {"milliseconds": [], "faults": 0, "notes": [{"source": "fault", "at": float("inf"), "text": "x"}]},
     ],
 )
-def test_doings_that_are_none_are_left_out_and_the_report_counts(nonsense: dict[str, Any]) -> None:
+def test_malformed_driver_statistics_are_left_out_and_the_report_counts(nonsense: dict[str, Any]) -> None:
     receive(CELL, host_report(1, **nonsense))
     plugin_watch.flush()
     found = details.detail(system_context(), "driver", "fake")

@@ -57,7 +57,7 @@ def test_every_kind_has_its_pages(ana: Client, people: Any, resource: Any) -> No
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: one.id)
-def test_strangers_sign_in_first(databases: None, resource: Any) -> None:
+def test_anonymous_users_sign_in_first(databases: None, resource: Any) -> None:
     for path in (
         f"/{resource.id}",
         f"/{resource.id}/of/{UNKNOWN_UUID}",
@@ -133,7 +133,7 @@ def test_what_the_service_refuses_changes_nothing(ana: Client) -> None:
     assert Volume.objects.get().size_gb == 5
 
 
-def test_a_quota_that_is_used_up_is_told(ana: Client) -> None:
+def test_a_quota_that_is_used_up_is_shown(ana: Client) -> None:
     answer = ana.post("/volumes/do/create", {"name": "huge", "size": "99999"})
     assert answer.status_code == 413
     assert "Quota exceeded for gigabytes" in text(answer)
@@ -286,7 +286,7 @@ def test_more_rows_cost_no_more_queries(ana: Client) -> None:
     assert queries(ana, "/volumes") == few
 
 
-def test_nobody_outside_can_speak_for_somebody(people: Any) -> None:
+def test_clients_cannot_impersonate_users_by_headers(people: Any) -> None:
     factories.cells()
     for headers in ({"Novella-Spoken-For": "admin"}, {"novella_spoken_for": "admin"}):
         assert Client().get("/volume/v3/volumes/detail", headers=headers).status_code == 401

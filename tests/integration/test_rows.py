@@ -121,7 +121,7 @@ def test_a_row_goes_in_as_the_orm_puts_it_in() -> None:
     assert (stored["uuid"], stored["mac_address"]) == (by_hand.uuid, "fa:16:3e:00:00:01")
 
 
-def test_a_row_that_somebody_was_quicker_with_leaves_all_as_it_was() -> None:
+def test_a_row_that_another_writer_inserted_first_changes_nothing() -> None:
     port = make_port(make_network())
     before = list(Port.objects.values())
     again = Port(mac_address=port.mac_address, **{name: getattr(port, name) for name in ("network", "project_id")})

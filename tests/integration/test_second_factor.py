@@ -155,7 +155,7 @@ def test_over_a_page_the_code_is_asked_for_too(codes: list[str], key: str, peopl
     assert client.get("/servers").status_code == 200
 
 
-def test_over_a_page_of_somebody_else_nobody_goes_on(people: Any) -> None:
+def test_a_page_of_another_user_does_not_continue_the_sign_in(people: Any) -> None:
     factories.cells()
     theirs = f"{people.bo.user.id}:{people.bo.project.id}"
     answer = over_a_page(Client(), "/sign-in", theirs, username="ana", password=PASSWORD)

@@ -157,7 +157,7 @@ def test_zones_follow_aggregates() -> None:
     assert select(requested(availability_zone="az-2"))[0][0].host == "right"
 
 
-def test_hosts_that_fall_silent_close_or_return_are_seen_at_once() -> None:
+def test_hosts_that_stop_responding_are_disabled_or_return_are_seen_at_once() -> None:
     from conductor.cell_db.models import Service
 
     add_host("one")
@@ -339,7 +339,7 @@ def test_after_a_lost_claim_the_next_decisions_draw_among_several(
     assert sum(used(f"host-{number}")["VCPU"] for number in range(8)) == 2 + 38 + 1 + 12
 
 
-def test_whoever_loses_every_race_is_told_so_and_holds_nothing() -> None:
+def test_losing_every_race_is_an_error_and_claims_nothing() -> None:
     add_host("first", size=(1, 16384, 100))
 
     @contextmanager

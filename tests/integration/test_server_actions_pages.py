@@ -126,7 +126,7 @@ def test_several_at_once_and_those_that_refuse_are_named(cloud: Any) -> None:
     assert f"Cannot 'stop' instance {other.uuid} while it is in vm_state stopped" in reported
 
 
-def test_a_refusal_is_said_on_the_form_and_kept_on_record(cloud: Any) -> None:
+def test_a_refusal_is_shown_on_the_form_and_recorded(cloud: Any) -> None:
     row = server(cloud, vm_state="stopped")
     before = everything()
     answer = signed_in("ana").post("/servers/do/stop", {"server": str(row.uuid)})

@@ -75,7 +75,7 @@ def test_when_it_is_over_no_api_answers_and_nothing_renews_it(ana: Client) -> No
     assert left_of(ana) < 0
 
 
-def test_strangers_are_told_nothing(databases: None) -> None:
+def test_anonymous_users_get_nothing(databases: None) -> None:
     assert Client().get("/session").json() == {"left": 0}
 
 

@@ -80,7 +80,7 @@ def test_workers_that_come_together_share_one_commit(flow: Any, batches: list[in
     assert states() == [RunState.DONE] * 6
 
 
-def test_nobody_suffers_for_another_in_a_shared_commit(flow: Any, batches: list[int]) -> None:
+def test_a_failed_transaction_fails_no_other_of_a_shared_commit(flow: Any, batches: list[int]) -> None:
     flow(Gathering(), Quiet())
     overtaken = _gather(6, lambda runs: overtake(runs[-1]))[-1]
     assert batches[:7] == [6, *[1] * 6]
@@ -99,7 +99,7 @@ def test_ends_share_a_commit_too(flow: Any, batches: list[int]) -> None:
     assert not ResourceLock.objects.using(ALIAS).exists()
 
 
-def test_an_end_that_somebody_may_wait_for_is_written_alone_and_wakes_him(flow: Any, batches: list[int]) -> None:
+def test_an_end_that_a_run_may_wait_for_is_written_alone_and_wakes_it(flow: Any, batches: list[int]) -> None:
     flow(Gathering())
     waiters: list[WorkflowRun] = []
     _gather(3, lambda runs: waiters.append(start("thing:1", may_wait=True)))

@@ -148,7 +148,7 @@ def test_a_command_that_could_not_be_made_at_first_is_sent_after_all(run_of: Any
     assert OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid).host == "h1"
 
 
-def test_an_instance_is_written_once_and_a_command_sees_what_was_said_of_it(run_of: Any, instance: Instance) -> None:
+def test_an_instance_is_written_once_and_a_command_sees_its_new_values(run_of: Any, instance: Instance) -> None:
     run = run_of(Networking(), OnItsHost(), instance=instance)
     with counted(ALIAS) as seen:
         executor.run(ALIAS, run.uuid)
@@ -160,7 +160,7 @@ def test_an_instance_is_written_once_and_a_command_sees_what_was_said_of_it(run_
     assert reported.count() == 1
 
 
-def test_what_a_failed_step_said_of_an_instance_is_forgotten(run_of: Any, instance: Instance) -> None:
+def test_changes_of_an_instance_by_a_failed_step_are_discarded(run_of: Any, instance: Instance) -> None:
     run = run_of(Networking(), NotedRemote(), instance=instance)
     DIARY.failures["apply Networking"] = 1
     executor.run(ALIAS, run.uuid)

@@ -315,7 +315,7 @@ def test_an_old_message_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch
     assert everything() == before
 
 
-def test_only_conductors_ring(scene: Scene) -> None:
+def test_only_conductors_notify(scene: Scene) -> None:
     body = {"alias": CELL, "run_uuid": str(scene.run.uuid)}
     before = everything()
     for cause, sealed in (

@@ -65,7 +65,7 @@ def test_a_project_hears_of_its_own_signed_and_without_hosts(loop: Any, receiver
     assert b"sim-1" not in b"".join(sent for _, sent in receiver.got)
 
 
-def test_a_chat_gets_a_line_that_calls_nobody_and_gets_it_again(loop: Any, receiver: Receiver, people: Any) -> None:
+def test_a_chat_gets_a_line_that_mentions_no_user_and_gets_it_again(loop: Any, receiver: Receiver, people: Any) -> None:
     uid, secret = subscribe(people.ana, receiver, channel="chat", events=["*.end"])
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "<!here> @all [x](http://x.example)")
@@ -87,7 +87,7 @@ def test_a_chat_gets_a_line_that_calls_nobody_and_gets_it_again(loop: Any, recei
         subscriptions.renew_secret(people.ana.context(), uid, None)
 
 
-def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(loop: Any, receiver: Receiver, people: Any) -> None:
+def test_unwanted_events_are_not_delivered_and_delay_no_pruning(loop: Any, receiver: Receiver, people: Any) -> None:
     make_cloud(people)
     server = make_instance(people.ana.context(), ALIAS, "web-1")
     failed, _ = subscribe(people.ana, receiver, events=["*.error"])
@@ -131,7 +131,7 @@ def test_who_never_takes_anything_is_turned_off_with_a_notice(
     assert subscriptions.get(people.ana.context(), uid).off_reason == ""
 
 
-def test_whose_right_is_gone_is_told_nothing(loop: Any, receiver: Receiver, people: Any) -> None:
+def test_subscribers_without_the_right_get_nothing(loop: Any, receiver: Receiver, people: Any) -> None:
     uid, _ = subscribe(people.ana, receiver)
     wide, _ = subscribe(people.chi, receiver)
     Subscription.objects.filter(uuid=wide).update(is_cloud_wide=True)  # as if chi had been an operator once

@@ -65,7 +65,7 @@ def test_a_chat_has_an_address_and_no_key(ana: Client) -> None:
     assert (row.address, unseal(row.sealed).url) == ("https://chat.example.org/…", moved["url"])
 
 
-def test_what_is_wrong_is_said_and_what_was_typed_stays(ana: Client) -> None:
+def test_errors_are_shown_and_the_input_stays(ana: Client) -> None:
     for values, status, named in (
         ({"url": "http://localhost/"}, 400, "private network"),
         ({"url": ""}, 400, "Enter the URL to which messages for channel webhook"),
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_stays(ana: Client) -> None:
     assert not Subscription.objects.exists()
 
 
-def test_a_change_of_somebody_who_has_not_seen_the_last_one_is_refused(ana: Client) -> None:
+def test_a_change_based_on_an_outdated_version_is_refused(ana: Client) -> None:
     ana.post(LIST, FORM)
     row = Subscription.objects.get()
     path = f"{LIST}/{row.uuid}"

@@ -30,7 +30,7 @@ def part(caller: Any, ident: str) -> system_health.Component:
     return next(one for one in system_health.survey(caller).parts if one.id == ident)
 
 
-def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
+def test_others_get_404(people: Any) -> None:
     ana = signed_in("ana")
     assert [ana.get(path).status_code for path in ("/system", "/settings")] == [404, 404]
     assert Client().get("/system")["Location"].startswith("/sign-in?next=")
@@ -50,7 +50,7 @@ def test_every_part_says_how_it_is_and_what_users_notice(admin: Client, people: 
     assert page.index("Conductors") < page.index("Database of the API")  # the worst first
 
 
-def test_work_that_waits_is_told(admin: Client, people: Any) -> None:
+def test_waiting_work_is_shown(admin: Client, people: Any) -> None:
     factories.run(people.ana.context(), "cell1", state="queued", age=90)
     factories.run(people.ana.context(), "cell2", state="needs operator")
     found = part(people.admin.context(), "queue")
@@ -59,7 +59,9 @@ def test_work_that_waits_is_told(admin: Client, people: Any) -> None:
     assert "cell2: 1 workflow needs an operator." in found.troubles
 
 
-def test_a_cell_whose_database_is_silent_is_down(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_whose_database_is_unresponsive_is_down(
+    admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     survey = health.survey
 
     def without_one(context: Any) -> health.Health:
@@ -113,7 +115,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, **variables: str
     return {one.name: one for section in setting_facts.sections() for one in section.settings}
 
 
-def test_every_setting_is_told_with_where_it_came_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_every_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     found = settings_of(
         monkeypatch, tmp_path, PORT="8123", DEBUG="on", CORS_ORIGINS="https://a.example,https://b.example"
     )

@@ -137,7 +137,7 @@ def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
     }
 
 
-def test_what_is_deprecated_is_told_once_and_a_newer_contract_is_refused_whole(site: Path) -> None:
+def test_deprecations_are_logged_once_and_a_newer_contract_is_refused(site: Path) -> None:
     reported = run(CONTRACTS, site)
     line = "RackFilter defines host_passes, which is deprecated: define judge"
     assert reported["warned"] == [f"plugin uses what is deprecated: name=rack-plugins:racks {line}"]

@@ -53,7 +53,7 @@ def command(host: str, run: WorkflowRun, age: float) -> None:
     )  # fmt: skip
 
 
-def test_a_cloud_in_order_needs_nobody(caller: Any, people: Any) -> None:
+def test_a_healthy_cloud_has_an_empty_triage(caller: Any, people: Any) -> None:
     made.add_host("sim-1")
     factories.build(people.ana.context(), "web-1")
     factories.run(people.ana.context(), CELL, state="done", finished_at=factories.ago(1), owner=None)
@@ -140,7 +140,9 @@ def test_what_is_advised_is_what_the_workflow_allows(caller: Any, people: Any) -
     assert (undo.action, undo.is_at_once) == ("undo", True)
 
 
-def test_slow_ones_are_held_against_usual_times(caller: Any, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_runs_are_compared_with_typical_durations(
+    caller: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(duration_statistics, "of_flows", lambda: {"build_in_cell": DurationStatistics(2.0, 20.0, 50)})
     factories.run(people.ana.context(), CELL, age=5)
     slow = factories.run(people.ana.context(), CELL, age=90, position=2, instance_name="web-7")
@@ -282,7 +284,7 @@ def test_the_page_puts_off_and_takes_back(admin: Client, people: Any) -> None:
     assert admin.get("/triage?marker=moon").status_code == 400
 
 
-def test_others_are_told_that_there_is_no_such_page(caller: Any) -> None:
+def test_others_get_404(caller: Any) -> None:
     ana = signed_in("ana")
     assert [ana.get(path).status_code for path in ("/triage", "/triage/count")] == [404, 404]
     assert ana.post("/triage/do/apply", {"key": "wf:1"}).status_code == 404

@@ -41,7 +41,7 @@ def emitted() -> list[tuple[str, str]]:
     return list(Event.objects.using(CELL).order_by("pk").values_list("topic", "kind"))
 
 
-def test_a_host_is_told_of_once_and_again_when_it_was_heard_in_between() -> None:
+def test_a_host_is_reported_once_and_again_when_it_responded_in_between() -> None:
     assert unresponsive_hosts.report(CELL) == []
     heard("one", 31)
     report_unresponsive_hosts(["default", "cell0", CELL])
@@ -57,14 +57,14 @@ def test_a_host_is_told_of_once_and_again_when_it_was_heard_in_between() -> None
     assert unresponsive_hosts.report(CELL) == ["one"]
 
 
-def test_many_are_told_of_look_by_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_reported_pass_by_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unresponsive_hosts, "MOST_AT_ONCE", 1)
     heard("one", 31)
     heard("two", 32)
     assert [unresponsive_hosts.report(CELL) for _ in range(3)] == [["two"], ["one"], []]
 
 
-def test_what_was_silent_before_anybody_looked_is_no_news() -> None:
+def test_hosts_unresponsive_before_the_first_pass_are_not_reported() -> None:
     PeriodicLease.objects.using(CELL).all().delete()
     heard("one", 3000)
     for _ in range(2):

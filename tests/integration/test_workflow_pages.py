@@ -31,7 +31,7 @@ def ended(caller: Any, seconds: float, **values: Any) -> WorkflowRun:
 # -- typical durations ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_usual_is_known_from_three_on(caller: Any) -> None:
+def test_typical_durations_are_known_from_three_runs_on(caller: Any) -> None:
     for seconds in (10, 30):
         ended(caller, seconds)
     assert duration_statistics.of_flows() == {}
@@ -43,7 +43,7 @@ def test_what_is_usual_is_known_from_three_on(caller: Any) -> None:
     assert duration_statistics.of_steps(["build_in_cell"]) == {"build_in_cell": {}}
 
 
-def test_what_is_usual_is_read_once_for_many_rows(caller: Any) -> None:
+def test_typical_durations_are_read_once_for_many_rows(caller: Any) -> None:
     for number in range(3):
         done = ended(caller, 10 + number)
         factories.step(done, 2, 3500, 3492)

@@ -87,7 +87,7 @@ def test_who_cancelled_is_no_failure(caller: Any) -> None:
     assert '<div class="note" data-tone="none"><strong>Cancelled: not needed any more</strong>' in page
 
 
-def test_a_shared_link_tells_strangers_the_products_name_alone(caller: Any) -> None:
+def test_a_shared_link_shows_anonymous_users_the_products_name_alone(caller: Any) -> None:
     run = factories.run(caller, "cell1", instance_name='a "quoted" <name>')
     path = f"/workflows/{run.uuid}"
     title = "Create a &quot;quoted&quot; &lt;name&gt; · Novella"

@@ -126,7 +126,7 @@ def test_who_is_in_another_transaction_waits_for_nobodys_commit(
     assert len(commits) == 3  # two of this file, and the one of the other transaction
 
 
-def test_an_old_transaction_is_left_open_to_nobody(
+def test_an_old_transaction_is_not_left_open(
     pool: ThreadPoolExecutor, commits: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 0.0)

@@ -99,7 +99,7 @@ def first(
 
 
 @pytest.mark.parametrize("spoil", [filling_the_disk, filling_it_unmoved])
-def test_who_breaks_the_transaction_of_all_has_nobody_believe_in_it(pool: ThreadPoolExecutor, spoil: Write) -> None:
+def test_a_writer_that_breaks_the_shared_transaction_fails_it_for_all(pool: ThreadPoolExecutor, spoil: Write) -> None:
     mine, futures = first(pool, lambda: None, telling("one"), spoil, telling("two"), telling("three"))
     one, broken, two, three = futures
     assert is_serialization_failure(mine)
@@ -121,7 +121,7 @@ def test_a_writer_that_closes_its_connection_loses_only_its_own_rows(pool: Threa
     assert_write_lock_is_free()
 
 
-def test_a_transaction_that_was_lost_unseen_is_left_to_nobody(pool: ThreadPoolExecutor) -> None:
+def test_a_lost_transaction_is_not_left_open(pool: ThreadPoolExecutor) -> None:
     def begin() -> None:
         with suppress(DatabaseError):
             _fill()
@@ -148,7 +148,7 @@ class Full:
         return self._driver.execute(statement, *values)
 
 
-def test_a_commit_without_room_is_told_to_all_and_leaves_nothing(pool: ThreadPoolExecutor) -> None:
+def test_a_commit_on_a_full_disk_fails_for_all_writers_and_leaves_nothing(pool: ThreadPoolExecutor) -> None:
     def begin() -> None:
         begun = write_lock_of(ALIAS).open
         assert begun is not None
@@ -174,7 +174,7 @@ def refused() -> list[list[str]]:
     return [*seen, emitted()]
 
 
-def test_nobody_is_refused_for_what_is_not_committed_yet(pool: ThreadPoolExecutor) -> None:
+def test_no_request_is_refused_for_uncommitted_rows(pool: ThreadPoolExecutor) -> None:
     futures: list[Future[Any]] = []
 
     def dawdling() -> None:
@@ -232,7 +232,7 @@ def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoo
     assert_write_lock_is_free()
 
 
-def test_who_is_inside_by_hand_is_told_that_he_would_wait_for_himself() -> None:
+def test_entering_the_write_lock_twice_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="wait for itself"), bare_tx(ALIAS), bare_tx(ALIAS):
         pass
     assert_write_lock_is_free()

@@ -111,7 +111,7 @@ def test_a_transaction_that_was_given_up_ends_without_an_error_and_without_a_tra
     assert_is_as_before()
 
 
-def test_what_begins_while_nobody_counts_may_end_while_somebody_does() -> None:
+def test_calls_begun_while_counting_is_off_may_end_while_it_is_on() -> None:
     with write_tx(ALIAS):
         emit("first")
         tail = ExitStack()

@@ -39,7 +39,7 @@ def test_every_new_version_of_a_message_has_its_way_back() -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), DOWNGRADES)
-def test_what_is_said_is_what_the_earlier_version_had(name: str, version: str) -> None:
+def test_downgraded_messages_have_the_fields_of_the_earlier_version(name: str, version: str) -> None:
     """Its fields are those of the body that was frozen when that version was released."""
     before = DOWNGRADES[name, version][0]
     knowing = max(number for number in range(1, SERVICE_VERSION) if known_to(number).get(name) == before)
@@ -60,12 +60,12 @@ def _defaults(name: str, version: str) -> dict[str, Any]:
     return {"body": {**values, "is_running": True, "guest": {**guest, "volumes": [], "admin_password": ""}}}
 
 
-def test_a_guest_is_told_as_the_earlier_version_knew_it() -> None:
+def test_a_guest_is_described_as_the_earlier_version_knew_it() -> None:
     reported = downgraded(body("spawn_instance-1.2") | _defaults("spawn_instance", "1.2"), 1)
     assert set(reported["body"]["guest"]) == set(body("spawn_instance-1.0")["body"]["guest"])
 
 
-def test_what_cannot_be_said_is_not_guessed() -> None:
+def test_values_that_cannot_be_downgraded_are_refused() -> None:
     spawn = body("spawn_instance-1.2") | _defaults("spawn_instance", "1.2")
     off = {**spawn, "body": {**spawn["body"], "is_running": False}}
     with pytest.raises(Inexpressible, match=r"spawn_instance with is_running$"):

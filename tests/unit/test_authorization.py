@@ -59,6 +59,6 @@ def test_a_refusal_names_the_rule() -> None:
     assert refused.value.message == "Policy doesn't allow servers:delete to be performed."
 
 
-def test_a_rule_that_nobody_wrote_is_our_fault() -> None:
+def test_a_missing_rule_is_an_internal_error() -> None:
     with pytest.raises(KeyError):
         require({}, "servers:delete", caller("admin"))

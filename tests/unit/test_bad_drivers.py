@@ -152,7 +152,7 @@ def test_a_guest_that_is_still_listed_was_not_destroyed(host: Host) -> None:
     assert host.does(DestroyInstance, BO).ok
 
 
-def test_one_that_cannot_do_what_it_says_is_told_from_one_that_failed(host: Host) -> None:
+def test_an_unsupported_operation_is_distinguished_from_a_failed_one(host: Host) -> None:
     answer = host.does(PauseInstance)
     assert answer.error is not None
     assert (answer.error["class"], answer.error["is_reschedulable"]) == ("NotSupported", True)
@@ -206,7 +206,7 @@ def test_a_report_that_cannot_be_used_is_not_sent_and_named_once(
         ([GuestInfo(ANA, 99)], "lists a guest in the power state '99'"),  # type: ignore[arg-type]
     ],
 )
-def test_guests_that_are_none_are_not_told_of(host: Host, guests: Any, complaint: str) -> None:
+def test_malformed_guests_are_not_reported(host: Host, guests: Any, complaint: str) -> None:
     host.driver.listing = lambda: guests
     with pytest.raises(DriverError, match=complaint):
         driver_validation.validate_guests(host.driver.guests())
@@ -215,7 +215,7 @@ def test_guests_that_are_none_are_not_told_of(host: Host, guests: Any, complaint
     assert host.sent == []
 
 
-def test_one_that_leaves_once_its_guest_has_moved_is_not_told_as_one_that_failed(host: Host) -> None:
+def test_a_connection_closed_after_its_guest_moved_is_not_reported_as_failed(host: Host) -> None:
     """Otherwise the other host would be commanded to destroy the only copy of the guest."""
     host.driver.capabilities = frozenset({"live_migrate"})
     host.driver.live_migrate = leave  # type: ignore[method-assign]
@@ -238,7 +238,7 @@ def test_one_that_leaves_at_a_question_has_failed(host: Host) -> None:
         host.agent.ask_guest(ANA, GuestQuestion.DIAGNOSTICS)
 
 
-def test_one_that_leaves_while_it_is_asked_is_silent_until_it_answers(host: Host) -> None:
+def test_a_database_lost_during_a_query_is_unresponsive_until_it_answers(host: Host) -> None:
     host.sent.clear()
     host.driver.reporting = leave
     host.agent.run()

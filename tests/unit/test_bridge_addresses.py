@@ -69,7 +69,7 @@ def answered(segment: AddressSegment, asked: packets.Frame) -> tuple[int, Mappin
     return payload[8], ipv6._options(payload[12:])
 
 
-def test_prefixes_are_advertised_as_the_subnets_say_and_nobody_is_a_router() -> None:
+def test_prefixes_are_advertised_as_the_subnets_say_and_no_port_is_a_router() -> None:
     (body,) = serving(MADE, STATEFUL, STATIC).receive(solicits())
     target, payload = checked(body)
     assert target == IPv6Address("ff02::1").packed
@@ -101,7 +101,7 @@ def test_what_else_is_to_be_asked_is_in_the_flags(mode: str, flags: int) -> None
     assert checked(body)[1][5] == flags
 
 
-def test_all_are_told_soon_after_a_start_and_again_and_only_who_has_something_to_be_told() -> None:
+def test_every_host_with_filters_gets_them_soon_after_a_start_and_again() -> None:
     segment = serving(MADE)
     assert len(segment.tick(10.0)) == 1
     assert segment.tick(11.0) == []
@@ -114,7 +114,7 @@ def test_all_are_told_soon_after_a_start_and_again_and_only_who_has_something_to
     assert serving(STATIC).receive(solicits()) == []
 
 
-def test_strangers_and_what_comes_from_afar_are_not_heard() -> None:
+def test_unsigned_and_remote_messages_are_not_accepted() -> None:
     segment = serving(MADE, STATEFUL)
     assert segment.receive(solicits(mac=b"\2stran")) == []
     assert segment.receive(solicits(hops=64)) == []
@@ -147,7 +147,7 @@ def test_an_address_is_offered_taken_kept_and_let_go() -> None:
     assert answered(segment, says(ipv6.RELEASE, OWN_ID, server))[0] == ipv6.REPLY
 
 
-def test_who_makes_its_address_by_itself_is_told_names_alone() -> None:
+def test_a_guest_with_slaac_gets_only_dns_names() -> None:
     segment = serving(PortAddress("fd00::7", "fd00::/64", "", ("fd00::53",), "dhcpv6-stateless"))
     kind, received = answered(segment, says(ipv6.INFORM))
     assert kind == ipv6.REPLY

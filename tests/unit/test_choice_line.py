@@ -43,5 +43,5 @@ def view(totals: dict[str, float], **more: Any) -> DecisionView:
         ),
     ],
 )
-def test_a_choice_is_said_in_a_line(totals: dict[str, float], more: dict[str, Any], line: str) -> None:
+def test_a_choice_is_summarized_in_a_line(totals: dict[str, float], more: dict[str, Any], line: str) -> None:
     assert explain(view(totals, **more))["choice"] == f"Highest weight: {line}"

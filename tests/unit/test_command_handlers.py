@@ -201,7 +201,7 @@ def test_a_guest_moves_by_what_the_answers_say(make: Callable[..., Host], guest:
     assert (source.state(guest) is PowerState.RUNNING) is is_reverted
 
 
-def test_a_guest_moves_while_it_runs_and_tells_figures(make: Callable[..., Host], guest: GuestSpec) -> None:
+def test_a_guest_moves_while_it_runs_and_reports_figures(make: Callable[..., Host], guest: GuestSpec) -> None:
     source, destination, whole = make("sim-1"), make("sim-2"), guest.to_json()
     source.do(m.SpawnInstance, guest, guest=whole)
     before = source.note(guest)
@@ -283,7 +283,7 @@ def test_a_driver_that_only_says_so_is_not_believed(
     assert answer.error["message"] == f"The driver says that it {action} the guest, and lists it as running."
 
 
-def test_a_guest_that_is_missing_is_said_to_be(make: Callable[..., Host], guest: GuestSpec) -> None:
+def test_a_missing_guest_is_reported_as_missing(make: Callable[..., Host], guest: GuestSpec) -> None:
     host = make()
     answer = host.answer(host.give(m.PowerOff, guest))
     assert answer.error == {

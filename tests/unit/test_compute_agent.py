@@ -286,7 +286,7 @@ def test_an_unknown_driver_and_a_damaged_journal_are_named_and_stop_no_other(
     assert conductor.of(HostReported, "host-1") == conductor.of(HostReported, "host-2") == []
 
 
-def test_a_driver_that_hangs_is_silent_and_keeps_no_other_waiting(
+def test_a_driver_that_hangs_is_unresponsive_and_delays_no_other(
     run: Callable[..., ComputeAgent], conductor: Conductor
 ) -> None:
     run("hanging", "hanging", "hanging", "tiny", heartbeat_seconds=SOON_SECONDS)
@@ -297,7 +297,7 @@ def test_a_driver_that_hangs_is_silent_and_keeps_no_other_waiting(
         conductor.until(lambda host=host: conductor.of(HostReported, host))  # type: ignore[misc]
 
 
-def test_a_hypervisor_that_is_lost_makes_its_host_silent_until_it_is_back(
+def test_a_lost_hypervisor_makes_its_host_unresponsive_until_it_is_back(
     run: Callable[..., ComputeAgent], conductor: Conductor, caplog: pytest.LogCaptureFixture
 ) -> None:
     run("moody", heartbeat_seconds=SOON_SECONDS)
@@ -315,7 +315,7 @@ def test_a_hypervisor_that_is_lost_makes_its_host_silent_until_it_is_back(
     conductor.until(lambda: len(conductor.of(HostReported)) > count)
 
 
-def test_what_guests_use_is_told_in_one_message(
+def test_usage_of_guests_is_reported_in_one_message(
     run: Callable[..., ComputeAgent], conductor: Conductor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "MAX_FIRST_DELAY_SECONDS", 0.0)

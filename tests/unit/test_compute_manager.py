@@ -183,7 +183,7 @@ def test_a_destroy_waits_for_the_spawn_under_way_whose_guest_goes_before_it_is_a
     assert [answer.step_key for answer in host.answers] == ["k1", "k2"]
 
 
-def test_a_destroy_interrupts_a_spawn_that_tells_its_progress(host: Host) -> None:
+def test_a_destroy_interrupts_a_spawn_that_reports_progress(host: Host) -> None:
     begun, may_go_on, reached_the_end = threading.Event(), threading.Event(), []
 
     def build(guest: GuestSpec, progress: Progress) -> None:
@@ -263,7 +263,7 @@ def say(error: Exception) -> Callable[[GuestSpec, Progress], None]:
         (DriverError("x" * 5000), ("DriverError", "x" * 1000, True)),
     ],
 )
-def test_failures_are_told_so_that_the_conductor_can_decide(
+def test_failures_are_classified_so_that_the_conductor_can_decide(
     host: Host, error: Exception, expected: tuple[str, str, bool]
 ) -> None:
     host.driver.spawning = say(error)
@@ -300,7 +300,7 @@ def test_user_data_is_in_no_answer_progress_or_log(
     assert kind.__name__ in output
 
 
-def test_progress_is_told_at_most_once_a_pause(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_at_most_once_per_interval(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(guest: GuestSpec, progress: Progress) -> None:
         for number in range(50):
             progress(f"part {number}", number / 25)
@@ -339,7 +339,7 @@ def test_an_answer_that_cannot_be_sent_is_given_when_it_is_asked_for_again(host:
     assert host.driver.calls == [("spawn", ANA)]
 
 
-def test_what_the_journal_cannot_keep_is_not_said_and_runs_again(
+def test_results_that_the_journal_cannot_store_are_not_sent_and_the_command_runs_again(
     host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: Any) -> None:

@@ -149,7 +149,7 @@ def test_a_guest_that_was_gone_or_built_anew_is_read_from_its_beginning(host: Fo
     assert host.texts == [("a", 0, "first life"), ("a", 0, "second"), ("a", 0, "third")]
 
 
-def test_a_console_that_cannot_be_read_is_said_once_and_stops_no_other(
+def test_a_console_that_cannot_be_read_is_logged_once_and_stops_no_other(
     host: Follower, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.driver.consoles = {"a": b"a", "b": b"b"}

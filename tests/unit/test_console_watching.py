@@ -38,7 +38,9 @@ DROPPED = st.one_of(
 
 
 @given(st.lists(st.one_of(st.tuples(st.just(True), PASSED), st.tuples(st.just(False), DROPPED))), st.data())
-def test_only_what_pictures_need_goes_on(messages: list[tuple[bool, bytes]], data: st.DataObject) -> None:
+def test_only_messages_that_drawing_needs_are_forwarded(
+    messages: list[tuple[bool, bytes]], data: st.DataObject
+) -> None:
     text = GREETING + b"".join(message for _, message in messages)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     watcher = ScreenFilter()

@@ -77,7 +77,7 @@ def test_operators_may_keep_it_from_drawing(contention: ContentionTracker, setti
     assert widened(PIPELINE, epoch="one", is_batch=False, lost=1) is PIPELINE
 
 
-def test_a_batch_draws_once_it_has_lost_and_nobody_draws_among_fewer_than_operators_say(
+def test_a_batch_draws_once_it_has_lost_and_never_among_fewer_than_operators_configure(
     contention: ContentionTracker,
 ) -> None:
     contention.lost()

@@ -31,7 +31,7 @@ def test_an_idle_guest_converges_in_a_range() -> None:
     assert (verdict.low, verdict.high) == (pytest.approx(10), pytest.approx(16))
 
 
-def test_a_guest_that_changes_more_than_the_link_moves_is_told_in_numbers() -> None:
+def test_a_guest_that_changes_more_than_the_link_moves_is_reported_in_numbers() -> None:
     verdict = convergence.judge(samples([(0, 0, 8), (10, 9, 11)]), at(10))
     assert verdict.text == "Not converging: the server changes 1.2 GiB/s, the link moves 921.6 MiB/s."
     assert verdict.low is None
@@ -56,7 +56,7 @@ def test_what_does_not_move_is_stalled() -> None:
         ([(0, 0, 8), (9, 8, 0)], "All memory has arrived. The server is switching over."),
     ],
 )
-def test_the_ends_are_told_as_they_are(rows: list[tuple[float, float, float]], text: str) -> None:
+def test_the_ends_are_reported_as_they_are(rows: list[tuple[float, float, float]], text: str) -> None:
     assert convergence.judge(samples(rows), at(9)).text == text
 
 

@@ -42,7 +42,9 @@ def raising(error: Exception) -> Callable[[], Any]:
     return fail
 
 
-def test_calls_and_their_lengths_are_told_once_and_again_when_they_could_not_be(statistics: DriverStatistics) -> None:
+def test_calls_and_their_durations_are_reported_once_and_again_after_a_failed_report(
+    statistics: DriverStatistics,
+) -> None:
     assert statistics.take() == {}
     call(statistics)
     taken = statistics.take()

@@ -54,7 +54,7 @@ def test_an_action_that_failed_says_why() -> None:
     assert message_of(errors.ActionFailed("The host refused the port."), 500, "req-1") == "The host refused the port."
 
 
-def test_what_nobody_foresaw_says_nothing_but_the_request_id() -> None:
+def test_unexpected_errors_show_only_the_request_id() -> None:
     text = message_of(ValueError("password=hunter2"), 500, "req-1")
     assert text == "Something went wrong on our side. Quote req-1 when you report it."
 

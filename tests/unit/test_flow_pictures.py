@@ -63,7 +63,7 @@ def test_planned_steps_are_as_long_as_they_usually_are() -> None:
     assert drawn.has_typical
 
 
-def test_a_step_that_takes_too_long_is_told_from_one_that_does_not() -> None:
+def test_a_step_that_takes_too_long_is_distinguished_from_one_that_does_not() -> None:
     slow = timeline.draw(run(steps=[step("Spawn", 1)]), at(60), TYPICAL).rows[-1]
     quick = timeline.draw(run(steps=[step("Spawn", 1)]), at(10), TYPICAL).rows[-1]
     assert slow.is_slow
@@ -133,7 +133,7 @@ def test_many_children_are_one_node_with_counts() -> None:
     assert len(graph.draw(replace(parent, children=children[:5])).rows) == 6
 
 
-def test_nothing_is_drawn_outside_of_the_picture() -> None:
+def test_nothing_is_drawn_outside_of_the_drawing() -> None:
     drawn = graph.draw(run(steps=[step(f"Step {number}", index=number) for number in range(30)]))
     assert all(node.x + node.width <= drawn.width and node.y + node.height <= drawn.height for node in drawn.nodes)
 

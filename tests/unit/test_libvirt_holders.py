@@ -76,7 +76,7 @@ def test_what_was_cut_off_is_nobodys_and_in_nobodys_way(hosts: tuple[LibvirtPath
     assert list(one.instances_dir.iterdir()) == []
 
 
-def test_a_note_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_read_names_no_process(tmp_path: Path) -> None:
     assert read_owner(tmp_path / "nothing") is None
     for reported in ("", "{}", "[]", '{"host"'):
         (tmp_path / OWNER_NOTE).write_text(reported)

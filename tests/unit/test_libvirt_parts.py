@@ -53,7 +53,7 @@ class TestVirtType:
     def test_the_choice(self, wanted: str, cpu_info: str, can_open_kvm: bool, chosen: str) -> None:
         assert choose_virt_type(wanted, cpu_info=cpu_info, can_open_kvm=can_open_kvm).name == chosen
 
-    def test_the_reason_is_told(self) -> None:
+    def test_the_reason_is_shown(self) -> None:
         assert choose_virt_type("auto", cpu_info=NEITHER, can_open_kvm=True).reason == (
             "the processor offers neither vmx nor svm"
         )

@@ -131,7 +131,7 @@ def test_names_can_be_left_out_of_a_message() -> None:
 
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("code", TEXTS)
-def test_every_code_is_worded_with_its_values(code: str, language: str) -> None:
+def test_every_code_is_rendered_with_its_values(code: str, language: str) -> None:
     for count in (1, 1234):
         values = {name: f"<{name}>" for name in places(code)} | ({"count": count} if "count" in places(code) else {})
         made = message(code, **values)

@@ -30,7 +30,7 @@ def test_nova_is_not_here() -> None:
     assert find_spec("nova") is None  # what the other tests of this file are about
 
 
-def test_nobody_who_names_no_class_has_an_adapter() -> None:
+def test_without_class_names_there_is_no_adapter() -> None:
     assert adapted().plugins == ()
     assert adapted({}, []).plugins == ()
 
@@ -86,7 +86,7 @@ def test_each_has_a_name_of_its_own(declared: Any, names: list[str]) -> None:
     assert len(found.plugins[0].warnings) == len(names)  # an invalid path is reported too
 
 
-def test_names_that_are_the_same_are_told_apart_by_their_paths() -> None:
+def test_equal_names_are_distinguished_by_their_paths() -> None:
     assert names_of(["a.Same", "b.Same", "c.Other"]) == {
         "a.Same": "nova.a.Same",
         "b.Same": "nova.b.Same",
@@ -95,7 +95,7 @@ def test_names_that_are_the_same_are_told_apart_by_their_paths() -> None:
 
 
 @pytest.mark.parametrize("factor", ["much", True, float("nan"), [1]])
-def test_a_multiplier_that_is_no_number_is_told_and_shuts_nobody_else_out(factor: Any) -> None:
+def test_a_multiplier_that_is_no_number_is_reported_and_excludes_no_other(factor: Any) -> None:
     found = adapted((FILTER,), {WEIGHER: factor})
     assert found.quarantined == ()
     assert [one.name for one in (*found.filters, *found.weighers)] == ["nova.RackFilter", "nova.RackWeigher"]

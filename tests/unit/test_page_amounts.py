@@ -54,7 +54,7 @@ def test_only_amounts_writes_numbers_and_its_rounding_holds_everywhere() -> None
     assert users == ["amounts.py"]
 
 
-def test_every_name_of_the_api_that_heads_a_workflow_is_said_in_words() -> None:
+def test_every_action_name_of_the_api_has_a_title() -> None:
     """ "removeSecurityGroup" is no word; names of one word, or of several with dashes, can be read as they are."""
     recorded = {
         match

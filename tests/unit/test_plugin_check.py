@@ -158,7 +158,7 @@ def test_one_that_keeps_the_law_breaks_none(kind: type[Any]) -> None:
     assert broken(kind) == {}
 
 
-def test_who_watches_the_collection_of_garbage_is_none_of_a_plugins_doing() -> None:
+def test_garbage_collection_callbacks_are_not_attributed_to_plugins() -> None:
     gc.callbacks.append(watch := lambda phase, info: time.perf_counter())
     try:
         with impurity.watched() as seen:
@@ -217,7 +217,7 @@ def test_one_that_cannot_be_interrupted_is_ended(monkeypatch: pytest.MonkeyPatch
     assert broken(Deaf, law, seconds=1.0)[law] == "it went on for 1.2 seconds and could not be interrupted"
 
 
-def test_one_that_is_slow_is_told_how_slow() -> None:
+def test_a_slow_driver_gets_its_duration_reported() -> None:
     law = "ten_thousand_hosts_take_their_time_at_most"
     assert "ms for 10000 hosts; 0.001 may be" in broken(Good, law, milliseconds=0.001)[law]
 
@@ -242,7 +242,7 @@ def test_another_process_that_answers_otherwise_breaks_the_law() -> None:
     assert "in another process it answers otherwise" in finding.why
 
 
-def test_what_could_not_be_tried_is_told_and_a_hint_is_a_request(capsys: pytest.CaptureFixture[str]) -> None:
+def test_untested_changes_are_reported_and_a_hint_is_a_request(capsys: pytest.CaptureFixture[str]) -> None:
     plain = PluginUnderTest(SameHostFilter)
     with pytest.raises(plugin_laws.NotTried, match="it turned no host away: give a request"):
         plugin_laws.who_is_turned_away_hears_why(plain)

@@ -59,7 +59,7 @@ def test_one_that_speaks_none_is_refused_and_nothing_of_it_used(
     assert (found.plugins, found.filters, found.brought_filters) == ((), (), ())
 
 
-def test_a_hook_that_nobody_would_call_is_refused_unless_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_hook_is_refused_unless_it_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = loaded(monkeypatch, register_fliters=hookimpl(lambda: ()))
     assert [one.reason for one in refused.quarantined] == [
         "it has the hook register_fliters, which is not known in contract 4"

@@ -86,7 +86,7 @@ def known(monkeypatch: pytest.MonkeyPatch, found: Registry) -> Registry:
     return found
 
 
-def test_the_settings_name_those_that_are_told(known: Registry, settings: Settings) -> None:
+def test_the_settings_name_the_sinks_in_use(known: Registry, settings: Settings) -> None:
     settings.NOVELLA_NOTIFICATION_SINKS = {"shelf": {"most": 3}}
     (named,) = sinks.configured()
     assert isinstance(named, PluginSink)
@@ -104,7 +104,7 @@ def test_the_settings_name_those_that_are_told(known: Registry, settings: Settin
         ({"shelf": {"key": 7}}, "The option key of shelf does not fit. It must have the form"),
     ],
 )
-def test_a_name_or_option_that_does_not_do_is_told_and_the_sink_left_out(
+def test_an_invalid_name_or_option_is_reported_and_the_sink_left_out(
     known: Registry, settings: Settings, wanted: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.NOVELLA_NOTIFICATION_SINKS = wanted

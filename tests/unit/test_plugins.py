@@ -116,7 +116,7 @@ def test_the_operator_s_list_decides_which_run_and_in_which_order(install: Insta
     assert missing(registry) == []
 
 
-def test_a_name_that_nobody_brings_fails_when_asked_and_is_told() -> None:
+def test_a_name_without_a_plugin_fails_when_used_and_is_reported() -> None:
     registry = found(PluginOptions(("ComputeFilter", "Guard"), ("Tide",)))
     assert missing(registry) == ["Guard", "Tide"]
     hosts = table(host("host-0"), host("host-1"))
@@ -213,7 +213,7 @@ def test_a_shipped_module_that_is_broken_is_no_end_either() -> None:
     assert [one.name for one in registry.quarantined] == ["nothing_of_that_name"]
 
 
-def test_the_digest_tells_plugins_versions_and_order_apart(install: Install) -> None:
+def test_the_digest_distinguishes_plugins_versions_and_order(install: Install) -> None:
     plain = found().digest()
     assert found().digest() == plain
     install("tides", GOOD)

@@ -180,7 +180,7 @@ def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None
     assert "ip daddr 169.254.169.254 ip saddr != { 10.64.0.3/32, 10.64.0.4/32 } drop" in further
 
 
-def test_a_guest_says_only_of_its_own_addresses_of_ipv6_whose_they_are_and_leads_nobody() -> None:
+def test_a_guest_answers_neighbour_discovery_only_for_its_own_addresses_and_is_no_router() -> None:
     plug = replace(PLUG, more=("fd00::3",), filter=PortFilter(pairs=(AddressPair("fd00:1::/62"), AddressPair("::/0"))))
     lines = chain(ruleset(NAMES, [plug]), f"spoof-{PLUG.device}")
     assert lines.index("icmpv6 type { nd-router-advert, nd-redirect } drop") < min(
@@ -220,7 +220,7 @@ def test_a_port_without_an_address_has_no_rules(plug: HostPort, words: str) -> N
         ruleset(NAMES, [plug])
 
 
-def test_what_is_no_address_in_a_rule_lets_nothing_through_and_keeps_nobody_from_his_rules() -> None:
+def test_an_invalid_address_in_a_rule_admits_nothing_and_the_other_rules_apply() -> None:
     wrong = PortFilter(
         rules=(
             FilterRule(INGRESS, remote_prefix="all; accept"),

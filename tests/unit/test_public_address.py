@@ -36,7 +36,7 @@ def seen(
     return found
 
 
-def test_forwarded_headers_of_anybody_are_not_believed() -> None:
+def test_forwarded_headers_of_untrusted_clients_are_ignored() -> None:
     for options in ({}, {"trusted_proxies": ()}):
         got = seen(FORGED, "127.0.0.2", **options)
         assert (got["client"][0], got["scheme"], got["host"]) == ("127.0.0.2", "http", "cloud.example")

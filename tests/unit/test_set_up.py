@@ -82,7 +82,7 @@ def test_lists_that_were_never_fetched_are_fetched_first(machine: Path) -> None:
     assert commands(machine) == ["update", "install one"]
 
 
-def test_a_failure_is_told_in_its_last_line_after_one_refresh(machine: Path) -> None:
+def test_a_failure_is_shown_in_its_last_line_after_one_refresh(machine: Path) -> None:
     (machine / "lists" / "debian_Packages").touch()
     put_apt_get(machine, outcome="echo first >&2; echo 'E: held packages' >&2; exit 100")
     with pytest.raises(debian.CannotInstall) as refused:
@@ -91,7 +91,7 @@ def test_a_failure_is_told_in_its_last_line_after_one_refresh(machine: Path) -> 
     assert commands(machine) == ["install one", "update", "install one"]
 
 
-def test_who_may_not_install_is_told_what_to_do(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accounts_that_may_not_install_get_a_hint(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(machine, "sudo", "#!/bin/sh\nexit 1\n")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(debian.CannotInstall) as refused:
@@ -152,7 +152,7 @@ def test_an_old_python_is_refused_in_one_line(
     assert message.err.count("\n") == 1
 
 
-def test_without_ensurepip_and_without_rights_the_one_command_is_told(
+def test_without_ensurepip_and_without_rights_the_one_command_is_shown(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_apt_get(machine, outcome="exit 100")

@@ -116,7 +116,7 @@ class TestIsCurrent:
         assert not builder.is_current(output)
 
 
-def test_a_machine_without_debian_s_tools_is_told_in_one_line(
+def test_a_machine_without_debian_s_tools_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -139,7 +139,7 @@ class TestTcp:
         assert client.got.partition(b"\r\n\r\n")[2] == USER_DATA
         assert client.is_closed
 
-    def test_who_does_not_confirm_is_told_a_few_times_and_then_forgotten(self) -> None:
+    def test_a_receiver_that_does_not_confirm_gets_a_few_attempts(self) -> None:
         client = Client(segment_of())
         client.losing = set(range(2, 10_000))
         client.get("/latest/meta-data/hostname")
@@ -160,7 +160,7 @@ class TestTcp:
         assert [client.is_refused for client in clients] == [False] * MAX_CONNECTIONS + [True]
         assert clients[0].get("/latest/meta-data/hostname") == b"web-42"
 
-    def test_other_doors_are_shut(self) -> None:
+    def test_other_entrances_are_closed(self) -> None:
         asked = Segment(40000, 22, 7, 0, SYN, 1000)
         for target in (METADATA, GATEWAY):
             (frame,) = segment_of().receive(ip(target, packets.TCP, packets.segment(HERE, target, asked)), 1.0)

@@ -115,7 +115,7 @@ def test_one_project_takes_half_at_most_and_others_always_get_one() -> None:
     shares.take("bar")
 
 
-def test_a_download_that_nobody_reads_on_gives_its_place_back(api_client: Any, monkeypatch: Any) -> None:
+def test_a_download_whose_client_stops_reading_frees_its_place(api_client: Any, monkeypatch: Any) -> None:
     ana = api_client("ana")
     image_id = create(ana)["id"]
     assert upload(ana, image_id).status_code == 204

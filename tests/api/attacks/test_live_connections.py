@@ -155,7 +155,7 @@ def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], b
 
 
 @pytest.mark.parametrize("names", [("ana",), ("ana", "bo", "rea")])
-def test_streams_with_the_same_audience_share_one_reading(
+def test_streams_with_the_same_scope_share_one_reading(
     people: Any, asked: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many tokens of however many users of a project: what costs is done once for all of them."""
@@ -191,7 +191,7 @@ def test_streams_with_the_same_audience_share_one_reading(
     assert door.shares.count == 0
 
 
-def test_a_token_that_ends_is_told_nothing_of_what_others_share(people: Any, asleep: set[Any]) -> None:
+def test_a_token_that_ends_gets_nothing_of_a_shared_poll(people: Any, asleep: set[Any]) -> None:
     door, mine, ended = _streams(), people.ana.token(), people.ana.token()
     _, run = factories.build(people.ana.context(), "web")
 

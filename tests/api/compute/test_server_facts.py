@@ -87,7 +87,7 @@ def test_a_server_that_is_off_has_no_diagnostics(web: str, kept: dict[str, str],
     assert api_client("admin").get(SERVER.format(kept["nothing"]) + "/diagnostics").status_code == 404
 
 
-def test_a_topology_tells_of_the_host_to_operators_alone(web: str, kept: dict[str, str], api_client: Any) -> None:
+def test_a_topology_shows_the_host_to_operators_alone(web: str, kept: dict[str, str], api_client: Any) -> None:
     path = f"{web}/topology"
     assert api_client("ana", version="2.78").get(path).json() == {"nodes": [], "pagesize_kb": None}
     provider = ResourceProvider.objects.create(uuid=uuid4(), name="sim-1-01")
@@ -184,7 +184,7 @@ def test_a_host_that_does_not_answer_hides_neither_what_its_cell_knows_nor_that(
     assert (len(answering.asked) == 2) is (trouble == "refuses")
 
 
-def test_what_the_guest_has_posted_is_told_until_it_is_forgotten(
+def test_the_password_that_the_guest_posted_is_returned_until_it_is_cleared(
     web: str, answering: Answering, api_client: Any
 ) -> None:
     path = f"{web}/os-server-password"

@@ -104,7 +104,7 @@ def test_the_flavor_changes_its_form_with_2_47(kept: dict[str, str], api_client:
     }
 
 
-def test_hosts_are_told_apart_without_being_told(kept: dict[str, str], api_client: Any) -> None:
+def test_hosts_are_distinguished_without_configuration(kept: dict[str, str], api_client: Any) -> None:
     web = api_client("ana").get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
     assert len(web["hostId"]) == 56
     assert "sim-1-01" not in str(web)

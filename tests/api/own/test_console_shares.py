@@ -35,7 +35,7 @@ def path(people: Any) -> Iterator[str]:
     relay.stop()
 
 
-def test_a_link_is_told_once_listed_and_ended(path: str, api_client: Any) -> None:
+def test_a_link_is_shown_once_listed_and_ended(path: str, api_client: Any) -> None:
     ana = api_client("ana")
     answer = ana.post(path, REQUEST)
     assert (answer.status_code, answer["Cache-Control"]) == (201, "no-store")

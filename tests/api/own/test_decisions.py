@@ -190,7 +190,7 @@ def test_the_owner_reads_no_hosts_name_anywhere(people: Any, api_client: Any, fl
     assert api_client("chi").post(f"/api/decisions/{row.uuid}/evaluate").status_code == 404
 
 
-def test_what_was_not_kept_is_said(people: Any, api_client: Any, fleet: None, settings: Any) -> None:
+def test_discarded_decisions_are_reported(people: Any, api_client: Any, fleet: None, settings: Any) -> None:
     row = decided(people.ana)
     HostSnapshot.objects.all().delete()
     answer = api_client("admin").get(f"/api/decisions/{row.uuid}/matrix")

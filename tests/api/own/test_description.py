@@ -56,7 +56,7 @@ def test_all_but_two_operations_need_a_token() -> None:
     assert all(one["security"] == [{"token": []}] for path, method, one in operations if (path, method) not in public)
 
 
-def test_everybody_may_read_it(databases: None, api_client: Any) -> None:
+def test_all_users_may_read_it(databases: None, api_client: Any) -> None:
     answer = api_client(None).get("/api/schema")
     assert (answer.status_code, answer.json()["info"]["title"]) == (200, "Novella")
     page = Client().get("/api/docs")

@@ -47,7 +47,7 @@ async def listening(door: EventStreams, *args: Any) -> AsyncIterator[Listener]:
             await task
 
 
-def test_what_happens_is_told_and_goes_on_where_it_was_cut(door: EventStreams, runs: Any, people: Any) -> None:
+def test_events_are_delivered_and_continue_after_a_cut(door: EventStreams, runs: Any, people: Any) -> None:
     token, own, foreign = people.ana.token(), *runs
 
     async def work() -> None:

@@ -132,7 +132,7 @@ def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
     assert set(heard) <= {"{'n': 1}", "in use"}
 
 
-def test_of_a_failure_nobody_knows_what_it_did_so_the_name_stays(people: Any) -> None:
+def test_after_a_failure_of_unknown_effect_the_name_stays(people: Any) -> None:
     context, names = people.ana.context(), []
 
     def fail(name: str) -> StoredResponse:

@@ -48,7 +48,7 @@ def test_a_member_cancels_and_it_is_on_record(run: WorkflowRun, api_client: Any)
     assert AuditRecord.objects.using(ALIAS).get().remote_address == "127.0.0.1"
 
 
-def test_what_may_be_done_is_told_with_reasons(run: WorkflowRun, api_client: Any) -> None:
+def test_permitted_actions_are_listed_with_reasons(run: WorkflowRun, api_client: Any) -> None:
     shown = {who: api_client(who).get(path(run)).json()["workflow"] for who in ("ana", "admin", "rea")}
     offered = [one.id for one in INTERVENTIONS if one.id not in ANSWERS]  # no approval is pending
     assert [action["id"] for action in shown["ana"]["actions"]] == offered
@@ -59,7 +59,9 @@ def test_what_may_be_done_is_told_with_reasons(run: WorkflowRun, api_client: Any
 
 
 @pytest.mark.parametrize("name", [one.id for one in INTERVENTIONS])
-def test_strangers_readers_and_other_projects_change_nothing(run: WorkflowRun, api_client: Any, name: str) -> None:
+def test_anonymous_users_readers_and_other_projects_change_nothing(
+    run: WorkflowRun, api_client: Any, name: str
+) -> None:
     before = snapshot()
     codes = [api_client(who).post(path(run, name), body_of(name)).status_code for who in (None, "rea", "chi")]
     assert codes == [401, 403, 404]
@@ -118,7 +120,7 @@ def test_a_revision_that_was_left_behind_is_refused(run: WorkflowRun, api_client
     assert ana.post(path(run, "cancel"), {"reason": "x"}, headers={"If-Match": now}).status_code == 202
 
 
-def test_a_session_of_a_page_opens_no_door_here(run: WorkflowRun) -> None:
+def test_a_portal_session_does_not_authenticate_the_api(run: WorkflowRun) -> None:
     from django.test import Client
 
     from tests.people import PASSWORD

@@ -81,7 +81,7 @@ def test_networks_and_all_on_them(ana: Any, people: Any) -> None:
     assert first["request_id"].startswith("req-")
 
 
-def test_floating_addresses_are_told_by_their_address(ana: Any, api_client: Any) -> None:
+def test_floating_ips_are_named_by_their_address(ana: Any, api_client: Any) -> None:
     admin = api_client("admin")
     outside = made(admin, f"{NETWORK}/networks", {"network": {"name": "outside", "router:external": True}})["id"]
     subnet = {"network_id": outside, "cidr": "203.0.113.0/24", "ip_version": 4}
@@ -206,7 +206,7 @@ def test_ranges_scopes_and_sharing(ana: Any) -> None:
     ]
 
 
-def test_credentials_are_told_of_and_their_secrets_are_not(ana: Any, people: Any) -> None:
+def test_credentials_are_reported_and_their_secrets_are_not(ana: Any, people: Any) -> None:
     me, shop = people.ana.user.id, people.ana.project.id
     root = f"/identity/v3/users/{me}"
     program = made(ana, f"{root}/application_credentials", {"application_credential": {"name": "builder"}})
@@ -263,7 +263,7 @@ def test_what_operators_change_is_on_record_without_secrets(people: Any, api_cli
     assert "hush-hush" not in str(list(AuditRecord.objects.values()))
 
 
-def test_what_a_workflow_carries_out_is_told_by_it_alone(ana: Any) -> None:
+def test_actions_of_a_workflow_are_audited_once(ana: Any) -> None:
     volume = made(ana, f"{VOLUME}/volumes", {"volume": {"name": "data", "size": 1}})["id"]
     made(ana, f"{VOLUME}/snapshots", {"snapshot": {"volume_id": volume, "name": "before"}})
     assert records(ana) == [("volume.create", "data")]

@@ -64,7 +64,7 @@ def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: 
     assert (again.status_code, "applied by admin" in again.content.decode()) == (409, True)
 
 
-def test_nobody_applies_their_own_where_it_takes_two(admin: Any, settings: Any) -> None:
+def test_no_operator_applies_an_own_proposal_under_four_eyes(admin: Any, settings: Any) -> None:
     settings.NOVELLA_SECOND_PERSON = True
     place, answer = proposed(admin)
     assert "Another operator" in answer.json()["proposal"]["why_not"]

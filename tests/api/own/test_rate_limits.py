@@ -18,7 +18,7 @@ def fresh_buckets(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return clock
 
 
-def test_a_project_that_asks_too_often_is_told_when_to_come_back(
+def test_a_project_over_its_rate_limit_gets_a_retry_after(
     api_client: Any, settings: Any, fresh_buckets: list[float]
 ) -> None:
     settings.NOVELLA_REQUESTS_PER_MINUTE = 6
@@ -49,7 +49,7 @@ def test_who_tries_passwords_is_counted_by_address(databases: None, api_client: 
     assert codes == [400, 400, 429]
 
 
-def test_nobody_is_counted_unless_the_operator_wants_it(api_client: Any) -> None:
+def test_failures_are_counted_only_if_configured(api_client: Any) -> None:
     ana = api_client("ana")
     assert {ana.get("/api/plugins").status_code for _ in range(30)} == {403}
     assert not rate_limits.buckets._levels
@@ -66,7 +66,7 @@ def test_buckets_are_full_again_after_a_minute_and_never_fuller() -> None:
 ORIGIN = {"Origin": "https://shop.example"}
 
 
-def test_other_origins_are_told_nothing_unless_they_are_named(api_client: Any, settings: Any) -> None:
+def test_other_origins_get_nothing_unless_they_are_configured(api_client: Any, settings: Any) -> None:
     ana = api_client("ana")
     assert "Access-Control-Allow-Origin" not in ana.get("/api/workflows", headers=ORIGIN).headers
     settings.MIDDLEWARE = [settings.MIDDLEWARE[0], "corsheaders.middleware.CorsMiddleware", *settings.MIDDLEWARE[1:]]

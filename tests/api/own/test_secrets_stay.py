@@ -77,7 +77,7 @@ def test_no_refusal_repeats_a_secret(
     assert MARK not in kept()
 
 
-def test_a_password_is_told_once_and_kept_for_nobody_to_read(
+def test_a_password_is_shown_once_and_stored_unreadably(
     image: str, api_client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -52,7 +52,7 @@ def test_the_key_is_shown_once_and_the_address_never(api_client: Any) -> None:
     assert shown[0].json()["subscriptions"] == [one]
 
 
-def test_it_is_told_from_the_moment_it_was_made(api_client: Any) -> None:
+def test_it_is_reported_from_its_creation(api_client: Any) -> None:
     one = made(api_client("ana"))
     name = f"subscription {one['uuid']}"
     assert all(NotificationPlace.objects.using(alias).filter(sink=name).exists() for alias in ("default", "cell1"))

@@ -101,7 +101,7 @@ def test_hosts_of_closed_cells_are_turned_away_with_a_word(api_client: Any) -> N
 
 
 @pytest.mark.usefixtures("nothing_changes")
-def test_quota_and_policy_are_told_not_raised(api_client: Any, people: Any) -> None:
+def test_quota_and_policy_refusals_are_reported_not_raised(api_client: Any, people: Any) -> None:
     fit = asked(api_client("rea"))
     assert (fit["fits"], fit["would_be_done"]) == (True, False)
     assert fit["refusals"] == [

@@ -51,7 +51,7 @@ def undone() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_everybody_gets_the_one_documented_answer(api: str, people: People, settings: Any, tmp_path: Path) -> None:
+def test_every_caller_gets_the_one_documented_answer(api: str, people: People, settings: Any, tmp_path: Path) -> None:
     settings.NOVELLA_DATA = tmp_path
     settings.NOVELLA_HOST_DOWN_SECONDS = 3600.0  # the hosts of the scene report once, and the test takes long
     names = make_scene(api, people)

@@ -58,7 +58,7 @@ def test_a_detailed_list_makes_nothing(volume: str, api_client: Any) -> None:
         ("ana", "?is_public=False", {"open"}),
     ],
 )
-def test_types_of_groups_are_told_by_whether_they_are_public(
+def test_types_of_groups_are_listed_by_whether_they_are_public(
     who: str, query: str, wanted: set[str], api_client: Any
 ) -> None:
     admin = api_client("admin")

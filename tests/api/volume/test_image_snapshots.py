@@ -248,7 +248,7 @@ def test_data_go_where_snapshot_and_image_are_deleted_at_the_same_moment(ana: An
     assert not store.snapshot_path_of(snapshot).exists()
 
 
-def test_the_file_of_a_kept_snapshot_is_nobody_elses(api_client: Any, ana: Any, server: str, image: str) -> None:
+def test_the_file_of_a_kept_snapshot_has_one_owner(api_client: Any, ana: Any, server: str, image: str) -> None:
     admin = api_client("admin")
     snapshot = str(Snapshot.objects.get().uuid)
     assert act(admin, f"{ROOT}/snapshots/{snapshot}", "os-unmanage", {}) == 400

@@ -80,7 +80,7 @@ def test_types_decide_who_may_use_them_and_what_they_ask_for(api_client: Any, pe
     assert admin.delete(f"{ROOT}/types/{default}").status_code == 400
 
 
-def test_what_no_storage_can_do_is_told_by_a_message(api_client: Any) -> None:
+def test_operations_that_no_storage_supports_are_reported_by_a_message(api_client: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     made(admin, "types", "volume_type", {"name": "fast", "extra_specs": {"storage_protocol": "FC"}}, status=200)
     failed = volume(ana, volume_type="fast")
@@ -94,7 +94,7 @@ def test_what_no_storage_can_do_is_told_by_a_message(api_client: Any) -> None:
 
 
 @pytest.mark.parametrize("noun", ["os-volume-transfer", "volume-transfers"])
-def test_a_volume_goes_to_whoever_knows_the_key(noun: str, api_client: Any, people: Any) -> None:
+def test_a_volume_is_transferred_to_the_holder_of_the_key(noun: str, api_client: Any, people: Any) -> None:
     ana, chi = api_client("ana"), api_client("chi")
     given = volume(ana, name="gift")
     transfer = made(ana, noun, "transfer", {"volume_id": given, "name": "gift"})

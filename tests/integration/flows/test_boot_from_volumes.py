@@ -147,7 +147,9 @@ def test_an_alternate_gets_the_same_volumes_without_another_copy(
     assert set(statuses().values()) == {"in-use"}
 
 
-def test_a_silent_host_keeps_the_volumes_until_it_has_let_go(hosts: StorageHosts, ana: Any, system: str) -> None:
+def test_an_unresponsive_host_keeps_the_volumes_until_it_has_detached_them(
+    hosts: StorageHosts, ana: Any, system: str
+) -> None:
     (uuid,) = instances.create(ana, requested(of_volume(system))).instance_uuids
     hosts.mute = {"sim-1", "sim-2", "sim-3"}
     for _ in range(20):

@@ -94,7 +94,7 @@ def test_the_host_stays_closed_with_the_reason_when_its_canary_fails(closed: Hos
     assert not service().is_disabled
 
 
-def test_nobody_else_comes_to_a_closed_host_not_even_by_force(closed: Hosts, admin: Any) -> None:
+def test_no_other_server_reaches_a_disabled_host_even_by_force(closed: Hosts, admin: Any) -> None:
     requested = canaries._requested(HOST, {"flavor_ref": "1", "image_ref": canaries._smallest_image(CELL, HOST)}, "")
     values = {**vars(requested), "is_canary": False}
     (uuid,) = instances.create(admin, InstanceCreate(**values)).instance_uuids

@@ -197,7 +197,7 @@ def cut_off_and_cancel(agents: Agents, admin: Any, uuid: str) -> str:
     return source
 
 
-def test_what_is_kept_at_a_silent_host_goes_with_its_server(
+def test_disks_kept_at_an_unresponsive_host_are_removed_with_the_server(
     agents: Agents, ana: Any, server: str, settings: Any
 ) -> None:
     """The host's deferred commands discard the retained guest, and then destroy the guest."""
@@ -217,7 +217,7 @@ def test_what_is_kept_at_a_silent_host_goes_with_its_server(
     assert_nothing_is_left(agents, server)
 
 
-def test_what_a_cancelled_move_left_at_a_silent_host_goes_with_its_server(
+def test_effects_of_a_cancelled_move_at_an_unresponsive_host_are_removed_with_the_server(
     agents: Agents, ana: Any, admin: Any, server: str
 ) -> None:
     source = cut_off_and_cancel(agents, admin, server)

@@ -74,7 +74,7 @@ def test_a_locked_server_stays_for_all_but_administrators(ana: Any, people: Any)
     assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
 
 
-def test_a_silent_host_owes_the_destroy(ana: Any) -> None:
+def test_an_unresponsive_host_has_a_deferred_destroy(ana: Any) -> None:
     uuid = built(ana)
     host = instance_of(uuid).host or ""
     silence(host)
@@ -143,7 +143,7 @@ def test_a_shelved_server_takes_its_image_along_unless_that_is_protected(is_prot
     assert Image.objects.filter(name="simulated-linux", deleted_at=None).exists()
 
 
-def test_while_the_cell_is_silent_the_requested_is_kept_and_carried_out_later(
+def test_while_the_cell_is_unresponsive_the_request_is_stored_and_carried_out_later(
     ana: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = built(ana)
@@ -166,7 +166,7 @@ def test_while_the_cell_is_silent_the_requested_is_kept_and_carried_out_later(
     assert InstanceMapping.objects.get().is_deleted
 
 
-def test_a_server_that_is_locked_in_a_silent_cell_stays_and_the_requested_has_failed(
+def test_a_server_locked_in_an_unresponsive_cell_stays_and_the_request_fails(
     ana: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = built(ana)
@@ -226,7 +226,7 @@ def test_what_never_ran_is_not_kept(ana: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_on_a_silent_host_it_is_kept_without_a_command(ana: Any) -> None:
+def test_on_an_unresponsive_host_it_is_stored_without_a_command(ana: Any) -> None:
     uuid = built(ana)
     silence(instance_of(uuid).host or "")
     instances.delete(ana, uuid)

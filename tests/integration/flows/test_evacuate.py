@@ -252,7 +252,7 @@ def test_only_so_many_go_at_once_and_to_ask_again_disturbs_none(
     assert_placement_is_true()
 
 
-def test_a_service_goes_only_when_nobody_needs_it(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_a_service_is_deleted_only_when_nothing_needs_it(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     with pytest.raises(Conflict, match="hosting instances"):

@@ -334,7 +334,7 @@ def test_who_waits_for_its_turn_goes_with_the_server(verb: str, hosts: StorageHo
     assert not ResourceLock.objects.using("default").exists()
 
 
-def test_nobody_lines_up_behind_one_that_waits_for_an_operator(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_no_run_queues_behind_one_that_waits_for_an_operator(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     run_uuid = interfaces.attach(ana, uuid, InterfaceCreate(network_id=network())).run_uuid
     WorkflowRun.objects.using(CELL).filter(uuid=run_uuid).update(state=RunState.NEEDS_OPERATOR)

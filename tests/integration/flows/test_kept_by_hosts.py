@@ -113,7 +113,7 @@ def test_a_port_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launch:
     assert_nothing_under_way(uuid)
 
 
-def test_an_undo_that_a_silent_host_held_up_goes_on_by_itself(
+def test_a_compensation_that_waits_for_an_unresponsive_host_continues_by_itself(
     hosts: StorageHosts, ana: Any, launch: Any, settings: Any
 ) -> None:
     settings.NOVELLA_HEARTBEAT_SECONDS = 0.0  # hosts have reported since whatever has ended

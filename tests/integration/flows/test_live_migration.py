@@ -117,7 +117,7 @@ def test_a_destination_that_cannot_is_followed_by_another(hosts: Hosts, admin: A
 
 
 @pytest.mark.parametrize("has_arrived", [True, False], ids=["arrived", "not arrived"])
-def test_a_source_that_falls_silent_leaves_the_word_to_the_destination(
+def test_a_source_that_stops_responding_leaves_the_result_to_the_destination(
     has_arrived: bool, hosts: Hosts, admin: Any, launch: Any
 ) -> None:
     uuid = launch()
@@ -296,7 +296,7 @@ def test_two_members_that_must_not_meet_do_not(hosts: Hosts, ana: Any, admin: An
         assert_at_rest(hosts, uuid)
 
 
-def test_the_destination_is_held_and_said_so(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_the_destination_is_held_and_reports_it(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     live_migrations.begin(admin, uuid)
     run = until_it_moves(hosts, uuid)

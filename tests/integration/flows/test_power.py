@@ -229,7 +229,7 @@ def test_what_the_driver_cannot_do_is_refused(one: Case, ana: Any, monkeypatch: 
     assert everything() == before
 
 
-def test_a_host_that_falls_silent_is_sent_nothing_afterwards(ana: Any) -> None:
+def test_a_host_that_stops_responding_is_sent_nothing_afterwards(ana: Any) -> None:
     uuid = built(ana, VmState.STOPPED)
     run_uuid = actions.begin(ana, uuid, "start")
     executor.run("cell1", run_uuid)

@@ -296,7 +296,7 @@ def test_nothing_waits_for_a_word_longer_than_allowed(hosts: Hosts, admin: Any, 
     assert_at_rest(hosts, uuid)
 
 
-def test_nobody_finds_a_host_and_the_server_says_why(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_without_a_host_the_server_shows_the_reason(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host
     Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)

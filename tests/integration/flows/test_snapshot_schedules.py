@@ -139,9 +139,7 @@ def test_of_several_conductors_one_begins_it_and_a_killed_one_is_made_up_for(
     assert only().state == "done"
 
 
-def test_what_somebody_works_on_is_waited_for_and_then_left_out_and_told(
-    hosts: StorageHosts, people: Any, volume: str
-) -> None:
+def test_rows_in_use_are_waited_for_then_left_out_and_reported(hosts: StorageHosts, people: Any, volume: str) -> None:
     schedule(people.ana.context(), VOLUME, volume)
     Volume.objects.update(status="extending")
     come_due()
@@ -163,7 +161,7 @@ def test_what_somebody_works_on_is_waited_for_and_then_left_out_and_told(
     assert (only().state, len(bell(people.ana))) == ("done", 1)
 
 
-def test_no_room_in_the_quota_is_told_at_once(
+def test_an_exhausted_quota_is_reported_at_once(
     hosts: StorageHosts, people: Any, volume: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room(*args: Any, **more: Any) -> None:

@@ -155,7 +155,7 @@ def test_a_volume_of_an_image_remembers_it(hosts: StorageHosts, ana: Any, image:
     assert store.path_of(row.uuid).stat().st_size == 2 * store.GIB
 
 
-def test_a_copy_waits_for_whoever_has_its_source(hosts: StorageHosts, ana: Any, volume: str) -> None:
+def test_a_copy_waits_for_the_holder_of_its_source(hosts: StorageHosts, ana: Any, volume: str) -> None:
     first = creation.create(ana, VolumeAsk(source_volid=volume))
     second = creation.create(ana, VolumeAsk(source_volid=volume, size_gb=3))
     with pytest.raises(ResourceLocked):

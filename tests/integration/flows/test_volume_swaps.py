@@ -105,7 +105,9 @@ def test_a_host_that_refuses_is_asked_to_go_back(when: str, hosts: StorageHosts,
     assert_has(hosts, uuid, old, new)
 
 
-def test_what_a_silent_host_may_still_write_to_is_nobody_elses(hosts: StorageHosts, admin: Any, server: Any) -> None:
+def test_disks_that_an_unresponsive_host_may_write_to_are_given_to_no_other(
+    hosts: StorageHosts, admin: Any, server: Any
+) -> None:
     uuid, old, new = server
     host = instance_of(uuid).host or ""
     hosts.mute = {host}

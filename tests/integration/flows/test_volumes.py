@@ -144,7 +144,7 @@ def test_a_host_that_refuses_leaves_the_volume_free(hosts: StorageHosts, ana: An
     assert_free(hosts, uuid, volume)
 
 
-def test_what_a_silent_host_may_still_write_to_is_nobody_elses(
+def test_disks_that_an_unresponsive_host_may_write_to_are_given_to_no_other(
     hosts: StorageHosts, ana: Any, launch: Any, volume: str
 ) -> None:
     uuid = launch()
@@ -211,7 +211,7 @@ def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: 
     assert_attached(hosts, uuid, volume)
 
 
-def test_a_third_request_is_told_who_has_it(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+def test_a_third_request_learns_which_run_has_it(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
     uuid, other = launch(), launch("web-2")
     run_uuid = server_volumes.attach(ana, uuid, AttachmentCreate(volume)).run_uuid
     with pytest.raises(ResourceLocked, match=run_uuid):
@@ -286,7 +286,7 @@ def test_a_delete_in_the_middle_of_an_attach_frees_it(hosts: StorageHosts, ana: 
 
 
 @pytest.mark.parametrize("goes", [False, True], ids=["stays", "goes"])
-def test_deleted_on_a_silent_host_its_volume_waits_for_the_host(
+def test_deleted_on_an_unresponsive_host_its_volume_waits_for_the_host(
     goes: bool, hosts: StorageHosts, ana: Any, launch: Any, volume: str
 ) -> None:
     uuid = launch()

@@ -207,7 +207,7 @@ def test_of_many_who_make_one_provider_exactly_one_wins() -> None:
     assert all(isinstance(result, Conflict) for result in results if isinstance(result, Exception))
 
 
-def test_two_who_move_branches_below_each_other_make_no_ring() -> None:
+def test_two_concurrent_moves_of_branches_make_no_cycle() -> None:
     make("left")
     make("right")
 

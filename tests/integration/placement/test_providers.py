@@ -242,7 +242,7 @@ def test_providers_are_found_by_what_they_are() -> None:
     refused(Invalid, lambda: names(resources={"CUSTOM_NONE": 1}))
 
 
-def test_a_host_that_reports_keeps_what_operators_said_of_it() -> None:
+def test_a_host_that_reports_keeps_what_operators_set() -> None:
     uuid = uuid_of("host")
     stock = {"VCPU": Inventory(4), "CUSTOM_GOLD": Inventory(1)}
     inventories.report(uuid, "host", stock, ["COMPUTE_NODE", "CUSTOM_FAST", "HW_CPU_X86_AVX"])

@@ -135,7 +135,7 @@ def test_what_changes_between_two_looks_is_not_repaired(hosts: Hosts, monkeypatc
     assert Finding.objects.get().repaired_at is None
 
 
-def test_nothing_is_said_about_a_cell_that_is_silent(launch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_cell_has_no_findings(launch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     launch()
     load = cell_facts.load
 

@@ -75,7 +75,7 @@ def test_why_a_guest_finds_no_cell(extra_specs: dict[str, str], values: dict[str
     assert ways(extra_specs, cell(**values)).reasons == {reason: 1}
 
 
-def test_a_cell_whose_cores_nobody_knows_ends_the_search_when_its_turn_comes() -> None:
+def test_a_cell_with_unknown_cores_ends_the_search_when_it_is_next() -> None:
     reported, untold = cell(0, pinned=frozenset({0})), cell(1, siblings=())  # the roomier one comes first
 
     assert ways(PINNED, reported, untold).reasons == {fit.UNTOLD: 1}

@@ -41,7 +41,7 @@ wanted = st.sampled_from(REQUESTS).flatmap(
 
 @settings(max_examples=60, deadline=None)
 @given(requests=st.lists(wanted, max_size=12), leavers=st.lists(st.integers(0, 11), max_size=6))
-def test_nobody_has_what_another_has(requests: list[object], leavers: list[int]) -> None:
+def test_no_two_have_the_same(requests: list[object], leavers: list[int]) -> None:
     held: dict[int, Grant] = {}
     for number, request in enumerate(requests):
         given_now = grant(HOST.without(held.values()), Wanted(request.numa, request.pci_requests), LIMITS)  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def test_a_host_goes_to_json_and_back() -> None:
     assert wire.host_from_json([], []) == Host()
 
 
-def test_nothing_is_said_of_nothing() -> None:
+def test_no_requests_give_no_grants() -> None:
     assert wire.wanted_to_json(Wanted()) == {}
     assert not wire.wanted_from_json({})
     assert grant(Host(), Wanted(), LIMITS) == Grant()

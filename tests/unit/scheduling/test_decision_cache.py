@@ -142,7 +142,7 @@ def test_requests_about_single_hosts_have_no_class(values: dict[str, object]) ->
     assert class_of(spec(), KNOWN) == class_of(spec(), KNOWN) != class_of(spec(vcpus=2), KNOWN)
 
 
-def test_what_strangers_say_is_never_remembered() -> None:
+def test_input_of_anonymous_users_is_never_stored() -> None:
     class Fickle(Filter):
         name = "Fickle"
         asked = 0

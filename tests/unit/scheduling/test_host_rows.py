@@ -34,7 +34,7 @@ def test_a_row_has_every_field() -> None:
     assert (state.num_instances, state.disk_available_least_gb, state.availability_zone) == (2, 7, "nova")
 
 
-def test_nobody_changes_what_a_row_says() -> None:
+def test_rows_are_immutable() -> None:
     state = row({**SIZES, "PCPU": Amount(4)})
     for mapping in (state.capabilities, state.metrics, state.amounts, state.aggregate_metadata, state.image_properties):
         assert type(mapping) is FrozenDict

@@ -201,7 +201,7 @@ def test_sums_keep_what_providers_of_different_ratios_can_give() -> None:
     assert tree_host("big", *children).free_vcpus == pytest.approx(65)
 
 
-def test_nobody_writes_into_a_tree_that_a_pick_has_changed() -> None:
+def test_a_write_into_a_tree_changed_by_a_claim_is_refused() -> None:
     host = host_trees.with_taken(with_cells("big"), {"big-0": {"VCPU": 2}})
 
     with pytest.raises(TypeError):

@@ -191,7 +191,7 @@ def test_a_filter_that_is_asked_host_by_host_stops_when_its_time_is_up() -> None
     assert opened.shown.filtering.passing.all()
 
 
-def test_what_a_filter_said_host_by_host_is_not_asked_for_again() -> None:
+def test_verdicts_computed_host_by_host_are_used_again() -> None:
     clock, rules = timed(plugin_seconds=100.0)
     slow = made(Filter, "Slow", host_passes=sleeper(clock, 1.0, reject("too slow a rack")))
     outcome = run(slow, rules=rules, count=1)

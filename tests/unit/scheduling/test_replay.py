@@ -280,7 +280,7 @@ class Talkative(Filter):
 
 @settings(max_examples=60, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs, st.booleans())
-def test_what_everybody_may_read_names_no_host(states: list[HostState], asked: RequestSpec, is_talkative: bool) -> None:
+def test_public_fields_name_no_host(states: list[HostState], asked: RequestSpec, is_talkative: bool) -> None:
     fleet = HostTable.from_states([replace(state, provider_uuid=f"p-{row}") for row, state in enumerate(states)])
     pipeline = replace(PIPELINE, filters=(Talkative(),)) if is_talkative else PIPELINE
     decision = explain(decide(fleet, asked, ["asked"], pipeline=pipeline, seed=0))

@@ -305,9 +305,7 @@ def test_a_filter_that_fails_about_one_host_turns_that_one_away() -> None:
         (WrongType(), "Verdict expected, not str"),
     ],
 )
-def test_a_filter_that_fails_about_all_turns_all_away_unless_the_operator_said_otherwise(
-    broken: Filter, error: str
-) -> None:
+def test_a_filter_that_fails_about_all_rejects_all_unless_configured_otherwise(broken: Filter, error: str) -> None:
     closed = replace(PIPELINE, filters=(broken, *SHIPPED.filters))
     outcome = run(FLEET, spec(), pipeline=closed)
     assert outcome.picks == ()

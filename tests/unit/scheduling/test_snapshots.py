@@ -69,7 +69,7 @@ def test_equal_hosts_are_equal_bytes_and_many_are_few() -> None:
     assert len(pack(states)) < 20 * len(states)
 
 
-def test_what_nobody_could_read_back_is_refused() -> None:
+def test_unreadable_values_are_refused() -> None:
     with pytest.raises(TypeError, match="object cannot be kept"):
         pack([host(capabilities={"odd": object()})])
 

@@ -34,7 +34,7 @@ def totals(hosts: HostTable, passing: np.ndarray, **options: float) -> list[floa
     return list(map(float, weighing.totals))
 
 
-def test_weights_after_changes_are_those_of_hosts_that_nobody_has_weighed() -> None:
+def test_weights_after_changes_equal_those_computed_anew() -> None:
     dice = random.Random(3)
     hosts = HostTable.from_states([drawn(dice, row) for row in range(200)])
     for turn in range(40):
