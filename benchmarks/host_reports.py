@@ -50,7 +50,7 @@ def main() -> None:
 def measure(hosts: Sequence[str]) -> None:
     from conductor.actors import conductor as actors
     from conductor.actors import report_intake
-    from conductor.services.host_reports import report_sets, reports
+    from conductor.services.fleet import report_sets, reports
 
     number, now = 0, time.time()
     reports.clock = lambda: now

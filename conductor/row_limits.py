@@ -75,7 +75,7 @@ LIMITED_ELSEWHERE: Mapping[str, str] = {
     "api_db.InstanceGroup": "compute quota `server_groups`",
     "api_db.ConsoleShare": "20 of a server, and those that ended today: services/consoles/shares.py",
     "api_db.SavedView": "30 of a user and page: services/accounts/preferences.py",
-    "api_db.SnapshotSchedule": "5 of a server or volume, and 100 ended ones: services/snapshot_schedules/schedules.py",
+    "api_db.SnapshotSchedule": "5 of a server or volume, and 100 ended ones: services/servers/snapshot_schedules.py",
     "api_db.Subscription": "20 of a user in a project: services/notifications/subscriptions.py",
     "api_db.QuotaRequest": "10 open and 100 closed ones of a project: services/quotas/requests.py",
     "image.Image": "image quotas",

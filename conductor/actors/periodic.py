@@ -19,15 +19,13 @@ from conductor.scheduler.plugin_health import plugin_watch
 from conductor.services.audit import seals
 from conductor.services.billing import budgets
 from conductor.services.cells import health
-from conductor.services.fleet import canaries, drains
-from conductor.services.host_reports import unresponsive_hosts
+from conductor.services.fleet import canaries, drains, unresponsive_hosts
 from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.operations import refused_messages, storage_cleanup
 from conductor.services.operations.pruning import pruner
 from conductor.services.operations.reconciliation import periodic_reconciliation
 from conductor.services.server_migrations import live_migrations, resizes
-from conductor.services.servers import deletions
-from conductor.services.snapshot_schedules import due_snapshots
+from conductor.services.servers import deletions, due_snapshots
 from conductor.workflows.engine import leases, recovery
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from conductor.rpc import envelope, keys, trust
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import ConsolesOffered, HostReported
 from conductor.services.consoles import connections
-from conductor.services.host_reports import report_sets, reports
+from conductor.services.fleet import report_sets, reports
 from conductor.services.hosts import keys as host_keys
 from conductor.services.networks import port_filters
 from conductor.services.plugins import driver_reports

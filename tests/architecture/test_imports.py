@@ -50,6 +50,8 @@ PLANTED = (
     Planted("conductor/api_db/planted.py", "import conductor.cell_db.models", "layers"),
     Planted("conductor/services/planted.py", "import conductor.workflows.engine.executor", "layers"),
     Planted("conductor/attic/__init__.py", "", "layers"),
+    Planted("conductor/services/hosts/planted.py", "import conductor.services.fleet.drains", "floors"),
+    Planted("conductor/services/planted.py", "", "floors"),
     Planted("conductor/services/planted.py", "import portal.settings", "portal-above"),
     Planted("portal/pages/planted.py", "import conductor.workflows.engine.executor", "services-boundary"),
     Planted("portal/pages/planted.py", "import conductor.cell_db.models", "services-boundary"),

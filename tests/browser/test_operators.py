@@ -11,7 +11,7 @@ from conductor import events
 from conductor.cell_db.models import Drain, Service
 from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditRecord, PeriodicLease
-from conductor.services.host_reports import unresponsive_hosts
+from conductor.services.fleet import unresponsive_hosts
 from portal.pages.hosts import fleet, fleet_drawing
 from tests import factories
 from tests.browser.conftest import DESKTOP, OpenPage, go, wait_until_live

@@ -21,7 +21,7 @@ from conductor.journal.models import OutboxMessage
 from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import ConsolesWritten, HostReported, SpawnInstance, StepAnswered
 from conductor.services.consoles import logs
-from conductor.services.host_reports import reports
+from conductor.services.fleet import reports
 from tests.tiny_driver import guest_json
 from tests.waiting import wait_until
 

@@ -17,7 +17,7 @@ from conductor.journal.models import Event, OutboxMessage, WorkflowRun
 from conductor.placement.models import ResourceProvider
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services.host_reports import reports
+from conductor.services.fleet import reports
 from tests.counting import Captured
 from tests.fixtures.host_reports import CELL, Clock, _cells, clock, everything, make_instance, node, report, service
 from tests.tiny_driver import TinyDriver

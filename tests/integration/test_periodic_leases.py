@@ -21,7 +21,7 @@ from conductor.services.audit.audit import Entry, record
 from conductor.services.billing import budgets
 from conductor.services.operations.pruning import pruner
 from conductor.services.operations.reconciliation import facts, periodic_reconciliation, reconciler
-from conductor.services.snapshot_schedules import due_snapshots
+from conductor.services.servers import due_snapshots
 from conductor.workflows.engine import leases
 
 ALIAS = "default"

@@ -13,7 +13,7 @@ from conductor.db.transactions import write_tx
 from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import StepAnswered
-from conductor.services.host_reports import reports
+from conductor.services.fleet import reports
 from conductor.workflows.engine import executor
 from tests.fixtures.host_reports import CELL, _cells, make_instance, report
 

@@ -17,8 +17,8 @@ from conductor.db.transactions import database_now
 from conductor.journal.models import Event
 from conductor.placement.models import Inventory, ResourceProvider
 from conductor.rpc.messages import HostReported
-from conductor.services.host_reports import report_sets, reports
-from conductor.services.host_reports.report_sets import RecordedSet
+from conductor.services.fleet import report_sets, reports
+from conductor.services.fleet.report_sets import RecordedSet
 from tests.counting import Captured
 from tests.fixtures.host_reports import CELL, Clock, _cells, clock, everything, make_instance, report
 from tests.tiny_driver import TinyDriver

@@ -13,7 +13,7 @@ from conductor.core.context import system_context
 from conductor.placement import aggregates, traits
 from conductor.rpc.messages import HostReported
 from conductor.scheduler.plugin_health import plugin_watch
-from conductor.services.host_reports import reports
+from conductor.services.fleet import reports
 from conductor.services.plugins import details
 from conductor.services.plugins.details import PluginDetail
 from tests.fixtures.host_reports import CELL, Clock, _cells, clock, everything, node, receive, report, service

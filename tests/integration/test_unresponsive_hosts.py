@@ -12,7 +12,7 @@ from conductor.actors.periodic import report_unresponsive_hosts
 from conductor.cell_db.models import Service
 from conductor.db.transactions import database_time
 from conductor.journal.models import Event, PeriodicLease
-from conductor.services.host_reports import unresponsive_hosts
+from conductor.services.fleet import unresponsive_hosts
 from tests import factories
 from tests.compute_rows import make_host
 from tests.counting import Captured

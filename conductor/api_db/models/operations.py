@@ -109,7 +109,7 @@ class SnapshotSchedule(models.Model):
     look_at = models.DateTimeField(db_index=True)
     last_at = models.DateTimeField(null=True)
     run_uuid = models.UUIDField(null=True)
-    state = models.CharField(max_length=16)  # services.snapshot_schedules
+    state = models.CharField(max_length=16)  # services.servers.snapshot_schedules
     words = models.CharField(max_length=255, default="")
     ended_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()

@@ -19,13 +19,13 @@ from conductor.core import messages
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.db.rows import Rows
 from conductor.db.transactions import database_time, write_tx
 from conductor.identity.models import User
 from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.services.audit import seals
-from conductor.services.types import Page
 
 log = logging.getLogger(__name__)
 

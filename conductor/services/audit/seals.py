@@ -23,11 +23,11 @@ from conductor.core.audit_chain import CONTENT, Chain, ChainPosition, Sealed, ke
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden
 from conductor.core.messages import message
+from conductor.core.page import Page
 from conductor.db.rows import Rows
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.journal import periodic_leases
 from conductor.journal.models import AuditChain, AuditRecord
-from conductor.services.types import Page
 
 log = logging.getLogger(__name__)
 

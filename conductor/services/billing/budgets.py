@@ -22,6 +22,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
 from conductor.core.messages import message
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity.models import Project
@@ -33,7 +34,6 @@ from conductor.services.billing import costs, usage
 from conductor.services.billing.costs import Prices
 from conductor.services.billing.usage import UsageQuery
 from conductor.services.notifications import notices
-from conductor.services.types import Page
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.states import VmState
 from conductor.db.transactions import database_time
 from conductor.identity.models import User
-from conductor.services.types import Page
 
 SECONDS_PER_HOUR = 3600
 TERMINATED = "terminated"

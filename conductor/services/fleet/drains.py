@@ -18,6 +18,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError
 from conductor.core.identifiers import host_resource
 from conductor.core.messages import message
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.states import RunState, VmState
 from conductor.db.transactions import database_now, database_time, write_tx
@@ -27,7 +28,6 @@ from conductor.services.hosts import hosts
 from conductor.services.hosts.types import ServiceView
 from conductor.services.server_migrations import live_migrations, resizes
 from conductor.services.servers import actions
-from conductor.services.types import Page
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from conductor.cell_db.models import Migration
 from conductor.cells import host_load
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotFound
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.states import FINAL_MIGRATION_STATUSES
 from conductor.journal.models import WorkflowRun
@@ -23,7 +24,6 @@ from conductor.services.hosts.hosts import HypervisorQuery
 from conductor.services.hosts.types import AggregateView, HypervisorView, ServiceView
 from conductor.services.servers import queries
 from conductor.services.servers.types import InstanceData, InstanceQuery
-from conductor.services.types import Page
 from conductor.services.workflows import workflows
 from conductor.services.workflows.types import RunView
 

@@ -18,11 +18,11 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.metrics import BOOTED_AT
+from conductor.core.page import Page
 from conductor.db.transactions import database_now, write_tx
 from conductor.placement import traits
 from conductor.placement.models import Inventory
 from conductor.services.hosts.types import HypervisorView, ServiceView
-from conductor.services.types import Page
 
 A = TypeVar("A")
 COMPUTE = "nova-compute"

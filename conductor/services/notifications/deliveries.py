@@ -11,12 +11,12 @@ from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import Event, NotificationDelivery
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.event_types import TEST
-from conductor.services.types import Page
 
 ASKED, DELIVERED, FAILED = "asked", "delivered", "failed"
 MOST = 100

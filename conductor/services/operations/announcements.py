@@ -14,9 +14,9 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_time, one_at_a_time, write_tx
-from conductor.services.types import Page
 
 SEVERITIES = ("critical", "warning", "info")  # the most severe first
 LONGEST_TITLE, LONGEST_TEXT = 120, 1000

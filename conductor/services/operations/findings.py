@@ -11,10 +11,10 @@ from conductor.api_db.models import Finding
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.services.operations.reconciliation.finding import Severity
 from conductor.services.operations.reconciliation.kinds import BY_NAME
-from conductor.services.types import Page
 
 STATES = {
     "open": Q(repaired_at__isnull=True, gone_at__isnull=True),

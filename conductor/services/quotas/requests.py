@@ -17,6 +17,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.messages import message, word
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity.models import Project
@@ -25,7 +26,6 @@ from conductor.services.audit import audit
 from conductor.services.audit.audit import Entry
 from conductor.services.notifications import notices
 from conductor.services.quotas import quotas, row_quotas, volume_quotas
-from conductor.services.types import Page
 
 OPEN, APPROVED, REFUSED, WITHDRAWN = "open", "approved", "refused", "withdrawn"
 STATES = (OPEN, APPROVED, REFUSED, WITHDRAWN)

@@ -15,12 +15,12 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.messages import unpack
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.scheduling.decision import unpacked
 from conductor.journal.models import WorkflowRun
 from conductor.scheduler.decision_log import NOT_NEEDED, USED
 from conductor.services.scheduling.types import DecisionQuery, DecisionSummary, DecisionView
-from conductor.services.types import Page
 
 OUTCOMES: Mapping[str, bool] = {"successful": True, "failed": False}
 NOTHINGS = UUID(int=0)

@@ -17,10 +17,10 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.states import MigrationStatus, MigrationType
 from conductor.services.hosts.hosts import CELL_STRIDE
 from conductor.services.servers import actions
-from conductor.services.types import Page
 
 # Listed by the Compute API below a server: live migrations under way.
 IN_PROGRESS = frozenset(

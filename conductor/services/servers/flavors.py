@@ -12,12 +12,12 @@ from django.db.models import Q, QuerySet
 from conductor.api_db.models import Flavor, FlavorAccess
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.page import Page
 from conductor.core.request_spec import FlavorSpec
 from conductor.db.transactions import database_now, write_tx
 from conductor.identity.models import Project
 from conductor.services.servers import name_search
 from conductor.services.servers.types import FlavorView
-from conductor.services.types import Page
 
 # flavor_id, name, vcpus, memory_mb, root_gb. The smallest still boots the shipped Linux with a stock kernel.
 SHIPPED = (

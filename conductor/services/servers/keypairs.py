@@ -16,10 +16,10 @@ from conductor.api_db.models import KeyPair
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.page import Page
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.services.quotas import quotas
 from conductor.services.servers.types import KeyPairView
-from conductor.services.types import Page
 
 KEY_TYPES = frozenset(
     {

@@ -18,10 +18,10 @@ from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.db.compiled import CompiledQuery, uuid_text
 from conductor.services.servers import filters, instance_data, name_search
 from conductor.services.servers.types import InstanceData, InstanceQuery
-from conductor.services.types import Page
 
 # An instance moves from request to cell during a lookup; each round sees a later state of it.
 ROUNDS = 5

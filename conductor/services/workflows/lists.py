@@ -15,11 +15,11 @@ from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState
 from conductor.db.transactions import database_now, write_tx
 from conductor.identity.models import Project
 from conductor.journal.models import WorkflowRun
-from conductor.services.types import Page
 from conductor.services.workflows import duration_statistics, presenter, workflows
 from conductor.services.workflows.types import RunView
 

@@ -13,8 +13,8 @@ from django.db.models import Q
 from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
+from conductor.core.page import Page
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
-from conductor.services.types import Page
 
 HOST = "host"  # hosts are for operators only
 

@@ -10,10 +10,10 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.interventions import AGREE, BY_ID
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.journal.models import WorkflowRun
-from conductor.services.types import Page
 from conductor.services.workflows import actions, approvals
 from conductor.services.workflows.approvals import ApprovalView
 

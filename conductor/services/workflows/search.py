@@ -13,8 +13,8 @@ from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.journal.models import WorkflowRun
-from conductor.services.types import Page
 from conductor.services.workflows import presenter, workflows
 from conductor.services.workflows.types import RunView
 

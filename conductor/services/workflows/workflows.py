@@ -18,11 +18,11 @@ from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState
 from conductor.db.rows import Rows
 from conductor.journal.models import WorkflowRun
-from conductor.services.types import Page
 from conductor.services.workflows import event_log, presenter
 from conductor.services.workflows.event_log import Cursor
 from conductor.services.workflows.types import EventView, RunView

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.core.recurrence import EVERY, STEPS, WEEKDAYS
-from conductor.services.snapshot_schedules import schedules
-from conductor.services.snapshot_schedules.schedules import (
+from conductor.services.servers import snapshot_schedules
+from conductor.services.servers.snapshot_schedules import (
     MOST_KEPT,
     SERVER,
     SUBJECTS,
@@ -68,7 +68,7 @@ class SnapshotScheduleViewSet(NovellaViewSet):
         query = SnapshotScheduleFilter.parse(request)
         server, volume = query.pop(SERVER), query.pop(VOLUME)
         kind = SERVER if server else VOLUME if volume else ""
-        found = schedules.list_of(request.context, kind=kind, subject_uuid=server or volume, **query)
+        found = snapshot_schedules.list_of(request.context, kind=kind, subject_uuid=server or volume, **query)
         return self.page("snapshot_schedules", SnapshotScheduleSerializer, found)
 
     @describes(ONE, 201, body=SnapshotScheduleBody)
@@ -77,7 +77,7 @@ class SnapshotScheduleViewSet(NovellaViewSet):
         """Schedule snapshots of a server or a volume; `at` is local time in `time_zone`, or in the caller's zone."""
         self.authorize("novella:snapshot_schedules:change")
         body = SnapshotScheduleBody.parse(request.data)["snapshot_schedule"]
-        made = schedules.schedule(request.context, _requested(body))
+        made = snapshot_schedules.schedule(request.context, _requested(body))
         answer = self._one(made, 201)
         answer["Location"] = request.build_absolute_uri(f"/api/snapshot-schedules/{made.uuid}")
         return answer
@@ -86,13 +86,13 @@ class SnapshotScheduleViewSet(NovellaViewSet):
     def retrieve(self, request: ApiRequest, schedule_uuid: str) -> Response:
         """Show one schedule, with the state of its last run."""
         self.authorize("novella:snapshot_schedules:list")
-        return self._one(schedules.get(request.context, schedule_uuid))
+        return self._one(snapshot_schedules.get(request.context, schedule_uuid))
 
     @describes(None, 204)
     def destroy(self, request: ApiRequest, schedule_uuid: str) -> Response:
         """Delete a schedule; its snapshots stay."""
         self.authorize("novella:snapshot_schedules:change")
-        schedules.delete(request.context, schedule_uuid)
+        snapshot_schedules.delete(request.context, schedule_uuid)
         return Response(status=204)
 
     def _one(self, schedule: ScheduleView, status: int = 200) -> Response:

@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
+from conductor.core.page import Page
 from conductor.core.states import RunState
 from conductor.services.audit import audit, targets
 from conductor.services.audit.audit import AuditQuery, AuditView
-from conductor.services.types import Page
 from conductor.services.workflows import lists
 from conductor.services.workflows.lists import ListQuery
 from conductor.services.workflows.types import RunView

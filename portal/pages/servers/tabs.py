@@ -14,9 +14,8 @@ from conductor.services.consoles import diagnostics
 from conductor.services.scheduling import decisions
 from conductor.services.scheduling.types import DecisionQuery
 from conductor.services.servers import interfaces as server_interfaces
-from conductor.services.servers import server_volumes
+from conductor.services.servers import server_volumes, snapshot_schedules
 from conductor.services.servers.types import InstanceData
-from conductor.services.snapshot_schedules import schedules
 from conductor.services.volumes import volumes
 from conductor.services.workflows import locks
 from conductor.services.workflows.locks import LockQuery
@@ -105,7 +104,7 @@ def _reach_url(server: InstanceData) -> str:
 
 def images_of(caller: RequestContext, server: InstanceData) -> dict[str, Any]:
     """Return the actions that create images, and the snapshot schedules."""
-    found = schedules.list_of(caller, kind=schedules.SERVER, subject_uuid=server.uuid)
+    found = snapshot_schedules.list_of(caller, kind=snapshot_schedules.SERVER, subject_uuid=server.uuid)
     items = [asdict(one) for one in found.items]
     may_schedule = may_do(caller, SCHEDULES, SCHEDULES.actions[0]) and bool(server.image.image_id)
     url = reverse("resource-action", args=[SCHEDULES.id, "of-server"])

@@ -15,8 +15,7 @@ from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.placement.models import ResourceProvider
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services.fleet import enabling, evacuations
-from conductor.services.host_reports import reports
+from conductor.services.fleet import enabling, evacuations, reports
 from conductor.services.hosts import hosts as host_service
 from conductor.services.server_migrations import live_migrations, resizes
 from conductor.services.servers import instances

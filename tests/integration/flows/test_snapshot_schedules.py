@@ -15,8 +15,8 @@ from conductor.identity.models import RoleAssignment
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord, Event, PeriodicLease, WorkflowRun
 from conductor.services.notifications import chats, notices, payloads
-from conductor.services.snapshot_schedules import due_snapshots, schedules
-from conductor.services.snapshot_schedules.schedules import SERVER, VOLUME, ScheduleView, SnapshotScheduleRequest
+from conductor.services.servers import due_snapshots, snapshot_schedules
+from conductor.services.servers.snapshot_schedules import SERVER, VOLUME, ScheduleView, SnapshotScheduleRequest
 from conductor.services.volumes import creation, snapshots
 from conductor.services.volumes.creation import VolumeAsk
 from conductor.volume.models import Snapshot, Volume
@@ -48,7 +48,7 @@ def volume(hosts: Any, ana: Any) -> str:
 
 def schedule(caller: Any, kind: str, subject: str, **values: Any) -> ScheduleView:
     defaults: dict[str, Any] = {"every": "day", "minute": 120, "keep": 2, "zone": "UTC"}
-    return schedules.schedule(
+    return snapshot_schedules.schedule(
         caller, SnapshotScheduleRequest(kind=kind, subject_uuid=subject, **{**defaults, **values})
     )
 
@@ -90,7 +90,7 @@ def test_backups_of_a_server_come_round_and_the_oldest_go(hosts: StorageHosts, p
     rows = AuditRecord.objects.filter(action="snapshot_schedule.run")
     assert [(one.user_name, one.on_behalf_of) for one in rows] == [("system", "ana")] * 3
     assert bell(people.ana) == []
-    assert schedules.get(people.ana.context(), made.uuid).next_at is not None
+    assert snapshot_schedules.get(people.ana.context(), made.uuid).next_at is not None
 
 
 def test_snapshots_of_a_volume_come_round_and_those_of_people_stay(
@@ -218,7 +218,7 @@ def test_a_schedule_ends_with_its_right_or_its_server_and_says_so(
     why = event(people, uuid)
     come_due()
     carry_out("one")
-    seen = schedules.get(people.bo.context(), made.uuid)
+    seen = snapshot_schedules.get(people.bo.context(), made.uuid)
     assert (seen.state, seen.reason, seen.next_at) == ("ended", why, None)
     assert bell(people.bo) == [f"A scheduled snapshot failed: web-1: {why} The schedule has ended."]
     come_due()
@@ -230,7 +230,7 @@ def test_a_schedule_ends_with_its_right_or_its_server_and_says_so(
 def test_schedules_that_have_ended_do_not_pile_up(
     hosts: StorageHosts, people: Any, volume: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedules, "MOST_ENDED", 2)
+    monkeypatch.setattr(snapshot_schedules, "MOST_ENDED", 2)
     caller = people.ana.context()
     made = [schedule(caller, VOLUME, volume).uuid for _ in range(4)]
     SnapshotSchedule.objects.update(ended_at=database_now())
@@ -254,14 +254,14 @@ def test_who_may_schedule_what(hosts: StorageHosts, people: Any, launch: Any, vo
     Instance.objects.using(CELL).update(image={})
     with pytest.raises(Invalid, match="schedule snapshots of its volumes"):
         schedule(ana, SERVER, uuid)
-    made = [schedule(ana, VOLUME, volume) for _ in range(schedules.MOST_OF_ONE)]
+    made = [schedule(ana, VOLUME, volume) for _ in range(snapshot_schedules.MOST_OF_ONE)]
     with pytest.raises(Conflict, match="delete one first"):
         schedule(ana, VOLUME, volume)
     for name, error in (("rea", Forbidden), ("chi", NotFound)):
         with pytest.raises(error):
-            schedules.delete(people[name].context(), made[0].uuid)
-    schedules.delete(people.bo.context(), made[0].uuid)
-    assert SnapshotSchedule.objects.count() == schedules.MOST_OF_ONE - 1
+            snapshot_schedules.delete(people[name].context(), made[0].uuid)
+    snapshot_schedules.delete(people.bo.context(), made[0].uuid)
+    assert SnapshotSchedule.objects.count() == snapshot_schedules.MOST_OF_ONE - 1
 
 
 def test_the_api_and_the_pages_show_the_same(hosts: StorageHosts, people: Any, launch: Any, volume: str) -> None:

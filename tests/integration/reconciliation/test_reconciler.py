@@ -22,7 +22,7 @@ from conductor.journal.models import PeriodicLease, WorkflowRun
 from conductor.placement.models import Inventory
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.services.host_reports import reports
+from conductor.services.fleet import reports
 from conductor.services.operations.reconciliation import cell_facts, facts, reconciler
 from conductor.services.operations.reconciliation.reconciler import RepairOutcome
 from conductor.services.server_migrations import resizes

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
+from conductor.core.page import Page
 from conductor.services.servers import extra_specs, flavors
 from conductor.services.servers.flavors import FlavorQuery
 from conductor.services.servers.types import FlavorView
-from conductor.services.types import Page
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import flavors as serializers
 from portal.api.compute.schemas import flavors as schemas

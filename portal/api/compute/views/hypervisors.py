@@ -8,10 +8,10 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound, NotSupported
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.page import Page
 from conductor.services.hosts import hosts
 from conductor.services.hosts.hosts import HypervisorQuery
 from conductor.services.hosts.types import HypervisorView
-from conductor.services.types import Page
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import hypervisors as serializers
 from portal.api.compute.representations.hypervisors import UUIDS_SINCE, Servers

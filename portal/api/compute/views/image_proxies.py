@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services.proxies import storage_proxies as proxies
-from conductor.services.proxies.storage_proxies import ImageFilter, OldImage
+from conductor.services.images import proxies
+from conductor.services.images.proxies import ImageFilter, OldImage
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import parts
 from portal.api.compute.representations.server_queries import time_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services.proxies import network_proxies as proxies
-from conductor.services.proxies.network_proxies import NetworkName, OldRule, OuterAddress
+from conductor.services.networks import proxies
+from conductor.services.networks.proxies import NetworkName, OldRule, OuterAddress
 from portal.api.base import ApiRequest
 from portal.api.compute.representations.server_facts import security_group
 from portal.api.compute.schemas import proxies as schemas

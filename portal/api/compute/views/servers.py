@@ -11,11 +11,11 @@ from django.conf import settings
 from rest_framework.response import Response
 
 from conductor.core.errors import CellUnavailable, Invalid
+from conductor.core.page import Page
 from conductor.services.hosts import hosts
 from conductor.services.hosts.hosts import HypervisorQuery
 from conductor.services.servers import instances, updates
 from conductor.services.servers.types import InstanceCreate, InstanceData
-from conductor.services.types import Page
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import parts, server_queries, servers
 from portal.api.compute.representations.server_requests import instance_create, plain_ip_v6, without_nulls

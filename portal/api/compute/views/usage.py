@@ -8,9 +8,9 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
+from conductor.core.page import Page
 from conductor.services.billing import usage
 from conductor.services.billing.usage import ServerUsage, UsageQuery
-from conductor.services.types import Page
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import usage as serializers
 from portal.api.compute.view import ComputeView

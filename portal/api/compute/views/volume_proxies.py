@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services.proxies import storage_proxies as proxies
-from conductor.services.proxies.storage_proxies import SnapshotCreate, VolumeAsk
+from conductor.services.volumes import proxies
+from conductor.services.volumes.proxies import SnapshotCreate, VolumeAsk
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import parts
 from portal.api.compute.schemas import proxies as schemas

@@ -10,7 +10,7 @@ from conductor import events
 from conductor.cell_db.models import Service
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.journal.models import PeriodicLease
-from conductor.services.host_reports.reports import BINARY
+from conductor.services.fleet.reports import BINARY
 
 NAME = "unresponsive hosts"
 MOST_AT_ONCE = 1000  # after a long outage of a cell there are thousands: these are reported in batches

@@ -26,8 +26,8 @@ from conductor.db.transactions import retried, write_tx
 from conductor.placement import reported
 from conductor.placement.reported import ReportedProvider
 from conductor.rpc.messages import HostReported
-from conductor.services.host_reports import reports
-from conductor.services.host_reports.reported_guests import Placed, are_settled
+from conductor.services.fleet import reports
+from conductor.services.fleet.reported_guests import Placed, are_settled
 from conductor.services.hosts import aggregate_zones
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Values that all services share."""
+"""The value that lists return: a page of items."""
 
 from __future__ import annotations
 

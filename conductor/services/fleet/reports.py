@@ -29,8 +29,7 @@ from conductor.db.rows import Rows
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.placement import hardware, inventories, traits
 from conductor.rpc.messages import HostReported
-from conductor.services.fleet import evacuations
-from conductor.services.host_reports import reported_guests
+from conductor.services.fleet import evacuations, reported_guests
 from conductor.services.hosts import aggregate_zones, aggregates
 
 log = logging.getLogger(__name__)

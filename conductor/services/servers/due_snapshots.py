@@ -29,7 +29,7 @@ from conductor.services.accounts import credentials, sign_in
 from conductor.services.notifications import notices
 from conductor.services.servers import server_images
 from conductor.services.servers.server_images import ServerImageCreate
-from conductor.services.snapshot_schedules.schedules import (
+from conductor.services.servers.snapshot_schedules import (
     DONE,
     FAILED,
     RUNNING,

@@ -14,6 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Conflict, Forbidden, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.messages import message
+from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.recurrence import EVERY, HOURS, STEPS, WEEK, WEEKDAYS, Recurrence
 from conductor.db.transactions import database_time, one_at_a_time, write_tx
@@ -21,7 +22,6 @@ from conductor.services.accounts import preferences
 from conductor.services.audit import audit
 from conductor.services.audit.audit import Entry
 from conductor.services.servers import instances
-from conductor.services.types import Page
 from conductor.services.volumes import volumes
 
 SERVER, VOLUME = "server", "volume"
