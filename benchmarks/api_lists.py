@@ -32,10 +32,34 @@ BAR_RATIO, BAR_LAST, BAR_MILLISECONDS = 2.0, 1.3, 150.0
 DETAIL = f"/compute/v2.1/servers/detail?limit={LIMIT}"
 JSON_COLUMNS = ("flavor", "image", "addresses", "metadata", "tags", "scheduler_hints", "security_groups")
 COLUMNS = (
-    *("uuid", "project_id", "user_id", "name", "hostname", "description", "vm_state", "task_state", "power_state"),
-    *("host", "node", "availability_zone", "pinned_availability_zone", "key_name", "user_data", "config_drive"),
-    *("disk_config", "access_ip_v4", "access_ip_v6", "reservation_id", "launch_index", "is_locked", "locked_reason"),
-    *("created_at", "updated_at", "launched_at", "terminated_at", *JSON_COLUMNS),
+    "uuid",
+    "project_id",
+    "user_id",
+    "name",
+    "hostname",
+    "description",
+    "vm_state",
+    "task_state",
+    "power_state",
+    "host",
+    "node",
+    "availability_zone",
+    "pinned_availability_zone",
+    "key_name",
+    "user_data",
+    "config_drive",
+    "disk_config",
+    "access_ip_v4",
+    "access_ip_v6",
+    "reservation_id",
+    "launch_index",
+    "is_locked",
+    "locked_reason",
+    "created_at",
+    "updated_at",
+    "launched_at",
+    "terminated_at",
+    *JSON_COLUMNS,
 )
 
 

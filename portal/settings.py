@@ -70,14 +70,28 @@ CORS_ALLOW_ALL_ORIGINS = "*" in environment.cors_origins
 CORS_ALLOWED_ORIGINS = [origin for origin in environment.cors_origins if origin != "*"]
 CORS_URLS_REGEX = r"^/(identity|compute|image|network|volume|placement|api)(/|$)"
 CORS_ALLOW_HEADERS = (
-    *("accept", "content-type", "if-match", "last-event-id", "idempotency-key"),
-    *("x-auth-token", "x-subject-token", "x-openstack-request-id"),
-    *("openstack-api-version", "x-openstack-nova-api-version"),
+    "accept",
+    "content-type",
+    "if-match",
+    "last-event-id",
+    "idempotency-key",
+    "x-auth-token",
+    "x-subject-token",
+    "x-openstack-request-id",
+    "openstack-api-version",
+    "x-openstack-nova-api-version",
 )
 CORS_EXPOSE_HEADERS = (
-    *("etag", "link", "location", "retry-after", "idempotency-replayed"),
-    *("x-subject-token", "x-openstack-request-id", "x-compute-request-id"),
-    *("openstack-api-version", "x-openstack-nova-api-version"),
+    "etag",
+    "link",
+    "location",
+    "retry-after",
+    "idempotency-replayed",
+    "x-subject-token",
+    "x-openstack-request-id",
+    "x-compute-request-id",
+    "openstack-api-version",
+    "x-openstack-nova-api-version",
 )
 
 TEMPLATES = [

@@ -28,18 +28,49 @@ OWN_DISK_MOUNT_POINT = "/mnt"
 CAPABILITIES = [
     f"CAP_{name}"
     for name in (
-        *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_ADMIN"),
-        *("NET_BIND_SERVICE", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_NICE"),
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_ADMIN",
+        "NET_BIND_SERVICE",
+        "NET_RAW",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+        "SYS_NICE",
     )
 ]
 # System calls that affect the whole machine.
 FORBIDDEN_SYSCALLS = [
-    *("add_key", "bpf", "delete_module", "finit_module", "init_module", "kexec_file_load", "kexec_load", "keyctl"),
-    *("lookup_dcookie", "open_by_handle_at", "perf_event_open", "request_key", "userfaultfd"),
+    "add_key",
+    "bpf",
+    "delete_module",
+    "finit_module",
+    "init_module",
+    "kexec_file_load",
+    "kexec_load",
+    "keyctl",
+    "lookup_dcookie",
+    "open_by_handle_at",
+    "perf_event_open",
+    "request_key",
+    "userfaultfd",
 ]
 MASKED_PATHS = [
-    *("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi"),
-    *("/proc/timer_list", "/sys/firmware"),
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/sys/firmware",
 ]
 READ_ONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
 MOUNTS = (

@@ -41,8 +41,17 @@ class Client:
 def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str:
     """Return dnsmasq's configuration with a static lease for each client."""
     lines = [
-        *("port=0", f"interface={bridge}", "except-interface=lo", "bind-interfaces", f"pid-file={pid_file}"),
-        *("dhcp-authoritative", "leasefile-ro", "no-ping", "quiet-dhcp", "dhcp-no-override", "user=nobody"),
+        "port=0",
+        f"interface={bridge}",
+        "except-interface=lo",
+        "bind-interfaces",
+        f"pid-file={pid_file}",
+        "dhcp-authoritative",
+        "leasefile-ro",
+        "no-ping",
+        "quiet-dhcp",
+        "dhcp-no-override",
+        "user=nobody",
     ]
     leases = [(client, leased) for client in clients if (leased := client.leased) is not None]
     for tag, (cidr, address) in enumerate(sorted({leased.cidr: leased for _, leased in leases}.items())):

@@ -43,9 +43,22 @@ class LibvirtDriver(ComputeDriver):
     name: ClassVar[str] = "libvirt"
     supports_console_log: ClassVar[bool] = True
     capabilities: frozenset[str] = LIVE_MIGRATION | {
-        *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
-        *("attach_volume", "swap_volume", "attach_interface"),
-        *("diagnostics", "guest_password", "vnc_console", "serial_console", "migrate", "evacuate"),
+        "pause",
+        "suspend",
+        "rescue",
+        "rebuild",
+        "snapshot",
+        "set_password",
+        "crash_dump",
+        "attach_volume",
+        "swap_volume",
+        "attach_interface",
+        "diagnostics",
+        "guest_password",
+        "vnc_console",
+        "serial_console",
+        "migrate",
+        "evacuate",
     }
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:

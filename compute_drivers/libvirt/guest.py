@@ -36,8 +36,10 @@ GONE = {libvirt.VIR_ERR_NO_DOMAIN}
 ALREADY_OFF = GONE | {libvirt.VIR_ERR_OPERATION_INVALID}
 # The guest was asked to release the device and has not finished, or has just finished.
 RELEASING = {
-    *(libvirt.VIR_ERR_OPERATION_FAILED, libvirt.VIR_ERR_INTERNAL_ERROR),
-    *(libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_TIMEOUT),
+    libvirt.VIR_ERR_OPERATION_FAILED,
+    libvirt.VIR_ERR_INTERNAL_ERROR,
+    libvirt.VIR_ERR_DEVICE_MISSING,
+    libvirt.VIR_ERR_OPERATION_TIMEOUT,
 }
 POLL_SECONDS = 0.1
 STATISTICS = libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK

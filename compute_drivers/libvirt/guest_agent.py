@@ -24,8 +24,10 @@ MAX_ADDRESSES = 64
 REQUIRED = "required"
 NO_CHANNEL = libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
 NO_AGENT = {
-    *(NO_CHANNEL, libvirt.VIR_ERR_AGENT_UNRESPONSIVE),
-    *(libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_CONFIG_UNSUPPORTED),
+    NO_CHANNEL,
+    libvirt.VIR_ERR_AGENT_UNRESPONSIVE,
+    libvirt.VIR_ERR_AGENT_UNSYNCED,
+    libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
 }
 NO_ANSWER = "No agent answers inside of the guest: its image needs hw_qemu_guest_agent=yes and the agent's program."
 

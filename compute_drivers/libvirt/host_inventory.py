@@ -24,8 +24,12 @@ from conductor.core.hardware.wire import cell_to_json, device_to_json
 EMULATED_RAM_RATIO = 0.5
 TRAITS = frozenset(
     {
-        *("COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW", "COMPUTE_NET_ATTACH_INTERFACE"),
-        *("COMPUTE_SAME_HOST_COLD_MIGRATE", "COMPUTE_RESCUE_BFV"),
+        "COMPUTE_NODE",
+        "COMPUTE_IMAGE_TYPE_QCOW2",
+        "COMPUTE_IMAGE_TYPE_RAW",
+        "COMPUTE_NET_ATTACH_INTERFACE",
+        "COMPUTE_SAME_HOST_COLD_MIGRATE",
+        "COMPUTE_RESCUE_BFV",
         *(f"COMPUTE_STORAGE_BUS_{name.upper()}" for name in DISK_NAMES),
         *(f"COMPUTE_NET_VIF_MODEL_{name.upper()}" for name in NIC_MODELS),
         *(f"COMPUTE_GRAPHICS_MODEL_{name.upper()}" for name in VIDEO_MODELS),

@@ -27,8 +27,10 @@ POLL_SECONDS = 0.2
 UNLIMITED_MIB_PER_SECOND = 1 << 20
 # Reasons for which a domain is paused before it has arrived, or just after it has left.
 IN_MIGRATION_REASONS = {
-    *(libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP),
-    *(libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED),
+    libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
+    libvirt.VIR_DOMAIN_PAUSED_STARTING_UP,
+    libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+    libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
 }
 POST_COPY_REASONS = {libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED}
 # Peer to peer: the daemons talk with each other, so a migration continues when the agent that started it is gone.
@@ -44,8 +46,12 @@ TRANSPORT_FLAGS = {"native": 0, "tls": libvirt.VIR_MIGRATE_TLS, "tunnelled": lib
 XML_FLAGS = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
 # Statistics that are reported under libvirt's own names, in bytes.
 REPORTED_STATS = (
-    *("memory_total", "memory_processed", "memory_remaining"),
-    *("disk_total", "disk_processed", "disk_remaining"),
+    "memory_total",
+    "memory_processed",
+    "memory_remaining",
+    "disk_total",
+    "disk_processed",
+    "disk_remaining",
 )
 # QEMU's defaults. libvirt restores the other parameters after a migration and does not know these.
 THROTTLE_DEFAULTS = {"max-cpu-throttle": 99, "throttle-trigger-threshold": 50}

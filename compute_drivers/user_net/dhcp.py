@@ -44,8 +44,21 @@ def answer(asked: bytes, mac: bytes, lease: Lease) -> bytes:
         reply = NAK
     yours = lease.address if kind != INFORM and reply != NAK else NOWHERE
     head = _HEAD.pack(
-        *(2, 1, 6, 0, transaction, 0, flags, has if kind == INFORM else NOWHERE, yours),
-        *(lease.server, NOWHERE, caller, b"", b"", _MAGIC),
+        2,
+        1,
+        6,
+        0,
+        transaction,
+        0,
+        flags,
+        has if kind == INFORM else NOWHERE,
+        yours,
+        lease.server,
+        NOWHERE,
+        caller,
+        b"",
+        b"",
+        _MAGIC,
     )
     options = {KIND: bytes([reply]), SERVER: lease.server}
     if reply != NAK:

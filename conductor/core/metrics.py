@@ -8,9 +8,18 @@ from typing import Any
 
 PERCENT = "percent"
 NAMES = (
-    *("cpu.frequency", "cpu.user.time", "cpu.kernel.time", "cpu.idle.time", "cpu.iowait.time"),
-    *("cpu.user.percent", "cpu.kernel.percent", "cpu.idle.percent", "cpu.iowait.percent", "cpu.percent"),
-    *("numa.membw.max", "numa.membw.current"),
+    "cpu.frequency",
+    "cpu.user.time",
+    "cpu.kernel.time",
+    "cpu.idle.time",
+    "cpu.iowait.time",
+    "cpu.user.percent",
+    "cpu.kernel.percent",
+    "cpu.idle.percent",
+    "cpu.iowait.percent",
+    "cpu.percent",
+    "numa.membw.max",
+    "numa.membw.current",
 )
 # Among the capabilities that an agent reports: when its machine started, in seconds since 1970.
 BOOTED_AT = "booted_at"

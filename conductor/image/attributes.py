@@ -39,9 +39,24 @@ WRITABLE = {
 
 READ_ONLY = frozenset(
     [
-        *("id", "status", "size", "virtual_size", "checksum", "os_hash_algo", "os_hash_value"),
-        *("created_at", "updated_at", "deleted_at", "deleted", "is_public"),
-        *("self", "file", "schema", "direct_url", "locations", "stores"),
+        "id",
+        "status",
+        "size",
+        "virtual_size",
+        "checksum",
+        "os_hash_algo",
+        "os_hash_value",
+        "created_at",
+        "updated_at",
+        "deleted_at",
+        "deleted",
+        "is_public",
+        "self",
+        "file",
+        "schema",
+        "direct_url",
+        "locations",
+        "stores",
     ]
 )
 

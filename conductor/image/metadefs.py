@@ -18,7 +18,11 @@ OBJECT, PROPERTY, TAG, RESOURCE_TYPE = "object", "property", "tag", "resource_ty
 KINDS = (OBJECT, PROPERTY, TAG, RESOURCE_TYPE)
 # The predefined resource types.
 RESOURCE_TYPES = (
-    *("OS::Cinder::Volume", "OS::Glance::Image", "OS::Nova::Aggregate", "OS::Nova::Flavor", "OS::Nova::Server"),
+    "OS::Cinder::Volume",
+    "OS::Glance::Image",
+    "OS::Nova::Aggregate",
+    "OS::Nova::Flavor",
+    "OS::Nova::Server",
 )
 SORT_KEYS = {"namespace": "name", "created_at": "created_at", "updated_at": "updated_at"}
 FIELDS = {

@@ -20,9 +20,23 @@ BACKING_UP = "backing-up"
 RESTORING_BACKUP = "restoring-backup"
 UNMANAGING = "unmanaging"
 STATUSES = (
-    *(CREATING, AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING, EXTENDING, UPLOADING, REVERTING),
-    *(DOWNLOADING, AWAITING_TRANSFER, BACKING_UP, RESTORING_BACKUP, UNMANAGING, MAINTENANCE),
-    *(DELETING, ERROR),
+    CREATING,
+    AVAILABLE,
+    RESERVED,
+    ATTACHING,
+    IN_USE,
+    DETACHING,
+    EXTENDING,
+    UPLOADING,
+    REVERTING,
+    DOWNLOADING,
+    AWAITING_TRANSFER,
+    BACKING_UP,
+    RESTORING_BACKUP,
+    UNMANAGING,
+    MAINTENANCE,
+    DELETING,
+    ERROR,
 )
 # Statuses that an operator may set; the last ones are other names of an error.
 TELLABLE = (*STATUSES, "error_deleting", "error_extending", "error_restoring")

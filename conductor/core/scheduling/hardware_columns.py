@@ -25,8 +25,17 @@ Ints = NDArray[np.int64]
 MOST_THREADS = 8
 MOST_CELLS = 60
 FEATURES = (
-    *("cpus", "pcpus", "free", "cpus_used", "memory_mb", "memory_mb_used", "smallest_kb", "total_kb", "free_kb"),
-    *("threads", "is_whole"),
+    "cpus",
+    "pcpus",
+    "free",
+    "cpus_used",
+    "memory_mb",
+    "memory_mb_used",
+    "smallest_kb",
+    "total_kb",
+    "free_kb",
+    "threads",
+    "is_whole",
     *(f"cores_{number}" for number in range(1, MOST_THREADS + 1)),
 )
 INDEX = {name: number for number, name in enumerate(FEATURES)}

@@ -27,8 +27,12 @@ IN_PROGRESS = frozenset(
     {MigrationStatus.QUEUED, MigrationStatus.PREPARING, MigrationStatus.RUNNING, MigrationStatus.POST_MIGRATING}
 )
 AMOUNTS = (
-    *("memory_total", "memory_processed", "memory_remaining"),
-    *("disk_total", "disk_processed", "disk_remaining"),
+    "memory_total",
+    "memory_processed",
+    "memory_remaining",
+    "disk_total",
+    "disk_processed",
+    "disk_remaining",
 )
 
 

@@ -25,7 +25,11 @@ MOST_EVENTS = 40_000  # that a log is made from, the newest: hours of progress a
 BEFORE_A_LINE = 20  # lines of context before a line that is looked up
 WORTH_A_LOOK = frozenset(
     {
-        *("run.undoing", "run.rescheduled", "run.write_refused", "run.cancel_requested", "run.intervention"),
+        "run.undoing",
+        "run.rescheduled",
+        "run.write_refused",
+        "run.cancel_requested",
+        "run.intervention",
         "run.command_still_deferred",
     }
 )

@@ -90,8 +90,18 @@ _ACTION_IN_LIST = (
     Field("updated_at", "2.58"),
 )
 _AMOUNTS = (
-    *("cpu_info", "current_workload", "disk_available_least", "free_disk_gb", "free_ram_mb", "local_gb"),
-    *("local_gb_used", "memory_mb", "memory_mb_used", "running_vms", "vcpus", "vcpus_used"),
+    "cpu_info",
+    "current_workload",
+    "disk_available_least",
+    "free_disk_gb",
+    "free_ram_mb",
+    "local_gb",
+    "local_gb_used",
+    "memory_mb",
+    "memory_mb_used",
+    "running_vms",
+    "vcpus",
+    "vcpus_used",
 )
 _NETWORK_QUOTAS = ("fixed_ips", "floating_ips", "security_groups", "security_group_rules")
 _FILE_QUOTAS = ("injected_files", "injected_file_content_bytes", "injected_file_path_bytes")

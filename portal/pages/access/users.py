@@ -170,7 +170,11 @@ USERS = Resource(
             fields=(REASON,),
             call=lambda asked: Call("DELETE", f"/api/users/{asked.item.get('id', 'ID')}/second-factor"),
             cli=lambda asked: [
-                *("curl", "-X", "DELETE", "-H", "X-Auth-Token: TOKEN"),
+                "curl",
+                "-X",
+                "DELETE",
+                "-H",
+                "X-Auth-Token: TOKEN",
                 f"/api/users/{asked.item.get('id', 'ID')}/second-factor",
             ],
         ),

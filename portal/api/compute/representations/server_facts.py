@@ -19,8 +19,16 @@ STATES = {
 }
 DRIVERS = frozenset({"libvirt", "xenapi", "vmwareapi", "ironic", "hyperv"})
 NIC_COUNTERS = (
-    *("rx_octets", "rx_errors", "rx_drop", "rx_packets", "rx_rate"),
-    *("tx_octets", "tx_errors", "tx_drop", "tx_packets", "tx_rate"),
+    "rx_octets",
+    "rx_errors",
+    "rx_drop",
+    "rx_packets",
+    "rx_rate",
+    "tx_octets",
+    "tx_errors",
+    "tx_drop",
+    "tx_packets",
+    "tx_rate",
 )
 DISK_COUNTERS = ("read_bytes", "read_requests", "write_bytes", "write_requests", "errors_count")
 

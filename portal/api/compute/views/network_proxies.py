@@ -19,9 +19,27 @@ from portal.api.validation import as_boolean, validate
 # Clients expect these members of a network. The network service keeps them with subnets; here they are always empty.
 OF_EVERYBODY = ("cidr", "netmask", "gateway", "broadcast", "dns1", "dns2", "cidr_v6", "gateway_v6", "netmask_v6")
 OF_OPERATORS = (
-    *("created_at", "updated_at", "deleted_at", "deleted", "injected", "bridge", "vlan", "vpn_public_address"),
-    *("vpn_public_port", "vpn_private_address", "dhcp_start", "project_id", "host", "bridge_interface", "multi_host"),
-    *("priority", "rxtx_base", "mtu", "dhcp_server", "enable_dhcp", "share_address"),
+    "created_at",
+    "updated_at",
+    "deleted_at",
+    "deleted",
+    "injected",
+    "bridge",
+    "vlan",
+    "vpn_public_address",
+    "vpn_public_port",
+    "vpn_private_address",
+    "dhcp_start",
+    "project_id",
+    "host",
+    "bridge_interface",
+    "multi_host",
+    "priority",
+    "rxtx_base",
+    "mtu",
+    "dhcp_server",
+    "enable_dhcp",
+    "share_address",
 )
 
 

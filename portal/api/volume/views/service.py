@@ -68,8 +68,16 @@ EXTENSIONS = {
 }
 FILTERS_OF = {
     "volume": (
-        *("name", "status", "metadata", "bootable", "migration_status", "availability_zone", "group_id", "size"),
-        *("created_at", "updated_at"),
+        "name",
+        "status",
+        "metadata",
+        "bootable",
+        "migration_status",
+        "availability_zone",
+        "group_id",
+        "size",
+        "created_at",
+        "updated_at",
     ),
     "snapshot": ("name", "status", "volume_id", "metadata", "availability_zone"),
     "attachment": ("volume_id", "status", "instance_id", "attach_status"),
