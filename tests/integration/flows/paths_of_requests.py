@@ -1,19 +1,12 @@
-"""How many files a request passes through, from the view to the driver and back.
+"""How many files a request passes through, from the view to the driver and back; `tools/request_path.py` says how.
 
-A profiler looks at the stack at each statement that is sent to a database and at each call of the driver, while a real
-agent with the simulated hypervisor carries the request out. The files of all functions of the project on these stacks
-are the way: what a reader opens who follows the calls down. A function that only calculates is called from the way and
-returns to it; these are counted too, under "with helpers". The request was made once before, so that nothing is
-imported or filled meanwhile.
+The request was made once before, so that nothing is imported or filled meanwhile.
 This file runs in a process of its own (see test_request_paths.py): threads that other tests leave would count too.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -35,69 +28,22 @@ from conductor.scheduler import host_manager
 from conductor.workflows.engine import executor
 from portal.live import routing  # noqa: F401 - a portal listens to what happens as soon as this is imported
 from tests.waiting import wait_until
+from tools.request_path import RequestPath, RequestProfiler, in_all
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
-PROJECT = Path(__file__).resolve().parents[3]
-ROOMS = ("portal", "conductor", "scheduler_plugins", "compute_drivers")
 CELL, HOSTS = "cell1", ("sim-1", "sim-2", "sim-3")
 # They may only fall: files on the way, and with helpers.
-MOST_FILES = {"POST /servers": (55, 186), "resize": (57, 180)}
-DRIVER = "compute_drivers/fake/driver.py"
-ALL_THE_TIME = ("compute-clock", "compute-consoles", "compute-report", "compute-usage")  # names of an agent's threads
+MOST_FILES = {"POST /servers": (54, 186), "resize": (57, 180)}
 TIMES = 5  # what passes each time is on the way
 HEARTBEAT_SECONDS = 3600.0  # what an agent does from time to time is on no request's way
 
 
-class Files:
-    """The files of the project that are on the way, and those whose functions were called, in a request's threads.
-
-    Those are this one and all that begin after the installation, but not what an agent does by itself at all times.
-    """
-
-    def __init__(self) -> None:
-        self.called: set[str] = set()
-        self.on_the_way: set[str] = set()
-
-    def __call__(self, frame: Any, event: str, function: Any) -> None:
-        if threading.current_thread().name.startswith(ALL_THE_TIME):
-            return
-        if event == "call":
-            self.called.add(frame.f_code.co_filename)
-        is_driver = event == "call" and frame.f_code.co_filename.endswith(DRIVER)
-        if is_driver or (event == "c_call" and _is_statement(function)):
-            while frame is not None:
-                self.on_the_way.add(frame.f_code.co_filename)
-                frame = frame.f_back
-
-    def clear(self) -> None:
-        self.called.clear()
-        self.on_the_way.clear()
-
-    def of_project(self) -> tuple[set[str], set[str]]:
-        return _of_project(self.on_the_way), _of_project(self.called)
-
-
-def _is_statement(function: Any) -> bool:
-    return function.__name__ in {"execute", "executemany"} and isinstance(
-        getattr(function, "__self__", None), sqlite3.Connection | sqlite3.Cursor
-    )
-
-
-def _of_project(files: set[str]) -> set[str]:
-    names = (Path(name) for name in files.copy())  # other threads add to it
-    below = (str(name.relative_to(PROJECT)) for name in names if name.is_relative_to(PROJECT))
-    return {name for name in below if name.startswith(ROOMS)}
-
-
 @pytest.fixture
-def files() -> Iterator[Files]:
-    noted = Files()
-    threading.setprofile(noted)
-    sys.setprofile(noted)
-    yield noted
-    sys.setprofile(None)
-    threading.setprofile(None)  # type: ignore[arg-type]
+def profiler() -> Iterator[RequestProfiler]:
+    made = RequestProfiler()
+    with made.installed():
+        yield made
 
 
 class Wire:
@@ -141,7 +87,9 @@ class Wire:
 
 
 @pytest.fixture
-def wire(files: Files, hosts: Any, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+def wire(
+    profiler: RequestProfiler, hosts: Any, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Wire]:
     settings.NOVELLA_HOST_DOWN_SECONDS = 2 * HEARTBEAT_SECONDS
     # What is read once a second is on the way of each request of a slow machine, and of none of a fast one.
     monkeypatch.setattr(host_manager, "IO_OPS_EVERY_SECONDS", HEARTBEAT_SECONDS)
@@ -165,7 +113,7 @@ def wire(files: Files, hosts: Any, tmp_path: Path, settings: Any, monkeypatch: p
     made.agent.stop()
 
 
-def test_a_request_passes_through_few_files(files: Files, wire: Wire, api_client: Any) -> None:
+def test_a_request_passes_through_few_files(profiler: RequestProfiler, wire: Wire, api_client: Any) -> None:
     client = api_client("ana", version="2.90")
     image = str(Image.objects.get(name="simulated-linux").uuid)
 
@@ -184,14 +132,13 @@ def test_a_request_passes_through_few_files(files: Files, wire: Wire, api_client
         wire.to_the_end()
         assert Instance.objects.using(CELL).get(uuid=uuid).vm_state == VmState.RESIZED
 
-    def passed(works: Iterable[Callable[[], Any]]) -> tuple[list[str], list[str]]:
-        passes = []
+    def passed(works: Iterable[Callable[[], Any]]) -> RequestPath:
+        paths = []
         for work in works:
-            files.clear()
+            profiler.clear()
             work()
-            passes.append(files.of_project())
-        ways, calls = zip(*passes, strict=True)
-        return sorted(set.intersection(*ways)), sorted(set.intersection(*calls))
+            paths.append(profiler.path())
+        return in_all(paths)
 
     first, *others = (launch() for _ in range(1 + TIMES))
     resize(first)
@@ -199,10 +146,9 @@ def test_a_request_passes_through_few_files(files: Files, wire: Wire, api_client
         "POST /servers": passed([launch] * TIMES),
         "resize": passed([partial(resize, uuid) for uuid in others]),
     }
-    numbers = {name: (len(way), len(called)) for name, (way, called) in found.items()}
+    for name, path in found.items():
+        print(f"\n{name}\n{path}")  # noqa: T201 - shown by `python -m tools.request_path`, and when the test fails
+    numbers = {name: (len(path.on_the_way), len(path.with_helpers)) for name, path in found.items()}
     assert all(
         number <= most for name in found for number, most in zip(numbers[name], MOST_FILES[name], strict=True)
-    ), (
-        numbers,
-        {name: way for name, (way, _) in found.items()},
-    )
+    ), numbers
