@@ -47,7 +47,7 @@ APART = ("tests/compute_drivers/test_libvirt_faults.py", "tests/compute_drivers/
 ON_POSTGRESQL = (
     "tests/integration/placement",
     *(f"tests/integration/test_{name}.py" for name in (
-        "races", "engine", "run_sets", "shared_transactions", "placement", "addresses", "ports", "launch",
+        "races", "engine", "run_sets", "statements", "shared_transactions", "placement", "addresses", "ports", "launch",
         "instance_delete", "instance_indexes", "instance_lists", "ledgers", "host_reports", "reports_elsewhere",
         "provider_trees",
     )),

@@ -191,11 +191,14 @@ def project_of_guest(connection: BaseDatabaseWrapper, instance_uuid: UUID, host:
 
 
 def lock_console_log(connection: BaseDatabaseWrapper, instance_uuid: UUID) -> tuple[str, int, str] | None:
-    """Lock the stored part of a console. Return its host, offset and text. Index: the one of `instance_uuid`."""
+    """Lock the stored part of a console. Return its host, offset and text.
+
+    Index: the unique one of `instance_uuid`. Reason as for `project_of_guest`.
+    """
     rows = run(connection, _CONSOLE_LOG, (instance_uuid.hex,))
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
 def save_console_log(connection: BaseDatabaseWrapper, instance_uuid: UUID, host: str, offset: int, text: str) -> None:
-    """Store the kept part of a console in place of an earlier one. Index: the unique one of `instance_uuid`."""
+    """Store the kept part of a console in place of an earlier one. Index and reason as for `lock_console_log`."""
     run(connection, _SAVE_CONSOLE_LOG, (instance_uuid.hex, host, offset, text))

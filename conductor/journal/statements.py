@@ -163,7 +163,7 @@ def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bo
 
 
 def is_any_waiting(connection: BaseDatabaseWrapper) -> bool:
-    """Whether any run waits for a lock. Raw SQL: each end of a run reads one row of a mostly empty table."""
+    """Whether any run waits for a lock. Index: none, it reads one row. Raw SQL: each end of a run asks."""
     return bool(run(connection, "SELECT 1 FROM journal_lockwait LIMIT 1"))
 
 
@@ -171,7 +171,10 @@ _LOCK_TABLES = ("journal_resourcelock", "journal_lockwait")
 
 
 def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> list[int]:
-    """Ids of the runs that wait for any of `resources`, oldest first. Index: `resource`; run at each end of a run."""
+    """Return ids of the runs that wait for any of `resources`, the oldest first.
+
+    Index: `resource`. Raw SQL: each end of a run asks, mostly without a result.
+    """
     if not resources:
         return []
     text = f"SELECT DISTINCT run_id FROM journal_lockwait WHERE resource IN ({places(resources)}) ORDER BY run_id"
@@ -179,7 +182,7 @@ def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> li
 
 
 def queued_for(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
-    """Return the resources that a run waits for, in order. Index: `run_id`."""
+    """Return the resources that a run waits for, in order. Index: `run_id`; reason as for `waiting_for`."""
     text = "SELECT resource FROM journal_lockwait WHERE run_id = %s ORDER BY resource"
     return [resource for (resource,) in run(connection, text, (run_id,))]
 
@@ -263,7 +266,7 @@ def open_ended_steps(connection: BaseDatabaseWrapper, ended: Sequence[Any]) -> N
 def last_failure(connection: BaseDatabaseWrapper, run_id: int, attempt: int) -> dict[str, Any]:
     """Return the error of the newest forward step that failed in this attempt; empty when none did.
 
-    Index: `one_record_per_try`, by its first column.
+    Index: `one_record_per_try`, by its first column. Raw SQL: each rollback of a flow with several attempts does it.
     """
     rows = run(connection, _LAST_FAILURE, (run_id, attempt))
     return json.loads(rows[0][0]) if rows and rows[0][0] else {}
@@ -415,7 +418,7 @@ class NextStep(NamedTuple):
 def next_step_if_due(connection: BaseDatabaseWrapper, run_uuid: UUID | str) -> NextStep | None:
     """Return where a run stands that is due and without an owner; None for any other.
 
-    Index: the unique one of `uuid`; used by each message of a run.
+    Index: the unique one of `uuid`. Raw SQL: each message of a run begins with it.
     """
     found = run(connection, _DUE_AT, (uuid_param(run_uuid),))
     return NextStep(*found[0]) if found else None
@@ -495,12 +498,15 @@ def hosts_of_step(connection: BaseDatabaseWrapper, step_key: str) -> list[Row]:
 
 
 def has_deferred(connection: BaseDatabaseWrapper, host: str, instance_uuid: str) -> bool:
-    """Whether the host has an unanswered deferred command about the instance. Index: `outbox_deferred`."""
+    """Whether the host has an unanswered deferred command about the instance.
+
+    Index: `outbox_deferred`. Raw SQL: each command to a host asks, mostly without a result.
+    """
     return bool(run(connection, _HAS_DEFERRED, (host, instance_uuid)))
 
 
 def has_command(connection: BaseDatabaseWrapper, host: str, instance_uuid: str) -> bool:
-    """Whether the host has an unanswered command about the instance. Index: the one of `host`."""
+    """Whether the host has an unanswered command about the instance. Index: `host`; reason as for `has_deferred`."""
     return bool(run(connection, _HAS_COMMAND, (host, instance_uuid)))
 
 
@@ -563,9 +569,11 @@ _RUNS = (
     "(owner IS NULL AND wake_at <= {later}) OR (owner IS NOT NULL AND lease_expires_at < {now})"
     ") ORDER BY wake_at LIMIT %s"
 )
-_COMMAND = "SELECT 1 FROM journal_outboxmessage WHERE send_again_at <= {now} LIMIT 1"
+# PostgreSQL compares an index with a clock that it reads once, not with one that it reads for each row.
+_COMMAND = "SELECT 1 FROM journal_outboxmessage WHERE send_again_at <= (SELECT {now}) LIMIT 1"
 _WAITING = "SELECT DISTINCT run_id FROM journal_lockwait ORDER BY run_id"
-_FOREIGN = "SELECT 1 FROM journal_resourcelock WHERE holder_alias = %s AND holder_uuid IS NOT NULL LIMIT 1"
+# Not "IS NOT NULL": SQLite uses an index only for a range.
+_FOREIGN = f"SELECT 1 FROM journal_resourcelock WHERE holder_uuid >= '{'0' * 32}' AND holder_alias = %s LIMIT 1"
 
 
 def runs_due(connection: BaseDatabaseWrapper, grace_seconds: float, limit: int) -> list[tuple[str, str]]:
@@ -578,15 +586,15 @@ def runs_due(connection: BaseDatabaseWrapper, grace_seconds: float, limit: int) 
 
 
 def has_commands_due(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a command is due to be sent again. Index: `send_again_at`."""
+    """Whether a command is due to be sent again. Index: `send_again_at`; reason as for `runs_due`."""
     return bool(run(connection, _COMMAND))
 
 
 def runs_in_queues(connection: BaseDatabaseWrapper) -> list[int]:
-    """Return ids of the runs that wait for any lock, the oldest first. Index: `run_id`."""
+    """Return ids of the runs that wait for any lock, the oldest first. Index: `run_id`; reason as for `runs_due`."""
     return [run_id for (run_id,) in run(connection, _WAITING)]
 
 
 def has_foreign_locks(connection: BaseDatabaseWrapper, holder_alias: str) -> bool:
-    """Whether runs of another database hold locks in this one. Index: `holder_uuid`."""
+    """Whether runs of another database hold locks in this one. Index: `holder_uuid`; reason as for `runs_due`."""
     return bool(run(connection, _FOREIGN, (holder_alias,)))

@@ -91,7 +91,7 @@ def create_consumers(connection: BaseDatabaseWrapper, owners: Sequence[Sequence[
 
 
 def insert_each_allocation(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert allocations with one statement for each, which costs least on SQLite."""
+    """Insert allocations with one statement for each, which costs least on SQLite. Raw SQL as for `provider_ids`."""
     run_many(connection, _INSERT_ONE, rows)
 
 
@@ -102,7 +102,10 @@ def insert_allocations(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[
 
 
 def touch_listed_providers(connection: BaseDatabaseWrapper, ids: Sequence[int], number: int) -> None:
-    """Like `touch_providers` with a new generation, on SQLite: one text for any number of them. Index: the same."""
+    """Like `touch_providers` with a new generation, on SQLite: one text for any number of them.
+
+    Index and reason as there.
+    """
     run(connection, _TOUCH_LISTED, (number, json.dumps(list(ids))))
 
 
@@ -205,7 +208,7 @@ def lock_consumers(connection: BaseDatabaseWrapper, uuids: Sequence[str]) -> lis
 def lock_providers_of(connection: BaseDatabaseWrapper, consumers: Sequence[int]) -> list[int]:
     """Lock the rows of the providers that consumers have allocations of, in order, and return their ids.
 
-    Indexes: the first column of the constraint of allocations, and the primary key.
+    Indexes: the first column of the constraint of allocations, and the primary key. Reason as for `lock_consumers`.
     """
     return [pk for (pk,) in _among(connection, _PROVIDERS, consumers)]
 

@@ -88,6 +88,35 @@ def test_an_app_has_one_module_of_sql(app: Path) -> None:
     assert sum((PROJECT_DIR / app / name).exists() for name in names) <= 1, f"{app} has both {names}"
 
 
+INDEX = re.compile(r"\bIndex(es)?\b|^Insert |^Put |Reads no table")
+REASON = re.compile(r"\bRaw SQL\b|\b[Rr]eason\b|raw SQL")
+
+
+def unexplained(tree: ast.Module) -> Iterator[str]:
+    """Yield functions that execute a statement, but do not say which index serves it, or why the ORM does not."""
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and not function.name.startswith("_"):
+            text = ast.get_docstring(function) or ""
+            called = {
+                ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(function) if isinstance(node, ast.Call)
+            }
+            if called & (DIALECT | {"run_each", "_among"}) and not (INDEX.search(text) and REASON.search(text)):
+                yield function.name
+
+
+@pytest.mark.parametrize("path", [path for path in own_files(".py") if path.name == "statements.py"], ids=str)
+def test_statements_say_which_index_serves_and_why_the_orm_does_not(path: Path) -> None:
+    assert list(unexplained(parsed(path))) == []
+
+
+def test_a_statement_without_an_explanation_is_found() -> None:
+    source = (
+        'def find(connection):\n    """Return a row. Index: the primary key."""\n    return run(connection, TEXT)\n'
+    )
+    assert list(unexplained(ast.parse(source))) == ["find"]
+    assert not list(unexplained(ast.parse(source.replace("key.", "key. Raw SQL, as each request does it."))))
+
+
 @pytest.mark.parametrize(
     "source",
     [
