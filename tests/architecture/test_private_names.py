@@ -25,6 +25,9 @@ ALLOWED = {
 }
 # Inner workings that nothing may touch, whatever defines the name.
 REFUSED = frozenset({"PyThreadState_SetAsyncExc", "run_on_commit", "savepoint_ids"})
+# Signs of debugging, or of statements being counted: no code path may depend on them.
+REFUSED |= {"force_debug_cursor", "queries_log", "queries_logged", "execute_wrapper", "execute_wrappers"}
+WHOLE_NAMES = frozenset({"object.__setattr__", "settings.DEBUG", "environment.debug"})
 SETTER = {"conductor/core/host_state.py": "converts fields of a frozen value while it is created"}
 
 
@@ -74,8 +77,8 @@ def inner_workings(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             if ast.unparse(node.value) == "sys.modules":
                 yield "sys.modules"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "object.__setattr__":
-            yield "object.__setattr__"
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in WHOLE_NAMES:
+            yield ast.unparse(node)
 
 
 def test_private_names_have_a_reason() -> None:
@@ -85,12 +88,18 @@ def test_private_names_have_a_reason() -> None:
 
 def test_inner_workings_are_left_alone() -> None:
     found = {(path, name) for path, tree in _modules() for name in inner_workings(tree)}
-    assert found == {(path, "object.__setattr__") for path in SETTER}
+    assert found == {(path, "object.__setattr__") for path in SETTER} | {("portal/settings.py", "environment.debug")}
 
 
 @pytest.mark.parametrize(
     "source",
-    ["sys.modules[name] = None", "connection.run_on_commit.clear()", "object.__setattr__(host, 'name', 'h1')"],
+    [
+        "sys.modules[name] = None",
+        "connection.run_on_commit.clear()",
+        "object.__setattr__(host, 'name', 'h1')",
+        "if settings.DEBUG: pass",
+        "if connection.queries_logged: pass",
+    ],
 )
 def test_inner_workings_are_recognized(source: str) -> None:
     assert list(inner_workings(ast.parse(source)))
