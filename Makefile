@@ -44,7 +44,7 @@ format: setup-dev ## format the code and mend what can be mended by machine
 	@$(VENV_PYTHON) -m ruff check --fix .
 	@$(VENV_PYTHON) -m ruff format .
 
-types: setup-dev ## check the types
+types: setup-dev ## check the types, strictly
 	@$(VENV_PYTHON) -m mypy
 
 docs: setup-dev ## check that the documentation names all that there is

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from portal.setting_facts import PAGE
-from tests.architecture.tree import PROJECT_DIR, own_files, read
+from tests.architecture.tree import PACKAGES, PROJECT_DIR, own_files, read
 
 LOCKS = (
     "requirements/bootstrap.lock",
@@ -71,6 +71,20 @@ def test_the_package_includes_the_files_that_it_reads_outside_of_its_folders() -
     assert [path for path in included if not (PROJECT_DIR / path).exists()] == []
     assert included == {path: f"portal/{path}" for path in ("templates", PAGE)}
     assert {f"/{path}" for path in included} <= set(targets["sdist"]["include"])
+
+
+def test_types_are_strict_everywhere_and_users_of_the_package_see_them() -> None:
+    mypy = tomllib.loads(read("pyproject.toml"))["tool"]["mypy"]
+    assert mypy["strict"]
+    assert mypy["exclude"] == ["/migrations/"]
+    looser = {
+        name
+        for part in mypy["overrides"]
+        if part.keys() != {"module", "ignore_missing_imports"}
+        for name in part["module"]
+    }
+    assert looser == {"conductor.rpc.redis_broker"}, "each exception has a reason in pyproject.toml"
+    assert [package for package in PACKAGES if not (PROJECT_DIR / package / "py.typed").exists()] == []
 
 
 def test_browser_packages_are_exact_and_whole() -> None:
