@@ -24,6 +24,7 @@ from tools import plugin_reference
 TARGET = re.compile(r"^([a-z][a-z-]*):[^=\n]*?(?:## (.+))?$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONGEST_DECISION_LINES = 60
+LONGEST_CHANGELOG_LINES = 10
 
 
 def targets() -> dict[str, str]:
@@ -175,6 +176,16 @@ def test_notes_for_the_next_release_have_a_kind() -> None:
     kind = re.compile(r"[a-z0-9-]+\.(added|changed|fixed|removed|security)\.md")
     notes = [path.name for path in own_files(".md") if path.parts[0] == "changelog.d" and path.name != "README.md"]
     assert [note for note in notes if not kind.fullmatch(note)] == []
+
+
+def test_the_changelog_has_at_most_ten_lines_under_each_heading() -> None:
+    kinds = {"Added", "Changed", "Fixed", "Removed", "Security"}
+    parts = re.split(r"^### (\w+)$", read("CHANGELOG.md"), flags=re.MULTILINE)[1:]
+    sections = list(zip(parts[::2], parts[1::2], strict=True))
+    assert sections != []
+    assert {title for title, _ in sections} <= kinds
+    counts = [(title, sum(line.startswith(("- ", "  ")) for line in text.splitlines())) for title, text in sections]
+    assert [section for section in counts if section[1] > LONGEST_CHANGELOG_LINES] == []
 
 
 def test_the_numbers_of_the_release_agree() -> None:
