@@ -33,6 +33,7 @@ from conductor.volume.states import (
 )
 
 SHAREABLE = (AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING)  # states in which one more guest may attach it
+DETACHED = DELETABLE  # statuses of a volume without attachments; an operator can set them on an attached one
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,20 @@ def describe(volume: Volume, **values: Any) -> None:
     _one(volume.uuid).update(**values, updated_at=timezone.now())
 
 
+def counted_status(volume: Volume) -> str:
+    """Return the volume's status; where it is one of DETACHED although the volume is attached, it says both.
+
+    The status alone decides nothing: an operator can set `available` while a guest writes to the volume.
+    """
+    is_contradicted = volume.status in DETACHED and volume.attachments.exists()
+    return f"{volume.status} and attached" if is_contradicted else volume.status
+
+
+def is_free(volume: Volume) -> bool:
+    """Return whether one more guest can attach the volume."""
+    return (volume.is_multiattach and volume.status in SHAREABLE) or counted_status(volume) == AVAILABLE
+
+
 def turn(volume_uuid: UUID | str, before: Iterable[str], after: str, **values: Any) -> bool:
     """Move the volume from one of the states `before` to `after`, if it was in one; inside a write transaction."""
     return _change(_one(volume_uuid), before, after, **values)
@@ -166,7 +181,7 @@ def reserve(lending: Lending) -> None:
         raise NotFound(f"Volume {lending.volume_uuid} is gone.")
     is_shared = volume.is_multiattach and volume.status in SHAREABLE
     if not is_shared and not _change(_one(volume.uuid), (AVAILABLE,), ATTACHING):
-        raise Conflict(f"Volume {volume.uuid} is {volume.status}, not available.")
+        raise Conflict(f"Volume {volume.uuid} is {counted_status(volume)}, not available.")
     _lend(volume, lending)
 
 
@@ -296,11 +311,17 @@ def _lent(attachment_uuid: str) -> QuerySet[VolumeAttachment]:
 
 
 def _status(volume_uuid: UUID | str) -> str:
-    return _one(volume_uuid).values_list("status", flat=True).first() or "deleted"
+    volume = _one(volume_uuid).first()
+    return counted_status(volume) if volume else "deleted"
 
 
 def _change(rows: QuerySet[Volume], before: Iterable[str], after: str, **values: Any) -> bool:
-    """Move the volume from one of the states `before` to `after`, in one UPDATE. Return whether it was in one."""
+    """Move the volume from one of the states `before` to `after`, in one UPDATE. Return whether it was in one.
+
+    An attached volume is in none of DETACHED, whatever its status says.
+    """
     allowed = [status for status in before if (status, after) in CHANGES]
+    if any(status in DETACHED for status in allowed):
+        rows = rows.exclude(status__in=DETACHED, attachments__isnull=False)
     values |= {"status": after, "is_status_forced": False, "updated_at": timezone.now()}
     return bool(rows.filter(status__in=allowed).update(**values))

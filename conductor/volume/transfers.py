@@ -18,7 +18,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Snapshot, Transfer, Volume
-from conductor.volume.operations import turn
+from conductor.volume.operations import counted_status, turn
 from conductor.volume.states import AVAILABLE, AWAITING_TRANSFER
 
 KEY_BYTES = 16
@@ -65,7 +65,9 @@ def create(context: RequestContext, volume: Volume, name: str | None, *, with_sn
     It replaces the volume's last one, which was accepted.
     """
     if volume.group_uuid is not None or not turn(volume.uuid, (AVAILABLE,), AWAITING_TRANSFER):
-        raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {volume.status}.")
+        raise Invalid(
+            f"Invalid volume: Volume {volume.uuid} status must be available, but is {counted_status(volume)}."
+        )
     key, salt = secrets.token_hex(KEY_BYTES), secrets.token_hex(KEY_BYTES)
     Transfer.objects.filter(volume=volume).delete()
     row = Transfer.objects.create(

@@ -184,10 +184,10 @@ def _of_volume(context: RequestContext, requested: DeviceRequest, field: str, co
         volume = get_volume(context, requested.uuid)
     except NotFound:
         raise Invalid(f"{INVALID}failed to get volume {requested.uuid}.", field=field) from None
-    if volume.status != AVAILABLE and not (volume.is_multiattach and volume.status in operations.SHAREABLE):
+    if not operations.is_free(volume):
         raise Invalid(
             f"Invalid volume: volume '{volume.uuid}' status must be 'available'. "
-            f"Currently in '{volume.status}' status.",
+            f"Currently in '{operations.counted_status(volume)}' status.",
             field=field,
         )
     if requested.is_root and not volume.is_bootable:

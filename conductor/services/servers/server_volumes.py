@@ -166,8 +166,9 @@ def _wanted(context: RequestContext, requested: AttachmentCreate) -> Volume:
 def _refuse(there: Any, volume: Volume, instance: Instance) -> None:
     if there.filter(volume_uuid=volume.uuid).exists():
         raise Invalid(f"Invalid volume: volume {volume.uuid} already attached to instance {instance.uuid}.")
-    status = Volume.objects.filter(pk=volume.pk).values_list("status", flat=True).first() or "deleted"
-    if status != AVAILABLE and not (volume.is_multiattach and status in operations.SHAREABLE):
+    now = Volume.objects.filter(pk=volume.pk).first()
+    if now is None or not operations.is_free(now):
+        status = operations.counted_status(now) if now else "deleted"
         raise Invalid(
             f"Invalid volume: volume '{volume.uuid}' status must be 'available'. Currently in '{status}' status."
         )
@@ -246,9 +247,9 @@ def _refuse_swap(old: Volume, new: Volume) -> None:
         )
     if old.is_multiattach and old.attachments.count() > 1:
         raise Invalid(f"Invalid volume: volume {old.uuid} is attached to several servers.", field=field)
-    now = dict(Volume.objects.filter(pk__in=(old.pk, new.pk)).values_list("pk", "status"))
+    now = Volume.objects.in_bulk((old.pk, new.pk))
     for volume, wanted in ((old, IN_USE), (new, AVAILABLE)):
-        status = now.get(volume.pk, "deleted")
+        status = operations.counted_status(now[volume.pk]) if volume.pk in now else "deleted"
         if status != wanted:
             raise Invalid(
                 f"Invalid volume: volume '{volume.uuid}' status must be '{wanted}'. Currently in '{status}' status.",

@@ -139,7 +139,8 @@ def keep(context: RequestContext, volume_id: str) -> None:
     with write_tx():
         volume = volumes.free_to_change(context, volume_id)
         if not operations.turn(volume.uuid, (AVAILABLE,), ATTACHING):
-            raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {volume.status}.")
+            status = operations.counted_status(volume)
+            raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {status}.")
 
 
 def keep_no_more(context: RequestContext, volume_id: str) -> None:
@@ -235,9 +236,9 @@ def _require_own(row: VolumeAttachment) -> None:
 
 
 def _require_free(volume: Volume) -> None:
-    may_share = volume.is_multiattach and volume.status in operations.SHAREABLE
-    if volume.status != AVAILABLE and not may_share:
-        raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {volume.status}.")
+    if not operations.is_free(volume):
+        status = operations.counted_status(volume)
+        raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {status}.")
 
 
 def _check_mode(volume: Volume, mode: str) -> None:

@@ -106,7 +106,8 @@ def _begin(volume: Volume, *, may_be_in_use: bool) -> None:
     if not operations.turn(volume.uuid, before, BACKING_UP):
         raise Invalid(
             f"Invalid volume: Volume {volume.uuid} status must be {' or '.join(before)} to be backed up, "
-            f"but is {volume.status}." + (" A volume in use needs force." if volume.status == IN_USE else "")
+            f"but is {operations.counted_status(volume)}."
+            + (" A volume in use needs force." if volume.status == IN_USE else "")
         )
 
 
@@ -188,7 +189,9 @@ def _existing(context: RequestContext, row: Backup, volume_id: str) -> Volume:
             field="restore.volume_id",
         )
     if not operations.turn(volume.uuid, (AVAILABLE, "error_restoring"), RESTORING_BACKUP):
-        raise Invalid(f"Invalid volume: Volume to be restored to must be available, but is {volume.status}.")
+        raise Invalid(
+            f"Invalid volume: Volume to be restored to must be available, but is {operations.counted_status(volume)}."
+        )
     return volume
 
 

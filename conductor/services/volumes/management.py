@@ -102,7 +102,7 @@ def unmanage(context: RequestContext, volume_id: str) -> None:
         if volume.group_uuid is not None or not operations.turn(volume.uuid, (AVAILABLE,), UNMANAGING):
             raise Invalid(
                 f"Invalid volume: Volume {volume.uuid} must be available and in no group to be unmanaged, "
-                f"but is {volume.status}."
+                f"but is {operations.counted_status(volume)}."
             )
     operations.settle(volume.uuid)
 

@@ -14,7 +14,7 @@ from conductor.rpc import outbox
 from conductor.services.volumes import volumes
 from conductor.services.volumes.creation import GIB
 from conductor.volume import operations
-from conductor.volume.states import AVAILABLE, DOWNLOADING, ERROR, RESERVED
+from conductor.volume.states import AVAILABLE, DOWNLOADING, ERROR, IN_USE, RESERVED
 
 FLOW = "reimage_volume"
 
@@ -37,10 +37,11 @@ def reimage(context: RequestContext, volume_id: str, image_id: str, *, may_be_re
                 field="os-reimage.image_id",
             )
         before = (AVAILABLE, ERROR, RESERVED) if may_be_reserved else (AVAILABLE, ERROR)
-        if not operations.turn(volume.uuid, before, DOWNLOADING):
+        is_written = volume.attachments.filter(status=IN_USE).exists()
+        if is_written or not operations.turn(volume.uuid, before, DOWNLOADING):
             raise Invalid(
                 f"Invalid volume: Volume {volume.uuid} must be {', '.join(before)} to be reimaged, "
-                f"but is {volume.status}."
+                f"but is {operations.counted_status(volume)}."
             )
         wanted = outbox.NewRun(
             flow=FLOW,

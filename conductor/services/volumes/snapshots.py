@@ -69,9 +69,9 @@ def begin(context: RequestContext, volume: Volume, requested: SnapshotCreate, ru
 
 def require_ready(volume: Volume, *, may_be_in_use: bool) -> None:
     """Raise Invalid for a volume that cannot be copied now."""
-    if volume.status == AVAILABLE or (may_be_in_use and volume.status == IN_USE):
-        return
-    raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {volume.status}.")
+    status = volume.status if may_be_in_use else operations.counted_status(volume)
+    if status != AVAILABLE and not (may_be_in_use and status == IN_USE):
+        raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be available, but is {status}.")
 
 
 def update(context: RequestContext, snapshot_id: str, values: Mapping[str, Any]) -> Snapshot:
@@ -129,7 +129,8 @@ def revert(context: RequestContext, volume_id: str, snapshot_id: str) -> None:
                 f"it is {row.status}, {row.size_gb} GB of {volume.size_gb} GB."
             )
         if not operations.turn(volume.uuid, (AVAILABLE,), REVERTING):
-            raise Invalid(f"Invalid volume: Volume {volume.uuid} must be available, but is {volume.status}.")
+            status = operations.counted_status(volume)
+            raise Invalid(f"Invalid volume: Volume {volume.uuid} must be available, but is {status}.")
         wanted = outbox.NewRun(
             flow=REVERT_FLOW,
             action=REVERT_FLOW,

@@ -59,7 +59,10 @@ def upload(context: RequestContext, volume_id: str, ask: UploadAsk) -> tuple[Vol
         before = (AVAILABLE, IN_USE) if ask.is_forced else (AVAILABLE,)
         was = volume.status
         if not operations.turn(volume.uuid, before, UPLOADING):
-            raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be {' or '.join(before)}, but is {was}.")
+            status = operations.counted_status(volume)
+            raise Invalid(
+                f"Invalid volume: Volume {volume.uuid} status must be {' or '.join(before)}, but is {status}."
+            )
         image_quotas.require_count(context.project_id)
         image = images.create(context, _values(volume, ask))
         wanted = outbox.NewRun(

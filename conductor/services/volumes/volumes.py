@@ -84,10 +84,10 @@ def set_readonly(context: RequestContext, volume_id: str, *, is_readonly: bool) 
     """Set whether servers may only read it, once they attach it. Raises NotFound, Invalid while one has it attached."""
     with write_tx():
         volume = free_to_change(context, volume_id)
-        if volume.status != AVAILABLE:
+        if (status := operations.counted_status(volume)) != AVAILABLE:
             raise Invalid(
                 f"Invalid volume: Volume {volume.uuid} status must be available to update readonly flag, "
-                f"but current status is: {volume.status}."
+                f"but current status is: {status}."
             )
         operations.describe(volume, is_readonly=is_readonly)
 
@@ -109,7 +109,7 @@ def retype(context: RequestContext, volume_id: str, type_ref: str) -> None:
         if type_name_of(volume) == wanted.name:
             raise Invalid("Invalid volume_type passed: the volume has this type already.", field="os-retype.new_type")
         is_shared = types.is_shareable(wanted)
-        if volume.status == IN_USE and is_shared != volume.is_multiattach:
+        if is_shared != volume.is_multiattach and (volume.status == IN_USE or volume.attachments.exists()):
             raise Invalid("A volume in use cannot be retyped between types for one server and for several.")
         if unmet := capabilities.unmet(wanted.extra_specs):
             raise Invalid(f"No storage offers what volume type {wanted.name} asks for: {unmet}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,55 +10,12 @@ from conductor.cell_db.models import Instance
 from conductor.journal.models import WorkflowRun
 from conductor.volume.models import Snapshot
 from tests.api.image.calls import BASE, create, upload
-from tests.compute_rows import seed_cloud
+from tests.fixtures.server_requests import SERVERS, ana, attach, attached, hosts, image, launched
 from tests.fixtures.volume_requests import ROOT, VOLUME, made
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
 from tests.integration.flows.storing import StorageHosts
 
-SERVERS = "/compute/v2.1/servers"
-
-
-@pytest.fixture
-def hosts(people: Any, settings: Any, tmp_path: Path) -> StorageHosts:
-    settings.NOVELLA_IMAGE_DIR = tmp_path / "images"
-    settings.NOVELLA_DATA = tmp_path
-    seed_cloud(people, "sim-1", "sim-2")
-    return StorageHosts()
-
-
-@pytest.fixture
-def ana(api_client: Any) -> Any:
-    return api_client("ana", version="2.93")
-
-
-@pytest.fixture
-def image(hosts: StorageHosts, ana: Any) -> str:
-    image_id: str = create(ana, name="system")["id"]
-    assert upload(ana, image_id, b"a system" * 1000).status_code == 204
-    return image_id
-
-
-def launched(hosts: StorageHosts, client: Any, **values: Any) -> str:
-    server = {"name": "web", "flavorRef": "1", "networks": "none", **values}
-    answer = client.post(SERVERS, {"server": server})
-    assert answer.status_code == 202, answer.content
-    run_to_the_end(hosts)
-    uuid: str = answer.json()["server"]["id"]
-    assert status_of(client, uuid) == "ACTIVE"
-    return uuid
-
-
-def status_of(client: Any, server: str) -> str:
-    return str(client.get(f"{SERVERS}/{server}").json()["server"]["status"])
-
-
-def attached(client: Any, server: str) -> set[str]:
-    found = client.get(f"{SERVERS}/{server}/os-volume_attachments").json()["volumeAttachments"]
-    return {one["volumeId"] for one in found}
-
-
-def attach(client: Any, server: str, volume: str) -> Any:
-    return client.post(f"{SERVERS}/{server}/os-volume_attachments", {"volumeAttachment": {"volumeId": volume}})
+__all__ = ["ana", "hosts", "image"]
 
 
 def test_a_shared_volume_goes_to_two_servers_survives_a_resize_and_is_let_go_one_by_one(
