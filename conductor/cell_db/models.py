@@ -86,6 +86,11 @@ class Instance(models.Model):
             models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="instance_gone"),
         ]
 
+    @property
+    def is_volume_backed(self) -> bool:
+        """Whether its root disk is a volume: of its flavor and image, the root disk's sizes do not count then."""
+        return not self.image.get("image_id")
+
 
 class InstanceFault(models.Model):
     """Why an instance is in error. The newest is shown; `details` is for operators.

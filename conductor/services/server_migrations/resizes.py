@@ -209,7 +209,7 @@ def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
 def _check_size(instance: Instance, flavor: FlavorSpec) -> None:
     if flavor.flavor_id == instance.flavor.get("flavor_id"):
         raise Invalid("When resizing, instances must change flavor!", field="resize.flavorRef")
-    if instance.flavor.get("root_gb") and not flavor.root_gb:
+    if instance.flavor.get("root_gb") and not flavor.root_gb and not instance.is_volume_backed:
         raise Invalid("Resize to zero disk flavor is not allowed.", field="resize.flavorRef")
     hardware_requests.refuse(flavor, instance.image.get("properties", {}))
     least_ram, least_disk = instance.image.get("min_ram_mb", 0), instance.image.get("min_disk_gb", 0)

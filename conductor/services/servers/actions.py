@@ -145,9 +145,8 @@ def _accept(
         _interrupt(alias, instance, f"{action.name} was asked for")
     if action.task_state is not None:
         rows.update(task_state=action.task_state, updated_at=database_now())
-    is_volume_backed = not instance.image.get("image_id")
     wanted = outbox.NewRun(
-        flow=action.volume_flow if action.volume_flow and is_volume_backed else action.flow,
+        flow=action.volume_flow if action.volume_flow and instance.is_volume_backed else action.flow,
         action=action.name,
         context=replace(context, project_id=instance.project_id),
         resources=[f"instance:{instance.uuid}", *asked.resources],

@@ -96,7 +96,7 @@ def _refuse_what_cannot(context: RequestContext, alias: str, row: Instance) -> N
     if last is not None and last.state == RunState.FAILED_NOT_CLEAN:
         raise _refused(row, "its build has left something behind: delete it")
     asked = WorkflowRun.objects.using(API_ALIAS).filter(flow="build_instances", inputs__devices__has_key=str(row.uuid))
-    if not row.image.get("image_id") or asked.exists():
+    if row.is_volume_backed or asked.exists():
         raise _refused(row, "it was to boot from volumes: launch another")
 
 

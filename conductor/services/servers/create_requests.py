@@ -63,6 +63,8 @@ def check(context: RequestContext, requested: InstanceCreate) -> CheckedCreate:
     devices = block_devices.check(context, requested.devices, requested.image_ref, flavor)
     volume_image = block_devices.root_image(devices, flavor)
     image = volume_image or _bootable(row, requested.image_ref, flavor)
+    if volume_image is None:
+        refuse_diskless(context, flavor)
     boot_images.check_parts(context.project_id, image.properties)
     hardware_requests.refuse(flavor, image.properties)
     _check_zone(context, requested.availability_zone)
@@ -167,12 +169,17 @@ def _image(context: RequestContext, ref: str) -> Image | None:
         return None
 
 
-def bootable_image(context: RequestContext, ref: str, flavor: FlavorSpec | None = None) -> ImageSpec:
-    """Return the image, if a guest (of this flavor, where one is given) can boot from it. Raises Invalid."""
-    return _bootable(_image(context, ref), ref, flavor)
+def bootable_image(
+    context: RequestContext, ref: str, flavor: FlavorSpec | None = None, *, is_volume_backed: bool = False
+) -> ImageSpec:
+    """Return the image, if a guest (of this flavor, where one is given) can boot from it. Raises Invalid.
+
+    The flavor's disk does not count for a guest that `is_volume_backed`: its root disk is the volume.
+    """
+    return _bootable(_image(context, ref), ref, flavor, is_volume_backed=is_volume_backed)
 
 
-def _bootable(row: Image | None, ref: str, flavor: FlavorSpec | None) -> ImageSpec:
+def _bootable(row: Image | None, ref: str, flavor: FlavorSpec | None, *, is_volume_backed: bool = False) -> ImageSpec:
     if not ref:
         raise Invalid("Name an image to boot from, or a volume as block device with boot_index 0.", field="imageRef")
     if row is None:
@@ -183,19 +190,28 @@ def _bootable(row: Image | None, ref: str, flavor: FlavorSpec | None) -> ImageSp
         raise Invalid(f"Image {ref} is a kernel or ramdisk: nothing boots from it alone.", field="imageRef")
     image = image_spec(row)
     if flavor is not None:
-        refuse_too_small(image, flavor)
+        refuse_too_small(image, flavor, is_volume_backed=is_volume_backed)
     return image
 
 
-def refuse_too_small(image: ImageSpec, flavor: FlavorSpec) -> None:
-    """Raise Invalid for a flavor with less memory or root disk than the image requires."""
+def refuse_diskless(context: RequestContext, flavor: FlavorSpec) -> None:
+    """Raise Forbidden for a flavor without a root disk, on which only administrators boot from an image.
+
+    The image's own size would be the disk's, which no quota and no host accounts for.
+    """
+    if not flavor.root_gb and not context.is_admin:
+        raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.", field="flavorRef")
+
+
+def refuse_too_small(image: ImageSpec, flavor: FlavorSpec, *, is_volume_backed: bool = False) -> None:
+    """Raise Invalid for a flavor with less memory, or a smaller root disk of its own, than the image requires."""
     if flavor.memory_mb < image.min_ram_mb:
         raise Invalid(
             f"Flavor's memory is too small for requested image: {flavor.name} has {flavor.memory_mb} MB, "
             f"the image needs {image.min_ram_mb} MB.",
             field="flavorRef",
         )
-    if not flavor.root_gb:
+    if is_volume_backed or not flavor.root_gb:
         return  # a flavor without a root disk uses the image's size
     needed_gb = max(image.min_disk_gb, -(-image.size // GIB))
     if flavor.root_gb < needed_gb:

@@ -12,7 +12,7 @@ from conductor.cell_db.models import Service
 from conductor.cells.lookup import cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid
+from conductor.core.errors import Forbidden, Invalid
 from conductor.core.host_state import HostTable
 from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.core.scheduling.decision import explain
@@ -161,7 +161,7 @@ def of_flavors(context: RequestContext, requested: InstanceCreate, flavors: Sequ
     table, spec = hypotheses.fleet().table, hypotheses.completed(base)
     if not len(table):
         return {}
-    return {flavor.flavor_id: _fit(table, spec, flavor) for flavor in asked}
+    return {flavor.flavor_id: _fit(context, table, spec, flavor) for flavor in asked}
 
 
 def _base(context: RequestContext, requested: InstanceCreate, flavors: Sequence[FlavorSpec]) -> RequestSpec | None:
@@ -170,19 +170,21 @@ def _base(context: RequestContext, requested: InstanceCreate, flavors: Sequence[
     for flavor in reversed(flavors):
         try:
             return create_requests.check(context, replace(one, flavor_ref=flavor.flavor_id)).spec
-        except Invalid as error:
+        except (Forbidden, Invalid) as error:
             if error.details.get("field") not in (None, "", "flavorRef"):
                 return None
     return None
 
 
-def _fit(table: HostTable, spec: RequestSpec, flavor: FlavorSpec) -> SizeFit:
+def _fit(context: RequestContext, table: HostTable, spec: RequestSpec, flavor: FlavorSpec) -> SizeFit:
     try:
         create_requests.refuse_too_small(spec.image, flavor)
+        if not spec.is_volume_backed:
+            create_requests.refuse_diskless(context, flavor)
         hardware_requests.refuse(flavor, spec.image.properties)
         derived = hypotheses.derived(replace(spec, flavor=flavor))
         outcome = decide(table, derived, ["asked"], pipeline=hypotheses.pipeline(), seed=SEED)
-    except Invalid as error:
+    except (Forbidden, Invalid) as error:
         return SizeFit(why_not=error.message)
     if not outcome.is_successful:
         return SizeFit(why_not=explain(outcome).advice[0])

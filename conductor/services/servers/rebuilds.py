@@ -55,7 +55,7 @@ def rebuild(context: RequestContext, instance_uuid: str, requested: RebuildReque
 
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
         inputs["values"] = _rebuilt_values(context, alias, instance, requested)
-        if instance.image.get("image_id"):  # clients see the new one at once; EndAction restores this one
+        if not instance.is_volume_backed:  # clients see the new one at once; EndAction restores this one
             inputs["before"] = {"image": instance.image}
             Instance.objects.using(alias).filter(pk=instance.pk).update(image=inputs["values"]["image"])
 
@@ -85,7 +85,7 @@ def rescue(
     inputs: dict[str, Any] = {}
 
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
-        if not instance.image.get("image_id") and not may_have_root_volume:
+        if instance.is_volume_backed and not may_have_root_volume:
             raise Invalid(f"Instance {instance.uuid} cannot be rescued: Cannot rescue a volume-backed instance")
         image = _rescue_image(context, alias, instance, image_ref)
         boot_images.check_parts(instance.project_id, image.properties, field="rescue_image_ref")
@@ -119,11 +119,13 @@ def _rebuilt_values(
         create_requests.check_metadata(instance.project_id, requested.values["metadata"])
     quotas.check_files(instance.project_id, requested.files)
     flavor = FlavorSpec(**instance.flavor)
-    image = create_requests.bootable_image(context, requested.image_ref, flavor)
+    image = create_requests.bootable_image(
+        context, requested.image_ref, flavor, is_volume_backed=instance.is_volume_backed
+    )
     boot_images.check_parts(instance.project_id, image.properties)
     hardware_requests.refuse_change(flavor, instance.image.get("properties", {}), image.properties)
     values = {**requested.values, "image": asdict(image)}
-    if not instance.image.get("image_id"):
+    if instance.is_volume_backed:
         values |= _root_volume_values(alias, instance, image, may_refill=requested.may_refill)
     if requested.key_name is not UNCHANGED:
         values |= {"key_name": requested.key_name, "public_key": _public_key(context, instance, requested.key_name)}

@@ -53,7 +53,7 @@ def create_image(context: RequestContext, instance_uuid: str, requested: ServerI
     Raises NotFound, Conflict, NotSupported, Invalid, QuotaExceeded.
     """
     row = _row(context, instance_uuid)
-    if not row.image.get("image_id"):
+    if row.is_volume_backed:
         values = _values(context, row, requested, image_type=snapshots.SNAPSHOT)
         return MadeImage(*volume_images.make(context, row, values))
     return _make(context, instance_uuid, "createImage", requested, image_type=snapshots.SNAPSHOT)
@@ -72,7 +72,7 @@ def create_backup(
 
     `run_uuid` sets the uuid of its workflow.
     """
-    if not _row(context, instance_uuid).image.get("image_id"):
+    if _row(context, instance_uuid).is_volume_backed:
         raise Invalid("Backup is not supported for volume-backed instances.", field="createBackup")
     extra = {"backup_type": backup_type, "rotation": rotation, "run_uuid": run_uuid}
     return _make(context, instance_uuid, "createBackup", requested, image_type=snapshots.BACKUP, **extra)
@@ -81,7 +81,7 @@ def create_backup(
 def shelve(context: RequestContext, instance_uuid: str) -> str:
     """Shut the server down and save it as an image; returns the uuid of the workflow."""
     row = _row(context, instance_uuid)
-    if not row.image.get("image_id"):  # its root volume holds all data
+    if row.is_volume_backed:  # its root volume holds all data
         return actions.begin(context, instance_uuid, "shelve")
     name = f"{row.name}-shelved"[:255]
     return _make(context, instance_uuid, "shelve", ServerImageCreate(name), image_type=snapshots.SNAPSHOT).run_uuid
