@@ -17,6 +17,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.pagination import SortField, page
+from conductor.db.time_filters import TimeFilter
 from conductor.image.models import Image, ImageMember
 
 # Sort keys of lists. No value may be null: pagination compares them.
@@ -34,6 +35,7 @@ SORT_KEYS: dict[str, Any] = {
     "container_format": Coalesce("container_format", Value("")),
     "checksum": Coalesce("checksum", Value("")),
 }
+TIMES = ("created_at", "updated_at")
 VISIBILITY_CHOICES = ("public", "private", "shared", "community", "all")
 MEMBER_STATUSES = ("pending", "accepted", "rejected", "all")
 
@@ -51,6 +53,7 @@ class ImageQuery:
     is_protected: bool | None = None
     size_min: int | None = None
     size_max: int | None = None
+    times: Sequence[TimeFilter] = ()  # by TIMES
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)  # (key, is_descending)
     limit: int = 25
     marker: str = ""
@@ -153,6 +156,7 @@ def _narrowed(query: ImageQuery) -> Q:
         parts.append(Q(size__gte=query.size_min))
     if query.size_max is not None:
         parts.append(Q(size__lte=query.size_max))
+    parts += [time.condition() for time in query.times]
     return reduce(and_, parts)
 
 

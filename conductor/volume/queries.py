@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
@@ -13,6 +12,7 @@ from django.db.models.functions import Coalesce
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.db.time_filters import TimeFilter
 from conductor.volume.image_snapshots import without_snapshot
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Backup, Snapshot, Volume, VolumeGroup
@@ -53,7 +53,6 @@ UUID_FILTERS = {
 }
 OF_SOURCES = {"source_volid": {"source_kind": VOLUME}, "snapshot_id": {"source_kind": SNAPSHOT}}
 TIMES = ("created_at", "updated_at")
-COMPARISONS = ("gt", "gte", "lt", "lte", "eq", "neq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +60,12 @@ class VolumeQuery:
     """Query of volumes: filters, order and marker.
 
     `filters` are equality by a name of FILTERS or UUID_FILTERS; a value that begins with "~" matches a part of it.
-    `times` are (a name of TIMES, one of COMPARISONS, the moment).
     """
 
     filters: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     image_metadata: Mapping[str, str] = field(default_factory=dict)
-    times: Sequence[tuple[str, str, datetime]] = ()
+    times: Sequence[TimeFilter] = ()  # by TIMES
     type_name: str | None = None
     is_bootable: bool | None = None
     is_multiattach: bool | None = None
@@ -123,8 +121,8 @@ def filtered(context: RequestContext, query: VolumeQuery) -> QuerySet[Volume]:
         rows = rows.filter(project_id=context.project_id)
     for name, value in query.filters.items():
         rows = rows.filter(_condition(name, value))
-    for name, comparison, moment in query.times:
-        rows = _compared(rows, name, comparison, moment)
+    for time in query.times:
+        rows = rows.filter(time.condition())
     if query.type_name is not None:
         is_default = query.type_name in (DEFAULT_NAME, str(DEFAULT_UUID))
         named = Q(volume_type__name=query.type_name) | Q(volume_type__uuid=uuid_or_none(query.type_name))
@@ -168,12 +166,6 @@ def _condition(name: str, value: str) -> Q:
     if value.startswith("~"):
         return Q(**{f"{FILTERS[name]}__contains": value[1:]})
     return Q(**{FILTERS[name]: value})
-
-
-def _compared(rows: QuerySet[Volume], name: str, comparison: str, moment: datetime) -> QuerySet[Volume]:
-    if comparison == "neq":
-        return rows.exclude(**{name: moment})
-    return rows.filter(**{name if comparison == "eq" else f"{name}__{comparison}": moment})
 
 
 def _has_metadata(row: Volume, query: VolumeQuery) -> bool:

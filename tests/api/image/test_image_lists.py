@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -97,9 +98,37 @@ def test_filters(api_client: Any) -> None:
     assert ana.get(f"{BASE}/{hidden}").status_code == 200
 
 
+def test_images_are_found_by_their_times_as_they_are_shown(api_client: Any) -> None:
+    ana = api_client("ana")
+    create(ana, name="one")
+    Image.objects.filter(name="one").update(
+        created_at=datetime(2026, 1, 31, 12, 0, 0, 500000, UTC), updated_at=datetime(2026, 2, 28, 12, 0, 0, 1, UTC)
+    )
+    cases = {
+        "created_at=lt:2001-01-01T00:00:00Z": [],
+        "updated_at=gte:2099-01-01T00:00:00Z": [],
+        "created_at=gt:2026-01-31T12:00:00Z": [],
+        "created_at=gte:2026-01-31T12:00:00Z": ["one"],
+        "created_at=eq:2026-01-31T12:00:00Z": ["one"],
+        "created_at=2026-01-31T12:00:00Z": ["one"],
+        "created_at=neq:2026-01-31T12:00:00Z": [],
+        "created_at=neq:2026-01-31T12:00:01Z": ["one"],
+        "created_at=lte:2026-01-31T13:00:00%2B01:00": ["one"],
+        "created_at=lt:2026-01-31T12:00:00Z": [],
+        "created_at=gt:2026-01-31&created_at=lt:2026-02-01": ["one"],
+        "created_at=gt:2026-01-31&updated_at=lt:2026-02-01": [],
+        "created_at=lte:9999-12-31T23:59:59.999999": ["one"],
+    }
+    for query, expected in cases.items():
+        assert names(ana.get(f"{BASE}?{query}")) == expected, query
+
+
 @pytest.mark.parametrize(
     "query",
     [
+        "created_at=lt:yesterday",
+        "updated_at=",
+        "created_at=between:2026-01-31",
         "limit=-1",
         "limit=x",
         "marker=no-uuid",

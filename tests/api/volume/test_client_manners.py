@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -74,3 +75,41 @@ def test_a_time_that_no_calendar_has_is_named(moment: str, api_client: Any) -> N
     answer = api_client("ana").get(f"{ROOT}/volumes?created_at=gt:{moment}", headers=NEWEST)
     assert answer.status_code == 400
     assert "created_at" in answer.json()["badRequest"]["message"]
+
+
+def test_a_time_of_an_older_version_is_refused_not_ignored(api_client: Any) -> None:
+    old = {"OpenStack-API-Version": "volume 3.59"}
+    answer = api_client("ana").get(f"{ROOT}/volumes?created_at=gt:2026-01-31", headers=old)
+    assert (answer.status_code, "3.60" in answer.content.decode()) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_found"),
+    [
+        ("{'cpu': '4'}", True),
+        ("{u'cpu': u'4'}", True),
+        ('{"cpu": "4"}', True),
+        ("{'note': \"it's mine\"}", True),
+        ("{'note': 'it\\'s mine', 'cpu': '4'}", True),
+        ("{'cpu': '5'}", False),
+        ("{'cp': '4'}", False),
+        ("{}", True),
+    ],
+)
+def test_volumes_are_found_by_metadata_as_a_literal_of_python(
+    metadata: str, is_found: bool, volume: str, api_client: Any
+) -> None:
+    ana = api_client("ana")
+    given = {"metadata": {"cpu": "4", "note": "it's mine"}}
+    assert ana.post(f"{ROOT}/volumes/{volume}/metadata", given).status_code == 200
+    found = ana.get(f"{ROOT}/volumes?metadata={quote(metadata)}")
+    assert [row["id"] for row in found.json()["volumes"]] == ([volume] if is_found else [])
+
+
+NO_LITERALS = ("", "cpu", "{'cpu'}", "{'cpu': f()}", "[" * 2000, "{'a': " + "-" * 5000 + "1}", "\0")
+
+
+@pytest.mark.parametrize("metadata", NO_LITERALS)
+def test_metadata_that_are_no_literal_are_named(metadata: str, api_client: Any) -> None:
+    answer = api_client("ana").get(f"{ROOT}/volumes?metadata={quote(metadata)}")
+    assert (answer.status_code, "metadata" in answer.content.decode()) == (400, True)

@@ -7,11 +7,13 @@ from typing import Any
 from django.http import QueryDict
 
 from conductor.core.errors import Invalid
+from conductor.db.time_filters import SECOND
 from conductor.image.attributes import is_filter_property
-from conductor.image.queries import FILTERS, ImageQuery
+from conductor.image.queries import FILTERS, TIMES, ImageQuery
 from portal.api.base import ApiRequest
 from portal.api.image.representations.images import split_operator
 from portal.api.pagination import parse_page
+from portal.api.time_filters import parse_times
 from portal.api.validation import as_boolean
 
 DEFAULT_LIMIT = 25
@@ -34,6 +36,7 @@ def parse_query(request: ApiRequest) -> ImageQuery:
         filters={name: split_operator(given[name]) for name in FILTERS if name in given},
         tags=given.getlist("tag"),
         properties={name: given[name] for name in given if name not in _OWN and is_filter_property(name)},
+        times=parse_times(given, TIMES, unit=SECOND),
         is_hidden=as_boolean(given.get("os_hidden", False), "os_hidden"),
         limit=page.limit if "limit" in given else DEFAULT_LIMIT,
         marker=page.marker,

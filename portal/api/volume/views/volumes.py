@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from json import JSONDecodeError, loads
+from ast import literal_eval
 from typing import Any
 
 from rest_framework.response import Response
@@ -16,6 +15,7 @@ from conductor.volume.models import Volume
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.microversions import since
+from portal.api.time_filters import parse_times
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
 from portal.api.volume.listing import ListRequest
@@ -55,6 +55,9 @@ class Volumes(VolumeView):
 
     def _query(self, requested: ListRequest) -> VolumeQuery:
         given = self.request.query_params
+        times = parse_times(given, queries.TIMES)
+        if times and not self.request.microversion.covers("3.60"):
+            raise Invalid(f"Volumes are listed by {times[0].column} from version 3.60 on.", field=times[0].column)
         fields: dict[str, Any] = dict(requested.fields)
         for name, field in (("bootable", "is_bootable"), ("multiattach", "is_multiattach")):
             if name in given:
@@ -66,21 +69,10 @@ class Volumes(VolumeView):
             filters=listing.parts_of(self.request, FILTERS),
             metadata=pairs(given.get("metadata", "{}"), "metadata"),
             image_metadata=pairs(given.get("glance_metadata", "{}"), "glance_metadata"),
-            times=self._times() if self.request.microversion.covers("3.60") else (),
+            times=times,
             all_projects=listing.all_projects(self.request, is_allowed=is_allowed),
             **fields,
         )
-
-    def _times(self) -> list[tuple[str, str, datetime]]:
-        """Parse `created_at=gt:2026-01-31T12:00:00,lt:…`. Raises Invalid."""
-        found = []
-        for name in queries.TIMES:
-            for word in filter(None, self.request.query_params.get(name, "").split(",")):
-                comparison, _, text = word.partition(":")
-                if comparison not in queries.COMPARISONS:
-                    comparison, text = "eq", word
-                found.append((name, comparison, _moment(name, text)))
-        return found
 
 
 class VolumeById(VolumeView):
@@ -184,21 +176,11 @@ def one_item(body: Any, key: str) -> dict[str, str]:
 
 
 def pairs(text: str, name: str) -> dict[str, str]:
-    """Parse `{'a': 'b'}` in a filter, in Python's or JSON's quotes. Raises Invalid."""
+    """Parse `{'a': 'b'}` in a filter, which clients send as a literal of Python. Raises Invalid."""
     try:
-        found = loads(text.replace("u'", "'").replace("'", '"'))
-    except (JSONDecodeError, RecursionError):
+        found = literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise Invalid(f"Invalid input for query parameter {name}. It must be an object of texts.", field=name)
     return {str(key): str(value) for key, value in found.items()}
-
-
-def _moment(name: str, text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise Invalid(
-            f"Invalid input for query parameter {name}. Value: '{text[:60]}'. It must be a time.", field=name
-        ) from None
