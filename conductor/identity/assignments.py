@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.identity import domains, effective, groups, projects, rights, roles, users
+from conductor.identity import domains, effective, groups, lost_roles, projects, rights, roles, users
 from conductor.identity.models import Membership, Project, Role, RoleAssignment
 
 
@@ -50,6 +50,11 @@ class AssignmentScope:
         if self.domain_id is not None:
             found.append(self.domain_id)
         return found
+
+    def user_ids(self) -> list[str]:
+        """Return the user, or the members of the group."""
+        members = Membership.objects.filter(group_id=self.group_id).values_list("user_id", flat=True)
+        return [self.user_id] if self.user_id is not None else list(members)
 
     def require(self) -> None:
         """Raise NotFound for an actor or target that does not exist."""
@@ -99,6 +104,7 @@ def take_away(place: AssignmentScope, role_id: str, *, check: rights.Check | Non
     """Remove an assignment. Raises NotFound when the role is not assigned there, and what `check` raises."""
     with rights.changing(check):
         removed, _ = RoleAssignment.objects.filter(role_id=role_id, **place.columns).delete()
+        lost_roles.end_credentials(place.user_ids())
     if not removed:
         raise NotFound(f"Could not find role assignment with role: {role_id}.")
 

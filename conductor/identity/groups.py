@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, NotFound
 from conductor.db.transactions import write_tx
-from conductor.identity import domains, rights, users
+from conductor.identity import domains, lost_roles, rights, users
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Group, Membership
@@ -65,7 +65,10 @@ def change(group_id: str, changes: Mapping[str, Any], *, check: rights.Check | N
 def delete(group_id: str, *, check: rights.Check | None = None) -> None:
     """Delete the group with its assignments. Raises NotFound, and what `check` raises."""
     with rights.changing(check):
-        get(group_id).delete()
+        group = get(group_id)
+        members = list(Membership.objects.filter(group=group).values_list("user_id", flat=True))
+        group.delete()
+        lost_roles.end_credentials(members)
 
 
 def add(group_id: str, user_id: str, *, check: rights.Check | None = None) -> None:
@@ -88,6 +91,7 @@ def remove(group_id: str, user_id: str, *, check: rights.Check | None = None) ->
     require_member(group_id, user_id)
     with rights.changing(check):
         Membership.objects.filter(group_id=group_id, user_id=user_id).delete()
+        lost_roles.end_credentials([user_id])
 
 
 def _taken(name: str) -> Conflict:

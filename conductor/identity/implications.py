@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.core.errors import Forbidden, Invalid, NotFound
 from conductor.db.transactions import write_tx
-from conductor.identity import rights, roles
+from conductor.identity import lost_roles, rights, roles
 from conductor.identity.models import ImpliedRole, Role
 
 
@@ -53,4 +53,5 @@ def remove(prior_id: str, implied_id: str) -> None:
         removed, _ = ImpliedRole.objects.filter(prior_id=prior_id, implied_id=implied_id).delete()
         if not removed:
             raise Forbidden("This rule is part of the cloud's own roles and cannot be removed.")
+        lost_roles.end_credentials()
         rights.changed()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from conductor.core import names
 from conductor.core.errors import Conflict, Forbidden
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
-from conductor.identity import domains, rights, users
+from conductor.identity import domains, lost_roles, rights, users
 from conductor.identity.models import Project, ProvidedRole, ProviderAccount, Role, RoleAssignment, User
 
 LONGEST = 255
@@ -96,6 +96,8 @@ def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[s
     meant = _known(wanted)
     gone = [row for key, row in there.items() if key not in meant]
     RoleAssignment.objects.filter(pk__in=[row.pk for row in gone]).delete()
+    if gone:
+        lost_roles.end_credentials([account.user_id])
     given = []
     for (project_id, role_id), text in meant.items():
         if (project_id, role_id) in there:

@@ -14,6 +14,7 @@ from conductor.identity.delegation import POWERS, Power, TokenKind
 from conductor.identity.models import (
     ApplicationCredential,
     Credential,
+    Role,
     Token,
     Trust,
     User,
@@ -212,3 +213,34 @@ def test_a_credential_has_no_secret_that_is_guessed_at_once(people: Any, api_cli
     assert not ApplicationCredential.objects.exists()
     made = credential_of(api_client("ana"), people.ana.user.id, secret=None).json()["application_credential"]
     assert len(made["secret"]) > 60
+
+
+def by_group(client: Any, people: Any) -> tuple[str, str]:
+    group = client.post(f"{V3}/groups", {"group": {"name": "robots"}}).json()["group"]["id"]
+    member = f"{V3}/groups/{group}/users/{people.ana.user.id}"
+    assert client.put(member).status_code == 204
+    return member, f"{V3}/projects/{people.ana.project.id}/groups/{group}/roles"
+
+
+@pytest.mark.parametrize("way", ["user", "group", "membership"])
+def test_a_role_taken_away_ends_a_credential_for_good(people: Any, api_client: Any, way: str) -> None:
+    admin, ana = api_client("admin"), people.ana
+    role = Role.objects.get(name="manager").id
+    membership, of_group = by_group(admin, people)
+    of_user = f"{V3}/projects/{ana.project.id}/users/{ana.user.id}/roles"
+    given = f"{of_user if way == 'user' else of_group}/{role}"
+    assert admin.put(given).status_code == 204
+    token = log_in(by_password(ana), project={"id": ana.project.id}).headers["X-Subject-Token"]
+    made = [
+        credential_of(ApiClient(token), ana.user.id, name=name, roles=[{"name": name}])
+        for name in ("manager", "reader")
+    ]
+    lost, kept = (answer.json()["application_credential"] for answer in made)
+    assert log_in(by_credential(lost)).status_code == log_in(by_credential(kept)).status_code == 201
+    taken = membership if way == "membership" else given
+    assert admin.delete(taken).status_code == 204
+    assert log_in(by_credential(lost)).status_code == 401
+    assert admin.put(taken).status_code == 204
+    assert log_in(by_credential(lost)).status_code == 401
+    assert log_in(by_credential(kept)).status_code == 201
+    assert list(ApplicationCredential.objects.values_list("id", flat=True)) == [kept["id"]]
