@@ -268,7 +268,7 @@ def checked(context: RequestContext, requested: InstanceCreate) -> tuple[Request
         return create_requests.check(context, requested).spec, refusals
     except Forbidden as error:
         refusals.append(Refusal("policy", error.message))
-        requested = replace(requested, requested_host="", forced_host="")
+        requested = replace(requested, requested_host="", forced_host="", forced_node="")
     return create_requests.check(context, requested).spec, refusals
 
 

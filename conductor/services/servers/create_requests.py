@@ -18,7 +18,8 @@ from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible
 from conductor.network import security_groups
 from conductor.scheduler import hardware_requests
-from conductor.services.hosts import availability_zones
+from conductor.services.hosts import availability_zones, hosts
+from conductor.services.hosts.hosts import HypervisorQuery
 from conductor.services.quotas import quotas
 from conductor.services.servers import (
     block_devices,
@@ -85,6 +86,7 @@ def check(context: RequestContext, requested: InstanceCreate) -> CheckedCreate:
         group=_group_spec(group) if group else None,
         instance_hosts=_instance_hosts(context, hints),
         force_hosts=tuple(_named_hosts(context, requested.forced_host)),
+        force_nodes=_named_nodes(context, requested.forced_node, requested.forced_host),
         requested_host="".join(_named_hosts(context, requested.requested_host)),
         is_volume_backed=volume_image is not None,
         is_canary=requested.is_canary,
@@ -280,8 +282,24 @@ def _named_hosts(context: RequestContext, host: str) -> tuple[str, ...]:
     """Return the named host, if any."""
     if not host:
         return ()
-    if not context.is_admin:
-        raise Forbidden("Policy doesn't allow os_compute_api:servers:create:forced_host to be performed.")
+    _require_forcing(context)
     if not HostMapping.objects.filter(host=host).exists():
         raise Invalid(f"Compute host {host} could not be found.", field="host")
     return (host,)
+
+
+def _named_nodes(context: RequestContext, node: str, host: str) -> tuple[str, ...]:
+    """Return the named node, if any. Raises Invalid for one that is not on the named host, or on none."""
+    if not node:
+        return ()
+    _require_forcing(context)
+    found = hosts.list_hypervisors(context, HypervisorQuery(name_part=node, hosts=(host,) if host else ()))
+    if not any(row.node == node for row in found.items):
+        where = f" of host {host}" if host else ""
+        raise Invalid(f"Node {node}{where} could not be found.", field="server.availability_zone")
+    return (node,)
+
+
+def _require_forcing(context: RequestContext) -> None:
+    if not context.is_admin:
+        raise Forbidden("Policy doesn't allow os_compute_api:servers:create:forced_host to be performed.")

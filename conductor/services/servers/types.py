@@ -52,6 +52,7 @@ class InstanceCreate:
     devices: tuple[DeviceRequest, ...] = ()
     requested_host: str = ""  # checked by the scheduler
     forced_host: str = ""  # not checked by the scheduler
+    forced_node: str = ""  # the same, by the name of a node
     is_canary: bool = False  # the forced host may be disabled
     run_uuid: str = ""
 

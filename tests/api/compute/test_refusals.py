@@ -42,7 +42,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"user_data": "A" * 65540}, "server.user_data"),
     ({"key_name": "lost"}, "Invalid key_name provided"),
     ({"availability_zone": "mars"}, "availability zone is not available"),
-    ({"availability_zone": "az-1:sim-1-01:node"}, "Name a host"),
     ({"config_drive": "perhaps"}, "server.config_drive"),
     ({"accessIPv4": "300.1.1.1"}, "server.accessIPv4"),
     ({"tags": ["a/b"]}, "server.tags"),
@@ -116,21 +115,34 @@ def test_hosts_are_for_administrators(kept: dict[str, str], api_client: Any) -> 
         {"host": "sim-1-01"},
         {"hypervisor_hostname": "sim-1-01.example"},
         {"availability_zone": "az-1:sim-1-01"},
+        {"availability_zone": "az-1:sim-1-01:sim-1-01.example"},
+        {"availability_zone": "az-1::sim-1-01.example"},
     ):
         answer = api_client("ana", version="2.96").post(SERVERS, body(kept, **values))
         assert answer.status_code == 403, answer.content
         assert written() == before
         assert api_client("admin", version="2.96").post(SERVERS, body(kept, **values)).status_code == 202
         (spec,) = RequestSpecRecord.objects.values_list("spec", flat=True)
-        is_forced = "availability_zone" in values  # the scheduler checks any other
-        assert (spec["force_hosts"], spec["requested_host"]) == ((["sim-1-01"], "") if is_forced else ([], "sim-1-01"))
+        zone = values.get("availability_zone")  # the scheduler checks hosts that are named elsewhere
+        _, host, node = [*zone.split(":"), ""][:3] if zone else ("", "", "")
+        assert (spec["force_hosts"], spec["force_nodes"]) == ([host] if host else [], [node] if node else [])
+        assert spec["requested_host"] == ("" if zone else "sim-1-01")
         for model in (BuildRequest, InstanceMapping, RequestSpecRecord, ResourceLock, WorkflowRun, Event):
             model.objects.using("default").exclude(
                 **({"cell__isnull": False} if model is InstanceMapping else {})
             ).delete()
         before = written()
-    answer = api_client("admin", version="2.96").post(SERVERS, body(kept, hypervisor_hostname="moon"))
-    assert answer.status_code == 400
+    for values in (
+        {"hypervisor_hostname": "moon"},
+        {"availability_zone": "az-1:moon"},
+        {"availability_zone": "az-1::moon"},
+        {"availability_zone": "az-1:sim-1-01:moon"},
+        {"availability_zone": "az-2:sim-2-01:sim-1-01.example"},
+        {"availability_zone": "az-1::sim-1-01.example", "host": "sim-1-01"},
+    ):
+        answer = api_client("admin", version="2.96").post(SERVERS, body(kept, **values))
+        assert answer.status_code == 400, answer.content
+        assert written() == before
 
 
 json_values = st.recursive(

@@ -37,9 +37,7 @@ def instance_create(body: Mapping[str, Any]) -> InstanceCreate:
         raise Invalid("min_count must be <= max_count", field="server.min_count")
     zone, _, rest = server.get("availability_zone", "").partition(":")
     forced_host, _, node = rest.partition(":")
-    if node:
-        raise Invalid("Name a host, not a node of it.", field="server.availability_zone")
-    if forced_host and (server.get("host") or server.get("hypervisor_hostname")):
+    if rest and (server.get("host") or server.get("hypervisor_hostname")):
         raise Invalid("A host is named in availability_zone and once more: name it once.", field="server.host")
     return InstanceCreate(
         name=server["name"],
@@ -65,6 +63,7 @@ def instance_create(body: Mapping[str, Any]) -> InstanceCreate:
         security_groups=tuple(group["name"] for group in server.get("security_groups", ()) if "name" in group),
         requested_host=server.get("host", ""),
         forced_host=forced_host,
+        forced_node=node,
     )
 
 

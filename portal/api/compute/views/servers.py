@@ -114,7 +114,7 @@ class Servers(ServerView):
     def _requested(self, requested: InstanceCreate, server: dict[str, str]) -> InstanceCreate:
         """Complete the request with its run uuid and the requested host, if the caller may choose hosts."""
         requested = replace(requested, run_uuid=self.request.once)
-        if requested.forced_host:
+        if requested.forced_host or requested.forced_node:
             self.allow("servers:create:forced_host")
         if not requested.requested_host and not server.get("hypervisor_hostname"):
             return requested
