@@ -12,10 +12,17 @@ from conductor.identity import roles
 from conductor.identity.domains import DEFAULT_ID
 from conductor.identity.models import Domain, Membership, Project, Role, RoleAssignment
 
+ANY = "any"  # value of NOVELLA_ADMIN_PROJECT with which `admin` on any project is `admin` of the cloud
+
+
+def is_any_project_for_admins() -> bool:
+    """Whether every project is one of the cloud's administrators."""
+    return bool(settings.NOVELLA_ADMIN_PROJECT == ANY)
+
 
 def is_admin_project(project: Project) -> bool:
     """Whether `admin` on this project is `admin` of the cloud: the setting names it within the default domain."""
-    return is_admin_project_name(project.name, project.domain_id)
+    return is_any_project_for_admins() or is_admin_project_name(project.name, project.domain_id)
 
 
 def is_admin_project_name(name: str, domain_id: str) -> bool:

@@ -45,6 +45,8 @@ class _Holding:
             return True
         if self.project is not None and not self.is_inherited:
             return effective.is_admin_project(self.project)
+        if self.is_inherited and effective.is_any_project_for_admins():
+            return True
         admin_project = effective.admin_project() if self.is_inherited else None
         if admin_project is None:
             return False

@@ -93,6 +93,16 @@ def test_services_at_addresses_are_knocked_at_and_their_passwords_stay(people: A
         assert len(part(caller, "membership").troubles) == 2
 
 
+def test_an_admin_project_that_is_any_is_shown_with_its_risk(admin: Client, people: Any) -> None:
+    caller = people.admin.context()
+    found = part(caller, "administrators")
+    assert (found.state, dict(found.facts), found.troubles) == (system_health.UP, {"Admin project": "admin"}, ())
+    with override_settings(NOVELLA_ADMIN_PROJECT="any"):
+        found = part(caller, "administrators")
+        assert (found.state, dict(found.facts)) == (system_health.LOOK, {"Admin project": "any"})
+        assert "the role admin in any project administers the whole cloud" in text(admin.get("/system"))
+
+
 def test_more_hosts_and_work_cost_no_more_queries(admin: Client, people: Any) -> None:
     def count() -> int:
         with Captured(connections["default"]) as api, Captured(connections["cell1"]) as cell:

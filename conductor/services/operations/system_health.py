@@ -19,6 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.phrases import Phrase, phrase, phrases
 from conductor.db.transactions import database_time
+from conductor.identity import effective
 from conductor.journal.models import Event, NotificationPlace
 from conductor.services.cells import health as cell_health
 from conductor.services.cells.health import Backlog, CellHealth, Health
@@ -88,6 +89,7 @@ def survey(context: RequestContext) -> SystemHealth:
         _membership(),
         _disk(),
         _plugins(),
+        _administrators(),
     ]
     return SystemHealth(sorted(parts, key=lambda part: ORDER.index(part.state)))
 
@@ -382,4 +384,22 @@ def _plugins() -> Component:
         risk="Decisions continue without a quarantined plugin, as configured.",
         facts=facts,
         troubles=troubles,
+    )
+
+
+def _administrators() -> Component:
+    is_any = effective.is_any_project_for_admins()
+    trouble = phrase(
+        "NOVELLA_ADMIN_PROJECT is any: the role admin in any project administers the whole cloud. "
+        "Grant it only to administrators of the cloud."
+    )
+    project = settings.NOVELLA_ADMIN_PROJECT
+    shown = phrase("any") if is_any else project or phrase("none: only tokens for the system")
+    return Component(
+        id="administrators",
+        title="Administrators of the cloud",
+        state=LOOK if is_any else UP,
+        risk="An administrator of the cloud reads and changes what belongs to any project.",
+        facts=((phrase("Admin project"), shown),),
+        troubles=(trouble,) if is_any else (),
     )

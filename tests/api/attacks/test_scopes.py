@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conductor.identity.models import Domain, Project, RoleAssignment, User
-from tests.api.attacks.scopes import IDENTITY, client_for, give, home_of, role_id, statuses, with_role
+from tests.api.attacks.scopes import IDENTITY, client_for, give, home_of, role_id, statuses, user, with_role
 from tests.api_client import ApiClient
 from tests.compute_rows import make_cloud, make_host, make_instance
 from tests.people import People
@@ -110,6 +110,25 @@ def test_the_admin_project_is_an_option(people: People, settings: Any) -> None:
     assert statuses(client_for(admin, None), *requests) == {200}
     settings.NOVELLA_ADMIN_PROJECT = "shop"
     assert client_for(admin, people.admin.project).get("/compute/v2.1/os-hypervisors").status_code == 403
+
+
+def test_any_project_can_be_one_of_the_clouds_administrators(people: People, settings: Any) -> None:
+    """As clients expect that make administrators in projects of their own; managers cannot make one."""
+    home, shop = home_of(people), people.ana.project
+    dora, _ = _as_admin_of_shop(people)
+    requests = [request for request in CLOUD if request[0] == "GET"]
+    assert statuses(client_for(dora, shop), *requests) == {403}
+    settings.NOVELLA_ADMIN_PROJECT = "any"
+    assert statuses(client_for(dora, shop), *requests) == {200}
+    assert statuses(client_for(people.ana.user, shop), *requests) == {403}
+    eve = user("eve", home)
+    _, manager = with_role("fay", "manager", home, home)
+    for role, wanted in (("admin", {403}), ("member", {204})):
+        direct = f"{IDENTITY}/projects/{shop.pk}/users/{eve.pk}/roles/{role_id(role)}"
+        inherited = (
+            f"{IDENTITY}/OS-INHERIT/domains/{home.pk}/users/{eve.pk}/roles/{role_id(role)}/inherited_to_projects"
+        )
+        assert statuses(manager, ("PUT", direct), ("PUT", inherited)) == wanted
 
 
 def test_a_token_for_the_system_changes_nothing_of_projects(people: People) -> None:
