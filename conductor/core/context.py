@@ -27,6 +27,9 @@ class RequestContext:
     project_domain_id: str = ""  # the domain of the token's project
     is_on_system: bool = False  # whether a token is for the system as a whole
     is_on_admin_project: bool = False  # whether the project is that of the cloud's administrators
+    # The origin of the authority; rows that outlive the request keep it, see `conductor.identity.delegation`.
+    delegated_by: str = ""  # the trust or application credential of the token; "" for the user's own sign-in
+    token_digest: str = ""  # of the token, where the request has one
 
     @property
     def is_admin(self) -> bool:

@@ -12,7 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
+from conductor.identity import tokens
 
 if TYPE_CHECKING:
     from conductor.identity.models import AccessRule
@@ -35,17 +37,18 @@ class Power(StrEnum):
     TRUSTS = "manage trusts"
     APPLICATION_CREDENTIALS = "manage application credentials"
     SECRETS = "create, read or delete stored credentials and EC2 keys"
+    LASTING_WORK = "create or change subscriptions, snapshot schedules or shared consoles"
     ACCOUNT = "change its own user's password or second factor"
 
 
 POWERS: Mapping[TokenKind, frozenset[Power]] = {
     TokenKind.OWN: frozenset(Power),
-    TokenKind.UNRESTRICTED: frozenset({Power.TRUSTS, Power.APPLICATION_CREDENTIALS, Power.SECRETS}),
+    TokenKind.UNRESTRICTED: frozenset({Power.TRUSTS, Power.APPLICATION_CREDENTIALS, Power.SECRETS, Power.LASTING_WORK}),
     TokenKind.RESTRICTED: frozenset(),
     TokenKind.TRUST: frozenset(),
 }
 # These carry neither access rules nor an end, so a credential that has them cannot create them.
-_CARRIES_NO_RULES = frozenset({Power.TRUSTS, Power.SECRETS})
+_CARRIES_NO_RULES = frozenset({Power.TRUSTS, Power.SECRETS, Power.LASTING_WORK})
 _HAS_NO_END = frozenset({Power.SECRETS})
 
 
@@ -76,6 +79,24 @@ def require(granted: Granted, power: Power) -> None:
     reason = may_delegate(granted, power)
     if reason is not None:
         raise Forbidden(reason)
+
+
+def require_of(context: RequestContext, power: Power) -> None:
+    """Raise Forbidden unless the token of a request has the power."""
+    if context.delegated_by:
+        require(tokens.standing(context.user_id, context.project_id, context.delegated_by), power)
+
+
+def require_maker(context: RequestContext, delegated_by: str) -> None:
+    """Raise Forbidden for a delegated token that changes a row which its trust or credential has not created.
+
+    The row would act with its creator's authority, which the token does not have.
+    """
+    if context.delegated_by and context.delegated_by != delegated_by:
+        raise Forbidden(
+            "A token of a trust or an application credential cannot change what was not created by it. "
+            "Use a token of your own."
+        )
 
 
 def is_own_account(granted: Granted, user_id: str) -> bool:

@@ -213,11 +213,10 @@ def _with_credential(login: Login, reference: Reference) -> tuple[User, Scope, O
 
 def _with_trust(user: User, trust_id: str, origin: Origin) -> tuple[User, Scope, Origin]:
     trust = trusts.use(trust_id, user.id)
-    acting = trust.trustor if trust.is_impersonation else user
     ends = _sooner(trust.expires_at)
     if origin.expires_at is not None:
         ends = min(ends or origin.expires_at, origin.expires_at)
-    return acting, Scope(trust.project), Origin(origin.methods, ends, origin.parent_audit_id, trust=trust)
+    return trust.actor, Scope(trust.project), Origin(origin.methods, ends, origin.parent_audit_id, trust=trust)
 
 
 def _sooner(ends: datetime | None) -> datetime | None:

@@ -8,10 +8,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from conductor.core.context import RequestContext
@@ -35,6 +35,7 @@ EXPIRED_KEPT_SECONDS = 48 * 3600  # services may look up expired tokens this lon
 # Recognizable to people and secret scanners, and never parsed as an option by a command line.
 _PREFIX = "nv_"
 _REMEMBERED = 8192
+_NO_TIME = datetime.min.replace(tzinfo=UTC)  # of what is granted without a token
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Scope:
 
 
 UNSCOPED = Scope()
+_TRUST, _CREDENTIAL = "trust", "application_credential"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,15 @@ class Granted:
     application_credential: ApplicationCredential | None = None
     access_rules: Sequence[AccessRule] | None = None  # None: every request
     trust: Trust | None = None
+    digest: str = ""  # "" where no token carries it
+
+    @property
+    def delegated_by(self) -> str:
+        """The trust or application credential that the token acts by; "" for the user's own sign-in."""
+        if self.trust is not None:
+            return f"{_TRUST}:{self.trust.id}"
+        credential = self.application_credential
+        return f"{_CREDENTIAL}:{credential.id}" if credential is not None else ""
 
     @property
     def project(self) -> Project | None:
@@ -95,6 +106,8 @@ class Granted:
             project_domain_id=project.domain_id if project else "",
             is_on_system=self.scope.is_on_system,
             is_on_admin_project=project is not None and effective.is_admin_project(project),
+            delegated_by=self.delegated_by,
+            token_digest=self.digest,
         )
 
 
@@ -181,7 +194,11 @@ def validate(text: str, *, allow_expired: bool = False) -> Granted:
     Nothing is read while no rights have changed since the last time: see `rights`. `allow_expired` is for services
     that finish a user's work: up to EXPIRED_KEPT_SECONDS after the end.
     """
-    digest = digest_of(text)
+    return validate_digest(digest_of(text), allow_expired=allow_expired)
+
+
+def validate_digest(digest: str, *, allow_expired: bool = False) -> Granted:
+    """Validate a token by its digest, for what ends with the token that created it."""
     number = rights.version()  # before the data that it covers is read
     held = _remembered(digest, number)
     if held is not None:
@@ -201,13 +218,61 @@ def validate(text: str, *, allow_expired: bool = False) -> Granted:
     return granted
 
 
+def standing(user_id: str, project_id: str, delegated_by: str = "") -> Granted:
+    """Return the current grants of a user on a project without a token, for sessions and for rows that are stored.
+
+    `delegated_by` is that of the request that stored the row: then they are those of this trust or application
+    credential. Raises NotAuthenticated if there are none, or if the delegation has ended or is for others.
+    """
+    token = _of_delegation(delegated_by) if delegated_by else _of_user(user_id, project_id)
+    if token is None or (token.user_id, token.project_id) != (user_id, project_id):
+        raise NotAuthenticated()
+    return _granted(token, _roles_of(token))
+
+
+def is_delegation_alive(delegated_by: str) -> bool:
+    """Whether a trust or application credential still grants anything; true for "", the user's own sign-in."""
+    if not delegated_by:
+        return True
+    token = _of_delegation(delegated_by)
+    try:
+        return token is not None and bool(_roles_of(token))
+    except NotAuthenticated:
+        return False
+
+
+def _of_user(user_id: str, project_id: str) -> Token | None:
+    """Return a token, not stored, of the user's own."""
+    user = User.objects.select_related("domain").filter(id=user_id).first()
+    project = Project.objects.select_related("domain").filter(id=project_id).first()
+    if user is None or project is None:
+        return None
+    return Token(user=user, project=project, issued_at=_NO_TIME, expires_at=_NO_TIME)
+
+
+def _of_delegation(delegated_by: str) -> Token | None:
+    """Return a token, not stored, of a trust or application credential that has not ended."""
+    kind, _, key = delegated_by.partition(":")
+    wanted = Q(id=key) & (Q(expires_at=None) | Q(expires_at__gt=database_now()))
+    given: Trust | ApplicationCredential | None
+    if kind == _TRUST:
+        related = ("trustor__domain", "trustee__domain", "project__domain")
+        given = Trust.objects.select_related(*related).filter(wanted).first()
+    else:
+        given = ApplicationCredential.objects.select_related("user__domain", "project__domain").filter(wanted).first()
+    if given is None:
+        return None
+    user = given.actor if isinstance(given, Trust) else given.user
+    token = Token(user=user, project=given.project, issued_at=_NO_TIME, expires_at=_NO_TIME)
+    setattr(token, kind, given)
+    return token
+
+
 def of_session(context: RequestContext) -> Granted:
     """Return the grants of a user signed in to the portal: those of the user's token for the same project."""
-    user = User.objects.get(id=context.user_id)
-    project = Project.objects.select_related("domain").get(id=context.project_id)
     now = database_time()
-    held = effective.roles_on(user.id, project=project)
-    return Granted(user, Scope(project=project), held, ["password"], [""], issued_at=now, expires_at=now)
+    granted = standing(context.user_id, context.project_id)
+    return replace(granted, methods=["password"], issued_at=now, expires_at=now)
 
 
 def revoke(text: str) -> None:
@@ -231,6 +296,7 @@ def _granted(token: Token, roles: Sequence[Role]) -> Granted:
         application_credential=credential,
         access_rules=rules or None,
         trust=token.trust,
+        digest=token.digest,
     )
 
 

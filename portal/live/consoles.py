@@ -20,7 +20,6 @@ from conductor.core.errors import Forbidden, NovellaError, Unavailable
 from conductor.core.identifiers import new_request_id
 from conductor.core.messages import message
 from conductor.core.view_only import ViewOnlyFilter, view_only_filter
-from conductor.services.accounts import sign_in
 from conductor.services.consoles import connections, consoles
 from conductor.services.consoles.consoles import OpenedConsole
 from portal.live import consumers, follower
@@ -126,10 +125,8 @@ def _is_foreign(scope: dict[str, Any]) -> bool:
     return b"origin" in dict(scope["headers"]) and not consumers.is_from_here(scope)
 
 
-def _caller(user_id: str, project_id: str, session_key: str) -> RequestContext | None:
-    """Return the caller of a token with current rights; None if they have ended."""
-    if not session_key:
-        return sign_in.context_for(user_id, project_id, new_request_id())
+def _caller(session_key: str) -> RequestContext | None:
+    """Return the caller of a session with current rights; None if they have ended."""
     return caller_of(SessionStore(session_key), new_request_id())
 
 

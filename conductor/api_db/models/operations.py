@@ -96,6 +96,7 @@ class SnapshotSchedule(models.Model):
     project_id = models.CharField(max_length=64, db_index=True)
     user_id = models.CharField(max_length=64)
     user_name = models.CharField(max_length=255)
+    delegated_by = models.CharField(max_length=96, default="")  # the origin of its authority: identity.delegation
     kind = models.CharField(max_length=16)  # of the subject: "server" or "volume"
     subject_uuid = models.UUIDField(db_index=True)
     subject_name = models.CharField(max_length=255, default="")  # as it was then

@@ -35,6 +35,7 @@ class Subscription(models.Model):
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     user_id = models.CharField(max_length=64)
     project_id = models.CharField(max_length=64)
+    delegated_by = models.CharField(max_length=96, default="")  # the origin of its authority: identity.delegation
     name = models.CharField(max_length=60)
     channel = models.CharField(max_length=16)  # "webhook", "chat", "email", "bell"
     is_cloud_wide = models.BooleanField(default=False)
@@ -79,7 +80,8 @@ class Notice(models.Model):
 class ConsoleToken(models.Model):
     """The right of one user to one console of one server while it is on one host; the token itself is not stored.
 
-    `project_id` is the project of the request. With `session_key` it ends with that session of the portal.
+    `project_id` is the project of the request. With `session_key` it ends with that session of the portal, with
+    `token_digest` with that token of the API.
     With `share_uuid` it is for watching only, and ends with that share.
     """
 
@@ -91,6 +93,7 @@ class ConsoleToken(models.Model):
     user_id = models.CharField(max_length=64)
     project_id = models.CharField(max_length=64)
     session_key = models.CharField(max_length=64, default="")
+    token_digest = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(db_index=True)
     used_at = models.DateTimeField(null=True)
@@ -111,5 +114,6 @@ class ConsoleShare(models.Model):
     user_id = models.CharField(max_length=64)
     user_name = models.CharField(max_length=255)
     user_project_id = models.CharField(max_length=64)
+    delegated_by = models.CharField(max_length=96, default="")  # the origin of its authority: identity.delegation
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(db_index=True)

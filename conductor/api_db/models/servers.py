@@ -44,6 +44,7 @@ class KeyPair(models.Model):
     key_type = models.CharField(max_length=8, default="ssh")
     public_key = models.TextField()
     fingerprint = models.CharField(max_length=64)
+    delegated_by = models.CharField(max_length=96, default="")  # the origin of its authority: identity.delegation
     created_at = models.DateTimeField()
 
     class Meta:

@@ -54,6 +54,11 @@ class Trust(models.Model):
     expires_at = models.DateTimeField(null=True)
     remaining_uses = models.PositiveIntegerField(null=True)
 
+    @property
+    def actor(self) -> User:
+        """The user that tokens of the trust act as."""
+        return self.trustor if self.is_impersonation else self.trustee
+
 
 class Token(models.Model):
     """A token, stored by the digest of its secret: a stolen database opens no session."""

@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid
+from conductor.core.errors import Invalid, NotAuthenticated
 from conductor.core.phrases import phrase
-from conductor.identity import effective, rights, roles, statements
-from conductor.identity.models import Project, User
+from conductor.identity import effective, rights, roles, statements, tokens
+from conductor.identity.models import User
 
 THEMES = ("system", "light", "dark")
 
@@ -46,23 +46,24 @@ def projects_of(user_id: str) -> list[ProjectChoice]:
     ]
 
 
-def context_for(user_id: str, project_id: str, request_id: str) -> RequestContext | None:
-    """Return the context of a request; None when the user has no role in the project, or either is disabled."""
-    user = User.objects.filter(id=user_id, is_active=True, domain__is_enabled=True).first()
-    project = Project.objects.filter(id=project_id, is_enabled=True, domain__is_enabled=True).first()
-    held = effective.roles_on(user_id, project=project) if user is not None and project is not None else []
-    if user is None or project is None or not held:
+def context_for(user_id: str, project_id: str, request_id: str, delegated_by: str = "") -> RequestContext | None:
+    """Return the context of a request; None when the user has no role in the project, or either is disabled.
+
+    A stored row passes the `delegated_by` of the request that created it: the context has the rights of that trust or
+    application credential, and is None once this has ended.
+    """
+    try:
+        return tokens.standing(user_id, project_id, delegated_by).context(request_id)
+    except NotAuthenticated:
         return None
-    return RequestContext(
-        user_id=user_id,
-        project_id=project_id,
-        request_id=request_id,
-        roles=effective.names(held),
-        user_name=user.username,
-        project_name=project.name,
-        project_domain_id=project.domain_id,
-        is_on_admin_project=effective.is_admin_project(project),
-    )
+
+
+def context_of_token(digest: str, request_id: str) -> RequestContext | None:
+    """Return the context of a token that is stored by its digest; None once the token has ended."""
+    try:
+        return tokens.validate_digest(digest).context(request_id)
+    except NotAuthenticated:
+        return None
 
 
 def rights_number() -> int:

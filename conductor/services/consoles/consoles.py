@@ -20,10 +20,12 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Conflict, Forbidden, NotFound, NotSupported, Unavailable
+from conductor.core.identifiers import new_request_id
 from conductor.core.messages import message, word
 from conductor.core.phrases import phrase
 from conductor.core.states import PowerState, TaskState
 from conductor.db.transactions import database_now, database_time, write_tx
+from conductor.services.accounts import sign_in
 from conductor.services.audit import audit
 from conductor.services.servers import actions, instances
 from conductor.services.servers.queries import missing
@@ -34,8 +36,8 @@ OVER = message("console_share.expired")
 REVOKED = message("console_share.revoked")
 KEPT_SECONDS = 30 * 86_400.0  # the longest that a console may be open: its row is needed until then
 
-# Returns the current context of a token's user; None when the right is gone.
-CallerOf = Callable[[str, str, str], RequestContext | None]
+# Returns the current context of a session of the portal, by its key; None when the session or the right is gone.
+CallerOf = Callable[[str], RequestContext | None]
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def grant(
         user_id=context.user_id,
         project_id=context.project_id,
         session_key=session_key,
+        token_digest=context.token_digest,
         created_at=now,
         expires_at=now + timedelta(seconds=seconds or settings.NOVELLA_CONSOLE_TOKEN_SECONDS),
         share_uuid=share.uuid if share else None,
@@ -188,13 +191,18 @@ def check_right(context: RequestContext) -> None:
 
 
 def _caller(row: ConsoleToken, caller_of: CallerOf) -> RequestContext:
-    context = caller_of(row.user_id, row.project_id, row.session_key)
+    if row.session_key:
+        context = caller_of(row.session_key)
+    elif row.token_digest:
+        context = sign_in.context_of_token(row.token_digest, new_request_id())
+    else:
+        context = sign_in.context_for(row.user_id, row.project_id, new_request_id())
     if context is None or context.user_id != row.user_id:
         raise Forbidden(phrase("You have signed out, or no longer have access to this server."))
     if row.share_uuid is None:
         check_right(context)
     else:
-        _check_watcher(context, row.share_uuid, caller_of)
+        _check_watcher(context, row.share_uuid)
     return context
 
 
@@ -210,13 +218,14 @@ def why_ended(share: ConsoleShare, now: datetime) -> str:
     return REVOKED if share.expires_at == share.created_at else OVER
 
 
-def _check_watcher(context: RequestContext, share_uuid: UUID, caller_of: CallerOf) -> None:
+def _check_watcher(context: RequestContext, share_uuid: UUID) -> None:
     """Check that a share has not expired and that its creator still has the right to the console."""
     share = ConsoleShare.objects.filter(uuid=share_uuid).first()
     if share is None:
         raise Forbidden(REVOKED)
     why = why_ended(share, database_time(API_ALIAS))
-    maker = None if why else caller_of(share.user_id, share.user_project_id, "")
+    named = (share.user_id, share.user_project_id, new_request_id(), share.delegated_by)
+    maker = None if why else sign_in.context_for(*named)
     if maker is None:
         raise Forbidden(why or REVOKED)
     check_right(maker)

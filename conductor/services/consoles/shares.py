@@ -17,6 +17,8 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.core.messages import message
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, database_time, one_at_a_time, write_tx
+from conductor.identity import delegation
+from conductor.identity.delegation import Power
 from conductor.services.audit import audit
 from conductor.services.audit.audit import Entry
 from conductor.services.consoles import consoles
@@ -56,6 +58,7 @@ def share(context: RequestContext, instance_uuid: str, kind: ConsoleKind, minute
             field="minutes",
         )
     consoles.check_right(context)
+    delegation.require_of(context, Power.LASTING_WORK)
     consoles.place_of(context, instance_uuid, kind)
     token = secrets.token_urlsafe(32)
     now = database_time(API_ALIAS)
@@ -67,6 +70,7 @@ def share(context: RequestContext, instance_uuid: str, kind: ConsoleKind, minute
         user_id=context.user_id,
         user_name=context.user_name,
         user_project_id=context.project_id,
+        delegated_by=context.delegated_by,
         created_at=now,
         expires_at=now + timedelta(minutes=minutes),
     )

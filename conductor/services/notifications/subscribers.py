@@ -108,7 +108,7 @@ def on_threads(aliases: Sequence[str], teller: str) -> Subscribers:
 
 def deliver(alias: str, row: Subscription, teller: str) -> None:
     """Send one subscriber the news of one journal, and requested messages; turn it off after too many failures."""
-    owner = sign_in.context_for(row.user_id, row.project_id, "")
+    owner = sign_in.context_for(row.user_id, row.project_id, "", row.delegated_by)
     if owner is None or "reader" not in owner.roles or (row.is_cloud_wide and not owner.is_admin):
         _turn_off(row, RIGHTS_GONE)
         return

@@ -23,6 +23,8 @@ from conductor.core.names import has_control
 from conductor.core.patterns import glob
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
+from conductor.identity import delegation
+from conductor.identity.delegation import Power
 from conductor.services.audit import audit
 from conductor.services.audit.audit import Entry
 from conductor.services.notifications import dispatcher, mails, sealing, targets
@@ -104,6 +106,7 @@ def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Made:
 
     Raises Invalid naming the field, Forbidden, and Conflict for a taken name or too many subscriptions.
     """
+    delegation.require_of(context, Power.LASTING_WORK)
     channel = requested.channel or WEBHOOK
     if channel not in CHANNELS:
         raise Invalid(phrase("channel is one of %(choices)s.", choices=", ".join(CHANNELS)), field="channel")
@@ -116,6 +119,7 @@ def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Made:
     if requested.name is None:
         raise Invalid(phrase("Enter a name for the subscription."), field="name")
     row = Subscription(user_id=context.user_id, project_id=context.project_id, channel=channel, events=["*"])
+    row.delegated_by = context.delegated_by
     _apply(context, row, requested)
     secret = _give_secret(row, requested.url or "") if channel in POSTED else ""
     try:
@@ -147,7 +151,7 @@ def change(
         )
     try:
         with write_tx(API_ALIAS):
-            row = _seen(context, subscription_uuid, revision)
+            row = _changeable(context, subscription_uuid, revision)
             if requested.url is not None and row.channel not in POSTED:
                 raise Invalid(NO_URL, field="url")
             was_enabled = row.is_enabled
@@ -167,7 +171,7 @@ def change(
 def renew_secret(context: RequestContext, subscription_uuid: str, revision: int | None) -> Made:
     """Replace the key; the old one signs nothing from now on. Raises what `change` raises."""
     with write_tx(API_ALIAS):
-        row = _seen(context, subscription_uuid, revision)
+        row = _changeable(context, subscription_uuid, revision)
         if row.channel != WEBHOOK:
             raise Conflict(phrase("Only webhooks have a key."))
         secret = _give_secret(row, sealing.unseal(row.sealed).url)
@@ -236,6 +240,13 @@ def _seen(context: RequestContext, subscription_uuid: str, revision: int | None)
                 revision=revision,
             )
         )
+    return row
+
+
+def _changeable(context: RequestContext, subscription_uuid: str, revision: int | None) -> Subscription:
+    """Return the row, locked, for a change of what is sent, or where to. Raises Forbidden as well."""
+    row = _seen(context, subscription_uuid, revision)
+    delegation.require_maker(context, row.delegated_by)
     return row
 
 

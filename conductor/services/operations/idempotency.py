@@ -69,7 +69,7 @@ def once(
     database commit together with the response; else a process that takes over from a dead one runs it again, and must
     use the name to avoid duplicates. Raises KeyInUse, KeyUsedOtherwise, and whatever `work` raises.
     """
-    digest = _digest("key", json.dumps([context.project_id, context.user_id, asked.key]))
+    digest = _digest("key", json.dumps([context.project_id, context.user_id, context.delegated_by, asked.key]))
     fingerprint = _digest("request", asked.request)
     whole: AbstractContextManager[None] = write_tx(API_ALIAS) if is_one_commit else nullcontext()
     with whole:

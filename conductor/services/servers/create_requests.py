@@ -95,7 +95,7 @@ def check(context: RequestContext, requested: InstanceCreate) -> CheckedCreate:
         requested=requested,
         spec=spec,
         group=group,
-        public_key=_public_key(context, requested.key_name),
+        public_key=keypairs.key_for_guest(context.user_id, requested.key_name, field="key_name"),
         devices=devices,
     )
 
@@ -236,15 +236,6 @@ def check_metadata(project_id: str, metadata: Mapping[str, str]) -> None:
     limit = quotas.limits(project_id)["metadata_items"]
     if limit != quotas.UNLIMITED and len(metadata) > limit:
         raise QuotaExceeded(message("quota.metadata", wanted=len(metadata), most=limit))
-
-
-def _public_key(context: RequestContext, key_name: str | None) -> str:
-    if key_name is None:
-        return ""
-    try:
-        return keypairs.get(context, context.user_id, key_name).ssh_key
-    except NotFound:
-        raise Invalid("Invalid key_name provided.", field="key_name") from None
 
 
 def _group(context: RequestContext, words: Sequence[str]) -> InstanceGroup | None:

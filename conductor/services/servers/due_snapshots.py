@@ -87,7 +87,7 @@ def _begin(row: SnapshotSchedule) -> None:
     if row.state == RUNNING:  # the previous one: this one starts when it ends
         _wait(row, message("snapshot.previous_running"))
         return
-    owner = sign_in.context_for(row.user_id, row.project_id, f"req-{uuid5(row.uuid, 'asked')}")
+    owner = _owner(row, "asked")
     run_uuid = uuid5(row.uuid, row.due_at.isoformat())
     try:
         if owner is None:
@@ -101,6 +101,11 @@ def _begin(row: SnapshotSchedule) -> None:
         _wait(row, error.message)
     except NovellaError as error:
         _skip(row, error.message)
+
+
+def _owner(row: SnapshotSchedule, work: str) -> RequestContext | None:
+    """Return the caller that a schedule acts for, with the rights that are left of those that created it."""
+    return sign_in.context_for(row.user_id, row.project_id, f"req-{uuid5(row.uuid, work)}", row.delegated_by)
 
 
 def _begin_backup(row: SnapshotSchedule, owner: RequestContext, run_uuid: UUID) -> None:
@@ -165,7 +170,7 @@ def _settle(row: SnapshotSchedule) -> None:
 
 def _rotate(row: SnapshotSchedule) -> None:
     """Delete old snapshots, after the new one is complete. One that is in use, or no longer marked, stays."""
-    owner = sign_in.context_for(row.user_id, row.project_id, f"req-{uuid5(row.uuid, 'rotated')}")
+    owner = _owner(row, "rotated")
     volume = Volume.objects.filter(uuid=row.subject_uuid).first()
     if owner is None or volume is None:
         return

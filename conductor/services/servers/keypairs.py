@@ -18,6 +18,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.page import Page
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
+from conductor.identity import delegation, tokens
 from conductor.services.quotas import quotas
 from conductor.services.servers.types import KeyPairView
 
@@ -115,12 +116,30 @@ def get(context: RequestContext, user_id: str, name: str) -> KeyPairView:
     return _view(row)
 
 
+def key_for_guest(user_id: str, name: str | None, *, field: str) -> str:
+    """Return the public key for a guest; "" without a name.
+
+    Raises Invalid for an unknown pair, and for one whose trust or application credential has ended.
+    """
+    if name is None:
+        return ""
+    row = KeyPair.objects.filter(user_id=user_id, name=name).first()
+    if row is None or not tokens.is_delegation_alive(row.delegated_by):
+        raise Invalid("Invalid key_name provided.", field=field)
+    return _view(row).ssh_key
+
+
 def delete(context: RequestContext, user_id: str, name: str) -> None:
-    """Delete a pair; guests keep their copy of the key."""
+    """Delete a pair; guests keep their copy of the key.
+
+    Raises NotFound, and Forbidden for a delegated token that has not created it: it could put another key in its place.
+    """
     with write_tx():
-        gone, _ = KeyPair.objects.filter(user_id=user_id, name=name).delete()
-    if not gone:
-        raise NotFound(f"Keypair {name} not found for user {user_id}")
+        row = KeyPair.objects.filter(user_id=user_id, name=name).first()
+        if row is None:
+            raise NotFound(f"Keypair {name} not found for user {user_id}")
+        delegation.require_maker(context, row.delegated_by)
+        row.delete()
 
 
 def fingerprint(public_key: str) -> str:
@@ -145,6 +164,7 @@ def _store(context: RequestContext, user_id: str, wanted: NewPair) -> KeyPairVie
             key_type=wanted.kind,
             public_key=wanted.public_key,
             fingerprint=seen,
+            delegated_by=context.delegated_by,
             created_at=database_now(),
         )
         row = KeyPair.objects.get(pk=made.pk)

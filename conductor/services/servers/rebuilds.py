@@ -11,7 +11,7 @@ from uuid import UUID
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.compute_driver import GuestFile
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.errors import Conflict, Invalid
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image import boot_images
@@ -128,18 +128,10 @@ def _rebuilt_values(
     if instance.is_volume_backed:
         values |= _root_volume_values(alias, instance, image, may_refill=requested.may_refill)
     if requested.key_name is not UNCHANGED:
-        values |= {"key_name": requested.key_name, "public_key": _public_key(context, instance, requested.key_name)}
+        # A key of the server's owner, also where another user rebuilds it: key pairs belong to users.
+        public_key = keypairs.key_for_guest(instance.user_id, requested.key_name, field="rebuild.key_name")
+        values |= {"key_name": requested.key_name, "public_key": public_key}
     return values
-
-
-def _public_key(context: RequestContext, instance: Instance, key_name: str | None) -> str:
-    """Return a public key of the server's owner, also where another user rebuilds it: key pairs belong to users."""
-    if key_name is None:
-        return ""
-    try:
-        return keypairs.get(context, instance.user_id, key_name).ssh_key
-    except NotFound:
-        raise Invalid("Invalid key_name provided.", field="rebuild.key_name") from None
 
 
 def _root_volume_values(alias: str, instance: Instance, image: ImageSpec, *, may_refill: bool) -> dict[str, Any]:

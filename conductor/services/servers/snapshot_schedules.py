@@ -18,6 +18,8 @@ from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.recurrence import EVERY, HOURS, STEPS, WEEK, WEEKDAYS, Recurrence
 from conductor.db.transactions import database_time, one_at_a_time, write_tx
+from conductor.identity import delegation
+from conductor.identity.delegation import Power
 from conductor.services.accounts import preferences
 from conductor.services.audit import audit
 from conductor.services.audit.audit import Entry
@@ -79,6 +81,7 @@ def schedule(context: RequestContext, requested: SnapshotScheduleRequest) -> Sch
     Raises NotFound, Forbidden for a reader, Invalid naming the field, Conflict where it has too many.
     """
     require_member(context)
+    delegation.require_of(context, Power.LASTING_WORK)
     zone = requested.zone or preferences.of(context.user_id).time_zone
     _check(requested, zone)
     project_id, name = _subject(context, requested)
@@ -87,6 +90,7 @@ def schedule(context: RequestContext, requested: SnapshotScheduleRequest) -> Sch
         project_id=project_id,
         user_id=context.user_id,
         user_name=context.user_name,
+        delegated_by=context.delegated_by,
         kind=requested.kind,
         subject_uuid=requested.subject_uuid,
         subject_name=name,

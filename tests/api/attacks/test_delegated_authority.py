@@ -20,50 +20,9 @@ from conductor.identity.models import (
     User,
 )
 from tests.api_client import ApiClient
-from tests.people import PASSWORD
+from tests.fixtures.delegation import V3, by_credential, by_password, credential_of, log_in, trusted, with_credential
 
-V3 = "/identity/v3"
 KEPT = (ApplicationCredential, Credential, Trust)
-
-
-def log_in(identity: dict[str, Any], **scope: Any) -> Any:
-    body: dict[str, Any] = {"auth": {"identity": identity, **({"scope": scope} if scope else {})}}
-    return ApiClient().post(f"{V3}/auth/tokens", body)
-
-
-def by_password(person: Any) -> dict[str, Any]:
-    return {"methods": ["password"], "password": {"user": {"id": person.user.id, "password": PASSWORD}}}
-
-
-def by_credential(made: Any) -> dict[str, Any]:
-    shown = {"id": made["id"], "secret": made["secret"]}
-    return {"methods": ["application_credential"], "application_credential": shown}
-
-
-def trusted(people: Any, api_client: Any, **more: Any) -> tuple[str, Any]:
-    """ana lends chi her role in the shop: the trust's id, and chi's client with a token of it."""
-    body = {"trustor_user_id": people.ana.user.id, "trustee_user_id": people.chi.user.id, "impersonation": True}
-    body |= {"project_id": people.ana.project.id, "roles": [{"name": "member"}], **more}
-    made = api_client("ana").post(f"{V3}/OS-TRUST/trusts", {"trust": body})
-    assert made.status_code == 201, made.content
-    trust_id = made.json()["trust"]["id"]
-    used = log_in(by_password(people.chi), **{"OS-TRUST:trust": {"id": trust_id}})
-    assert used.status_code == 201, used.content
-    return trust_id, ApiClient(used.headers["X-Subject-Token"])
-
-
-def credential_of(client: Any, user_id: str, **more: Any) -> Any:
-    return client.post(
-        f"{V3}/users/{user_id}/application_credentials", {"application_credential": {"name": "robot", **more}}
-    )
-
-
-def with_credential(people: Any, api_client: Any, **more: Any) -> Any:
-    """A client with the token of a new application credential of ana's."""
-    made = credential_of(api_client("ana"), people.ana.user.id, **more)
-    assert made.status_code == 201, made.content
-    used = log_in(by_credential(made.json()["application_credential"]))
-    return ApiClient(used.headers["X-Subject-Token"])
 
 
 def by_trust(people: Any, api_client: Any) -> Any:
