@@ -16,8 +16,9 @@ from django.db.models.functions import Coalesce
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.time_filters import TimeFilter
 from conductor.db.pagination import SortField, page
-from conductor.db.time_filters import TimeFilter
+from conductor.db.time_filters import condition
 from conductor.image.models import Image, ImageMember
 
 # Sort keys of lists. No value may be null: pagination compares them.
@@ -156,7 +157,7 @@ def _narrowed(query: ImageQuery) -> Q:
         parts.append(Q(size__gte=query.size_min))
     if query.size_max is not None:
         parts.append(Q(size__lte=query.size_max))
-    parts += [time.condition() for time in query.times]
+    parts += [condition(time) for time in query.times]
     return reduce(and_, parts)
 
 

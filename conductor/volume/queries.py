@@ -12,7 +12,8 @@ from django.db.models.functions import Coalesce
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.db.time_filters import TimeFilter
+from conductor.core.time_filters import TimeFilter
+from conductor.db.time_filters import condition
 from conductor.volume.image_snapshots import without_snapshot
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Backup, Snapshot, Volume, VolumeGroup
@@ -122,7 +123,7 @@ def filtered(context: RequestContext, query: VolumeQuery) -> QuerySet[Volume]:
     for name, value in query.filters.items():
         rows = rows.filter(_condition(name, value))
     for time in query.times:
-        rows = rows.filter(time.condition())
+        rows = rows.filter(condition(time))
     if query.type_name is not None:
         is_default = query.type_name in (DEFAULT_NAME, str(DEFAULT_UUID))
         named = Q(volume_type__name=query.type_name) | Q(volume_type__uuid=uuid_or_none(query.type_name))

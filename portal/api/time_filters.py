@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from django.http import QueryDict
 
 from conductor.core.errors import Invalid
-from conductor.db.time_filters import COMPARISONS, TimeFilter
+from conductor.core.time_filters import COMPARISONS, TimeFilter
 
 
 def parse_times(given: QueryDict, names: Sequence[str], *, unit: timedelta | None = None) -> tuple[TimeFilter, ...]:

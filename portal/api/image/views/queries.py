@@ -7,7 +7,7 @@ from typing import Any
 from django.http import QueryDict
 
 from conductor.core.errors import Invalid
-from conductor.db.time_filters import SECOND
+from conductor.core.time_filters import SECOND
 from conductor.image.attributes import is_filter_property
 from conductor.image.queries import FILTERS, TIMES, ImageQuery
 from portal.api.base import ApiRequest
