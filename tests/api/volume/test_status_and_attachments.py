@@ -63,25 +63,25 @@ FOR_FREE_ONES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("told", ["available", "error"])
+@pytest.mark.parametrize("status", ["available", "error"])
 @pytest.mark.parametrize("action", FOR_FREE_ONES)
 def test_nothing_is_done_with_it_that_needs_a_free_one(
-    action: str, told: str, api_client: Any, ana: Any, disk: str, first: str
+    action: str, status: str, api_client: Any, ana: Any, disk: str, first: str
 ) -> None:
     admin = api_client("admin")
     specs = {"multiattach": "<is> True"}
     made(admin, "types", "volume_type", {"name": "shared", "extra_specs": specs}, status=200)
-    assert act(admin, f"{VOLUME}/{disk}", "os-reset_status", {"status": told}) == 202
+    assert act(admin, f"{VOLUME}/{disk}", "os-reset_status", {"status": status}) == 202
     assert act(admin, f"{VOLUME}/{disk}", action, FOR_FREE_ONES[action], "3.41") == 400
-    assert ana.get(f"{VOLUME}/{disk}").json()["volume"]["status"] == told
+    assert ana.get(f"{VOLUME}/{disk}").json()["volume"]["status"] == status
     assert servers_of(ana, disk) == {first}
 
 
-@pytest.mark.parametrize("told", ["available", "error"])
+@pytest.mark.parametrize("status", ["available", "error"])
 def test_it_is_neither_deleted_nor_transferred_nor_reimaged(
-    told: str, api_client: Any, ana: Any, image: str, disk: str, first: str
+    status: str, api_client: Any, ana: Any, image: str, disk: str, first: str
 ) -> None:
-    assert act(api_client("admin"), f"{VOLUME}/{disk}", "os-reset_status", {"status": told}) == 202
+    assert act(api_client("admin"), f"{VOLUME}/{disk}", "os-reset_status", {"status": status}) == 202
     assert ana.delete(f"{VOLUME}/{disk}").status_code == 400
     assert ana.post(f"{ROOT}/volume-transfers", {"transfer": {"volume_id": disk}}, headers=NEWEST).status_code == 400
     assert act(ana, f"{VOLUME}/{disk}", "os-reimage", {"image_id": image}, "3.68") == 400
