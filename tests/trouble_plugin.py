@@ -14,10 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conductor.core.extensions import FlowObserver, ImageConverter, LaunchForm, Panel, Prefilter, QuotaSource
-from conductor.core.extensions.flow_observer import FlowEvent
-from conductor.core.extensions.launch_form import Additions
-from conductor.core.extensions.panel import PanelData, Shown
+from conductor.core.extensions import (
+    Additions,
+    FlowEvent,
+    FlowObserver,
+    ImageConverter,
+    LaunchForm,
+    Panel,
+    PanelData,
+    Prefilter,
+    QuotaSource,
+    Shown,
+)
 from conductor.core.notification_sink import Notification, NotificationSink, Send, SinkFailed
 from conductor.core.placement.query import Bounds
 from conductor.core.request_spec import RequestSpec

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from django.conf import settings
 
+from conductor.api_db.models import CellMapping
+from conductor.cells.lookup import CELL0
+from conductor.identity import seed as identity_seed
+from conductor.identity.models import Project
+from conductor.image import seed as image_seed
 from conductor.management.databases import create_missing, migrate_all
-from conductor.management.seeding import seed_all
 from conductor.management.tiny_linux import builder
+from conductor.network import seed as network_seed
+from conductor.rpc.key_store import STORE
 from conductor.services.accounts import credentials
+from conductor.services.servers import flavors
 
 
 def prepare(data_dir: Path, tiny_linux_dir: Path | None = None) -> dict[str, str]:
@@ -38,3 +46,15 @@ def url_of(host: str, port: int) -> str:
     """Return a server's URL; one that listens on every interface is shown with its loopback address."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"{'https' if settings.NOVELLA_TLS_CERT else 'http'}://{shown}:{port}"
+
+
+def seed_all(passwords: Mapping[str, str], tiny_linux_dir: Path | None) -> None:
+    """Create cells, users, flavors, images and the shared network. `passwords` has the keys admin and demo."""
+    for name in (CELL0, *settings.CELLS):
+        CellMapping.objects.get_or_create(name=name)
+    STORE.conductor_keys()  # the first use creates the conductors' key
+    identity_seed.seed(admin_password=passwords["admin"], demo_password=passwords["demo"])
+    admin_project = Project.objects.get(domain_id="default", name="admin")
+    flavors.seed()
+    image_seed.seed(admin_project.id, tiny_linux_dir)
+    network_seed.seed(admin_project.id, leads_out=True)

@@ -13,10 +13,10 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
-from conductor.network import automatic_addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
+from conductor.network import addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
 from conductor.network.errors import GatewayIpInUse, InvalidInput, SubnetInUse, SubnetNotFound, SubnetPoolQuotaExceeded
 from conductor.network.filters import ListQuery
-from conductor.network.models import AddressAllocation, Network, Subnet, SubnetPool
+from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
 from conductor.network.operations import own_network, seen_by
 from conductor.network.ranges import Pool, Range
 from conductor.network.revisions import touch
@@ -104,7 +104,7 @@ def create_subnet(context: RequestContext, requested: SubnetCreate) -> Subnet:
             created_at=now,
             updated_at=now,
         )
-        automatic_addresses.give(subnet)
+        _give_automatic_addresses(subnet)
     return get_subnet(context, str(subnet.uuid))
 
 
@@ -135,7 +135,7 @@ def delete_subnet(context: RequestContext, subnet_id: str) -> None:
     """Delete a subnet. Raises SubnetInUse while a port has an allocated address of it."""
     with write_tx():
         subnet = _own(context, subnet_id)
-        automatic_addresses.take_back(subnet)
+        _free_automatic_addresses(subnet)
         if AddressAllocation.objects.filter(subnet=subnet).exists():
             raise SubnetInUse(
                 f"Unable to complete operation on subnet {subnet_id}: One or more ports have an IP allocation from "
@@ -268,3 +268,21 @@ def _routes(wanted: Sequence[Mapping[str, str]], ip_version: int) -> list[dict[s
         }
         for route in wanted
     ]
+
+
+# Routers have only addresses that were assigned to them.
+_ROUTERS = "network:router"
+
+
+def _give_automatic_addresses(subnet: Subnet) -> None:
+    """Allocate an automatic address of a new subnet to each port on its network."""
+    if not ipv6_modes.is_automatic(subnet):
+        return
+    for port in Port.objects.filter(network=subnet.network_id).exclude(device_owner__startswith="network:"):
+        addresses.allocate(subnet, port)
+
+
+def _free_automatic_addresses(subnet: Subnet) -> None:
+    """Free automatic addresses, so that they do not block the subnet's deletion."""
+    if ipv6_modes.is_automatic(subnet):
+        AddressAllocation.objects.filter(subnet=subnet).exclude(port__device_owner__startswith=_ROUTERS).delete()

@@ -14,10 +14,10 @@ from django.db.models import F
 from conductor.core.errors import ConcurrentUpdate
 from conductor.core.placement.forest import SHARES
 from conductor.db.transactions import write_tx
-from conductor.placement import fresh_claims, releases, statements
+from conductor.placement import fresh_claims, statements
 from conductor.placement.changes import ALIAS, chunks, touch
-from conductor.placement.claim import INSTANCE as INSTANCE
-from conductor.placement.claim import Claim as Claim
+from conductor.placement.fresh_claims import INSTANCE as INSTANCE
+from conductor.placement.fresh_claims import Claim as Claim
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
 
 MIGRATION = "MIGRATION"
@@ -71,7 +71,7 @@ def release(consumer_uuids: Iterable[UUID | str]) -> int:
     released = 0
     with write_tx(ALIAS):
         for part in chunks(uuids):
-            released += releases.release_some(part)
+            released += release_some(part)
     return released
 
 
@@ -285,3 +285,21 @@ CHUNK_OF_ROWS = 200
 def hold_consumers(uuids: list[str]) -> list[Consumer]:
     """Lock the consumers' rows, before those of providers: their allocations then stay as they are."""
     return list(Consumer.objects.filter(uuid__in=uuids).order_by("pk").select_for_update())
+
+
+def release_some(uuids: Sequence[str]) -> int:
+    """Release all allocations of these consumers, as many as fit one statement. Return how many consumers existed.
+
+    Inside a write transaction. Rows are locked in the order of their ids, consumers before providers.
+    """
+    # Only the locked rows: a consumer created a moment later may belong to another writer, which waits for a provider.
+    connection = connections[ALIAS]
+    consumers = statements.lock_consumers(connection, uuids)
+    if not consumers:
+        return 0
+    providers = statements.lock_providers_of(connection, consumers)
+    statements.give_back(connection, consumers)
+    statements.delete_consumers(connection, consumers)
+    # A release invalidates no client's plan: clients of placement get the generation when they read.
+    touch(providers, raises_generation=False)
+    return len(consumers)

@@ -6,7 +6,8 @@ Nearly all claims are such. Its statements are those of `conductor.placement.sta
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db import connections
@@ -15,7 +16,20 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from conductor.db.transactions import bare_tx, write_tx
 from conductor.placement import statements
 from conductor.placement.changes import ALIAS
-from conductor.placement.claim import Claim
+
+INSTANCE = "INSTANCE"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Resources that one consumer requests of one provider, by class. Several claims of a consumer are of one tree."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    resources: Mapping[str, int]
+    project_id: str
+    user_id: str
+    consumer_type: str = INSTANCE
 
 
 class NotFresh(Exception):

@@ -16,7 +16,7 @@ from pytest_django import Settings
 from conductor import events
 from conductor.api_db.models import BuildRequest, PluginMetric, PluginQuarantine, RequestSpecRecord
 from conductor.core.errors import DriverError, Invalid, QuotaExceeded, Unavailable
-from conductor.core.extensions.panel import SERVER, Shown
+from conductor.core.extensions import SERVER, Shown
 from conductor.db.transactions import write_tx
 from conductor.plugins import check_plugins, converters
 from conductor.scheduler import active_plugins, placement_bounds

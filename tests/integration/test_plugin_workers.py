@@ -12,7 +12,7 @@ from django.test import Client
 
 from conductor.api_db.models import BuildRequest, PluginQuarantine
 from conductor.core.errors import DriverError, Unavailable
-from conductor.core.extensions.panel import SERVER, Shown
+from conductor.core.extensions import SERVER, Shown
 from conductor.plugins import converters
 from conductor.scheduler import placement_bounds
 from conductor.services.plugins import panels

@@ -9,8 +9,7 @@ from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NovellaError
-from conductor.core.extensions import Panel
-from conductor.core.extensions.panel import HOST, SERVER, PanelData, Shown
+from conductor.core.extensions import HOST, SERVER, Panel, PanelData, Shown
 from conductor.core.frozen import FrozenDict
 from conductor.scheduler.active_plugins import ExtensionFailed, InUse, in_use
 from conductor.services.fleet.host_details import HostDetail

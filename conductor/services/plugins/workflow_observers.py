@@ -11,8 +11,7 @@ from django.db import connections
 
 from conductor import events
 from conductor.core.errors import NovellaError
-from conductor.core.extensions import FlowObserver
-from conductor.core.extensions.flow_observer import FlowEvent
+from conductor.core.extensions import FlowEvent, FlowObserver
 from conductor.events import Announcement
 from conductor.scheduler.active_plugins import ExtensionFailed, InUse, in_use
 

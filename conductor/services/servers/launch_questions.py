@@ -9,8 +9,7 @@ from typing import Any
 
 from conductor.core import json_text
 from conductor.core.errors import Invalid
-from conductor.core.extensions import LaunchForm
-from conductor.core.extensions.launch_form import PREFIX, Additions
+from conductor.core.extensions import FORM_PREFIX, Additions, LaunchForm
 from conductor.plugins.options import nearest
 from conductor.scheduler.active_plugins import InUse, in_use
 from conductor.services.servers.types import InstanceCreate
@@ -53,7 +52,7 @@ def applied(requested: InstanceCreate) -> InstanceCreate:
     Raises Invalid naming the hint, Unavailable where a plugin fails: an operator's question is never skipped.
     """
     forms = in_use(LaunchForm.kind)
-    answers = {name: words for name, words in requested.scheduler_hints.items() if name.startswith(PREFIX)}
+    answers = {name: words for name, words in requested.scheduler_hints.items() if name.startswith(FORM_PREFIX)}
     hints = {name: list(words) for name, words in requested.scheduler_hints.items()}
     metadata = dict(requested.metadata)
     _require_known(answers, forms)
@@ -71,7 +70,7 @@ def _form(one: InUse) -> LaunchForm:
 
 
 def _hint(form: LaunchForm, field: str) -> str:
-    return f"{PREFIX}{form.name}.{field}"
+    return f"{FORM_PREFIX}{form.name}.{field}"
 
 
 def _require_known(answers: Mapping[str, Any], forms: list[InUse]) -> None:

@@ -8,10 +8,16 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.services.servers import addresses
-from portal.api.compute.schemas import actions_network as schemas
 from portal.api.compute.views.offered import ActionRoute, accepted
 from portal.api.compute.views.servers import ServerView
 from portal.api.errors import Gone
+from portal.api.schema_parts import Schema, closed
+
+_ADDRESS: Schema = {"type": "string", "format": "ip"}
+ADD_FIXED_IP = closed({"networkId": {"type": "string", "minLength": 1, "maxLength": 255}}, required=("networkId",))
+ADD_FLOATING_IP = closed({"address": _ADDRESS, "fixed_address": _ADDRESS}, required=("address",))
+REMOVE_FLOATING_IP = closed({"address": _ADDRESS}, required=("address",))
+REMOVE_FIXED_IP = closed({"address": _ADDRESS}, required=("address",))
 
 LAST = "2.43"
 
@@ -46,15 +52,13 @@ def reset_network(view: ServerView, server_id: str, value: Any) -> Response:
 
 
 OFFERED: Mapping[str, ActionRoute] = {
-    "addFixedIp": ActionRoute(policy="os-multinic:add", schema=schemas.ADD_FIXED_IP, call=add_fixed_ip, until=LAST),
-    "removeFixedIp": ActionRoute(
-        policy="os-multinic:remove", schema=schemas.REMOVE_FIXED_IP, call=remove_fixed_ip, until=LAST
-    ),
+    "addFixedIp": ActionRoute(policy="os-multinic:add", schema=ADD_FIXED_IP, call=add_fixed_ip, until=LAST),
+    "removeFixedIp": ActionRoute(policy="os-multinic:remove", schema=REMOVE_FIXED_IP, call=remove_fixed_ip, until=LAST),
     "addFloatingIp": ActionRoute(
-        policy="os-floating-ips:add", schema=schemas.ADD_FLOATING_IP, call=add_floating_ip, until=LAST
+        policy="os-floating-ips:add", schema=ADD_FLOATING_IP, call=add_floating_ip, until=LAST
     ),
     "removeFloatingIp": ActionRoute(
-        policy="os-floating-ips:remove", schema=schemas.REMOVE_FLOATING_IP, call=remove_floating_ip, until=LAST
+        policy="os-floating-ips:remove", schema=REMOVE_FLOATING_IP, call=remove_floating_ip, until=LAST
     ),
     "injectNetworkInfo": ActionRoute(policy="os-admin-actions:inject_network_info", call=inject_network_info),
     "resetNetwork": ActionRoute(policy="os-admin-actions:reset_network", call=reset_network),

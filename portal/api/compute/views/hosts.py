@@ -12,9 +12,12 @@ from conductor.services.hosts import hosts
 from conductor.services.hosts.hosts import HostShare
 from conductor.services.hosts.types import ServiceView
 from portal.api.base import ApiRequest
-from portal.api.compute.schemas import hosts as schemas
 from portal.api.compute.view import ComputeView
+from portal.api.schema_parts import Schema, closed
 from portal.api.validation import validate
+
+_SWITCH: Schema = {"enum": ["enable", "Enable", "ENABLE", "disable", "Disable", "DISABLE"]}
+UPDATE: Schema = {**closed({"status": _SWITCH, "maintenance_mode": _SWITCH}), "minProperties": 1}
 
 
 class HostView(ComputeView):
@@ -42,7 +45,7 @@ class HostByName(HostView):
         return Response({"host": [_resource(name, share) for share in hosts.shares(request.context, name)]})
 
     def put(self, request: ApiRequest, name: str) -> Response:
-        wanted = validate(request.data, schemas.UPDATE)
+        wanted = validate(request.data, UPDATE)
         service = self.find(name)
         if "maintenance_mode" in wanted:
             raise NotSupported("Hosts have no maintenance mode: close them, and drain them by a workflow.")

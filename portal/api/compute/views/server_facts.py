@@ -9,10 +9,13 @@ from conductor.services.consoles import diagnostics
 from conductor.services.servers import security_groups
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import server_facts as shown
-from portal.api.compute.schemas import server_facts as schemas
+from portal.api.compute.schemas.servers import TAG, UUID
 from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
+from portal.api.schema_parts import wrapped
 from portal.api.validation import validate
+
+ATTACH_SHARE = wrapped("share", {"share_id": UUID, "tag": TAG}, required=("share_id",))
 
 FIXED_FORM_SINCE = "2.48"
 
@@ -80,7 +83,7 @@ class ServerShares(ServerView):
 
     def post(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-shares:create")
-        share_id = validate(request.data, schemas.ATTACH_SHARE)["share"]["share_id"]
+        share_id = validate(request.data, ATTACH_SHARE)["share"]["share_id"]
         self.find(server_id)
         raise NotFound(f"Share {share_id} could not be found.")
 
