@@ -6,7 +6,7 @@ SEED ?= 1
 # Bytecode is kept, whatever the environment says: processes start in half the time with it.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help run wheel check test test-changed lint format types docs site words bench chaos pictures audit lock clean setup setup-dev
+.PHONY: help run wheel check test test-changed lint format types docs reference site words bench chaos pictures audit lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -49,6 +49,9 @@ types: setup-dev ## check the types, strictly
 
 docs: setup-dev ## check that the documentation names all that there is
 	@$(VENV_PYTHON) -m pytest -q tests/architecture/test_docs.py
+
+reference: setup-dev ## write the generated pages of docs/reference anew, from the code
+	@$(VENV_PYTHON) -m tools.reference
 
 site: setup-dev ## build the documentation's site into build/site; a broken link fails it
 	@$(VENV_PYTHON) -m sphinx -E -W --keep-going -q -b html docs build/site

@@ -5,27 +5,37 @@ from __future__ import annotations
 import os
 import re
 import sys
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from django.core.management import BaseCommand, ManagementUtility, get_commands, load_command_class
 
 import portal
 from conductor.core import garbage
+from conductor.manual import Manual, manual_of
 from portal.environment import InvalidEnvironment, current
 from portal.places import IS_CHECKOUT
 from portal.private_files import protect
 
 EXIT_BAD_ENVIRONMENT = 2
-# The project's commands by purpose; commands of Django and of libraries follow without a description.
+# The project's commands by purpose.
 GROUPS: dict[str, Sequence[str]] = {
     "Start Novella": ("up",),
     "Run it as several processes": ("seed", "web", "conductor", "compute", "hosts", "broker_accounts", "upgrade_check"),
     "Operate it": ("members", "drain", "reconcile", "prune", "verify_audit"),
     "Scheduling and plugins": ("plugins", "what_if", "simulate_scheduling", "startplugin"),
+    "Set up your shell": ("completion",),
 }
 if IS_CHECKOUT:
     GROUPS["Develop Novella"] = ("draw_flows", "draw_routes")
+# Commands of Django that are of use beside them. The help has no others: most are for projects that use Django's admin.
+DJANGO_COMMANDS = {
+    "check": "Check the settings and models.",
+    "dbshell": "Open the client of one database.",
+    "makemigrations": "Write the migrations of changed models.",
+    "migrate": "Apply the migrations of one database; seed does it for all.",
+    "shell": "Open a Python shell with Novella's settings.",
+    "showmigrations": "List the migrations of one database.",
+}
 VERSION = ("version", "--version")
 FIRST_SENTENCE = re.compile(r"[^.]+\.")
 
@@ -67,20 +77,22 @@ class _CommandLine(ManagementUtility):
 
 
 def help_text(program: str) -> str:
-    """The commands of the project in their groups, each with the first sentence of its help, then all others."""
+    """The commands of the project in their groups, each with the first sentence of its help, then those of Django."""
     commands = get_commands()
-    own = {name for names in GROUPS.values() for name in names}
+    groups = {title: {name: _summary(commands[name], name) for name in names} for title, names in GROUPS.items()}
     lines = [f"usage: {program} COMMAND [options]", ""]
-    for title, names in GROUPS.items():
-        lines += [f"{title}:", *(f"  {name:20} {_summary(commands[name], name)}" for name in names), ""]
-    lines += ["Commands of Django and its libraries:", *_wrapped(sorted(commands.keys() - own)), ""]
+    for title, summaries in {**groups, "Commands of Django": DJANGO_COMMANDS}.items():
+        lines += [f"{title}:", *(f"  {name:20} {summary}" for name, summary in summaries.items()), ""]
     return "\n".join([*lines, f"'{program} COMMAND --help' describes one command."])
+
+
+def manuals() -> dict[str, Manual]:
+    """Return the manual of each command of the project, by name."""
+    commands = get_commands()
+    names = [name for group in GROUPS.values() for name in group]
+    return {name: manual_of(load_command_class(commands[name], name)) for name in names}
 
 
 def _summary(application: str, name: str) -> str:
     found = FIRST_SENTENCE.match(load_command_class(application, name).help)
     return found[0] if found else ""
-
-
-def _wrapped(names: Iterable[str]) -> list[str]:
-    return textwrap.wrap(", ".join(names), width=98, initial_indent="  ", subsequent_indent="  ")

@@ -1,25 +1,19 @@
-"""Generates docs/reference/plugin-classes.md: every hook, and every class that plugins subclass, from the code.
-
-python -m tools.plugin_reference
-"""
+"""The text of docs/reference/plugin-classes.md: every hook, and every class that plugins subclass."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 import typing
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from conductor import hookspecs
 from conductor.core.compute_driver import ComputeDriver
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "plugin-classes.md"
 HEAD = """# Plugin classes
 
-This page lists every hook and every class that plugins subclass. `python -m tools.plugin_reference` writes it from the
+This page lists every hook and every class that plugins subclass. `make reference` writes it from the
 code: change it there. [Plugin hooks](plugin-hooks.md) describes the contract, and the
 [tutorials](../tutorials/index.md) show it step by step.
 """
@@ -27,8 +21,7 @@ WIDTH = 120
 QUOTED = re.compile(r"(: |-> )'([^']*)'")  # unresolved annotations are strings
 
 
-def written() -> str:
-    """Return the page."""
+def page() -> str:
     return "\n".join([HEAD, *_contracts(), *(line for name, hook in hooks().items() for line in _hook(name, hook))])
 
 
@@ -129,12 +122,3 @@ def _returns(hook: Any) -> str:
 
 def _text(thing: Any) -> str:
     return inspect.cleandoc(thing.__doc__ or "")
-
-
-def main() -> int:
-    PAGE.write_text(written())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

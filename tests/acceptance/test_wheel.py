@@ -76,6 +76,22 @@ def test_the_help_lists_each_command_with_a_line(novella: Path, tmp_path: Path) 
     assert "draw_flows  " not in shown, "only a checkout has documentation to draw into"
 
 
+def test_the_shell_completes_commands(novella: Path, tmp_path: Path) -> None:
+    script = run(novella, "completion", "bash", NOVELLA_DATA=str(tmp_path)).stdout
+    line = "COMP_WORDS=(novella se); COMP_CWORD=1; _novella; echo ${COMPREPLY[@]}"
+    assert run("bash", "-c", f"{script}\n{line}").stdout == "seed\n"
+
+
+def test_type_checkers_see_the_types_of_the_package(novella: Path) -> None:
+    packages = next((novella.parent.parent / "lib").glob("python3*")) / "site-packages"
+    assert {path.parent.name for path in packages.glob("*/py.typed")} >= {
+        "portal",
+        "conductor",
+        "scheduler_plugins",
+        "compute_drivers",
+    }
+
+
 def test_its_pages_are_complete(installed: Cloud) -> None:
     with requests.Session() as browser:
         browser.headers["Accept-Language"] = "de"
@@ -94,9 +110,11 @@ def test_its_pages_are_complete(installed: Cloud) -> None:
         assert len(linked) > 5
 
 
-def test_a_server_starts(installed: Cloud) -> None:
+def test_a_server_starts_and_is_deleted(installed: Cloud) -> None:
     uuid = installed.launch("web-1").json["server"]["id"]
     assert installed.wait_for_status(uuid, "ACTIVE")["name"] == "web-1"
+    assert installed.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    installed.wait_until_gone(uuid)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from conductor.manual import ManualCommand
 from conductor.rpc.broker_accounts import Account, rabbitmq_commands, redis_rules
 from conductor.services.hosts import keys
 
@@ -17,18 +18,22 @@ RABBITMQ, REDIS = "rabbitmq", "redis"
 PLACES = {RABBITMQ: "amqp://BROKER:5672/", REDIS: "redis://BROKER:6379/0"}
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "Print the commands that create the hosts' accounts at the broker. They come with new passwords, for each "
         "enrolled host or for those that are named; an account reads the queue of its host only. Run them where the "
         "broker is."
     )
     requires_system_checks = []
+    examples = {
+        "broker_accounts rabbitmq rack1-03": "Print the commands that create the account of one host.",
+        "broker_accounts redis --conductors": "Print the accounts of webs and conductors, and of every enrolled host.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("kind", choices=[RABBITMQ, REDIS])
-        parser.add_argument("hosts", nargs="*", metavar="host")
-        parser.add_argument("--conductors", action="store_true", help="also the account of webs and conductors")
+        parser.add_argument("kind", choices=[RABBITMQ, REDIS], help="the broker that you use")
+        parser.add_argument("hosts", nargs="*", metavar="host", help="an enrolled host (default: all of them)")
+        parser.add_argument("--conductors", action="store_true", help="print also the account of webs and conductors")
 
     def handle(self, *args: Any, **options: Any) -> None:
         cells = {key.host: key.cell for key in keys.list_keys()}

@@ -7,24 +7,32 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from conductor.management import preflight
 from conductor.management.compute_process import ComputeProcess, forbid_databases, host_config, load_identity
 from conductor.management.stopping import stop_requested
+from conductor.manual import ManualCommand
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Run the compute agent of one host. It needs the broker and its data directory, and no database."
     requires_system_checks = []
+    exit_codes = {
+        0: "A signal stopped the agent.",
+        1: "It could not start, or no conductor took a report of its host in time; the reason is printed.",
+    }
+    examples = {
+        "compute --host rack1-03 --cell cell1 --driver libvirt --zone az-1": "Run the agent of a host with QEMU.",
+        "compute --host sim-1 --cell cell1 --driver fake --option memory_mb=65536": "Run a simulated host of 64 GiB.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", required=True, help="name of the host, its own in the whole cloud")
+        parser.add_argument("--host", required=True, help="unique name of the host")
         parser.add_argument("--cell", required=True, help="cell to which the host belongs")
-        parser.add_argument("--driver", required=True, help="driver by name, such as libvirt or fake")
-        parser.add_argument("--zone", default="nova", help="availability zone of a host that is new (default: nova)")
+        parser.add_argument("--driver", required=True, help="name of the driver, such as libvirt or fake")
+        parser.add_argument("--zone", default="nova", help="availability zone of a new host (default: nova)")
         parser.add_argument(
-            "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the driver; repeatable"
+            "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the driver; repeatable"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -6,28 +6,34 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from conductor.management import preflight
 from conductor.management.conductor_process import ConductorProcess, charge, conductor_name, keep_to_core
 from conductor.management.stopping import stop_requested
+from conductor.manual import ManualCommand
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Run a conductor. It serves the API level and all cells, or only those that are named."
     requires_system_checks = []
+    exit_codes = {
+        0: "A signal stopped the conductor.",
+        1: "It could not start; the reason is printed.",
+    }
+    examples = {
+        "conductor --name conductor-1": "Serve the API level and every cell.",
+        "conductor --cell cell1 --core 0": "Serve one cell, on the first core of the machine.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--cell", action="append", default=[], help="serve this cell; may be given several times")
+        parser.add_argument("--cell", action="append", default=[], help="serve this cell; repeatable")
         parser.add_argument("--api-level", action="store_true", help="serve the API level (and cell0)")
         parser.add_argument(
             "--name",
             default=conductor_name(),
-            help="how the list of services calls it; its own for each conductor (default: the machine's name)",
+            help="unique name in the list of services (default: the machine's name)",
         )
-        parser.add_argument(
-            "--core", type=int, help="keep it to this core of the machine, counted from 0 (default: to none)"
-        )
+        parser.add_argument("--core", type=int, help="pin it to this CPU core, counted from 0 (default: not pinned)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         preflight.require_broker(settings.NOVELLA_BROKER_URL)

@@ -9,11 +9,12 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
 from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.manual import ManualCommand
 from conductor.services.fleet import drains, host_actions
 from conductor.services.fleet.drains import DrainRequest, DrainView
 from conductor.services.operations.announcements import moment
@@ -23,28 +24,52 @@ NOT_EMPTY = 2
 UNSAID = "asked for on the command line"
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
-        "Move all servers off a compute host and schedule no new ones to it. Exits with 0 when the host is empty "
-        "(or the drain has begun, without --wait), 1 when it was refused, 2 when it was given up with servers left."
+        "Move all servers off a compute host and schedule no new ones to it. Conductors do the work; the command "
+        "starts it and shows its progress."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "The host is empty, or, without --wait, the drain has begun.",
+        1: "The drain was refused; the reason is printed.",
+        2: "With --wait: the drain ended with servers left on the host.",
+    }
+    examples = {
+        "drain rack1-03 --dry-run": "Print where each server would go.",
+        "drain rack1-03 --allow-cold --reason 'new memory' --wait": "Empty the host and wait until it is empty.",
+        "drain rack1-03 --open": "Open the host again after its maintenance.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("host")
+        parser.add_argument("host", help="name of the host")
         parser.add_argument(
-            "--most-at-once", type=int, default=DrainRequest().most_at_once, metavar="N", help="1 to 100"
+            "--most-at-once",
+            type=int,
+            default=DrainRequest().most_at_once,
+            metavar="N",
+            help="servers that move at once, 1 to 100",
         )
-        parser.add_argument("--allow-cold", action="store_true", help="servers may be off while they move")
-        parser.add_argument("--no-cold", action="store_true", help="as without --allow-cold")
-        parser.add_argument("--deadline", default="", metavar="TIME", help="begin no move after it; UTC without a zone")
-        parser.add_argument("--reason", default="", help="why it is emptied: kept in the audit log")
-        parser.add_argument("--note", default="", metavar="TEXT", help="what is done to the host while it is closed")
-        parser.add_argument("--dry-run", action="store_true", help="only say what would become of each server")
-        parser.add_argument("--wait", action="store_true", help="stay until the host is empty")
+        parser.add_argument(
+            "--allow-cold", action="store_true", help="also move servers that must be powered off for it"
+        )
+        parser.add_argument(
+            "--no-cold", action="store_true", help="move only what can move while it runs; this is the default"
+        )
+        parser.add_argument(
+            "--deadline", default="", metavar="TIME", help="time after which no move begins; UTC if it has no zone"
+        )
+        parser.add_argument("--reason", default="", help="reason, which is stored in the audit log")
+        parser.add_argument(
+            "--note", default="", metavar="TEXT", help="note about the maintenance, shown with the host"
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="print where each server would go, and change nothing"
+        )
+        parser.add_argument("--wait", action="store_true", help="wait until the drain ends")
         for action in drains.ACTIONS:
-            parser.add_argument(f"--{action}", action="store_true", help=f"{action} the drain that is under way")
-        parser.add_argument("--open", action="store_true", help="end the maintenance: the host takes new work")
+            parser.add_argument(f"--{action}", action="store_true", help=f"{action} the running drain")
+        parser.add_argument("--open", action="store_true", help="end the maintenance and open the host to new servers")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from conductor.manual import ManualCommand
 from conductor.workflows.catalog import FLOWS
 from conductor.workflows.diagrams import drawn_into
 
 PAGE = "docs/reference/workflows.md"
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Draw the sequence diagram of every flow into the documentation."
     requires_system_checks: list[str] = []
 

@@ -10,38 +10,54 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
 from conductor.management.compute_process import HOST_NAME
 from conductor.management.redeeming import redeem
+from conductor.manual import ManualCommand, add_action
 from conductor.rpc import identities
 from conductor.services.hosts import keys
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Enroll compute hosts, replace and revoke their keys. Hosts and conductors sign every message with a key."
     requires_system_checks = []
+    examples = {
+        "hosts enroll rack1-03 --cell cell1": "Create a key for a host and write its identity file.",
+        "hosts enroll rack1-03 --cell cell1 --token": "Create a token; the host then runs `hosts redeem`.",
+        "hosts redeem --url https://cloud.example --token TOKEN": "On the host: create its key and register it.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        enroll = actions.add_parser("enroll", help="give hosts a key each, or a token with which they hand one in")
-        enroll.add_argument("hosts", nargs="+", metavar="host")
+        enroll = add_action(
+            actions, "enroll", "create a key for each host, or a token with which the host registers its own"
+        )
+        enroll.add_argument("hosts", nargs="+", metavar="host", help="name of a host")
         enroll.add_argument("--cell", required=True, help="cell to which the host belongs")
         enroll.add_argument("--file", type=Path, help="where to write the identity (default: in NOVELLA_DATA)")
-        enroll.add_argument("--token", action="store_true", help="make a one-time token and no key")
-        enroll.add_argument("--seconds", type=float, default=keys.TOKEN_SECONDS, help="how long the token counts")
-        redeeming = actions.add_parser("redeem", help="on the host: make a key and hand it in with a one-time token")
+        enroll.add_argument("--token", action="store_true", help="create a one-time token instead of a key")
+        enroll.add_argument("--seconds", type=float, default=keys.TOKEN_SECONDS, help="how long the token is valid")
+        redeeming = add_action(actions, "redeem", "on the host: create a key and register it with a one-time token")
         redeeming.add_argument("--url", required=True, help="address of the portal, such as https://cloud.example")
-        redeeming.add_argument("--token", required=True)
-        listing = actions.add_parser("list", help="show the keys of all hosts")
+        redeeming.add_argument("--token", required=True, help="the token that `hosts enroll --token` printed")
+        listing = add_action(actions, "list", "show the keys of all hosts")
         listing.add_argument("--json", action="store_true", help="print JSON")
-        for name, text in (("rotate", "have a host replace its key"), ("revoke", "delete every key of a host")):
-            actions.add_parser(name, help=text).add_argument("host")
-        conductors = actions.add_parser("rotate-conductors", help="make the conductors' next key")
-        conductors.add_argument("--after", type=float, default=keys.ROTATE_AFTER_SECONDS, metavar="SECONDS")
-        conductors.add_argument("--keep-old", type=float, default=keys.KEEP_OLD_SECONDS, metavar="SECONDS")
+        for name, text in (("rotate", "make a host replace its key"), ("revoke", "delete every key of a host")):
+            add_action(actions, name, text).add_argument("host", help="name of the host")
+        conductors = add_action(actions, "rotate-conductors", "create the next key of the conductors")
+        conductors.add_argument(
+            "--after", type=float, default=keys.ROTATE_AFTER_SECONDS, metavar="SECONDS", help="when it signs"
+        )
+        conductors.add_argument(
+            "--keep-old",
+            type=float,
+            default=keys.KEEP_OLD_SECONDS,
+            metavar="SECONDS",
+            help="how long the old one is accepted",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         acts: Mapping[str, Callable[[dict[str, Any]], None]] = {

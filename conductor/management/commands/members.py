@@ -6,18 +6,22 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.actors import liveness
 from conductor.core.errors import Invalid, Unavailable
+from conductor.manual import ManualCommand
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "List the conductors that are alive. They are known by locked files, by sessions on the databases and by "
         "the group service, if any."
     )
     requires_system_checks = []
+    examples = {
+        "members --json": "Print the live conductors for a program.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON")

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from conductor.cells.lookup import API_ALIAS
@@ -18,6 +18,7 @@ from conductor.core.errors import NovellaError
 from conductor.core.extensions import BY_KIND
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.management import preflight
+from conductor.manual import ManualCommand, add_action
 from conductor.plugins import registry
 from conductor.services.plugins import catalog, conformance_records, details, plugins
 from conductor.services.plugins.catalog import MetricsView, PluginView
@@ -25,44 +26,53 @@ from conductor.services.plugins.details import PluginDetail
 from conductor.services.plugins.plugins import Change
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "List filters and weighers and choose which run, in which order. Their options can be set, too. Every "
-        "scheduler follows at its next decision. Exits with 1 when something was refused; then nothing is changed."
+        "scheduler follows at its next decision."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "The command succeeded.",
+        1: "Something was refused; nothing is changed.",
+    }
+    examples = {
+        "plugins list --kind filter": "List the filters in the order in which they run.",
+        "plugins set RAMWeigher --multiplier 2.0": "Give a weigher twice its weight.",
+        "plugins quarantine RackFilter --reason 'it hangs' --seconds 3600": "Stop using a plugin for an hour.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        listing = actions.add_parser("list", help="all plugins, in the order in which they run")
-        listing.add_argument("--kind", choices=KINDS, default="")
-        showing = actions.add_parser("show", help="one plugin: how it does, its last errors and its own log lines")
-        showing.add_argument("name")
-        showing.add_argument("--kind", default="", help="where several kinds have that name")
-        recording = actions.add_parser("record", help="keep the report of a conformance command for the catalogue")
-        recording.add_argument("file", type=Path)
-        for name, text in (("enable", "have plugins run"), ("disable", "have plugins run no more")):
-            switching = actions.add_parser(name, help=text)
-            switching.add_argument("name", nargs="+")
-        order = actions.add_parser("order", help="these run first, in this order; without names, as by default")
-        order.add_argument("kind", choices=KINDS)
-        order.add_argument("name", nargs="*")
-        setting = actions.add_parser("set", help="set options of a plugin, as KEY=VALUE with the value as JSON or text")
-        setting.add_argument("name")
-        setting.add_argument("option", nargs="*", metavar="KEY=VALUE")
+        listing = add_action(actions, "list", "list all plugins, in the order in which they run")
+        listing.add_argument("--kind", choices=KINDS, default="", help="only plugins of this kind")
+        showing = add_action(actions, "show", "show one plugin: its metrics, last errors and log lines")
+        showing.add_argument("name", help="name of the plugin")
+        showing.add_argument("--kind", default="", help="kind of the plugin, if several kinds have that name")
+        recording = add_action(actions, "record", "store the report of a conformance command in the catalogue")
+        recording.add_argument("file", type=Path, help="file with the report")
+        for name, text in (("enable", "let plugins run"), ("disable", "stop plugins from running")):
+            switching = add_action(actions, name, text)
+            switching.add_argument("name", nargs="+", help="name of a plugin")
+        order = add_action(actions, "order", "set which plugins run first; without names, the default order")
+        order.add_argument("kind", choices=KINDS, help="kind of the plugins")
+        order.add_argument("name", nargs="*", help="names, in order")
+        setting = add_action(actions, "set", "set options of a plugin, as KEY=VALUE with the value as JSON or text")
+        setting.add_argument("name", help="name of the plugin")
+        setting.add_argument("option", nargs="*", metavar="KEY=VALUE", help="an option and its value")
         setting.add_argument(
-            "--default", action="append", default=[], metavar="KEY", help="an option back to its default"
+            "--default", action="append", default=[], metavar="KEY", help="reset this option to its default"
         )
-        setting.add_argument("--mode", help="decides, or shadow: it runs and is recorded, and does not decide")
-        setting.add_argument("--on-failure", help="of a filter: turn away, or let pass")
-        setting.add_argument("--multiplier", type=float, help="of a weigher")
-        shutting = actions.add_parser("quarantine", help="shut a plugin out")
-        shutting.add_argument("name")
-        shutting.add_argument("--reason", required=True)
-        shutting.add_argument("--seconds", type=float, default=0.0, help="for so long; 0: until it is released")
-        releasing = actions.add_parser("release", help="let a plugin in again")
-        releasing.add_argument("name")
-        releasing.add_argument("--reason", default="")
+        setting.add_argument("--mode", help="decides, or shadow: it runs and is recorded, but does not decide")
+        setting.add_argument("--on-failure", help="for a filter: turn away, or let pass, the hosts for which it fails")
+        setting.add_argument("--multiplier", type=float, help="for a weigher: its multiplier")
+        shutting = add_action(actions, "quarantine", "stop using a plugin")
+        shutting.add_argument("name", help="name of the plugin")
+        shutting.add_argument("--reason", required=True, help="reason, which is stored")
+        shutting.add_argument("--seconds", type=float, default=0.0, help="duration; 0: until it is released")
+        releasing = add_action(actions, "release", "use a plugin again")
+        releasing.add_argument("name", help="name of the plugin")
+        releasing.add_argument("--reason", default="", help="reason, which is stored")
         for one in actions.choices.values():
             one.add_argument("--json", action="store_true", help="print JSON")
 

@@ -7,23 +7,29 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from conductor.manual import ManualCommand
 from conductor.services.operations.pruning import pruner
 
 LEFT_OUT = 1
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
-        "Remove records that are older than NOVELLA_KEEP_…_DAYS. These are workflows, events, decisions and the "
-        "hosts that they saw, consoles, audit records, deliveries and findings that are over. Conductors do the "
-        "same each hour. Exits with 1 when a database was left out."
+        "Remove records that are older than NOVELLA_KEEP_…_DAYS. These are ended workflows, events, decisions and "
+        "the hosts that they saw, consoles, metrics, audit records, deliveries and closed findings. Conductors do the "
+        "same each hour."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "Every database was pruned.",
+        1: "A database did not answer and was left out.",
+    }
+    examples = {
+        "prune --dry-run": "Count what is old enough to be removed.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only count; change nothing")
+        parser.add_argument("--dry-run", action="store_true", help="only count, and change nothing")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:

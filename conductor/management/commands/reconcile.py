@@ -7,28 +7,38 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.cells.lookup import cell_aliases
+from conductor.manual import ManualCommand
 from conductor.services.operations.reconciliation import reconciler
 from conductor.services.operations.reconciliation.reconciler import Judged, Report
 
 SOMETHING_LEFT = 1
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "Find where databases and hosts disagree and repair what is safe. It compares instances, guests, "
-        "allocations, ports, volumes, locks, moves and workflows in all databases. Exits with 0 when nothing is "
-        "left, 1 when something is left or a cell did not answer."
+        "allocations, ports, volumes, locks, moves and workflows in all databases."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "Nothing is left.",
+        1: "A finding is left, or a cell did not answer.",
+    }
+    examples = {
+        "reconcile --dry-run": "Report findings and change nothing.",
+        "reconcile --cell cell1 --grace 0": "Repair one cell without waiting.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say what was found; change nothing")
-        parser.add_argument("--cell", action="append", default=[], metavar="NAME", help="only this cell; repeatable")
+        parser.add_argument("--dry-run", action="store_true", help="only report findings, and change nothing")
         parser.add_argument(
-            "--grace", type=float, metavar="SECONDS", help="act on what has been there for so long; 0 acts at once"
+            "--cell", action="append", default=[], metavar="NAME", help="compare only this cell; repeatable"
+        )
+        parser.add_argument(
+            "--grace", type=float, metavar="SECONDS", help="repair what was first found so long ago; 0: at once"
         )
         parser.add_argument("--json", action="store_true", help="print JSON")
 

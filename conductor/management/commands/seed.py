@@ -6,15 +6,19 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.management import first_start, preflight
 from conductor.management.tiny_linux.builder import CannotBuild
+from conductor.manual import ManualCommand
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Create and upgrade every database and fill it for a new cloud. It is safe to run again."
     requires_system_checks = []
+    examples = {
+        "seed --tiny-linux": "Prepare the databases of a new cloud, with a small image for real hosts.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--tiny-linux", action="store_true", help="also build and store the image tiny-linux")

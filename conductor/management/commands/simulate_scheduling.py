@@ -10,20 +10,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.core.errors import Invalid
 from conductor.core.scheduling.cases import Shipped, answers_of, read
+from conductor.manual import ManualCommand
 from conductor.plugins import SHIPPED, PluginOptions, load
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Schedule the requests of a file onto the fleets of that file. It needs no database."
     requires_system_checks = []
+    examples = {
+        "simulate_scheduling cases.json --output decisions.json": "Write one decision per line.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("cases", metavar="CASES.json", help="the cases")
-        parser.add_argument("--output", metavar="DECISIONS.json", help="where to write (default: standard output)")
+        parser.add_argument("cases", metavar="CASES.json", help="file with fleets and requests")
+        parser.add_argument(
+            "--output", metavar="DECISIONS.json", help="file for the decisions (default: standard output)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         plugins = load(SHIPPED, PluginOptions(), finds_installed=False)

@@ -9,8 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.core.management.templates import TemplateCommand
+
+from conductor.manual import ManualCommand
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "plugin_templates"
 KINDS = ("filter", "weigher", "driver", "sink")
@@ -26,18 +28,26 @@ class _Written(TemplateCommand):
         """Accept any name: the plugin's name is validated before, and a folder may have any."""
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "Write the package of a new plugin that works, with its tests. It has a pyproject.toml with the entry "
-        "point, a filter, weigher, compute driver or notification sink, and tests of the contract for its kind. "
-        "Exits with 1 when nothing was written."
+        "point, a filter, weigher, compute driver or notification sink, and tests of the contract for its kind."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "The package was written.",
+        1: "Nothing was written; the reason is printed.",
+    }
+    examples = {
+        "startplugin filter near_racks": "Write the package of a filter into the new folder near_racks.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("kind", choices=KINDS)
-        parser.add_argument("name", help="of the Python package: small letters, digits and _, such as near_racks")
-        parser.add_argument("directory", nargs="?", default="", help="where to write; by default a new folder NAME")
+        parser.add_argument("kind", choices=KINDS, help="kind of the plugin")
+        parser.add_argument("name", help="name of the Python package: small letters, digits and _, such as near_racks")
+        parser.add_argument(
+            "directory", nargs="?", default="", help="folder for the package (default: a new one with its name)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         kind, name = options["kind"], options["name"]

@@ -6,20 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from conductor.management import first_start, preflight
 from conductor.management.default_fleet import default_fleet
 from conductor.management.embedded import Embedded
 from conductor.management.tiny_linux.builder import CannotBuild
+from conductor.manual import ManualCommand
 from conductor.services.accounts.credentials import PASSWORDS_FILE
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "Start the whole cloud in this process. It runs the web server, conductors, the scheduler and agents, on "
         "SQLite files."
     )
+    exit_codes = {
+        0: "A signal stopped it; workflows continue at the next start.",
+        1: "It could not start; the reason is printed.",
+    }
+    examples = {
+        "up": "Start on http://127.0.0.1:8000 and print how to sign in.",
+    }
 
     def handle(self, *args: Any, **options: Any) -> None:
         data_dir: Path = settings.NOVELLA_DATA

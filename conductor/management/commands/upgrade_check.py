@@ -7,26 +7,32 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
 from django.db.models import Count
 
 from conductor.cell_db.models import Service
 from conductor.cells.lookup import cell_aliases, journal_aliases
 from conductor.core.states import FINAL_RUN_STATES
 from conductor.journal.models import WorkflowRun
+from conductor.manual import ManualCommand
 from conductor.rpc.versions import SERVICE_VERSION
 from conductor.workflows import catalog
 
 CANNOT_GO_ON = 1
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "List processes of older versions and the workflows that need them. A workflow needs an older version when "
-        "it follows a flow that this version does not have. Exits with 1 when there is such a workflow: stop the "
-        "older version when it has ended."
+        "it follows a flow that this version does not have: stop the older version when it has ended."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "This version can continue every workflow.",
+        1: "A workflow needs an older version.",
+    }
+    examples = {
+        "upgrade_check --json": "Print the answer for a program.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON")

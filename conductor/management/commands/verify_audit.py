@@ -9,28 +9,38 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError, InterfaceError
 
 from conductor.cells.lookup import journal_aliases
 from conductor.core.audit_chain import plain
 from conductor.core.errors import Invalid
+from conductor.manual import ManualCommand
 from conductor.services.audit import files, seals
 
 CHANGED, LEFT_OUT = 1, 2
 MOST_LINES = 20  # of a file, that are named
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "Check every record of the audit log against its seal. It reads the log in every database, or a file that "
-        "the page of the audit log made. Exits with 0 when all records are as they were written, 1 when one is not, "
-        "with the name of the first one, and 2 when a database did not answer."
+        "was exported from the audit page."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "All records are as they were written.",
+        1: "A record was changed; the first one is named.",
+        2: "A database did not answer.",
+    }
+    examples = {
+        "verify_audit --file audit.csv": "Compare an export of the audit page with the databases.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--file", type=Path, help="a CSV file, checked by itself and against the databases")
+        parser.add_argument(
+            "--file", type=Path, help="exported CSV file, which is checked by itself and against the databases"
+        )
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:

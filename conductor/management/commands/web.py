@@ -7,25 +7,35 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.actors import periodic
 from conductor.cells.lookup import API_ALIAS
 from conductor.management import preflight, web_server
 from conductor.management.first_start import url_of
+from conductor.manual import ManualCommand
 from conductor.rpc import broker
 
 DRAIN_SECONDS = 2.0
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Serve pages, APIs and WebSockets. Conductors and hosts run in other processes."
     requires_system_checks = []
+    exit_codes = {
+        0: "A signal stopped it.",
+        1: "It could not start; the reason is printed.",
+    }
+    examples = {
+        "web --port 8000 --workers 4": "Serve one port with four processes.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default=settings.NOVELLA_HOST, help="address to listen on (NOVELLA_HOST)")
-        parser.add_argument("--port", default=settings.NOVELLA_PORT, type=int, help="port (NOVELLA_PORT)")
-        parser.add_argument("--workers", default=1, type=int, help="processes that serve side by side (default: 1)")
+        parser.add_argument(
+            "--host", default=settings.NOVELLA_HOST, help="address to listen on (default: NOVELLA_HOST)"
+        )
+        parser.add_argument("--port", default=settings.NOVELLA_PORT, type=int, help="port (default: NOVELLA_PORT)")
+        parser.add_argument("--workers", default=1, type=int, help="number of processes behind the port (default: 1)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         host, port, workers = options["host"], options["port"], options["workers"]

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import NovellaError
 from conductor.core.scheduling.what_if import FleetChange, NewHosts
+from conductor.manual import ManualCommand, add_action
 from conductor.services.fleet.drains import DrainRequest
 from conductor.services.scheduling import what_if
 from conductor.services.scheduling.what_if import DrainPreview, FitView
@@ -23,35 +24,49 @@ DOES_NOT_FIT = 2
 FLAVOR_NUMBERS = ("vcpus", "memory_mb", "root_gb")
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = (
         "Ask the scheduler where servers would go, without changing anything. It answers whether servers of a "
-        "flavor would find hosts, or where the guests of a host would go. Exits with 0 when all of it fits, 1 when "
-        "the question was refused, 2 when something does not fit."
+        "flavor would find hosts, or where the servers of a host would go."
     )
     requires_system_checks = []
+    exit_codes = {
+        0: "Everything fits.",
+        1: "The question was refused; the reason is printed.",
+        2: "Something does not fit.",
+    }
+    examples = {
+        "what_if launch --flavor 2 --image UUID --count 10": "Try to place ten servers.",
+        "what_if drain rack1-03 --remove rack1-04": "Try to empty a host while another one is gone.",
+    }
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True)
-        launch = kinds.add_parser("launch", help="would so many servers find hosts?")
+        launch = add_action(kinds, "launch", "try to place new servers")
         launch.add_argument("--flavor", required=True, help="id of the flavor")
         launch.add_argument("--image", required=True, help="id of the image")
-        launch.add_argument("--count", type=int, default=1, metavar="N", help="how many servers, 1 to 1000")
+        launch.add_argument("--count", type=int, default=1, metavar="N", help="number of servers, 1 to 1000")
         launch.add_argument("--project", default="", help="id of the project whose quota counts")
         launch.add_argument("--zone", default="", help="availability zone")
         for name in FLAVOR_NUMBERS:
             flag = f"--{name.replace('_', '-')}"
-            launch.add_argument(flag, type=int, metavar="N", help=f"in place of the flavor's {name}")
-        drain = kinds.add_parser("drain", help="where would each guest of a host go?")
-        drain.add_argument("host")
-        drain.add_argument("--allow-cold", action="store_true", help="servers may be off while they move")
-        drain.add_argument("--no-cold", action="store_true", help="as without --allow-cold")
+            launch.add_argument(flag, type=int, metavar="N", help=f"value to use instead of the flavor's {name}")
+        drain = add_action(kinds, "drain", "try to empty a host")
+        drain.add_argument("host", help="name of the host")
+        drain.add_argument(
+            "--allow-cold", action="store_true", help="also move servers that must be powered off for it"
+        )
+        drain.add_argument(
+            "--no-cold", action="store_true", help="move only what can move while it runs; this is the default"
+        )
         for one in (launch, drain):
             one.add_argument(
-                "--add", action="append", default=[], metavar="N[:HOST]", help="N hosts more, like HOST but empty"
+                "--add", action="append", default=[], metavar="N[:HOST]", help="add N empty hosts, like HOST"
             )
             for change in ("remove", "enable", "disable"):
-                one.add_argument(f"--{change}", action="append", default=[], metavar="HOST", help=f"{change} a host")
+                one.add_argument(
+                    f"--{change}", action="append", default=[], metavar="HOST", help=f"{change} this host; repeatable"
+                )
             one.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:

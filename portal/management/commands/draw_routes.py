@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
+from conductor.manual import ManualCommand
 from portal.api.compute import fields, reference
 
 
-class Command(BaseCommand):
+class Command(ManualCommand):
     help = "Write the reference pages of the Compute API from its tables."
 
     def handle(self, *args: Any, **options: Any) -> None:
