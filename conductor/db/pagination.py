@@ -29,17 +29,23 @@ def page(
     anchors: QuerySet[Row] | None = None,
     marker: str = "",
     limit: int | None = None,
+    is_backwards: bool = False,
 ) -> list[Row]:
     """Up to `limit` rows after the row whose uuid is `marker`, in `order` and then by uuid.
+
+    With `is_backwards` they are those before the marker, or the last ones without a marker; the order stays.
 
     `anchors` are the rows that may be a marker: more than `rows`, so that pagination goes on when its marker no longer
     matches the filter. Raises Invalid for an unknown marker.
     """
     full_order = [*order, SortField("uuid")]
+    if is_backwards:
+        full_order = [SortField(part.field, not part.is_descending) for part in full_order]
     if marker:
         rows = rows.filter(_after(rows if anchors is None else anchors, full_order, marker))
     ordered = rows.order_by(*(("-" if part.is_descending else "") + part.field for part in full_order))
-    return list(ordered if limit is None else ordered[:limit])
+    found = list(ordered if limit is None else ordered[:limit])
+    return found[::-1] if is_backwards else found
 
 
 def _after(anchors: QuerySet[Row], order: Sequence[SortField], marker: str) -> Q:

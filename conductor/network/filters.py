@@ -26,13 +26,14 @@ NOTHING = Q(pk__in=[])
 class ListQuery:
     """Values of one filter are alternatives; filters that a collection does not know are ignored.
 
-    `sort` is a list of (key, is_descending); `limit` None means all.
+    `sort` is a list of (key, is_descending); `limit` None means all. `is_backwards`: the page before the marker.
     """
 
     filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sort: Sequence[tuple[str, bool]] = ()
     limit: int | None = None
     marker: str = ""
+    is_backwards: bool = False
 
 
 def text(column: str) -> Condition:
@@ -221,7 +222,7 @@ def select(rows: QuerySet[Row], query: ListQuery, table: Mapping[str, Condition]
     conditions = [table[name](values) for name, values in query.filters.items() if name in table]
     narrowed = rows.filter(reduce(and_, conditions, Q()))
     order = [_order(rows, key, is_descending) for key, is_descending in query.sort]
-    return page(narrowed, order, anchors=rows, marker=query.marker, limit=query.limit)
+    return page(narrowed, order, anchors=rows, marker=query.marker, limit=query.limit, is_backwards=query.is_backwards)
 
 
 def _order(rows: QuerySet[Row], key: str, is_descending: bool) -> SortField:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,12 +13,13 @@ from conductor.core.errors import Invalid
 from conductor.network import operations, revisions
 from conductor.network.filters import ListQuery
 from portal.api.base import ApiRequest
+from portal.api.links import absolute
 from portal.api.network.resources import Resource
 from portal.api.network.schemas.bodies import PROJECT
 from portal.api.network.view import NetworkView
-from portal.api.pagination import next_links, parse_page
+from portal.api.pagination import parse_page
 from portal.api.schema_parts import closed
-from portal.api.validation import validate
+from portal.api.validation import as_boolean, validate
 
 PAGING = frozenset({"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"})
 DIRECTIONS = {"asc": False, "desc": True}
@@ -48,10 +50,10 @@ class Collection(ResourceView):
         query = parse_query(request)
         extra = None if query.limit is None else query.limit + 1  # one extra row shows whether there is a next page
         found = resource.list(request.context, replace(query, limit=extra))
-        shown = found[: query.limit]
-        last_id = str(shown[-1].uuid) if shown else None
-        links = next_links(request, resource.plural, last_id=last_id, has_more=len(found) > len(shown))
-        return Response({resource.plural: [self.show(request, row) for row in shown], **links})
+        cut = -query.limit if query.is_backwards and query.limit else None
+        shown = found[cut:] if query.is_backwards else found[: query.limit]
+        body = {resource.plural: [self.show(request, row) for row in shown]}
+        return Response(body | page_links(request, resource.plural, query, shown, has_more=len(found) > len(shown)))
 
     def post(self, request: ApiRequest) -> Response:
         """Create one from the singular name, or several from the plural name, all or none."""
@@ -100,6 +102,34 @@ class Member(ResourceView):
         return Response(status=204)
 
 
+def page_links(
+    request: ApiRequest, name: str, query: ListQuery, shown: Sequence[Any], *, has_more: bool
+) -> dict[str, list[dict[str, str]]]:
+    """Return the links `next` and `previous` of a page, as far as there are such pages.
+
+    `has_more`: there are rows beyond the page in the query's direction. On the other side at least the marker is.
+    """
+    if not shown:
+        return {}
+    ahead, behind = has_more, bool(query.marker)
+    after, before = (behind, ahead) if query.is_backwards else (ahead, behind)
+    there = [("next", after, shown[-1], {}), ("previous", before, shown[0], {"page_reverse": "True"})]
+    links = [
+        {"rel": rel, "href": absolute(request, _path(request, {"marker": str(row.uuid), **more}))}
+        for rel, is_there, row, more in there
+        if is_there
+    ]
+    return {f"{name}_links": links} if links else {}
+
+
+def _path(request: ApiRequest, more: Mapping[str, str]) -> str:
+    query = request.query_params.copy()
+    query.pop("page_reverse", None)
+    for name, value in more.items():
+        query[name] = value
+    return f"{request.path}?{query.urlencode()}"
+
+
 def checked(body: Any, name: str, schema: dict[str, Any]) -> Any:
     """Return the member `name` of the body, checked against `schema`. Raises Invalid naming the field."""
     return validate(body, closed({name: schema}, required=(name,)))[name]
@@ -143,4 +173,5 @@ def parse_query(request: ApiRequest) -> ListQuery:
         sort=[(key, DIRECTIONS[direction]) for key, direction in zip(keys, directions, strict=True)],
         limit=page.limit or None if "limit" in given else None,
         marker=page.marker,
+        is_backwards=as_boolean(given.get("page_reverse", False), "page_reverse"),
     )
