@@ -123,7 +123,10 @@ class SecurityGroup(Tagged):
 
 
 class SecurityGroupRule(models.Model):
-    """One kind of traffic that a group lets through. `rule_key` spells what it matches, so that it exists once."""
+    """One kind of traffic that a group lets through. `rule_key` spells what it matches, so that it exists once.
+
+    `remote_ip_prefix` is the text that the client sent.
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     group = models.ForeignKey(SecurityGroup, on_delete=models.CASCADE, related_name="rules")

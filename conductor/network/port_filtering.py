@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conductor.core.port_filters import AddressPair, FilterRule, PortFilter
 from conductor.network.models import Port, SecurityGroupRule
+from conductor.network.ranges import normalized, normalized_range
 
 
 def filters_of(host: str) -> dict[str, PortFilter]:
@@ -19,7 +20,9 @@ def _filter_of(port: Port) -> PortFilter:
     """
     groups = sorted(port.security_groups.all(), key=lambda group: str(group.uuid))
     rules = {_rule_of(rule) for group in groups for rule in group.rules.all()}
-    pairs = {AddressPair(pair["ip_address"], pair.get("mac_address", "")) for pair in port.address_pairs or ()}
+    pairs = {
+        AddressPair(normalized(pair["ip_address"]), pair.get("mac_address", "")) for pair in port.address_pairs or ()
+    }
     pairs |= {AddressPair(row.ip_address) for row in port.addresses.all()}
     return PortFilter(
         is_on=port.is_port_security_enabled,
@@ -36,6 +39,6 @@ def _rule_of(rule: SecurityGroupRule) -> FilterRule:
         protocol=rule.protocol or "",
         low=rule.port_range_min,
         high=rule.port_range_max,
-        remote_prefix=rule.remote_ip_prefix or "",
+        remote_prefix=normalized_range(rule.remote_ip_prefix) if rule.remote_ip_prefix else "",
         remote_group=str(rule.remote_group.uuid) if rule.remote_group else "",
     )

@@ -13,6 +13,7 @@ from conductor.network.errors import (
     PortSecurityPortHasSecurityGroup,
 )
 from conductor.network.models import Port
+from conductor.network.ranges import normalized
 from conductor.network.security_groups import DEFAULT_NAME
 
 MAX_PAIRS = 10
@@ -57,8 +58,9 @@ def complete(pairs: Sequence[Pair], mac_address: str) -> list[dict[str, str]]:
     whole = [
         {"ip_address": pair["ip_address"], "mac_address": pair.get("mac_address") or mac_address} for pair in pairs
     ]
+    keys = [(normalized(pair["ip_address"]), pair["mac_address"]) for pair in whole]
     for index, pair in enumerate(whole):
-        if pair in whole[:index]:
+        if keys[index] in keys[:index]:
             raise DuplicateAddressPairInRequest(
                 f"Request contains duplicate address pair: mac_address {pair['mac_address']} ip_address "
                 f"{pair['ip_address']}."

@@ -40,6 +40,16 @@ def parse_any_address(text: str, field: str) -> Address:
     return parse_address(text, 6 if ":" in text else 4, field)
 
 
+def normalized(text: str) -> str:
+    """Return an address, or the range of `10.0.0.7/24`, in its one spelling."""
+    return str(ip_network(text, strict=False) if "/" in text else ip_address(text))
+
+
+def normalized_range(text: str) -> str:
+    """Return a range in its one spelling; an address is a range of one."""
+    return str(ip_network(text, strict=False))
+
+
 def version_of(cidr: str) -> int:
     return int(ip_network(cidr).version)
 

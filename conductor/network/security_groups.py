@@ -27,6 +27,7 @@ from conductor.network.errors import (
 from conductor.network.filters import ListQuery
 from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.network.operations import refuse_other_project
+from conductor.network.ranges import normalized_range
 from conductor.network.revisions import touch
 
 DEFAULT_NAME = "default"
@@ -230,9 +231,8 @@ def _rule_key(requested: SecurityGroupRuleCreate) -> str:
         requested.port_range_min,
         requested.port_range_max,
     )
-    return "|".join(
-        "" if part is None else str(part) for part in (*parts, requested.remote_ip_prefix, requested.remote_group_id)
-    )
+    prefix = normalized_range(requested.remote_ip_prefix) if requested.remote_ip_prefix else None
+    return "|".join("" if part is None else str(part) for part in (*parts, prefix, requested.remote_group_id))
 
 
 def _check_rule(requested: SecurityGroupRuleCreate) -> None:

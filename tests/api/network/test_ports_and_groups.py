@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from conductor.network.models import AddressAllocation, Port, SecurityGroup, SecurityGroupRule
+from conductor.network.port_filtering import filters_of
 from tests.api.network.calls import V2, fault, ids, make, make_network, plug
 
 
@@ -201,3 +202,44 @@ def test_wrong_rules_make_nothing(api_client: Any, values: dict[str, Any]) -> No
     body = {"security_group_id": group_id, "direction": "ingress", **values}
     assert ana.post(f"{V2}/security-group-rules", {"security_group_rule": body}).status_code == 400
     assert SecurityGroupRule.objects.filter(group__name="web").count() == 2
+
+
+RULE = {"direction": "ingress", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22}
+
+
+@pytest.mark.parametrize(
+    ("sent", "normalized", "same"),
+    [
+        ("10.177.8.5/24", "10.177.8.0/24", "10.177.8.0/24"),
+        ("10.177.8.5", "10.177.8.5/32", "10.177.8.5/32"),
+        ("2001:DB8::7/32", "2001:db8::/32", "2001:db8::/32"),
+    ],
+)
+def test_the_range_of_a_rule_is_kept_as_it_was_sent(api_client: Any, sent: str, normalized: str, same: str) -> None:
+    ana = api_client("ana")
+    values = RULE | {"ethertype": "IPv6" if ":" in sent else "IPv4"}
+    values["security_group_id"] = make(ana, "security-groups", name="ssh")["id"]
+    rule = make(ana, "security-group-rules", **values, remote_ip_prefix=sent)
+    shown = ana.get(f"{V2}/security-group-rules/{rule['id']}").json()["security_group_rule"]
+    for one in (rule, shown):
+        assert (one["remote_ip_prefix"], one["normalized_cidr"]) == (sent, normalized)
+    assert ids(ana.get(f"{V2}/security-group-rules?remote_ip_prefix={sent}"), "security_group_rules") == {rule["id"]}
+    again = {"security_group_rule": values | {"remote_ip_prefix": same}}
+    assert fault(ana.post(f"{V2}/security-group-rules", again)) == (409, "SecurityGroupRuleExists")
+
+
+def test_the_addresses_of_pairs_are_kept_as_they_were_sent(api_client: Any) -> None:
+    ana = api_client("ana")
+    network_id, _ = make_network(ana)
+    sent = ["10.7.0.1/16", "10.7.0.9", "2001:DB8::7/32", "2001:DB8::9"]
+    port = make(ana, "ports", network_id=network_id, allowed_address_pairs=[{"ip_address": one} for one in sent])
+    path = f"{V2}/ports/{port['id']}"
+    assert [pair["ip_address"] for pair in port["allowed_address_pairs"]] == sent
+    changed = ana.put(path, {"port": {"allowed_address_pairs": [{"ip_address": one} for one in sent[1:]]}})
+    assert [pair["ip_address"] for pair in changed.json()["port"]["allowed_address_pairs"]] == sent[1:]
+    twice = [{"ip_address": "10.7.0.1/16"}, {"ip_address": "10.7.0.2/16"}]
+    refused = ana.put(path, {"port": {"allowed_address_pairs": twice}})
+    assert fault(refused) == (400, "DuplicateAddressPairInRequest")
+    Port.objects.update(binding_host="sim-1")
+    (applied,) = filters_of("sim-1").values()
+    assert {pair.ip_address for pair in applied.pairs} >= {"10.7.0.9", "2001:db8::/32", "2001:db8::9"}

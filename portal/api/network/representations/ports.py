@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from conductor.core.context import RequestContext
@@ -119,11 +118,9 @@ def _option(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pair(given: Mapping[str, str]) -> dict[str, str]:
-    """Normalize an address pair: an address stays an address, a network gets its canonical form."""
-    address = given["ip_address"]
-    spelt = str(ip_network(address, strict=False)) if "/" in address else str(ip_address(address))
+    """Return an address pair with its address or range as it was sent, and its MAC address in lower case."""
     mac_address = given.get("mac_address")
-    return {"ip_address": spelt} | ({"mac_address": mac_address.lower()} if mac_address else {})
+    return {"ip_address": given["ip_address"]} | ({"mac_address": mac_address.lower()} if mac_address else {})
 
 
 def _addresses(wanted: Sequence[Mapping[str, str]]) -> list[AddressRequest]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_network
 from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.network import tags
 from conductor.network.models import SecurityGroup, SecurityGroupRule
+from conductor.network.ranges import normalized_range
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from portal.api.network.representations.networks import moment
 from portal.api.validation import as_boolean
@@ -58,7 +58,7 @@ def rule(row: SecurityGroupRule, context: RequestContext) -> dict[str, Any]:
         "port_range_min": row.port_range_min,
         "port_range_max": row.port_range_max,
         "remote_ip_prefix": row.remote_ip_prefix,
-        "normalized_cidr": row.remote_ip_prefix,
+        "normalized_cidr": normalized_range(row.remote_ip_prefix) if row.remote_ip_prefix else None,
         "remote_group_id": str(row.remote_group.uuid) if row.remote_group else None,
         "remote_address_group_id": None,
         "description": row.description,
@@ -70,7 +70,6 @@ def rule(row: SecurityGroupRule, context: RequestContext) -> dict[str, Any]:
 
 
 def wanted_rule(given: Mapping[str, Any], context: RequestContext) -> SecurityGroupRuleCreate:
-    prefix = given.get("remote_ip_prefix") or None
     return SecurityGroupRuleCreate(
         group_id=given["security_group_id"],
         direction=given["direction"],
@@ -78,7 +77,7 @@ def wanted_rule(given: Mapping[str, Any], context: RequestContext) -> SecurityGr
         protocol=_protocol(given.get("protocol")),
         port_range_min=_number(given.get("port_range_min")),
         port_range_max=_number(given.get("port_range_max")),
-        remote_ip_prefix=str(ip_network(prefix, strict=False)) if prefix else None,
+        remote_ip_prefix=given.get("remote_ip_prefix") or None,
         remote_group_id=given.get("remote_group_id"),
         description=given.get("description") or "",
     )
