@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conductor.services.snapshot_schedules import due_snapshots
 
 from conductor.api_db.models import ConsoleShare, ConsoleToken, KeyPair, SnapshotSchedule, Subscription
 from conductor.core.consoles import ConsoleKind
@@ -19,7 +18,7 @@ from conductor.rpc.messages import ConsolesOffered
 from conductor.services.accounts import sign_in
 from conductor.services.consoles import connections, consoles
 from conductor.services.notifications import subscribers
-from conductor.services.servers import keypairs
+from conductor.services.servers import due_snapshots, keypairs
 from tests import factories
 from tests.api_client import ApiClient
 from tests.compute_rows import make_cloud
