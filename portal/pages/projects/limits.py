@@ -105,15 +105,33 @@ def _rows(asked: SubmittedForm) -> Call:
     return Call("PUT", f"{ROWS}/{asked.item.get('id', 'ID')}", {"limits": _numbers(asked, "rows")})
 
 
-def _defaults(service: str) -> Any:
-    return lambda asked: Call("PUT", ROW_DEFAULTS, {"limits": _numbers(asked, service)})
+def _class_defaults(service: str, *, action_id: str, title: str) -> ResourceAction:
+    """Return the form of the defaults of a service with quota classes."""
+    return ResourceAction(
+        id=action_id,
+        title=title,
+        does="Applies to projects without their own limits. Empty fields stay unchanged.",
+        rule="os_compute_api:os-quota-class-sets:update",
+        is_creation=True,
+        fields=(*_fields(service, begins=False), REASON),
+        call=lambda asked: Call("PUT", f"{CLASSES[service]}/default", {"quota_class_set": _numbers(asked, service)}),
+        cli=lambda asked: ["openstack quota set --class", "default"],
+    )
 
 
-def _class(service: str) -> Any:
-    def call(asked: SubmittedForm) -> Call:
-        return Call("PUT", f"{CLASSES[service]}/default", {"quota_class_set": _numbers(asked, service)})
-
-    return call
+def _row_defaults(service: str, *, action_id: str, title: str, does: str) -> ResourceAction:
+    """Return the form of defaults that only the API of Novella changes."""
+    return ResourceAction(
+        id=action_id,
+        title=title,
+        does=does,
+        rule="novella:quotas:change",
+        service="novella",
+        is_creation=True,
+        fields=(*_fields(service, begins=False), REASON),
+        call=lambda asked: Call("PUT", ROW_DEFAULTS, {"limits": _numbers(asked, service)}),
+        cli=lambda asked: ["curl -X PUT", ROW_DEFAULTS],
+    )
 
 
 def _cli(*words: str) -> Any:
@@ -151,47 +169,19 @@ PROJECT_QUOTAS = Resource(
         ),
     ),
     actions=(
-        ResourceAction(
-            id="defaults",
-            title="Compute defaults",
-            does="Applies to projects without their own limits. Empty fields stay unchanged.",
-            rule="os_compute_api:os-quota-class-sets:update",
-            is_creation=True,
-            fields=(*_fields("compute", begins=False), REASON),
-            call=_class("compute"),
-            cli=lambda asked: ["openstack quota set --class", "default"],
-        ),
-        ResourceAction(
-            id="storage-defaults",
-            title="Storage defaults",
-            does="Applies to projects without their own limits. Empty fields stay unchanged.",
-            rule="os_compute_api:os-quota-class-sets:update",
-            is_creation=True,
-            fields=(*_fields("storage", begins=False), REASON),
-            call=_class("storage"),
-            cli=lambda asked: ["openstack quota set --class", "default"],
-        ),
-        ResourceAction(
-            id="network-defaults",
+        _class_defaults("compute", action_id="defaults", title="Compute defaults"),
+        _class_defaults("storage", action_id="storage-defaults", title="Storage defaults"),
+        _row_defaults(
+            "network",
+            action_id="network-defaults",
             title="Network defaults",
             does="Applies to projects without their own limits. Empty fields stay unchanged.",
-            rule="novella:quotas:change",
-            service="novella",
-            is_creation=True,
-            fields=(*_fields("network", begins=False), REASON),
-            call=_defaults("network"),
-            cli=lambda asked: ["curl -X PUT", ROW_DEFAULTS],
         ),
-        ResourceAction(
-            id="row-defaults",
+        _row_defaults(
+            "row defaults",
+            action_id="row-defaults",
             title="Other defaults",
             does="Applies to users without their own limits. Empty fields stay unchanged.",
-            rule="novella:quotas:change",
-            service="novella",
-            is_creation=True,
-            fields=(*_fields("row defaults", begins=False), REASON),
-            call=_defaults("row defaults"),
-            cli=lambda asked: ["curl -X PUT", ROW_DEFAULTS],
         ),
         ResourceAction(
             id="compute",
