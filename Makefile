@@ -56,7 +56,7 @@ reference: setup-dev ## write the generated pages of docs/reference anew, from t
 site: setup-dev ## build the documentation's site into build/site; a broken link fails it
 	@$(VENV_PYTHON) -m sphinx -E -W --keep-going -q -b html docs build/site
 
-words: setup-dev ## bring the catalogues of translations in step with what pages say; lists what is to be said
+words: setup-dev ## update the catalogues of translations; list messages without a translation
 	@$(VENV_PYTHON) -m tools.catalogues
 
 bench: setup-dev ## run the benchmarks, store their figures and write RESULTS.md
@@ -68,7 +68,7 @@ chaos: setup-dev ## kill everything on purpose: simulated schedules, every place
 	@$(VENV_PYTHON) -m tests.chaos --mode every-point
 	@$(VENV_PYTHON) -m tests.chaos --mode random --seed $(SEED) --actions 10000 --kills 1000 --server-kills 40
 
-pictures: setup-dev ## draw the pictures of the README and all screens of docs/screens anew
+pictures: setup-dev ## draw the screens of the README and of docs/reference/screens again
 	@$(VENV_PYTHON) -m pytest -q tests/browser/pictures.py
 
 audit: setup-dev ## check that no dependency is locked at a version with a known weakness

@@ -24,8 +24,8 @@ SERVERS = 10_000
 ROUNDS = 15
 BAR_MS = 500.0
 PAGES = ("/", "/servers", "/workflows", "/hosts", "/volumes", "/images", "/networks", "/audit")
-FIRST_PAINT = """() => new Promise((tell) => new PerformanceObserver((list) =>
-    list.getEntriesByName("first-contentful-paint").forEach((one) => tell(one.startTime))
+FIRST_PAINT = """() => new Promise((resolve) => new PerformanceObserver((list) =>
+    list.getEntriesByName("first-contentful-paint").forEach((one) => resolve(one.startTime))
 ).observe({ type: "paint", buffered: true }))"""
 
 

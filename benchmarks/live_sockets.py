@@ -5,7 +5,7 @@
 One web process serves the portal's WebSocket and, beside it, a server that only broadcasts. The clients are real
 sockets of this process, each with a session of its own, of two users of one project. In turns the process commits an
 event, and broadcasts a message as long as that event's; a round ends when the last client has received it. There are
-two kinds of pages: one that is told to reload its list (the bell), and one for which a row is rendered, with the
+two kinds of pages: one that is notified to reload its list (the bell), and one for which a row is rendered, with the
 viewers' rights (the list of workflows). Then, with the most clients, half of them with each page, events are committed
 for some seconds while clients are disconnected and reconnect with their last position: at the end all must have the
 last event, and none may have received a position twice, or an earlier one after a later one.
@@ -322,7 +322,7 @@ async def _storm(web: Web, clients: int) -> dict[str, int]:
         "cuts": cuts,
         "messages": sum(page.messages for page in pages),
         "behind": sum(page.reached < last for page in pages),
-        "told twice": sum(page.twice for page in pages),
+        "notified twice": sum(page.twice for page in pages),
         "out of order": sum(page.backwards for page in pages),
     }
     for page in pages:
@@ -347,7 +347,7 @@ async def measure(web: Web, rounds: int, clients: Sequence[int]) -> int:
     found = await _storm(web, max(clients))
     print(f"load of the machine: {os.getloadavg()[0]:.0f}")
     print(f"storm with {max(clients)} clients: " + ", ".join(f"{words} {count}" for words, count in found.items()))
-    missed += any(found[words] for words in ("behind", "told twice", "out of order"))
+    missed += any(found[words] for words in ("behind", "notified twice", "out of order"))
     return 1 if missed else 0
 
 

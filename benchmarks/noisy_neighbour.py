@@ -164,7 +164,7 @@ class Attacker:
     async def sign_in(self, number: int) -> None:
         """Send a wrong password for a new name from a new address, so that no limit on failures applies."""
         source = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(1, 254)}"
-        body = _sign_in(f"stranger-{random.randrange(1 << 40)}", "not-the-password", None)
+        body = _sign_in(f"unknown-{random.randrange(1 << 40)}", "not-the-password", None)
         await self.call("POST", IDENTITY, body, source=source, Accept="application/json")
 
     async def stream(self, number: int) -> None:

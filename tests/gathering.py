@@ -36,7 +36,7 @@ def emitted() -> list[str]:
     return list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", flat=True))
 
 
-def telling(kind: str) -> Write:
+def emitting(kind: str) -> Write:
     def write() -> None:
         with write_tx(ALIAS):
             emit(kind)

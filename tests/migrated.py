@@ -78,7 +78,7 @@ def provide(cache: Path, name: str, make: Make, target: Path) -> None:
         if not kept.exists():
             for old in cache.glob(f"{kind}-*"):
                 shutil.rmtree(old)
-            part = cache / f"{kind}-part"  # removes the leftover of a process that died while it created one
+            part = cache / f"{kind}-part"  # removes what a process left that died while it created one
             make(part)
             part.rename(kept)
         target.mkdir(parents=True, exist_ok=True)

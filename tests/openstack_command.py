@@ -31,12 +31,12 @@ for line in sys.stdin:
     reads, writes = os.pipe()
     if not (child := os.fork()):
         os.environ.update(asked["environment"])
-        with os.fdopen(writes, "w") as told:
-            json.dump(run(asked["words"]), told)
+        with os.fdopen(writes, "w") as result:
+            json.dump(run(asked["words"]), result)
         os._exit(0)
     os.close(writes)
-    with os.fdopen(reads) as told:
-        print(told.read(), flush=True)
+    with os.fdopen(reads) as result:
+        print(result.read(), flush=True)
     os.waitpid(child, 0)
 """
 

@@ -41,7 +41,7 @@ class Runtime:
 
     def version(self) -> tuple[int, int, int]:
         """Return major, minor and patch version."""
-        words = self._check_output("tell its version", "--version").decode(errors="replace").split()
+        words = self._check_output("report its version", "--version").decode(errors="replace").split()
         try:
             major, minor, patch = words[words.index("version") + 1].split("+")[0].split("-")[0].split(".")[:3]
             return int(major), int(minor), int(patch)

@@ -66,7 +66,7 @@ class Connection:
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` from one of libvirt's threads whenever a guest starts, ends or is paused."""
         handle = self._open()
-        with self._lock, translated("tell of its guests"):
+        with self._lock, translated("list its guests"):
             self._changed = changed
             self._listen(handle)
 

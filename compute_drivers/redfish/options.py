@@ -18,7 +18,7 @@ class RedfishOptions:
         machines_file: The file with the machines.
         state_dir: Folder for assignments of machines and for images.
         media_dir: Folder for media, which a web server publishes at `media_url` for the controllers.
-        erase: Whether drives are erased before a machine is free again. It has no default, so that nobody leaves
+        erase: Whether drives are erased before a machine is free again. It has no default, so that no operator leaves
             data to the next owner by accident.
     """
 

@@ -93,7 +93,7 @@ def validate_report(report: Any, known: Mapping[str, Any] = MappingProxyType({})
         return dict(values)
     wrong = next(iter(_REPORT.iter_errors(values)), None)
     if wrong is not None:
-        where = ".".join(map(str, wrong.absolute_path)) or "what it tells"
+        where = ".".join(map(str, wrong.absolute_path)) or "the report"
         raise DriverError(f"The driver's report cannot be used: {where}: {wrong.message[:MAX_CAUSE_LENGTH]}.")
     return dict(values)
 

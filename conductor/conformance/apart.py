@@ -25,7 +25,7 @@ class Ended(Exception):
 
 
 def results_apart(work: Callable[[Report], None], timeout_seconds: float) -> Iterator[Any]:
-    """Yield the JSON values that `work` reports. Raises `Ended` when its process ends, or is silent for too long."""
+    """Yield the JSON values that `work` reports. Raises `Ended` when its process ends or hangs."""
     sys.stdout.flush()
     sys.stderr.flush()
     read, write = os.pipe()

@@ -23,13 +23,13 @@ KILL_SECONDS = 120.0
 # Builds one guest, and is killed at the first progress of the second.
 PROGRAM = """
 import importlib, json, os, signal, sys
-told = json.load(sys.stdin)
-sys.path[:] = told["path"]
+inputs = json.load(sys.stdin)
+sys.path[:] = inputs["path"]
 from conductor.core.compute_driver import GuestSpec
-kind = getattr(importlib.import_module(told["module"]), told["kind"])
-driver = kind(told["host"], told["options"], lambda image_id: open(told["images"][image_id], "rb"))
+kind = getattr(importlib.import_module(inputs["module"]), inputs["kind"])
+driver = kind(inputs["host"], inputs["options"], lambda image_id: open(inputs["images"][image_id], "rb"))
 driver.start()
-first, second = map(GuestSpec.from_json, told["guests"])
+first, second = map(GuestSpec.from_json, inputs["guests"])
 driver.spawn(first, lambda *words: None)
 driver.spawn(second, lambda *words: os.kill(os.getpid(), signal.SIGKILL))
 """

@@ -475,7 +475,7 @@ class ComputeDriver:
     # -- capability live_migrate: prepare at the destination, move at the source, finish or cancel at the destination
 
     def prepare_live_migration(self, guest: GuestSpec, *, is_block_migration: bool | None) -> Mapping[str, Any]:
-        """At the destination: make room for the guest; return JSON values that tell the source where to send it.
+        """At the destination: make room for the guest; return JSON values that say where the source sends it.
 
         `is_block_migration` None chooses by whether both hosts share the storage of the disks.
         """

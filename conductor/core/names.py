@@ -22,7 +22,7 @@ def folded(name: str) -> str:
 def plain(name: str) -> str:
     """Return a name as users may have it: normalised by NFKC, without control and format characters.
 
-    So full-width letters are the usual ones, and no two users have names that look the same because of either.
+    Full-width letters become ordinary ones, so no two users have names that differ only by them.
     """
     seen = "".join(one for one in name if unicodedata.category(one) not in _CONTROL | {_FORMAT})
     return unicodedata.normalize("NFKC", seen)

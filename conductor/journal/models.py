@@ -128,7 +128,7 @@ class ResourceLock(models.Model):
 
     @property
     def holder(self) -> str:
-        """The holder, worded for an error message."""
+        """The holder as a text for error messages."""
         uuid, action = (self.run.uuid, self.run.action) if self.run else (self.holder_uuid, self.holder_action)
         return f"workflow {uuid} ({action})"
 

@@ -20,7 +20,7 @@ from conductor.network.revisions import touch
 
 Create = TypeVar("Create")
 Row = TypeVar("Row")
-EVERYBODY = "*"
+ALL_PROJECTS = "*"
 SHARED = "access_as_shared"
 EXTERNAL = "access_as_external"
 # Field → the action that only an administrator may do with it.
@@ -36,18 +36,18 @@ _FOR_ADMINS = {
 
 def shared_with(project_id: str) -> Q:
     """Return the condition for networks that a project may use, besides its own."""
-    granted = RbacPolicy.objects.filter(action=SHARED, target_project__in=[project_id, EVERYBODY])
+    granted = RbacPolicy.objects.filter(action=SHARED, target_project__in=[project_id, ALL_PROJECTS])
     return Q(is_shared=True) | Q(pk__in=granted.values("network_id"))
 
 
 def seen_by(project_id: str) -> Q:
-    granted = RbacPolicy.objects.filter(target_project__in=[project_id, EVERYBODY])
+    granted = RbacPolicy.objects.filter(target_project__in=[project_id, ALL_PROJECTS])
     return Q(project_id=project_id) | Q(is_shared=True) | Q(is_external=True) | Q(pk__in=granted.values("network_id"))
 
 
 def is_external_for(network: Network, project_id: str) -> bool:
     """Whether the project may use the network as an external one."""
-    granted = network.rbac_policies.filter(action=EXTERNAL, target_project__in=[project_id, EVERYBODY])
+    granted = network.rbac_policies.filter(action=EXTERNAL, target_project__in=[project_id, ALL_PROJECTS])
     return network.is_external or granted.exists()
 
 

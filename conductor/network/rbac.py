@@ -18,7 +18,7 @@ from conductor.network import filters, quotas
 from conductor.network.errors import DuplicateRbacPolicy, RbacPolicyInUse, RbacPolicyNotFound
 from conductor.network.filters import ListQuery
 from conductor.network.models import Network, RbacPolicy
-from conductor.network.operations import EVERYBODY, EXTERNAL, SHARED, own_network
+from conductor.network.operations import ALL_PROJECTS, EXTERNAL, SHARED, own_network
 from conductor.network.revisions import touch
 
 ACTIONS = (SHARED, EXTERNAL)
@@ -99,7 +99,7 @@ def delete_policy(context: RequestContext, policy_id: str) -> None:
 
 
 def _refuse_wide(context: RequestContext, target: str, action: str) -> None:
-    if not context.is_admin and (target == EVERYBODY or action == EXTERNAL):
+    if not context.is_admin and (target == ALL_PROJECTS or action == EXTERNAL):
         raise Forbidden("Only an administrator may share a network with all, or as external.", type="RuleNotAuthorized")
 
 
@@ -108,7 +108,7 @@ def _refuse_in_use(policy: RbacPolicy) -> None:
     if network.is_shared:
         return
     ports = network.ports.exclude(project_id__in=["", network.project_id])
-    if policy.target_project != EVERYBODY:
+    if policy.target_project != ALL_PROJECTS:
         ports = ports.filter(project_id=policy.target_project)
     if policy.action == SHARED and ports.exists():
         raise RbacPolicyInUse(

@@ -29,7 +29,7 @@ from conductor.network.models import AddressScope, SubnetPool
 from conductor.network.operations import refuse_for_admins, refuse_other_project
 from conductor.network.revisions import touch
 
-_FOR_ADMINS = {"is_shared": "share it with everybody", "is_default": "make a pool the default one"}
+_FOR_ADMINS = {"is_shared": "share it with all projects", "is_default": "make a pool the default one"}
 # IP version → shortest prefix, longest, and the default one of a subnet.
 LENGTHS = {4: (8, 32, 24), 6: (64, 128, 64)}
 

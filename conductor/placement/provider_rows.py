@@ -53,8 +53,8 @@ def held(provider_uuid: UUID | str, generation: int | None) -> ResourceProvider:
         raise _missing(provider_uuid)
     if generation is not None and row.generation != generation:
         raise ConcurrentUpdate(
-            f"Resource provider {provider_uuid} is at generation {row.generation}, not {generation}: somebody changed "
-            "it meanwhile. Read it again and repeat.",
+            f"Resource provider {provider_uuid} is at generation {row.generation}, not {generation}: it was changed "
+            "meanwhile. Read it again and repeat.",
             code=codes.CONCURRENT_UPDATE,
         )
     return row

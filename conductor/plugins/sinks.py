@@ -38,7 +38,7 @@ def send(sink: NotificationSink, message: Notification) -> str:
         raise SinkFailed("its connection ended with its process")
     answer = _open[sink.name][1](message)
     if not isinstance(answer, str):
-        raise SinkFailed(f"said {type(answer).__name__} where a text belongs")
+        raise SinkFailed(f"returned {type(answer).__name__} instead of a text")
     return answer
 
 

@@ -144,7 +144,7 @@ class Publisher:
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="postman", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:

@@ -51,7 +51,7 @@ def plugin_bounds_of(spec: RequestSpec) -> Bounds:
 
 def _wrong(answer: Any) -> str:
     if not isinstance(answer, Bounds):
-        return f"said {type(answer).__name__} where Bounds belong"
+        return f"returned {type(answer).__name__} instead of Bounds"
     parts = (answer.root_required, answer.root_forbidden, answer.forbidden_aggregates, *answer.member_of)
     if not all(isinstance(part, frozenset) and all(isinstance(name, str) for name in part) for part in parts):
         return "returned Bounds with something else than sets of texts"

@@ -92,10 +92,10 @@ def _multiplier(guest: NovaObject) -> tuple[float, str, bool]:
     """Return the weigher's own factor, its aggregate key, and whether it negates the factor."""
     if guest.made is None:
         return 1.0, "", False
-    plain, telling = _RecordingMetadata(), _RecordingMetadata("1")
+    plain, recording = _RecordingMetadata(), _RecordingMetadata("1")
     try:
         factor = float(guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=plain)])))
-        reported = guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=telling)]))
+        reported = guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=recording)]))
         counts_against = bool(plain.keys_asked) and float(reported) < 0
     except Exception:  # it reads more of a host than aggregates: only the operator's factor counts
         return 1.0, "", False

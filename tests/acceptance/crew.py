@@ -98,7 +98,7 @@ class Crew:
     def await_seen(self, *names: str) -> None:
         """Wait until each of these conductors has seen all of them in a group: it notices their deaths from then on.
 
-        It is about groups that are polled; a file's death is noticed by whoever sees it later, too.
+        It is about groups that are polled; a process that looks later notices a file's death, too.
         """
         lives = {line.pid: line.run for line in self.lines("ready")}
         expected = {lives[self.pids[name]] for name in names}

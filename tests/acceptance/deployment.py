@@ -265,7 +265,7 @@ class Deployment:
         own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_BROKER_URL": self.broker.url}
         if self._broker_kind == "redis":
             own["NOVELLA_CHANNEL_URL"] = self.broker.url
-        if member.role != "host":  # a host is told of no database
+        if member.role != "host":  # a host gets no database
             own["NOVELLA_DATABASE_URL"] = self.database.url
         if set(self.cells) != set(CELLS):
             own["NOVELLA_CELLS"] = ",".join(self.cells)

@@ -16,7 +16,7 @@ from tests.waiting import take_time, wait_until
 
 
 def fail_spawns(cloud: Cloud, **rule: Any) -> None:
-    """Tell the simulated hypervisors to fail; read anew at each call."""
+    """Make the simulated hypervisors fail; they read the file at each call."""
     (cloud.data_dir / "faults.json").write_text(json.dumps({"spawn": rule}))
 
 

@@ -81,7 +81,7 @@ def total(results: list[dict[str, Any]], what: str) -> int:
 def test_they_met_on_a_full_fleet(results: list[dict[str, Any]], ask: Ask) -> None:
     places = int(HOSTS * VCPUS * RATIO)
     assert len(results) == PROCESSES
-    assert total(results, "placed") > places, "nobody was placed where another had been"
+    assert total(results, "placed") > places, "no server was placed where another had been"
     assert total(results, "refused") > 0
     assert total(results, "over_quota") > 0
     assert total(results, "given_back") > 0
@@ -99,7 +99,7 @@ def test_no_host_gives_more_than_it_has(ask: Ask) -> None:
 def test_no_hard_policy_of_a_group_is_broken(ask: Ask) -> None:
     members = [(name, host, int(count)) for name, host, count in ask(MEMBERS)]
     by_group = {group: [count for name, _, count in members if name == group] for group in deciders.GROUPS}
-    assert all(by_group.values()), "a group of which nobody was placed proves nothing"
+    assert all(by_group.values()), "a group without a placed server proves nothing"
     assert set(by_group["apart"]) == {1}
     assert max(by_group["two-at-most"]) <= 2
     assert len(by_group["near"]) == 1

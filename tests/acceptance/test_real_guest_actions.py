@@ -101,7 +101,7 @@ def web(cloud: Cloud) -> Real:
 
 
 def test_it_read_its_config_drive(web: Real) -> None:
-    reported = web.line.ask("cat /run/said")
+    reported = web.line.ask("cat /run/report")
     assert f"disc uuid {web.uuid} name web-1" in reported
     assert "disc key ssh-ed25519" in reported
     assert "user data of web-1" in reported
@@ -197,7 +197,7 @@ def test_it_is_resized_reverted_and_resized_for_good(web: Real) -> None:
 def test_it_is_rescued_and_comes_back(web: Real) -> None:
     web.act({"rescue": {"adminPass": "correct-horse"}}, "RESCUE")
     assert web.line.number("cat /sys/block/vdb/size") * 512 == 2 << 30  # its own disk is the second
-    assert "disc password set" in web.line.ask("cat /run/said")
+    assert "disc password set" in web.line.ask("cat /run/report")
     web.act({"unrescue": None}, "ACTIVE")
     assert web.line.number("cat /sys/block/vda/size") * 512 == 2 << 30
 

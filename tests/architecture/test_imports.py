@@ -61,7 +61,7 @@ PLANTED = (
     Planted("portal/api/compute/planted.py", "import conductor.volume.models", "volume-boundary"),
     Planted("portal/api/compute/planted.py", "import conductor.placement.models", "placement-boundary"),
     Planted("portal/api/compute/planted.py", "import conductor.events", "events-boundary"),
-    Planted("portal/api/compute/planted.py", "import portal.api.image", "strangers"),
+    Planted("portal/api/compute/planted.py", "import portal.api.image", "apis-apart"),
     Planted("conductor/core/planted.py", "import django", "plain-core"),
     Planted("scheduler_plugins/filters/planted.py", "import conductor.db.transactions", "plugins-see"),
     Planted("compute_drivers/fake/planted.py", "import django", "plugins-see"),

@@ -1,4 +1,4 @@
-/* What a page must be for somebody who cannot see it, or not well. Each check answers with what is wrong. */
+/* Checks of accessibility for users with impaired vision. Each check answers with what is wrong. */
 (() => {
   const short = (e) => e.outerHTML.replace(/\s+/g, " ").slice(0, 140);
   const isShown = (e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && e.getClientRects().length > 0;
@@ -17,7 +17,7 @@
       const wanted = "a[href], button, summary, input:not([type=hidden]), select, textarea, dialog, nav, [role=img]";
       const nameless = [...document.querySelectorAll(wanted)].filter((e) => isSaid(e) && !name(e)).map((e) => `no name: ${short(e)}`);
       const plain = [...document.querySelectorAll("div[aria-label], span[aria-label], pre[aria-label], p[aria-label]")];
-      return [...nameless, ...plain.filter((e) => isSaid(e) && !e.role).map((e) => `a name that is not said, for want of a role: ${short(e)}`)];
+      return [...nameless, ...plain.filter((e) => isSaid(e) && !e.role).map((e) => `a name that is not announced, since it has no role: ${short(e)}`)];
     },
     ids() {
       const all = [...document.querySelectorAll("[id]")].map((e) => e.id);
@@ -103,13 +103,13 @@
   }
 
   return {
-    // The sum of what moved without being touched, once the browser has told of it.
+    // The sum of what moved without being touched, once the browser has reported it.
     shift: () =>
-      new Promise((tell) => {
+      new Promise((resolve) => {
         let sum = 0;
         const add = (list) => list.getEntries().forEach((one) => (sum += one.hadRecentInput ? 0 : one.value));
         new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
-        setTimeout(() => tell(sum), 50);
+        setTimeout(() => resolve(sum), 50);
       }),
     all: () => Object.values(checks).flatMap((check) => check()),
     wide: () => [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && isShown(e) && !isInScroller(e)).slice(0, 8).map(short),

@@ -28,7 +28,7 @@ CELL = "cell1"
 
 def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     not_clean(people)
-    finding(detail="2 VCPU are held for nobody.")
+    finding(detail="2 VCPU are held without a server.")
     page = open_page("admin")
     go(page, "/triage")
     wait_until_live(page)
@@ -42,13 +42,13 @@ def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").filter(has_text="requested: ")).to_be_visible()
     assert AuditRecord.objects.using(CELL).get(action="workflow.undo").reason == "the port is free by now"
-    other = page.get_by_role("listitem").filter(has_text="2 VCPU are held for nobody.")
+    other = page.get_by_role("listitem").filter(has_text="2 VCPU are held without a server.")
     other.get_by_text("Snooze…").click()
     other.get_by_label("For").select_option("a day")
     other.get_by_label("Reason").last.fill("after the release")
     other.get_by_role("button", name="Snooze", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="snoozed for a day")).to_be_visible()
-    expect(page.get_by_text("2 VCPU are held for nobody.")).to_have_count(0)
+    expect(page.get_by_text("2 VCPU are held without a server.")).to_have_count(0)
     page.get_by_label("Triage").get_by_role("link", name="Snooze").click()
     expect(page.get_by_text("after the release")).to_be_visible()
     page.get_by_role("button", name="Restore").click()

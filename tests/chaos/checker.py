@@ -396,9 +396,9 @@ def _histories(evidence: Evidence) -> list[str]:
         for row in evidence.rows(name, query):
             kinds = reported[str(row["uuid"])]
             if row["started_at"] is not None and kinds["run.ended"] < 1:
-                wrong.append(f"{name}: the end of {row['flow']} {row['uuid']} was not told")
+                wrong.append(f"{name}: the end of {row['flow']} {row['uuid']} was not emitted")
             if kinds["step.started"] != row["steps"]:
                 wrong.append(
-                    f"{name}: {row['flow']} {row['uuid']} has {row['steps']} tries, {kinds['step.started']} were told"
+                    f"{name}: {row['flow']} {row['uuid']} has {row['steps']} tries, but {kinds['step.started']} events"
                 )
     return wrong

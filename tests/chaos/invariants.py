@@ -121,7 +121,9 @@ def _wrong_tokens() -> list[str]:
             wrong.append(f"run {run_id}: token {token} after {newest[run_id]}")
         newest[run_id] = max(newest[run_id], token)
     granted = dict(_rows("cell1", _GRANTS))
-    wrong += [f"run {run_id} worked with a token that nobody granted" for run_id, token in newest.items() if not token]
+    wrong += [
+        f"run {run_id} worked with a token that was never granted" for run_id, token in newest.items() if not token
+    ]
     return wrong + [f"run {run_id}: two grants share a token" for run_id, count in granted.items() if count > 1]
 
 
@@ -143,7 +145,7 @@ def _wrong_events(runs: list[tuple[Any, ...]]) -> list[str]:
         if kinds["run.ended"] != 1 or kinds["run.queued"] != 1 or kinds["run.started"] != 1:
             wrong.append(f"run {pk}: its history says {dict(kinds)}")
         if kinds["step.started"] != opened.get(pk, 0):
-            wrong.append(f"run {pk}: {kinds['step.started']} beginnings told of {opened.get(pk, 0)}")
+            wrong.append(f"run {pk}: {kinds['step.started']} start events for {opened.get(pk, 0)}")
     return wrong
 
 

@@ -169,7 +169,7 @@ class PutAside(RemoteStep):
 
 
 class Settle(Step):
-    """Abroad again, after the host: a failure here undoes everything."""
+    """A write in another database, after the host: a failure here undoes everything."""
 
     title = "Settle"
 
@@ -254,7 +254,9 @@ BUILD = Flow(
     "ledger_build", version=1, steps=(Begin(), Reserve(), Take(), Note(), Spawn(), Settle(), Finish()), max_attempts=2
 )
 SHORT = (
-    Flow("ledger_abroad", version=1, steps=(Reserve(), Take(), Settle()), on_failure=Mourn(), on_cancel=Mourn()),
+    Flow(
+        "ledger_cross_database", version=1, steps=(Reserve(), Take(), Settle()), on_failure=Mourn(), on_cancel=Mourn()
+    ),
     Flow("ledger_here", version=1, steps=(Take(), Note(), Finish())),
     Flow("ledger_host", version=1, steps=(Take(), Spawn(), Settle()), max_attempts=2, on_failure=Mourn()),
     Flow("ledger_noted_host", version=1, steps=(Begin(), Note(), Spawn())),

@@ -252,7 +252,7 @@ def _await_rest(stage: Stage) -> list[str]:
     Copying a gigabyte on a slow machine is not a hang: the wait restarts when a file or a row changes.
     """
     watch, still = Stopwatch(), Stopwatch()
-    seen, left = "", ["nobody has looked"]
+    seen, left = "", ["not checked yet"]
     while still.seconds < WAIT_SECONDS and watch.seconds < MOST_PATIENCE * WAIT_SECONDS:
         stage.campaign.revive()
         left = unsettled(stage.campaign.evidence)

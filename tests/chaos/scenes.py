@@ -235,7 +235,7 @@ OPERATIONS: dict[str, StageAction] = {
     "unrescue": act("unrescue"),
     "rebuild": act("rebuild", lambda person: {"imageRef": person.image}),
     "password": act("changePassword", {"adminPass": "correct-horse-7"}),
-    "image": act("createImage", {"name": "picture"}),
+    "image": act("createImage", {"name": "image-1"}),
     "backup": act("createBackup", {"name": "backup", "backup_type": "daily", "rotation": 1}),
     "shelve": act("shelve"),
     "unshelve": act("unshelve"),
@@ -277,7 +277,7 @@ OPERATIONS: dict[str, StageAction] = {
     "image away": _image_away,
     "host dies": _host_dies,
     "host is back": _host_is_back,
-    "cell falls silent": _cell_goes_down,
+    "cell stops responding": _cell_goes_down,
     "cell is back": _cell_is_back,
     "hosts close": _hosts_close,
     "hosts open": _hosts_open,
@@ -291,7 +291,7 @@ WAITED_FOR = {"plug": "attach_interface"}
 # Requests during the action before.
 AT_ONCE = {"abort move", "force move", "throttle move"}
 # How the cloud gets out of what these actions did to it, when a scene breaks off.
-REMEDIES = {"host dies": "host is back", "cell falls silent": "cell is back", "hosts close": "hosts open"}
+REMEDIES = {"host dies": "host is back", "cell stops responding": "cell is back", "hosts close": "hosts open"}
 
 
 def _from_volume(person: Person) -> Mapping[str, Any]:
@@ -342,7 +342,7 @@ SCENES: dict[str, Scene] = {
         last=("host is back",),
         never=r"DestroyOnHost\.(answered|after)",  # an unresponsive host sends no answer
     ),
-    "delete_when_cell_is_back": Scene(("cell falls silent",), "delete", last=("cell is back",)),
+    "delete_when_cell_is_back": Scene(("cell stops responding",), "delete", last=("cell is back",)),
     "soft_delete_instance": Scene((), "soft delete"),
     "restore_instance": Scene(("soft delete",), "restore", "power_on"),
     "stop_instance": Scene((), "stop", "power_off", ("power_off",)),

@@ -13,7 +13,7 @@ from tests.chaos.scenes import AS_ADMIN, AT_ONCE, OPERATIONS, REMEDIES, SCENES
 NOT_TURNED_BACK = {
     "build_instances": "its steps are retried, and fail for good only with a cell's database",
     "try_again": "as build_instances",
-    "revert_resize": "it goes only forward once its source was told, unless that is known to be off",
+    "revert_resize": "once its source has the command it only goes forward, unless that is known to be off",
 }
 
 

@@ -41,8 +41,10 @@ def port(number: int) -> NetworkPort:
 
 
 def options_in(folder: Path, rack: Rack, *numbers: int, options: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Options of a host with the machines of these numbers; `fields` are of each machine, which `tells` its size."""
-    size = {} if fields.pop("tells", False) else {"vcpus": VCPUS, "memory_mb": MEMORY_GB * 1024, "disk_gb": DISK_GB}
+    """Options of a host with the machines of these numbers; `fields` are of each machine, which may report its size."""
+    size = (
+        {} if fields.pop("reports_size", False) else {"vcpus": VCPUS, "memory_mb": MEMORY_GB * 1024, "disk_gb": DISK_GB}
+    )
     (folder / "password").write_text(f"{PASSWORD}\n")
     lines = []
     for number in numbers:

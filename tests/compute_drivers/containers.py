@@ -1,4 +1,4 @@
-"""Helpers for tests of containers: a root file system of one busybox, and checks for leftovers."""
+"""Helpers for tests of containers: a root file system of one busybox, and checks that nothing is left behind."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Machines(fakedriver.FakeDriver):
         return MEMORY_GB
 
     def get_processors(self, identity: str) -> Any:
-        raise error.NotSupportedError("none are told one by one")
+        raise error.NotSupportedError("they are not listed one by one")
 
 
 class _Copies(dict[Any, Any]):
@@ -77,7 +77,7 @@ class _Copies(dict[Any, Any]):
 @dataclass
 class Between:
     """Stands before the controllers: gives drives the word to erase themselves, notes who did, and breaks what it is
-    told to break, as path → status."""
+    that are to fail, as path → status."""
 
     app: Callable[..., Iterable[bytes]]
     erased: list[str] = field(default_factory=list)

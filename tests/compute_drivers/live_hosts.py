@@ -164,13 +164,13 @@ AGENT = """
 import json, sys
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import GuestSpec
-order = json.load(sys.stdin)
-driver = LibvirtDriver(order["host"], order["options"], None)
+inputs = json.load(sys.stdin)
+driver = LibvirtDriver(inputs["host"], inputs["options"], None)
 driver.start()
 def progress(message, share=None, figures=None):
     if figures and figures.get("memory_processed", 0) > 1 << 20:
         print("memory is on its way", flush=True)
-driver.live_migrate(GuestSpec.from_json(order["guest"]), order["target"], progress, is_block_migration=None)
+driver.live_migrate(GuestSpec.from_json(inputs["guest"]), inputs["target"], progress, is_block_migration=None)
 """
 
 

@@ -145,7 +145,7 @@ class Guest:
         for frame in self.frames():
             if frame[12:14] == b"\x86\xdd" and frame[20] == 58 and frame[54] == 134 and frame[:6] == self.mac:
                 return frame[54:]
-        raise AssertionError("nobody advertises anything")
+        raise AssertionError("no router advertises anything")
 
     def asks_for_metadata(self, port: int, *, like: Guest | None = None) -> bytes:
         """Return the first TCP segment of a metadata request, optionally with another sender."""
@@ -178,4 +178,4 @@ class Guest:
             # Answers to a guest without an address are broadcast.
             if udp is not None and udp[1] == dhcp.CLIENT_PORT and udp[2][28:34] == self.mac:
                 return udp[2]
-        raise AssertionError("nobody offers an address")
+        raise AssertionError("no server offers an address")

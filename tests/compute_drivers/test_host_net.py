@@ -110,18 +110,18 @@ def test_who_claims_another_card_or_address_is_not_heard_unless_the_port_is_allo
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo, chi = joined(ANA, BO, CHI)
-    everybody = PortFilter(rules=(OUT, FilterRule(INGRESS)))
-    net.filter(dict.fromkeys(("port-ana", "port-bo", "port-chi"), everybody))
+    all_rules = PortFilter(rules=(OUT, FilterRule(INGRESS)))
+    net.filter(dict.fromkeys(("port-ana", "port-bo", "port-chi"), all_rules))
     virtual = IPv4Address("10.64.0.77").packed
     assert ana.reaches(bo, ana.ping(bo, b"true"))
     assert not ana.reaches(bo, ana.ping(bo, b"as chi", address=chi.address))
     assert not ana.reaches(bo, ana.ping(bo, b"by chi", mac=chi.mac))
     assert not ana.reaches(bo, ana.who_has(bo, address=chi.address)), "others would send to ana what is for chi"
     assert not ana.reaches(bo, ana.who_has(bo, mac=chi.mac))
-    assert not ana.reaches(bo, ana.udp(bo, 67, 68, b"an address for you")), "guests give nobody an address"
+    assert not ana.reaches(bo, ana.udp(bo, 67, 68, b"an address for you")), "guests are no DHCP servers"
     assert not ana.reaches(bo, ana.ping(bo, b"virtual", address=virtual))
     assert chi.reaches(bo, chi.ping(bo, b"still here"))
-    net.filter({"port-ana": PortFilter(rules=(OUT,), pairs=(AddressPair("10.64.0.77"),)), "port-bo": everybody})
+    net.filter({"port-ana": PortFilter(rules=(OUT,), pairs=(AddressPair("10.64.0.77"),)), "port-bo": all_rules})
     assert ana.reaches(bo, ana.ping(bo, b"virtual", address=virtual))
 
 
@@ -133,10 +133,10 @@ def test_members_of_a_group_are_let_in_and_others_are_not(net: HostNet, joined: 
     assert ana.reaches(bo, ana.udp(bo, 5000, 54, b"query"))
     assert bo.reaches(ana, bo.udp(ana, 54, 5000, b"answer"))
     assert not ana.reaches(bo, ana.udp(bo, 5000, 55, b"elsewhere"))
-    assert not chi.reaches(bo, chi.udp(bo, 5000, 54, b"stranger"))
+    assert not chi.reaches(bo, chi.udp(bo, 5000, 54, b"unknown"))
     net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(web,)), "port-chi": member})
     assert not ana.reaches(bo, ana.udp(bo, 5000, 54, b"query"))
-    assert chi.reaches(bo, chi.udp(bo, 5000, 54, b"stranger no more"))
+    assert chi.reaches(bo, chi.udp(bo, 5000, 54, b"known"))
 
 
 def test_ipv6_passes_as_groups_and_anti_spoofing_allow_and_the_host_answers_discovery(
@@ -162,7 +162,7 @@ def test_ipv6_passes_as_groups_and_anti_spoofing_allow_and_the_host_answers_disc
     net.filter(dict.fromkeys(("port-ana", "port-bo"), PortFilter(is_on=False)))
     service = "fe80::a9fe:a9fe"
     assert ana.reaches(bo, ana.ping6(bo, b"free", source="fd00:64::9", target=b))
-    assert not ana.reaches(bo, ana.ping6(bo, b"trust me", source=service, target=b)), "nobody is the service"
+    assert not ana.reaches(bo, ana.ping6(bo, b"trust me", source=service, target=b)), "no guest can pose as the service"
     assert not ana.reaches(bo, ana.has_card(bo, service, source=a))
 
 
@@ -193,7 +193,7 @@ def test_metadata_requests_are_never_spoofed_even_without_port_security(
     assert not ana.reaches(bo, ana.ping(bo, b"trust me", address=METADATA))
     assert not ana.reaches(bo, ana.who_has(bo, address=METADATA))
     bo.send(bo.asks_for_metadata(3))
-    assert bo.metadata_answer() == 3, "and bo, who let nobody in, has no answer that it did not ask for"
+    assert bo.metadata_answer() == 3, "and bo, which admits no traffic, gets no unrequested answer"
 
 
 def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined: Callable[..., list[Guest]]) -> None:

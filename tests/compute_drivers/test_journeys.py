@@ -121,7 +121,7 @@ def people(
     folder = tmp_path_factory.mktemp("journeys")
     cleaned = {"erase": "always", "look_seconds": 1.0}
     large = options_of(
-        LARGE, options=cleaned, memory_mb=2 * MEMORY_GB * 1024, vcpus=VCPUS, disk_gb=2 * DISK_GB, tells=True
+        LARGE, options=cleaned, memory_mb=2 * MEMORY_GB * 1024, vcpus=VCPUS, disk_gb=2 * DISK_GB, reports_size=True
     )
     boxes = {"state_dir": str(folder / "boxes"), "run_dir": str(run_dir), "shutdown_seconds": 0.0}
     hosts = folder / "hosts.toml"

@@ -42,7 +42,7 @@ SENDS = PortFilter(rules=(FilterRule(EGRESS), FilterRule(EGRESS, "IPv6")))
 READS = rb"""#!/bin/sh
 ask() { printf "$1 /openstack/latest/$2 HTTP/1.0\r\n$3" | nc -w 9 169.254.169.254 80 | tr -d '\r'; }
 echo "it is $(ask GET meta_data.json '\r\n' | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')"
-ask POST password 'Content-Length: 5\r\n\r\nsaid!'
+ask POST password 'Content-Length: 5\r\n\r\nsent!'
 """
 # With the advertised prefix, after duplicate address detection.
 HAS_MADE_ONE = (
@@ -54,7 +54,7 @@ READS_BY_IPV6 = (
     b"\nprintf 'GET /openstack/latest/meta_data.json HTTP/1.0\\r\\n\\r\\n' | nc -w 9 fe80::a9fe:a9fe%eth0 80 "
     b"""| sed -n 's/^ "uuid": "\\(.*\\)",*$/by six it is \\1/p'\n"""
 )
-PINGED = re.compile(rb"it is (answered|silent)\.")
+PINGED = re.compile(rb"it is (answered|lost)\.")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its
     again = LibvirtDriver(host.host, host.options, SHELF.open)
     again.start()
     assert len(devices()) == 4
-    assert again.report().capabilities["port_filters"] == fingerprint(filters), "rules are kept until others are told"
+    assert again.report().capabilities["port_filters"] == fingerprint(filters), "rules are kept until others arrive"
     again.reboot(guest, is_hard=True, timeout_seconds=0.0)
     assert [name for name in devices() if name.startswith("nt")] == [tap_of(host, PORT)]
     again.destroy(uuid)
@@ -131,7 +131,7 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
         text = wait_for(host, guest.instance_uuid, b"novella: up after").decode()
         assert f"address {port.ip_address}\r\n" in text
         assert f"novella: it is {guest.instance_uuid}\r\n" in text
-        assert host.posted_password(guest.instance_uuid) == "said!"
+        assert host.posted_password(guest.instance_uuid) == "sent!"
     ana, bo = (guest.instance_uuid for guest in guests)
     second, sixth = (address.ip_address for address in BO.more)
     # The further address of IPv4 a guest takes by itself; that of IPv6 it made of what the host advertised.
@@ -143,11 +143,11 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
         assert pinged(host, ana, address) == "answered"
     host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: SENDS})
     for address in (BO.ip_address, sixth):
-        assert pinged(host, ana, address) == "silent"
+        assert pinged(host, ana, address) == "lost"
 
 
 def pinged(driver: LibvirtDriver, uuid: str, address: str) -> str:
-    """By the word of a guest that tries."""
-    asks = f"\nping -c 2 -W 1 {address} > /dev/null && w=answered || w=silent; echo it is $w.; d=done; echo it is $d.\n"
+    """Return whether a guest reaches the address: "answered" or "lost", as the guest reports."""
+    asks = f"\nping -c 2 -W 1 {address} > /dev/null && w=answered || w=lost; echo it is $w.; d=done; echo it is $d.\n"
     (found,) = PINGED.findall(ask(driver, uuid, asks.encode(), b"it is done."))
     return str(found, "ascii")

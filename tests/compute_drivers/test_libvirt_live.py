@@ -112,7 +112,7 @@ def test_a_dead_host_that_comes_back_leaves_what_was_taken_over_alone(
     pair[0].daemon.start()
     back = LibvirtDriver(dead.host, dead.options, SHELF.open)
     back.start()
-    assert back.guests() == [GuestInfo(uuid, PowerState.CRASHED)], "it is listed until the conductor has told it to go"
+    assert back.guests() == [GuestInfo(uuid, PowerState.CRASHED)], "it is listed until the conductor has it destroyed"
     with pytest.raises(DriverError):
         back.power_on(guest)
     assert taker.guests() == here
@@ -161,7 +161,7 @@ class TestALinux:
             with pytest.raises(MigrationAborted):
                 slow.live_migrate(inside.guest, target, watching, is_block_migration=None)
         assert {"memory_total", "memory_remaining", "memory_pass", "downtime_limit_ms"} <= set(watching.figures[-1])
-        assert "memory_dirty_rate" not in watching.figures[-1], "nobody has counted yet"
+        assert "memory_dirty_rate" not in watching.figures[-1], "nothing is counted yet"
         assert watching.figures[-1]["memory_remaining"] < watching.figures[-1]["memory_total"]
         assert "copying memory, pass 1" in watching.sentences
         _stays(source, destination, inside)

@@ -166,7 +166,7 @@ def test_behind_an_agent_stale_commands_and_what_metal_cannot_do_never_reach_a_m
 
 
 def test_it_says_what_its_machines_have(options_of: Machines) -> None:
-    with host(options_of(0, 1, tells=True)) as driver:
+    with host(options_of(0, 1, reports_size=True)) as driver:
         report = driver.report()
     amounts = {name: (amount.total, amount.max_unit) for name, amount in report.inventory.items()}
     assert amounts == {
@@ -183,7 +183,7 @@ def test_it_says_what_its_machines_have(options_of: Machines) -> None:
 
 
 def test_what_the_file_says_of_a_machine_counts(options_of: Machines) -> None:
-    options = options_of(0, tells=True, vcpus=4, disk_gb=10, options={"resource_class": "CUSTOM_METAL_SMALL"})
+    options = options_of(0, reports_size=True, vcpus=4, disk_gb=10, options={"resource_class": "CUSTOM_METAL_SMALL"})
     with host(options) as driver:
         inventory = driver.report().inventory
     assert {name: amount.total for name, amount in inventory.items()} == {

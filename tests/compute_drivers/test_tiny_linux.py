@@ -36,7 +36,7 @@ echo "its name: $(ask GET /latest/meta-data/hostname '\r\n' | tail -n 1)"
 rack() { sed -n 's/^ "rack": "\(.*\)"$/\1/p'; }
 vendor=openstack/latest/vendor_data.json
 echo "its rack: $(ask GET /$vendor '\r\n' | rack) $(rack < /mnt/$vendor)"
-echo "its password: $(ask POST /openstack/latest/password 'Content-Length: 5\r\n\r\nsaid!' | sed -n '1s/[^ ]* //p')"
+echo "its password: $(ask POST /openstack/latest/password 'Content-Length: 5\r\n\r\nsent!' | sed -n '1s/[^ ]* //p')"
 echo "nothing there: $(ask GET /latest/nothing '\r\n' | sed -n '1s/[^ ]* //p')"
 nc -w 9 192.0.2.1 80 < /dev/null || echo "way to elsewhere: closed"
 echo "all read"
@@ -70,7 +70,7 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itse
         output = b""
         while b"all read" not in output:  # it must be read: QEMU blocks on unread output
             output += line.recv(4096)
-        assert agent.posted_password(uuid) == "said!"
+        assert agent.posted_password(uuid) == "sent!"
         agent.forget_password(uuid)
         assert agent.posted_password(uuid) == ""
         counted = {nic["mac_address"]: nic["tx_packets"] for nic in agent.diagnostics(uuid)["nics"]}
@@ -127,7 +127,7 @@ def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Pa
     listener = Listener(driver, guest)
     listener.hears(b"address 10.64.0.3\r\n")
     listener.hears(b"novella: up after")
-    _tells_its_addresses(driver, listener)
+    _reports_its_addresses(driver, listener)
     _set_a_password(driver, listener)
     _stand_still_for_a_snapshot(driver, listener)
     _plug_a_volume(driver, listener, tmp_path / "volume.raw")
@@ -147,7 +147,7 @@ class Listener:
         self.heard = text.index(words, self.heard) + len(words)
 
 
-def _tells_its_addresses(driver: LibvirtDriver, listener: Listener) -> None:
+def _reports_its_addresses(driver: LibvirtDriver, listener: Listener) -> None:
     """Also one that it gave itself."""
     ask(driver, listener.uuid, b"\nip address add 192.0.2.7/32 dev eth0; echo given $((1 + 1))\n", b"given 2")
     expected = [{"mac_address": FIRST.mac_address, "addresses": [FIRST.ip_address, "192.0.2.7"]}]

@@ -142,8 +142,8 @@ def test_a_message_too_new_comes_round_again(
     put_back = broker.put_back
     monkeypatch.setattr(broker, "PUT_BACK_MILLISECONDS", 50)
     monkeypatch.setattr(broker, "put_back", lambda: (put_back(), seen.release()))
-    body = {"cell": ALIAS, "message": "told_by_the_future", "version": "1.0", "body": {"host": "host-1"}}
-    sealed = keys.serve("host-1", ALIAS).signer.seal("told_by_the_future", QUEUE, body)
+    body = {"cell": ALIAS, "message": "from_a_newer_release", "version": "1.0", "body": {"host": "host-1"}}
+    sealed = keys.serve("host-1", ALIAS).signer.seal("from_a_newer_release", QUEUE, body)
     broker._send(trust.TO_CONDUCTOR, QUEUE, sealed)
     assert all(seen.acquire(timeout=WAIT_SECONDS) for _ in range(3))
     monkeypatch.setattr(broker, "put_back", seen.release)  # let it go
@@ -159,7 +159,7 @@ def test_a_dead_broker_delays_no_request_and_is_logged_once(
     service.kill()
     for _ in range(200):
         notify(after)  # raises nothing; if each of them waited, the test would not end in time
-    wait_until("it is told of", lambda: "does not answer" in caplog.text)
+    wait_until("it is logged", lambda: "does not answer" in caplog.text)
     assert_stays("it is logged once", lambda: len(complaints(caplog)) == 1, seconds=2.0)
     service.restart()
     wait_until("it is back", lambda: "the broker answers again" in _rung(after, caplog), pause=0.1)

@@ -18,7 +18,7 @@ QUEUE = "conductor.cell1"
 BODY = {"host": "host-1", "word": "hello"}
 NEWER = {
     "cell": "cell1",
-    "message": "told_by_the_future",
+    "message": "from_a_newer_release",
     "version": "1.0",
     "body": {"host": "host-1", "word": "hello"},
 }
@@ -33,18 +33,18 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
     monkeypatch.setattr(broker, "put_back", lambda: (put_back(), refused.set()))
     monkeypatch.setattr(codec, "_types", dict(codec._types))
     monkeypatch.setattr(doors, "RECEIVERS", dict(doors.RECEIVERS))
-    broker._send(trust.TO_CONDUCTOR, QUEUE, signer.seal("told_by_the_future", QUEUE, NEWER))
+    broker._send(trust.TO_CONDUCTOR, QUEUE, signer.seal("from_a_newer_release", QUEUE, NEWER))
     worker = dramatiq.Worker(broker.broker, queues={QUEUE}, worker_timeout=10)
     worker.start()
     try:
         assert refused.wait(WAIT_SECONDS)
 
-        @codec.message("told_by_the_future", version="1.0")
+        @codec.message("from_a_newer_release", version="1.0")
         class FutureMessage:
             host: str
             word: str
 
-        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "told_by_the_future": trust._word()})
+        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "from_a_newer_release": trust._word()})
         doors.RECEIVERS[FutureMessage] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
         assert understood.wait(WAIT_SECONDS)
     finally:

@@ -277,7 +277,7 @@ def test_a_stale_owner_is_refused_in_its_own_and_in_other_databases(flow: Any) -
     with work(current).fenced("default"):
         pass
     with pytest.raises(StaleToken), work(stale).fenced("default"):
-        pytest.fail("a stale owner got in abroad")
+        pytest.fail("a stale owner wrote in another database")
     assert made.plan()[0]["name"] == "one"
 
 

@@ -21,7 +21,7 @@ LATER = {
     "pygments": "pages of a library that we do not use",
     "redis": "a broker that was not configured",
     "requests": "clients of other services",
-    "segno": "the picture of an authenticator's secret",
+    "segno": "the QR code of an authenticator's secret",
     "yaml": "the description of our own API",
 }
 # What processes without APIs and pages do not load, besides all of the above.

@@ -54,7 +54,7 @@ class Browser:
         if any(named.get(alias, 0) < number for alias, number in self.place.items()):
             refused.append(f"went back from {self.place} to {named}")
         if message["kind"] != "current" and "seq" in message and named == self.place:
-            refused.append(f"told twice of {named}")
+            refused.append(f"notified twice of {named}")
         self.place |= named
         self.is_current |= message["kind"] == "current"
 
@@ -87,7 +87,7 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     refused.clear()
     yield
     assert refused == []
-    assert not hub._bells, "whoever left is not rung any more"
+    assert not hub._bells, "former listeners are not notified any more"
 
 
 def at(person: Person) -> AssignmentScope:

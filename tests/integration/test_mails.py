@@ -95,7 +95,7 @@ def test_a_name_adds_no_line_and_no_recipient(loop: Any, post: Post, people: Any
 
 def test_what_the_server_does_not_take_comes_later(loop: Any, post: Post, people: Any) -> None:
     uid = subscribe(people.ana)
-    post.answers = [f"451 4.3.0 {ANA} is not to be told"]
+    post.answers = [f"451 4.3.0 {ANA} rejects mail"]
     work_of(people.ana)
     loop.go_round()
     assert NotificationPlace.objects.using(ALIAS).get(sink=f"subscription {uid}").last_error == "answered 451"

@@ -33,7 +33,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return {**json.loads(done.stdout), "said": done.stderr}
+    return {**json.loads(done.stdout), "stderr": done.stderr}
 
 
 @pytest.fixture
@@ -112,4 +112,4 @@ def test_one_that_cannot_be_had_turns_away_and_is_named(decisions: dict[str, Any
 
 def test_threads_stay_as_they_are_and_nothing_is_logged_that_was_not_before(found: dict[str, Any]) -> None:
     assert found["decisions"]["threads"] == ["threading", False]
-    assert "is in ['r0']" not in found["said"]
+    assert "is in ['r0']" not in found["stderr"]

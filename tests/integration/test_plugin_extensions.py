@@ -51,7 +51,7 @@ def test_a_prefilter_demands_of_placement_and_refuses_in_its_words(use: Use) -> 
         placement_bounds.bounded(spec(rack=["r13"]))
 
 
-@pytest.mark.parametrize(("mode", "why"), [("lies", "said dict where Bounds belong"), ("writes", "TypeError")])
+@pytest.mark.parametrize(("mode", "why"), [("lies", "returned dict instead of Bounds"), ("writes", "TypeError")])
 def test_a_prefilter_that_fails_is_never_taken_for_one_that_demands_nothing(use: Use, mode: str, why: str) -> None:
     use("prefilter", "TroubleTrait", mode=mode)
     with pytest.raises(Unavailable, match=f"The pre-filter TroubleTrait gave no answer: {why}"):
@@ -100,7 +100,7 @@ def test_answers_become_hints_and_metadata_and_are_kept(use: Use) -> None:
         ({"payer": ["lab"], "units": ["nine"]}, f"{FORM}.units: nine does not fit"),
         ({"payer": ["lab"], "units": ["9"]}, f"{FORM}.units: 9 does not fit"),
         ({"payer": ["lab", "shop"]}, f"{FORM}.payer: it is one text, not a list of several"),
-        ({"payer": ["lab"], "rak": ["r1"]}, f"{FORM}.rak: nobody asks that here. Did you mean {FORM}.rack?"),
+        ({"payer": ["lab"], "rak": ["r1"]}, f"{FORM}.rak: the form has no such question. Did you mean {FORM}.rack?"),
         ({"payer": ["lab"], "units": ["3"]}, "Name a rack for more than two units."),
     ],
 )
@@ -143,7 +143,7 @@ SUBJECT = Shown(SERVER, str(uuid4()), "web-1", "shop")
     [
         ("raises", "RuntimeError"),
         ("hangs", "did not answer within 0.2 seconds"),
-        ("lies", "said str where PanelData belong"),
+        ("lies", "returned str instead of PanelData"),
     ],
 )
 def test_a_panel_that_fails_is_shown_as_one_and_names_the_cause_to_operators(
@@ -215,21 +215,21 @@ def test_a_converter_that_fails_too_often_is_counted_and_shut_out_and_leaves_not
 
 
 @pytest.fixture
-def tellings() -> Iterator[None]:
+def deliveries() -> Iterator[None]:
     yield
-    for one in workflow_observers._tellings:
+    for one in workflow_observers._deliveries:
         one.end()
-    workflow_observers._tellings.clear()
+    workflow_observers._deliveries.clear()
     if workflow_observers._hear in events._listeners:
         events._listeners.remove(workflow_observers._hear)
 
 
 def test_an_observer_hears_what_was_committed_in_order_and_one_that_hangs_is_passed_by(
-    use: Use, tellings: None, tmp_path: Path
+    use: Use, deliveries: None, tmp_path: Path
 ) -> None:
     use("flow_observer", "TroubleLog", path=str(tmp_path / "log"), stops_at="server.stuck", mode="counts")
-    (telling,) = workflow_observers.listen()
-    assert workflow_observers.listen() == [telling]
+    (delivery,) = workflow_observers.listen()
+    assert workflow_observers.listen() == [delivery]
     uuid = uuid4()
 
     def emit(*kinds: str) -> None:
@@ -242,7 +242,7 @@ def test_an_observer_hears_what_was_committed_in_order_and_one_that_hangs_is_pas
         events.append("cell1", events.about_instance(uuid, "shop"), "server.never")
         set_rollback(True, using="cell1")
     emit("server.stuck", "server.late")
-    telling.end(30.0)
+    delivery.end(30.0)
     heard = [f"{number} {kind} cell1 shop {uuid}" for number, kind in ((1, "server.one"), (2, "server.two"))]
     assert (tmp_path / "log").read_text().splitlines() == heard
     assert stored("flow_observer", "TroubleLog").overruns == 1

@@ -50,7 +50,7 @@ class Moon(Filter):
         return PASS if host.host == self.options["host"] else reject("not on the moon")
 
 class Tide(Weigher):
-    """Weighs as much as it is told."""
+    """Gives each host the weight of an option."""
 
     name = "Tide"
     multiplier_option = "tide_multiplier"

@@ -69,7 +69,7 @@ def test_who_fails_too_often_is_shut_out_and_comes_back_by_itself(moody: Any, ca
 
 def test_every_scheduler_agrees_and_an_operator_lets_it_in_again(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(on_failure="let pass")
-    plugin_health.begin(KEY, cause="faults", reason="Somebody else has seen it fail.", seconds=60)
+    plugin_health.begin(KEY, cause="faults", reason="Another process has seen it fail.", seconds=60)
     decision = ask()
     assert decision.is_successful
     assert [(one["error"], one["consequence"]) for one in decision.summary["faults"]] == [("in quarantine", "let pass")]

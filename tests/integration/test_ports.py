@@ -1,4 +1,4 @@
-"""Ports of guests: what a launch may request, plugging twice, and no leftovers."""
+"""Ports of guests: what a launch may request, plugging twice, and nothing left behind."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_projects_are_walls_and_roles_count(people: Any, asked: Any) -> None:
             look(people.chi.context(), asked.uuid)
     assert requests.list_of(people.chi.context()).items == []
     with pytest.raises(Forbidden):
-        requests.list_of(people.ana.context(), of_everybody=True)
+        requests.list_of(people.ana.context(), of_all=True)
     with pytest.raises(Forbidden, match="read-only"):
         requests.ask(people.rea.context(), MORE, "because")
     with pytest.raises(Forbidden, match="Only the requester"):
@@ -166,7 +166,7 @@ def test_projects_are_walls_and_roles_count(people: Any, asked: Any) -> None:
     for decide in (requests.approve, requests.refuse):
         with pytest.raises(Forbidden):
             decide(people.ana.context(), asked.uuid, "for myself")
-    assert [one.state for one in requests.list_of(people.admin.context(), of_everybody=True).items] == ["open"]
+    assert [one.state for one in requests.list_of(people.admin.context(), of_all=True).items] == ["open"]
     assert limits_of(people)["cores"] == 200
 
 

@@ -1,4 +1,4 @@
-"""The Redis broker: few round trips, one per batch, and no leftovers of finished messages."""
+"""The Redis broker: few round trips, one per batch, and no remains of finished messages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_worker_that_stops_leaves_nothing_that_was_done(
     send(carrier, "one", "two")
     worker = start(carrier)
     wait_until("both were done", lambda: len(heard) == 2)
-    wait_until("both are to be said", lambda: len(carrier._done[QUEUE]) == 2)
+    wait_until("both acknowledgements wait", lambda: len(carrier._done[QUEUE]) == 2)
     assert carrier.do_qsize(QUEUE) > 0
     worker.stop(timeout=STOP_MILLISECONDS)
     assert carrier.do_qsize(QUEUE) == 0

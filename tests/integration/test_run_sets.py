@@ -26,7 +26,7 @@ COUNT = 5
 
 
 class NotedSet(SetStep):
-    """Notes the size of each set, and the step key of each effect; it fails, waits or is interrupted as it is told."""
+    """Notes the size of each set, and the step key of each effect; it fails, waits or is interrupted as configured."""
 
     name = ""
 

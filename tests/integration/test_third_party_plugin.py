@@ -52,31 +52,31 @@ decision = explain(decide(HostTable.from_states(hosts), spec, ["new"], pipeline=
 
 driver = found.drivers["memory"]("host-1", {"rack": "r1"}, open)
 driver.start()
-said = []
+reported = []
 guest = GuestSpec("new", "web", "web", "shop", flavor, ImageSpec())
-driver.spawn(guest, lambda text, share: said.append(text))
+driver.spawn(guest, lambda text, share: reported.append(text))
 print(json.dumps({
     "host": decision.selections[0][0].host,
     "advice": decision.advice,
     "rack": driver.report().capabilities["rack"],
     "guests": [one.instance_uuid for one in driver.guests()],
     "console": driver.console_log("new", 4).decode(),
-    "said": said,
+    "reported": reported,
 }))
 """
 
 CONTRACTS = """
 import io, json, logging
-told = io.StringIO()
-logging.basicConfig(stream=told, format="%(message)s")
+logged = io.StringIO()
+logging.basicConfig(stream=logged, format="%(message)s")
 from conductor import hookspecs
 from conductor.core.filter import Filter
 from conductor.plugins import registry
 import rack_plugins.plugin
 
 hookspecs.DEPRECATED["Filter"] = {"host_passes": "define judge", "mask": "define judges"}
-used = [registry(), registry()][-1]  # whoever asks again hears nothing again
-warned = [line for line in told.getvalue().splitlines() if "RackFilter" in line]
+used = [registry(), registry()][-1]  # a second call warns no second time
+warned = [line for line in logged.getvalue().splitlines() if "RackFilter" in line]
 registry.cache_clear()
 rack_plugins.plugin.novella_contract = (max(hookspecs.CONTRACTS) + 1, max(hookspecs.CONTRACTS) + 2)
 refused = registry()
@@ -133,7 +133,7 @@ def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
         "rack": "r1",
         "guests": ["new"],
         "console": "login:\n",
-        "said": ["remembering the guest"],
+        "reported": ["remembering the guest"],
     }
 
 

@@ -111,7 +111,7 @@ def test_who_waits_for_a_second_person_is_shown_to_others(caller: Any, people: A
         WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(approval=kept)
     found = {one.run_uuid: one for one in triage.survey(caller).items}
     assert {one.kind for one in found.values()} == {"approval"}
-    assert set(found) == {str(stopped.uuid), str(waits.uuid)}, "what came too late waits for nobody"
+    assert set(found) == {str(stopped.uuid), str(waits.uuid)}, "an expired request waits for no approval"
     line, own = found[str(stopped.uuid)], found[str(waits.uuid)]
     assert line.why == "bo requests approval: Force completion. it is gone"
     assert (line.level, own.level) == (LEFT_BEHIND, WAITED_FOR)
@@ -235,11 +235,11 @@ def test_a_finding_is_repaired_from_the_list(caller: Any, people: Any) -> None:
     with pytest.raises(Invalid):
         triage.apply(caller, item.key, "repair", reason="")
     assert Allocation.objects.exists()
-    assert triage.apply(caller, item.key, "repair", reason="nobody has it")
+    assert triage.apply(caller, item.key, "repair", reason="it is unused")
     assert not Allocation.objects.exists()
     assert Finding.objects.get().repaired_at is not None
     results = AuditRecord.objects.filter(action="finding.repair").order_by("pk").values_list("result", "reason")
-    assert list(results) == [("refused", ""), ("done", "nobody has it")]
+    assert list(results) == [("refused", ""), ("done", "it is unused")]
     young = finding(subject="allocation:gone", first_seen_at=factories.ago(1))
     with pytest.raises(Conflict, match="no longer exists"):
         triage.apply(caller, f"finding:{young.uuid}", "repair", reason="x")

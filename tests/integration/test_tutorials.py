@@ -120,7 +120,7 @@ def test_there_is_one_for_each_kind_and_the_index_names_them() -> None:
 
 
 def test_what_was_written_passes_its_tests(follower: Follower) -> None:
-    assert [folder.name for folder in follower.folders] == ["folder_cloud", "near_racks", "told_file", "quiet_hosts"]
+    assert [folder.name for folder in follower.folders] == ["folder_cloud", "near_racks", "event_file", "quiet_hosts"]
     done = judged(*follower.folders)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
@@ -135,7 +135,7 @@ def test_what_was_installed_is_found_and_can_be_chosen(follower: Follower, setti
         reported = StringIO()
         call_command(*words, stdout=reported)
         if words[-1] == "list":
-            names = ("NearRacksFilter", "QuietHostsWeigher", "folder_cloud", "told_file")
+            names = ("NearRacksFilter", "QuietHostsWeigher", "folder_cloud", "event_file")
             assert [name for name in names if name not in reported.getvalue()] == []
     for text in follower.settings:
         named: dict[str, object] = {}

@@ -16,7 +16,7 @@ from conductor.db import group_commit
 from conductor.db.group_commit import WriteLock, write_lock_of
 from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import StepRecord
-from tests.gathering import ALIAS, assert_write_lock_is_free, closing, emit, emitted, telling, together
+from tests.gathering import ALIAS, assert_write_lock_is_free, closing, emit, emitted, emitting, together
 from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -83,7 +83,7 @@ def by_hand() -> None:
 def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
     pool: ThreadPoolExecutor, commits: list[list[str]]
 ) -> None:
-    for future in together(pool, *(telling(f"{number}") for number in range(5)), by_hand):
+    for future in together(pool, *(emitting(f"{number}") for number in range(5)), by_hand):
         future.result(WAIT_SECONDS)
     assert commits == [[]]  # one commit, and nothing was seen before
     assert emitted() == ["first", "0", "1", "2", "3", "4", "by hand"]
@@ -91,7 +91,7 @@ def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
 
 
 def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commits: list[list[str]]) -> None:
-    one, fails, gives_up, two, last = together(pool, telling("one"), failing, giving_up, telling("two"), failing)
+    one, fails, gives_up, two, last = together(pool, emitting("one"), failing, giving_up, emitting("two"), failing)
     for future in (fails, last):
         with pytest.raises(Conflict):
             future.result(WAIT_SECONDS)
@@ -103,11 +103,11 @@ def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commi
 
 def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolExecutor) -> None:
     with pytest.raises(OperationalError) as mine:
-        together(pool, telling("one"), breaking_a_constraint)
+        together(pool, emitting("one"), breaking_a_constraint)
     assert is_serialization_failure(mine.value)
     assert emitted() == []
     assert_write_lock_is_free()
-    futures = [pool.submit(closing(write)) for write in (telling("again"), breaking_a_constraint, telling("too"))]
+    futures = [pool.submit(closing(write)) for write in (emitting("again"), breaking_a_constraint, emitting("too"))]
     assert [type(future.exception(WAIT_SECONDS)).__name__ for future in futures] == [
         "NoneType",
         "IntegrityError",
@@ -120,7 +120,7 @@ def test_who_is_in_another_transaction_waits_for_nobodys_commit(
     pool: ThreadPoolExecutor, commits: list[list[str]]
 ) -> None:
     with transaction.atomic(using="default"):
-        (future,) = together(pool, telling("one"))
+        (future,) = together(pool, emitting("one"))
         assert emitted()[0] == "first"
     future.result(WAIT_SECONDS)
     assert len(commits) == 3  # two of this file, and the one of the other transaction
@@ -130,7 +130,7 @@ def test_an_old_transaction_is_not_left_open(
     pool: ThreadPoolExecutor, commits: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "LONGEST_OPEN_SECONDS", 0.0)
-    for future in together(pool, telling("one"), telling("two")):
+    for future in together(pool, emitting("one"), emitting("two")):
         future.result(WAIT_SECONDS)
     assert commits == [[], ["first"], ["first", "one"]]
 
@@ -139,7 +139,7 @@ def test_a_writer_that_waits_too_long_gets_an_error(pool: ThreadPoolExecutor, mo
     monkeypatch.setattr(group_commit, "LONGEST_WAIT_SECONDS", 0.05)
     with write_tx(ALIAS):
         with pytest.raises(OperationalError, match="not to be written to"):
-            pool.submit(closing(telling("late"))).result(WAIT_SECONDS)
+            pool.submit(closing(emitting("late"))).result(WAIT_SECONDS)
         emit("first")
     assert emitted() == ["first"]
     assert_write_lock_is_free()

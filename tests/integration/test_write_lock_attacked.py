@@ -19,7 +19,7 @@ from conductor.db.dialect import run
 from conductor.db.group_commit import write_lock_of
 from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import Event
-from tests.gathering import ALIAS, Write, assert_write_lock_is_free, closing, coming, emit, emitted, telling, together
+from tests.gathering import ALIAS, Write, assert_write_lock_is_free, closing, coming, emit, emitted, emitting, together
 from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -100,14 +100,14 @@ def first(
 
 @pytest.mark.parametrize("spoil", [filling_the_disk, filling_it_unmoved])
 def test_a_writer_that_breaks_the_shared_transaction_fails_it_for_all(pool: ThreadPoolExecutor, spoil: Write) -> None:
-    mine, futures = first(pool, lambda: None, telling("one"), spoil, telling("two"), telling("three"))
+    mine, futures = first(pool, lambda: None, emitting("one"), spoil, emitting("two"), emitting("three"))
     one, broken, two, three = futures
     assert is_serialization_failure(mine)
     assert was_refused(one)
     assert isinstance(broken.exception(WAIT_SECONDS), OperationalError)
     assert (two.result(WAIT_SECONDS), three.result(WAIT_SECONDS)) == (None, None)
     assert emitted() == ["two", "three"]  # a failed write reports its failure, and nothing else
-    telling("again")()
+    emitting("again")()
     assert emitted()[-1] == "again"
     assert_write_lock_is_free()
 
@@ -115,7 +115,7 @@ def test_a_writer_that_breaks_the_shared_transaction_fails_it_for_all(pool: Thre
 def test_a_writer_that_closes_its_connection_loses_only_its_own_rows(pool: ThreadPoolExecutor) -> None:
     with write_tx(ALIAS):
         write_now("first")
-        one, _closed, two = coming(pool, telling("one"), closing_the_connection, telling("two"))
+        one, _closed, two = coming(pool, emitting("one"), closing_the_connection, emitting("two"))
     assert (one.result(WAIT_SECONDS), two.result(WAIT_SECONDS)) == (None, None)
     assert emitted() == ["first", "one", "two"]
     assert_write_lock_is_free()
@@ -126,7 +126,7 @@ def test_a_lost_transaction_is_not_left_open(pool: ThreadPoolExecutor) -> None:
         with suppress(DatabaseError):
             _fill()
 
-    mine, (one,) = first(pool, begin, telling("one"))
+    mine, (one,) = first(pool, begin, emitting("one"))
     assert "undone under way" in str(mine)
     one.result(WAIT_SECONDS)
     assert emitted() == ["one"]
@@ -154,11 +154,11 @@ def test_a_commit_on_a_full_disk_fails_for_all_writers_and_leaves_nothing(pool: 
         assert begun is not None
         begun.driver = Full(begun.driver)
 
-    mine, futures = first(pool, begin, telling("one"), refused, telling("two"))
+    mine, futures = first(pool, begin, emitting("one"), refused, emitting("two"))
     assert is_serialization_failure(mine)
     assert [was_refused(future) for future in futures] == [True] * 3  # each writer gets the error of its own refusal
     assert emitted() == []
-    for future in [pool.submit(closing(telling(kind))) for kind in ("one", "two")]:
+    for future in [pool.submit(closing(emitting(kind))) for kind in ("one", "two")]:
         future.result(WAIT_SECONDS)
     assert sorted(emitted()) == ["one", "two"]
     assert_write_lock_is_free()
@@ -184,7 +184,7 @@ def test_no_request_is_refused_for_uncommitted_rows(pool: ThreadPoolExecutor) ->
 
     with write_tx(ALIAS):
         write_now("first")
-        futures.extend(coming(pool, telling("one"), refused, dawdling))
+        futures.extend(coming(pool, emitting("one"), refused, dawdling))
     _, early, _ = futures
     assert early.result(WAIT_SECONDS) == [["first", "one", "mine"], ["first", "one", "late"]]
     assert_write_lock_is_free()
@@ -206,7 +206,7 @@ def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadP
         raise Conflict("as asked")
 
     one, two, three = together(
-        pool, hooked("one", telling("of one")), hooked("two", failing), hooked("three", telling("of three"))
+        pool, hooked("one", emitting("of one")), hooked("two", failing), hooked("three", emitting("of three"))
     )
     assert isinstance(two.exception(WAIT_SECONDS), Conflict)
     assert (one.result(WAIT_SECONDS), three.result(WAIT_SECONDS)) == (None, None)
@@ -226,7 +226,7 @@ def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoo
                 emit("never")
             assert emitted() == ["first", "one", "outer"]  # its own, and what commits with it
 
-    for future in together(pool, telling("one"), nested, telling("two")):
+    for future in together(pool, emitting("one"), nested, emitting("two")):
         future.result(WAIT_SECONDS)
     assert emitted() == ["first", "one", "outer", "two"]
     assert_write_lock_is_free()

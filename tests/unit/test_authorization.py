@@ -46,7 +46,7 @@ def test_owners_are_known_by_user_not_by_role() -> None:
     assert not is_allowed(OWNER, caller("admin"), target_user_id="bo")
 
 
-def test_no_ladder_leads_to_service() -> None:
+def test_no_role_implies_service() -> None:
     assert not is_allowed(SERVICE, caller("manager"))
     assert is_allowed(SERVICE, caller("service"))
     assert is_allowed(ANYONE, caller())

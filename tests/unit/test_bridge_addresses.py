@@ -83,7 +83,7 @@ def test_prefixes_are_advertised_as_the_subnets_say_and_no_port_is_a_router() ->
     assert prefixes == {
         IPv6Address("fd00:1::").packed: (64, 0xC0),
         IPv6Address("fd00:2::").packed: (64, 0x80),
-    }, "from the first one addresses are made; of the third nothing is told"
+    }, "from the first one addresses are made; the third is not reported"
     (names,) = [one for one in options if one[0] == 25]
     assert names[8:] == IPv6Address("fd00:1::53").packed + IPv6Address("fd00:2::53").packed
 

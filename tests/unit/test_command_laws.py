@@ -94,7 +94,7 @@ class Commands(RuleBasedStateMachine):
             raise Killed
         if self.fails:
             self.fails = False
-            raise DriverError("told to fail")
+            raise DriverError("configured to fail")
 
     def _hear(self, message: Any) -> None:
         if not isinstance(message, StepAnswered):

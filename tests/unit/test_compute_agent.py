@@ -83,7 +83,7 @@ class Moody(Registered):
         return super().guests()
 
 
-class Telling(Registered):
+class Reporting(Registered):
     """Says when a guest changed by itself."""
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -102,7 +102,7 @@ class Counting(Registered):
 
 
 DRIVERS: dict[str, type[ComputeDriver]] = {
-    "telling": Telling,
+    "reporting": Reporting,
     "tiny": Registered,
     "counting": Counting,
     "refusing": Refusing,
@@ -182,10 +182,10 @@ def _address(key: str, token: int, host: str, uuid: str) -> dict[str, Any]:
 def test_a_guest_that_changed_by_itself_is_reported_soon(
     run: Callable[..., ComputeAgent], conductor: Conductor
 ) -> None:
-    run("telling")
+    run("reporting")
     conductor.until(lambda: len(conductor.of(HostReported)) == 1)
     driver = made["host-1"]
-    assert isinstance(driver, Telling)
+    assert isinstance(driver, Reporting)
     driver.running[ANA] = GuestSpec.from_json(guest_json(ANA))
     driver.changed()
     conductor.until(lambda: len(conductor.of(HostReported)) == 2)
@@ -279,7 +279,7 @@ def test_an_unknown_driver_and_a_damaged_journal_are_named_and_stop_no_other(
     conductor.until(lambda: conductor.of(HostReported, "host-3"))
     conductor.until(lambda: caplog.text.count("host does not start") == 2)
     assert (
-        "There is no driver unheard-of. Known drivers: counting, hanging, moody, refusing, telling, tiny."
+        "There is no driver unheard-of. Known drivers: counting, hanging, moody, refusing, reporting, tiny."
         in caplog.text
     )
     assert f"Host journal {tmp_path / 'host-2.sqlite3'}: file is not a database." in caplog.text

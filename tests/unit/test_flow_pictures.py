@@ -1,4 +1,4 @@
-"""Laws of the pictures of a workflow: folded axis, ghosts, undo threads, graph, and the past."""
+"""Laws of the drawings of a workflow: folded axis, ghosts, undo threads, graph, and the past."""
 
 from __future__ import annotations
 

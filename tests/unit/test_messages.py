@@ -1,4 +1,4 @@
-"""Messages: worded in English as strings, kept as code and values, worded on pages in the language of the reader."""
+"""Messages: a string in English, stored as a code with values, shown on pages in the reader's language."""
 
 from __future__ import annotations
 

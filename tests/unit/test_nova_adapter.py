@@ -120,7 +120,7 @@ def test_what_a_module_logs_is_heard_without_being_logged(caplog: pytest.LogCapt
     with heard() as lines:
         logger.debug("%s is in\n%s", "host-0", "r0")
         logger.warning("only %s", "once")
-    logger.debug("nobody listens")
+    logger.debug("no listener")
     assert [record.getMessage() for record in lines] == ["host-0 is in\nr0", "only once"]
     assert last_of(lines[:1]) == "host-0 is in r0"
     assert last_of([]) == ""

@@ -51,7 +51,7 @@ def notes() -> Iterator[Notes]:
         ("Authorization: Bearer abc.def", "Authorization: •••"),
         ("asked with bearer abc.def today", "asked with bearer ••• today"),
         ("https://ana:sesame@racks.example/7?token=x&rack=7", "https://•••@racks.example/7?token=•••&rack=7"),
-        ("said 0123456789abcdef0123456789abcdef01234567 to it", "said ••• to it"),
+        ("sent 0123456789abcdef0123456789abcdef01234567 to it", "sent ••• to it"),
         (
             "server 5f0c1b1e-6a0e-4a57-9d1b-0a4a6f4d2f11 of rack 7",
             "server 5f0c1b1e-6a0e-4a57-9d1b-0a4a6f4d2f11 of rack 7",
@@ -105,7 +105,7 @@ def test_it_never_grows_beyond_its_bounds(notes: Notes) -> None:
     for number in range(AT_MOST + 5):
         notes.difference(KEY, f"{number} " + "x" * 1000, "run")
     for number in range(PLUGINS_AT_MOST + 5):
-        notes.add(("filter", f"one-{number}"), Note(LINE, "said", 0.0))
+        notes.add(("filter", f"one-{number}"), Note(LINE, "text", 0.0))
     taken = notes.take()
     assert len(taken) == PLUGINS_AT_MOST
     assert [one.text.split()[0] for one in taken[KEY]] == [str(number) for number in range(5, AT_MOST + 5)]

@@ -54,7 +54,7 @@ def test_a_sink_takes_messages_over_one_connection_and_keeps_its_memory(shelf: A
         ({"mode": "leaves"}, "SystemExit"),
         ({"mode": "exits"}, "it ended its process"),
         ({"mode": "crashes"}, "it ended its process"),
-        ({"mode": "lies"}, "said int where a text belongs"),
+        ({"mode": "lies"}, "returned int instead of a text"),
         ({"opens": "nothing"}, "opened method, which is no context manager"),
         ({"opens": "refuses"}, "the shelf is full"),
     ],

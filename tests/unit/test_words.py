@@ -94,7 +94,9 @@ def test_every_text_has_a_translation(found_texts: dict[str, catalogues.Texts], 
     fuzzy = [text for text, message in kept.items() if message.fuzzy]
     obsolete = [str(message.id) for message in catalogue.obsolete.values()]
     wrong = {"missing": missing, "empty": empty, "left over": left_over, "fuzzy": fuzzy, "obsolete": obsolete}
-    assert {what: texts for what, texts in wrong.items() if texts} == {}, "`make words` shows what is to be said"
+    assert {what: texts for what, texts in wrong.items() if texts} == {}, (
+        "`make words` lists messages without a translation"
+    )
 
 
 def test_what_plugins_say_of_themselves_is_found(found_texts: dict[str, catalogues.Texts]) -> None:

@@ -120,7 +120,7 @@ def links_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, needs: Nee
         chain.append(OpenCells())  # before placement: closed cells take no new servers; servers there may stay
     chain.append(Placement(needs))  # rejects most and costs least, and a claim would fail on what it rejects
     if spec.move is not None:
-        chain.append(MoveRange())  # an existing server is bound, whoever moves it
+        chain.append(MoveRange())  # an existing server is bound, also when an operator moves it
     if spec.requested_cell:
         chain.append(RequestedCell())  # before the hosts: they are looked up in the cell
     if spec.names_hosts:

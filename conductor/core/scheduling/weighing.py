@@ -288,14 +288,14 @@ class _WeighingRound:
 
 def totals_of(parts: Sequence[WeightTerm], passing: Mask, hosts: HostTable | None = None) -> Column:
     """Return the sums. The part of leading terms over the table's own columns is cached."""
-    telling = [part for part in parts if part.low != part.high and part.is_counted]
-    terms = tuple(map(_term, takewhile(_is_own, telling))) if hosts else ()
+    informative = [part for part in parts if part.low != part.high and part.is_counted]
+    terms = tuple(map(_term, takewhile(_is_own, informative))) if hosts else ()
     if hosts and terms:
-        first = telling[: len(terms)]
+        first = informative[: len(terms)]
         totals = hosts.sum_of(terms, lambda: _with(np.zeros(len(passing)), first)).copy()
     else:
         totals = np.zeros(len(passing))
-    _with(totals, telling[len(terms) :])
+    _with(totals, informative[len(terms) :])
     np.copyto(totals, OUT, where=~passing)
     return totals
 

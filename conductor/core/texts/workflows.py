@@ -78,7 +78,7 @@ TEXTS: Mapping[str, Text] = {
     "canary.host_down": "Host %(host)s is down: nothing can be built there.",
     "canary.no_flavor": "There is no public flavor for a canary. Specify a flavor.",
     "canary.no_image": "There is no public image for a canary on host %(host)s. Specify an image.",
-    # how a live migration is doing
+    # progress of a live migration
     "migration.just_begun": "The migration has just started: there is nothing to measure yet.",
     "migration.switching": "All memory has arrived. The server is switching over.",
     "migration.too_few_reports": "Too few recent reports to measure.",

@@ -19,7 +19,7 @@ from conductor.identity.provider_accounts import LONGEST, Given, Person
 from conductor.services.audit import audit
 from conductor.services.audit.audit import Entry
 
-EVERYBODY = "*"
+ANY_VALUE = "*"
 NAME_CLAIMS = ("preferred_username", "email", "name", "sub")
 
 Rules = Sequence[tuple[str, str, str]]
@@ -65,7 +65,7 @@ def _email(claims: Mapping[str, Any]) -> str:
 def _roles(reported: Any, rules: Rules) -> list[Given]:
     """Return the roles that the rules give; a claim is a list of words, or one word."""
     words = reported if isinstance(reported, list | tuple) else [reported]
-    values = {word for word in words if isinstance(word, str)} | {EVERYBODY}
+    values = {word for word in words if isinstance(word, str)} | {ANY_VALUE}
     return [Given(project, role) for value, project, role in rules if value in values]
 
 

@@ -26,7 +26,7 @@ from conductor.services.servers.queries import get
 from conductor.services.servers.types import InstanceData
 
 # Guests in other states report nothing.
-TELLING = (PowerState.RUNNING, PowerState.PAUSED)
+WITH_DIAGNOSTICS = (PowerState.RUNNING, PowerState.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Topology:
 def diagnostics(context: RequestContext, instance_uuid: str) -> Diagnostics:
     """Return a server's diagnostics. Raises NotFound, Conflict for a server that does not run, CellUnavailable."""
     view = _placed(context, instance_uuid)
-    if view.power_state not in TELLING:
+    if view.power_state not in WITH_DIAGNOSTICS:
         state = PowerState(view.power_state).name.lower()
         raise Conflict(f"Cannot 'get_diagnostics' instance {view.uuid} while it is in power state {state}")
     hypervisor = _hypervisor_of(view)

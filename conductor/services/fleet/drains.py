@@ -184,7 +184,7 @@ def act(context: RequestContext, host: str, action: str, *, deadline_at: datetim
             drains.update(is_paused=False, is_late=False, deadline_at=until, updated_at=database_now())
         else:
             drains.update(stays_closed=action == "stop", updated_at=database_now())
-            outbox.request_cancel(service.cell, runs[0], f"the drain was told to {action}")
+            outbox.request_cancel(service.cell, runs[0], f"an operator chose to {action} the drain")
         if action in ("pause", "resume"):
             outbox.wake(service.cell, drain.run_uuid)  # so that it records why it waits
     return get(context, host)

@@ -30,7 +30,7 @@ def new_secret() -> str:
 
 
 def hint_of(secret: str) -> str:
-    """Return the end of a key, by which its owner tells keys apart."""
+    """Return the last characters of a key, by which its owner can distinguish keys."""
     return f"…{secret[-HINT_LENGTH:]}"
 
 

@@ -88,11 +88,11 @@ def sink_name(subscription: Subscription | SubscriptionView) -> str:
     return f"{PREFIX}{subscription.uuid}"
 
 
-def list_of(context: RequestContext, *, of_everybody: bool = False) -> list[SubscriptionView]:
+def list_of(context: RequestContext, *, of_all: bool = False) -> list[SubscriptionView]:
     """Return the caller's own in the current project, by name; for operators all users'. Raises Forbidden."""
-    if of_everybody and not context.is_admin:
+    if of_all and not context.is_admin:
         raise Forbidden(phrase("Only operators can see subscriptions of other users."))
-    rows = Subscription.objects.all() if of_everybody else _own(context)
+    rows = Subscription.objects.all() if of_all else _own(context)
     return [view_of(row) for row in rows.order_by("name", "pk")]
 
 

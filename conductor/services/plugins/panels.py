@@ -79,16 +79,16 @@ def _wrong(answer: Any) -> str:
     if answer is None:
         return ""
     if not isinstance(answer, PanelData):
-        return f"said {type(answer).__name__} where PanelData belong"
+        return f"returned {type(answer).__name__} instead of PanelData"
     try:
         texts = [answer.note, *answer.columns, *(cell for row in answer.rows for cell in row)]
         texts += [text for label, value in answer.pairs for text in (label, value)]
         is_table = all(len(row) == len(answer.columns) for row in answer.rows)
     except (TypeError, ValueError):
-        return "said pairs or rows that are none"
+        return "returned malformed pairs or rows"
     if not all(isinstance(text, str) for text in texts):
-        return "said something else than texts"
-    return "" if is_table else "said a row that has not one cell for each column"
+        return "returned values that are no texts"
+    return "" if is_table else "returned a row without exactly one cell for each column"
 
 
 def of_server(context: RequestContext, server: InstanceData) -> list[PanelView]:

@@ -61,18 +61,18 @@ class ObserverCall:
                 connections.close_all()  # the call's counters use them; the thread waits long between events
 
 
-_tellings: list[ObserverCall] = []
+_deliveries: list[ObserverCall] = []
 
 
 def listen() -> list[ObserverCall]:
     """Start delivery of this process's events to the configured observers; idempotent."""
-    if not _tellings:
+    if not _deliveries:
         for one in in_use(FlowObserver.kind):
-            _tellings.append(ObserverCall(one))
-            _tellings[-1].begin()
-        if _tellings:
+            _deliveries.append(ObserverCall(one))
+            _deliveries[-1].begin()
+        if _deliveries:
             events.subscribe(_hear)
-    return list(_tellings)
+    return list(_deliveries)
 
 
 def _hear(announcement: Announcement) -> None:
@@ -85,5 +85,5 @@ def _hear(announcement: Announcement) -> None:
         run_uuid=announcement.run_uuid,
         instance_uuid=announcement.instance_uuid,
     )
-    for telling in _tellings:
-        telling.hear(event)
+    for delivery in _deliveries:
+        delivery.hear(event)

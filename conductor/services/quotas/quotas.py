@@ -216,7 +216,7 @@ def _room(allowed: Mapping[str, int], taken: Usage, flavor: FlavorSpec, *, at_le
 
 
 def check_files(project_id: str, files: Sequence[GuestFile]) -> None:
-    """Raise QuotaExceeded for more files, or longer paths or contents, than a request may have; worded as in Nova.
+    """Raise QuotaExceeded for more files, or longer paths or contents, than a request may have. The message is Nova's.
 
     Contents count with their size in the guest, not as base64.
     """
@@ -317,7 +317,7 @@ _answers: dict[tuple[int, str], tuple[float, Mapping[str, int]]] = {}  # source 
 
 
 def tightened(project_id: str, stored: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits lowered by quota sources.
+    """Return the limits after the reductions of quota sources.
 
     A failed source counts with its last answer, or not at all without one.
     """
@@ -344,12 +344,12 @@ def _usage_of(one: InUse, project_id: str, stored: Mapping[str, int]) -> Mapping
 
 def _wrong(known: Collection[str], answer: Any) -> str:
     if not isinstance(answer, Mapping):
-        return f"said {type(answer).__name__} where limits by resource belong"
+        return f"returned {type(answer).__name__} instead of limits by resource"
     for resource, limit in answer.items():
         if resource not in known:
-            return f"said a limit of {str(resource)[:40]}, which is no resource"
+            return f"returned a limit of {str(resource)[:40]}, which is no resource"
         if type(limit) is not int or limit < UNLIMITED:
-            return f"said a limit of {resource} that is no whole number from -1"
+            return f"returned a limit of {resource} that is no whole number from -1"
     return ""
 
 

@@ -137,7 +137,7 @@ def list_of(
     context: RequestContext,
     *,
     state: str = "",
-    of_everybody: bool = False,
+    of_all: bool = False,
     limit: int = DEFAULT_LIMIT,
     marker: str = "",
 ) -> Page[QuotaRequestView]:
@@ -145,11 +145,11 @@ def list_of(
 
     Raises Forbidden, and Invalid for an unknown state or marker.
     """
-    if of_everybody and not context.is_admin:
+    if of_all and not context.is_admin:
         raise Forbidden(phrase("Only operators can see quota requests of other projects."))
     if state and state not in STATES:
         raise Invalid(phrase("state is one of %(choices)s.", choices=", ".join(STATES)), field="state")
-    rows = QuotaRequest.objects.all() if of_everybody else QuotaRequest.objects.filter(project_id=context.project_id)
+    rows = QuotaRequest.objects.all() if of_all else QuotaRequest.objects.filter(project_id=context.project_id)
     if marker:
         rows = rows.filter(pk__lt=_row(context, marker, "marker").pk)
     if state:

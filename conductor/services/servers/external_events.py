@@ -137,7 +137,7 @@ def _follow_power(context: RequestContext, cell: str, instance: Instance, event:
     """Start or stop the server as its machine was; does nothing where it is so already."""
     name = POWER[event.tag or ""]
     try:
-        reason = {"reason": f"its machine was told to be {event.tag}", "timeout_seconds": 0.0}
+        reason = {"reason": f"its machine was set to {event.tag}", "timeout_seconds": 0.0}
         actions.begin(context, str(instance.uuid), name, ActionRequest(inputs=reason))
     except (Conflict, NotSupported) as error:
         log.info("power-update not followed: instance=%s: %s", instance.uuid, error)

@@ -77,7 +77,7 @@ def _require_known(answers: Mapping[str, Any], forms: list[InUse]) -> None:
     known = {_hint(_form(one), field) for one in forms for field in _form(one).fields}
     for hint in answers:
         if hint not in known:
-            raise _refused(hint, f"nobody asks that here. {nearest(hint, known)}".strip())
+            raise _refused(hint, f"the form has no such question. {nearest(hint, known)}".strip())
 
 
 def _read(form: LaunchForm, answers: Mapping[str, list[str]]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _additions(one: InUse, answers: Mapping[str, Any]) -> Additions:
 
 def _wrong(answer: Any) -> str:
     if not isinstance(answer, Additions):
-        return f"said {type(answer).__name__} where Additions belong"
+        return f"returned {type(answer).__name__} instead of Additions"
     lists = [words for words in answer.hints.values() if isinstance(words, list)]
     texts = [*answer.hints, *answer.metadata, *answer.metadata.values(), *(word for words in lists for word in words)]
     if len(lists) < len(answer.hints) or not all(isinstance(one, str) and len(one) <= LONGEST for one in texts):

@@ -326,7 +326,7 @@ class RunExecutor:
     def _wait_longer(self, step: RemoteStep, record: records.Record) -> None:
         """Handle a wake-up without an answer: a host at work gets more time; one that is down, or hangs, has failed."""
         is_gone = is_unresponsive(self.alias, record.host)
-        why = f"Host {record.host} is silent." if is_gone else self._unresponsive(record)
+        why = f"Host {record.host} is unresponsive." if is_gone else self._unresponsive(record)
         if not why:
             self.transitions.suspend(WaitCause.HOST, record.host, settings.NOVELLA_HOST_DOWN_SECONDS)
         elif self.transitions.may_be_deferred() and (is_gone or self.run.direction == "undo"):

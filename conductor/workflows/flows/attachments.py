@@ -211,7 +211,7 @@ class ReserveVolume(Step):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
-        """Release the volume, unless a host may still write to it: then it stays reserved, as a leftover.
+        """Release the volume, unless a host may still write to it: then it stays reserved, as an uncompensated effect.
 
         A message of the volume informs its owner that it is free again, and why the server did not get it.
         """

@@ -1,4 +1,4 @@
-"""Flow that builds a server again whose build failed: removes it from its old cell, then builds as usual."""
+"""Flow that retries a failed build: it removes the server from its old cell, then builds it like a new one."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ ANSWERS: Mapping[str, FieldSet] = {
         "GET /servers/{server_id}; PUT and rebuild from 2.75",
         (*_SERVER_IN_LIST, Field("server_groups", "2.71")),
         "`progress` only while it runs or is changed, `fault` only in ERROR and DELETED, `security_groups` only where "
-        "there are some. `flavor` is a link until 2.46 and tells the size from 2.47; `image` tells `properties` from "
+        "there are some. `flavor` is a link until 2.46 and shows the size from 2.47; `image` shows `properties` from "
         "2.98.",
     ),
     "server_in_list": FieldSet("A server in a list", "GET /servers/detail", _SERVER_IN_LIST),

@@ -67,7 +67,7 @@ EXTENSIONS = (
     Extension("standard-attr-tag", "Tags", "Objects can be labelled, and found by their labels."),
     Extension("standard-attr-timestamp", "Timestamps", "Objects show when they were created and changed."),
     Extension("stateful-security-group", "Stateful groups", "Keeps whether a group follows connections."),
-    Extension("subnet-external-network", "Subnets outside", "Shows the subnets of external networks to everybody."),
+    Extension("subnet-external-network", "Subnets outside", "Shows the subnets of external networks to all users."),
     Extension("subnet-service-types", "Service subnets", "Keeps subnets for the ports of certain devices."),
     Extension("subnet_allocation", "Subnet allocation", "Cuts subnets from pools."),
     Extension("tag-ports-during-bulk-creation", "Tagged new ports", "Gives ports their tags as they are made."),

@@ -60,7 +60,7 @@ class EventViewSet(NovellaViewSet):
 
 
 def event_page(request: ApiRequest, found: Sequence[EventView], reached: Cursor) -> Response:
-    """Return a page of events; the headers tell a stream (portal.live.event_streams) the scope of the events."""
+    """Return a page of events; the headers give a stream (portal.live.event_streams) the scope of the events."""
     events = EventSerializer(found, many=True).data
     follow = "all" if request.context.is_admin else request.context.project_id
     headers = {"Novella-Follow": follow, "Novella-Caller": request.context.user_id}

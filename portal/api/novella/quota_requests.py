@@ -53,7 +53,7 @@ class QuotaRequestViewSet(NovellaViewSet):
         """List the project's requests, the newest first; `all_projects` is for operators."""
         self.authorize("novella:quota_requests:list")
         query = QuotaRequestFilter.parse(request)
-        found = requests.list_of(request.context, of_everybody=query.pop("all_projects"), **query)
+        found = requests.list_of(request.context, of_all=query.pop("all_projects"), **query)
         return self.page("quota_requests", QuotaRequestSerializer, found)
 
     @describes(ONE, 201, body=QuotaRequestCreate)

@@ -79,8 +79,8 @@ class SubscriptionViewSet(NovellaViewSet):
     def list(self, request: ApiRequest) -> Response:
         """List the caller's subscriptions in the project, by name; `all_people` is for operators."""
         self.authorize("novella:subscriptions:list")
-        of_everybody = SubscriptionFilter.parse(request)["all_people"]
-        found = subscriptions.list_of(request.context, of_everybody=of_everybody)
+        of_all = SubscriptionFilter.parse(request)["all_people"]
+        found = subscriptions.list_of(request.context, of_all=of_all)
         return Response({"subscriptions": self.shown(SubscriptionSerializer, list(found))})
 
     @describes(WITH_SECRET, 201, body=SubscriptionCreate)

@@ -173,7 +173,7 @@ def _list(request: PageRequest, error: NovellaError | None = None, about: str = 
     state = asked if asked in (*requests.STATES, "all") else OPEN
     marker = request.GET.get("marker", "")
     page = requests.list_of(
-        request.caller, state="" if state == "all" else state, of_everybody=True, limit=PER_PAGE, marker=marker
+        request.caller, state="" if state == "all" else state, of_all=True, limit=PER_PAGE, marker=marker
     )
     kept = {"state": state}
     following = {**kept, "marker": page.items[-1].uuid} if page.has_more else {}

@@ -74,18 +74,18 @@ def _matrix(caller: RequestContext, view: DecisionView, marker: str) -> dict[str
         if marker:
             raise
         return {"why_not_again": error.message}
-    telling = _telling(found)
+    deciding = _deciding_filters(found)
     return {
         "matrix": found,
-        "columns": [{"name": words(name), **_counts(found, name)} for name in telling],
-        "agreed": [words(one["filter"]) for one in found.filters if one["filter"] not in telling],
-        "rows": [_row(host, asked=telling) for host in found.hosts],
+        "columns": [{"name": words(name), **_counts(found, name)} for name in deciding],
+        "agreed": [words(one["filter"]) for one in found.filters if one["filter"] not in deciding],
+        "rows": [_row(host, asked=deciding) for host in found.hosts],
         "marker": marker,
         "next_marker": f"{found.hosts[-1]['host']}/{found.hosts[-1]['node']}" if found.has_more else "",
     }
 
 
-def _telling(found: Matrix) -> list[str]:
+def _deciding_filters(found: Matrix) -> list[str]:
     """Return the filters that rejected a host or failed; the other columns would be all the same."""
     failed = {cell["filter"] for host in found.hosts for cell in host["cells"] if cell["outcome"] == "error"}
     return [one["filter"] for one in found.filters if one["rejected"] or one["filter"] in failed]

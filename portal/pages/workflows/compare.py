@@ -25,7 +25,7 @@ from portal.pages.timeline.presenter import WorkflowPresenter
 
 MOST_OFFERED = 20
 MOST_READ = 4  # runs of a workflow whose inputs are compared
-TELLING_SECONDS = 0.05  # a smaller difference is noise
+NOTABLE_SECONDS = 0.05  # a smaller difference is noise
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def align(one: WorkflowPresenter, other: WorkflowPresenter) -> list[Pair]:
         both = here is not None and there is not None
         known = both and here.seconds is not None and there.seconds is not None  # type: ignore[union-attr]
         difference = there.seconds - here.seconds if known else None  # type: ignore[operator,union-attr]
-        if difference is not None and abs(difference) < TELLING_SECONDS:
+        if difference is not None and abs(difference) < NOTABLE_SECONDS:
             difference = 0.0
         shares = [((side.seconds or 0.0) if side else 0.0) / longest for side in (here, there)]
         pairs.append(Pair(title, here, there, difference, *shares))

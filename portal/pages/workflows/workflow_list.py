@@ -77,11 +77,11 @@ def list_context(caller: RequestContext, given: QueryDict) -> dict[str, Any]:
     wanted = given.get("view", "")
     if wanted not in VIEWS:
         raise Http404
-    view, everybody = VIEWS[wanted], bool(given.get("all")) and caller.is_admin
+    view, all_projects = VIEWS[wanted], bool(given.get("all")) and caller.is_admin
     chosen = {facet: tuple(given.getlist(name)) for name, (facet, _) in FACETS.items() if given.getlist(name)}
     if not caller.is_admin:
         chosen = {facet: values for facet, values in chosen.items() if facet not in lists.OPERATORS_FACETS}
-    query = _query(caller, view, chosen, everybody=everybody, given=given)
+    query = _query(caller, view, chosen, all_projects=all_projects, given=given)
     found = lists.search(caller, query)
     here = _without(given, "marker")
     return {
@@ -99,7 +99,7 @@ def list_context(caller: RequestContext, given: QueryDict) -> dict[str, Any]:
         "chosen_count": sum(map(len, chosen.values())),
         "view": wanted,
         "view_name": view.name,
-        "everybody": everybody,
+        "all_projects": all_projects,
         "here": _text(here),
         "is_first_page": not given.get("marker"),
         "first_url": _url(here),
@@ -124,7 +124,7 @@ def _sizes(here: Mapping[str, list[str]]) -> dict[str, Any]:
 
 
 def _query(
-    caller: RequestContext, view: View, chosen: Mapping[str, tuple[str, ...]], *, everybody: bool, given: QueryDict
+    caller: RequestContext, view: View, chosen: Mapping[str, tuple[str, ...]], *, all_projects: bool, given: QueryDict
 ) -> ListQuery:
     return ListQuery(
         chosen=chosen,
@@ -132,7 +132,7 @@ def _query(
         user_id=caller.user_id if view.is_mine else "",
         since=datetime.now(UTC) - view.within if view.within else None,
         is_slow=view.is_slow,
-        all_projects=everybody,
+        all_projects=all_projects,
         limit=server_queries.rows_of({"rows": given.get("rows", "")}),
         marker=given.get("marker", ""),
     )

@@ -30,7 +30,7 @@ Act = Callable[..., None]
 
 
 class ObedientHosts(StorageHosts):
-    """Hosts that do what they are told, also where nothing is to be remembered of it."""
+    """Hosts that execute every command and remember nothing."""
 
     def __getattr__(self, name: str) -> Callable[[str, Any], None]:
         if name.startswith("_"):

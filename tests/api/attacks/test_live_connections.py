@@ -208,7 +208,7 @@ def test_a_token_that_ends_gets_nothing_of_a_shared_poll(people: Any, asleep: se
         await asyncio.to_thread(_leave, people.bo)
         scopes = {stream_rights.token_of(one.scope): one.scope for one in (*streams, foreign)}
         held = await asyncio.to_thread(stream_rights.permitted, scopes, people.ana.project.id)
-        assert held == {mine.encode()}, "whoever of them asks for the page"
+        assert held == {mine.encode()}, "whichever stream requests the page"
         await asyncio.to_thread(factories.emit, run, "step.done", step="SpawnOnHost")
         await second.until(_received([second], "step.done", 1))
         for one in (first, lost):

@@ -63,7 +63,7 @@ def _fire(operation: Any, mode: Any, tokens: Tokens, things: Mapping[str, str], 
             answer = case.call(headers=headers)
             try:
                 case.validate_response(answer, checks=CHECKS)
-                assert name or is_public or answer.status_code >= 400, "nobody may"
+                assert name or is_public or answer.status_code >= 400, "no role may"
             except Exception as failure:  # collected, so that all are reported at once
                 what = f"{operation.method.upper()} {operation.path} as {name}"
                 wrong.setdefault(what, f"{answer.status_code} {answer.content[:200]!r}: {str(failure)[:600]}")

@@ -24,7 +24,7 @@ REQUEST = {"kind": "serial", "minutes": 15}
 @pytest.fixture
 def path(people: Any) -> Iterator[str]:
     """The path of ana's server, on a host with a console port that is not used here."""
-    relay = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda *_: pytest.fail("nobody watches"))
+    relay = ConsoleRelay(RelayAddress("127.0.0.1", 0, "127.0.0.1"), lambda *_: pytest.fail("the console is not opened"))
     relay.start()
     factories.cells()
     factories.host("host-1")

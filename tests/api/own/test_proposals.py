@@ -50,7 +50,7 @@ def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: 
     requested = {name: Change(mode="shadow", keys=frozenset({"mode"}))}
     plugins.change(people.admin.context(), "filter", plugins=requested)
     stale = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": seen["ETag"]})
-    assert stale.status_code == 412, "somebody has changed filters since it was looked at"
+    assert stale.status_code == 412, "the filters have changed since it was read"
     now = admin.get(place)["ETag"]
     done = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": now})
     assert (done.status_code, done.json()["proposal"]["state"], done.json()["proposal"]["answer"]) == (

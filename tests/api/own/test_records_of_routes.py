@@ -18,7 +18,7 @@ READS = "it answers a question and changes nothing"
 NOTHING = "there is nothing that it could change: it is always refused"
 # By the view's service and name, with the method where another one is on record.
 OFF_RECORD = {
-    "identity.Tokens": "sign-ins come with every call of a program; a person's own are told of in `sign_ins`",
+    "identity.Tokens": "sign-ins come with every call of a program; a user's own are listed in `sign_ins`",
     "identity.UserPassword": ITSELF,
     "identity.Nothing": NOTHING,
     "identity.NothingById": NOTHING,
@@ -34,7 +34,7 @@ OFF_RECORD = {
     "compute.RemoteConsoles": ITSELF,
     "compute.ServerShares": NOTHING,
     "compute.ServerShare": NOTHING,
-    "compute.ExternalEvents": "another service tells of what has happened on its side",
+    "compute.ExternalEvents": "another service reports its events",
     "compute.AssistedSnapshots": "a storage service has part of a snapshot done, whose record is the snapshot's",
     "compute.AssistedSnapshot": "a storage service has part of a snapshot done, whose record is the snapshot's",
     "compute.Networks": NOTHING,
@@ -103,7 +103,7 @@ def why_not(route: str) -> str | None:
 
 
 def is_kept(method: str, path: str) -> bool:
-    request: Any = SimpleNamespace(method=method.upper(), path=path, _full_data={"some_deed": {}})
+    request: Any = SimpleNamespace(method=method.upper(), path=path, _full_data={"some_action": {}})
     return bool(audited.named(request) or member_changes.change(request))
 
 

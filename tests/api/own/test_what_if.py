@@ -131,7 +131,7 @@ def test_quota_and_policy_refusals_are_reported_not_raised(api_client: Any, peop
         ({"fleet": {"add": [{"like": "sim-1"}]}}, "count"),
         ({"fleet": {"add": [{"count": 1, "values": {"host": "x"}}]}}, "host"),
         ({"flavor_changes": {"extra_specs": {"resources:VCPU": "many"}}}, "resources:VCPU"),
-        ({"wish": 1}, "wish"),
+        ({"unknown": 1}, "unknown"),
     ],
 )
 def test_what_cannot_be_asked_is_named(api_client: Any, body: Any, word: str) -> None:

@@ -173,7 +173,7 @@ def test_a_group_is_snapshotted_and_copied_as_one(api_client: Any) -> None:
     assert (Snapshot.objects.count(), Volume.objects.count(), VolumeGroup.objects.count()) == (0, 2, 1)
 
 
-def test_operators_close_the_storage_and_set_everybodys_limits(api_client: Any) -> None:
+def test_operators_close_the_storage_and_set_the_limits_of_all_projects(api_client: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     for path in ("os-services", "os-hosts", "scheduler-stats/get_pools", "capabilities/novella@files", "qos-specs"):
         assert ana.get(f"{ROOT}/{path}").status_code == 403

@@ -201,7 +201,7 @@ def assert_placement_is_true() -> None:
         str(row.uuid): row
         for row in Migration.objects.using(CELL).exclude(status__in=FINAL_MIGRATION_STATUSES - {MigrationStatus.DONE})
     }
-    assert consumers <= alive.keys() | open_moves.keys(), "somebody holds who is gone"
+    assert consumers <= alive.keys() | open_moves.keys(), "a deleted consumer holds resources"
     for uuid, row in alive.items():
         if row.host and row.task_state is None:
             assert set(held_by(uuid)) == {row.host}, f"{row.name} is on {row.host} and holds {held_by(uuid)}"

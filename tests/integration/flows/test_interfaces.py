@@ -82,7 +82,7 @@ def test_a_port_is_plugged_and_unplugged(kind: str, hosts: StorageHosts, ana: An
     interfaces.detach(ana, uuid, interface.port_id)
     page = text(signed_in("ana").get(f"/servers/{uuid}/network"))
     assert page.count("disabled>Detach requested</button>") == 1
-    assert f"port={interface.port_id}" not in page, "nobody asks for it twice"
+    assert f"port={interface.port_id}" not in page, "it cannot be detached twice"
     run_to_the_end(hosts)
     assert_unplugged(hosts, uuid, interface.port_id)
     assert taken() == before

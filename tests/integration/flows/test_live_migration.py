@@ -209,7 +209,7 @@ def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin:
     assert run_of(uuid, flow).state == RunState.DONE
     if order == "abort":
         assert (instance_of(uuid).host, migration_of(uuid).status) == (home, "cancelled")
-        assert run_of(uuid).state == RunState.CANCELLED, "as somebody asked"
+        assert run_of(uuid).state == RunState.CANCELLED, "as requested"
     else:
         assert (instance_of(uuid).host != home, migration_of(uuid).status) == (True, "completed")
     assert_at_rest(hosts, uuid)
@@ -243,7 +243,7 @@ def test_an_order_that_comes_too_late_or_is_wrong_changes_nothing(hosts: Hosts, 
         with pytest.raises(Conflict, match="has switched"):
             order(admin, uuid, ref)
     instances.delete(admin, uuid)
-    assert live_migrations.stop_unwanted(CELL) == 0, "nobody orders what cannot be done"
+    assert live_migrations.stop_unwanted(CELL) == 0, "no impossible command is sent"
     flows = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid).values_list("flow", flat=True)
     assert sorted(flows)[-1] == "steer_live_migration"
     assert "abort_live_migration" not in flows

@@ -237,7 +237,7 @@ def test_a_host_that_stops_responding_is_sent_nothing_afterwards(ana: Any) -> No
     engine_wakes(run_uuid)
     instance = instance_of(uuid)
     assert (instance.vm_state, instance.task_state) == (VmState.STOPPED, None)
-    assert "is silent" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
+    assert "is unresponsive" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
     assert OutboxMessage.objects.using("cell1").count() == 0
     assert held() == LIVING
 

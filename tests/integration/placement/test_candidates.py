@@ -23,7 +23,7 @@ TRAITS = ("CUSTOM_A", "CUSTOM_B", "MISC_SHARES_VIA_AGGREGATE")
 PLACES = ("east", "west")
 
 
-def everybody() -> list[ProviderNode]:
+def all_nodes() -> list[ProviderNode]:
     """Return the stored providers, without the search's own code."""
     return [
         ProviderNode(
@@ -71,7 +71,7 @@ def test_the_answer_is_that_of_a_search_through_everything(seed: int) -> None:
     hits = 0
     for _ in range(40):
         query = some_query(dice)
-        expected = pure.find(everybody(), query)
+        expected = pure.find(all_nodes(), query)
         found = candidates.search(query)
         assert found.requests == expected.requests
         assert found.summaries == expected.summaries

@@ -78,7 +78,7 @@ LIAR = Verdict("no", "x")  # type: ignore[arg-type]
 BROKEN_FILTERS = {
     "raises about each": ("host_passes", raising(RuntimeError("/secret/path")), "RuntimeError"),
     "leaves": ("host_passes", raising(SystemExit(3)), "SystemExit"),
-    "raises what nobody catches": ("host_passes", raising(Quit()), "Quit"),
+    "raises an uncaught exception": ("host_passes", raising(Quit()), "Quit"),
     "runs in circles": ("host_passes", raising(RecursionError()), "RecursionError"),
     "says a word": ("host_passes", answering("yes"), "Verdict expected, not str"),
     "says nothing": ("host_passes", answering(None), "Verdict expected, not NoneType"),
@@ -98,7 +98,7 @@ BROKEN_FILTERS = {
 BROKEN_WEIGHERS = {
     "raises": (raising(RuntimeError("/secret/path")), "RuntimeError"),
     "leaves": (raising(SystemExit(3)), "SystemExit"),
-    "raises what nobody catches": (raising(Quit()), "Quit"),
+    "raises an uncaught exception": (raising(Quit()), "Quit"),
     "nothing": (answering(None), "column of 6 numbers expected"),
     "too few": (answering(np.ones(2)), "column of 6 numbers expected"),
     "words": (answering(np.array(["a"] * 6)), "column of 6 numbers expected"),

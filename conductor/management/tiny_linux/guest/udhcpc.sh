@@ -9,7 +9,7 @@ bound | renew)
     [ -n "$router" ] && ip route replace default via "${router%% *}"
     set -- $staticroutes
     while [ $# -ge 2 ]; do
-        case $2 in # nobody is in between
+        case $2 in # no router is in between
         0.0.0.0) ip route replace "$1" dev "$interface" ;;
         *) ip route replace "$1" via "$2" ;;
         esac

@@ -44,7 +44,7 @@ def to_the_digit(time: datetime | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def host_id(project_id: str, host: str) -> str:
-    """Return a hash of project and host: it tells a project's servers apart by host without revealing the host."""
+    """Return a hash of project and host: it distinguishes the hosts of a project's servers without revealing them."""
     return hashlib.sha224((project_id + host).encode()).hexdigest() if host else ""
 
 

@@ -63,7 +63,7 @@ ROUTES: tuple[Route, ...] = (
         {"GET": _own("servers:show"), "PUT": _own("servers:update"), "DELETE": _own("servers:delete", 204)},
         "PUT: name, accessIPv4/6, `OS-DCF:diskConfig`, description (2.19), hostname (2.90), pinned_availability_zone "
         "(2.104: the zone that the server is in, or null); the answer is whole from 2.75. DELETE: again while it goes, "
-        "and while its cell is silent; 409 for a locked server",
+        "and while its cell is down; 409 for a locked server",
     ),
     Route(
         f"{SERVER}/action",
@@ -192,7 +192,7 @@ ROUTES: tuple[Route, ...] = (
         f"{SERVER}/os-server-password",
         server_facts.ServerPassword,
         {"GET": _own("os-server-password:show"), "DELETE": _own("os-server-password:clear", 204)},
-        "what the guest has posted to the metadata service; empty where its host keeps none, 503 while it is silent",
+        "what the guest has posted to the metadata service; empty where its host keeps none, 503 while it is down",
     ),
     Route(
         f"{SERVER}/os-security-groups",

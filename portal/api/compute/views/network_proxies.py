@@ -17,7 +17,7 @@ from portal.api.pagination import parse_page
 from portal.api.validation import as_boolean, validate
 
 # Clients expect these members of a network. The network service keeps them with subnets; here they are always empty.
-OF_EVERYBODY = ("cidr", "netmask", "gateway", "broadcast", "dns1", "dns2", "cidr_v6", "gateway_v6", "netmask_v6")
+OF_ALL_USERS = ("cidr", "netmask", "gateway", "broadcast", "dns1", "dns2", "cidr_v6", "gateway_v6", "netmask_v6")
 OF_OPERATORS = (
     "created_at",
     "updated_at",
@@ -45,7 +45,7 @@ OF_OPERATORS = (
 
 class Networks(ComputeView):
     def one(self, network: NetworkName) -> dict[str, Any]:
-        names = (*OF_EVERYBODY, *(OF_OPERATORS if self.request.context.is_admin else ()))
+        names = (*OF_ALL_USERS, *(OF_OPERATORS if self.request.context.is_admin else ()))
         return {**dict.fromkeys(names), "id": network.network_id, "label": network.name}
 
     def get(self, request: ApiRequest) -> Response:

@@ -10,7 +10,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.network import tags, zones
 from conductor.network.models import AddressScope, Network, Subnet
-from conductor.network.operations import EVERYBODY, EXTERNAL, SHARED
+from conductor.network.operations import ALL_PROJECTS, EXTERNAL, SHARED
 from conductor.network.provider_networks import DEFAULT_KIND
 from conductor.network.subnets import DEFAULT_GATEWAY, SubnetCreate
 from portal.api.network.schemas import bodies
@@ -115,7 +115,7 @@ def _provider(row: Network) -> dict[str, Any]:
 
 
 def _is_granted(row: Network, context: RequestContext, action: str) -> bool:
-    targets = (EVERYBODY, context.project_id)
+    targets = (ALL_PROJECTS, context.project_id)
     return any(policy.action == action and policy.target_project in targets for policy in row.rbac_policies.all())
 
 
