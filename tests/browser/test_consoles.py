@@ -49,7 +49,7 @@ def server(people: Any, tmp_path: Path, settings: Any) -> Iterator[Instance]:
 
 
 def connected(page: Page, words: str) -> None:
-    expect(page.locator("[data-desk-state]")).to_have_text(words)
+    expect(page.locator("[data-pane-state]")).to_have_text(words)
 
 
 def colours(page: Page) -> int:
@@ -60,7 +60,7 @@ def colours(page: Page) -> int:
       for (let at = 0; at < data.length; at += 4) if (data[at] > 100) ink += 1;
       return ink;
     }"""
-    return int(page.locator("[data-desk-stage] canvas").first.evaluate(script))
+    return int(page.locator("[data-pane-stage] canvas").first.evaluate(script))
 
 
 def still(page: Page) -> int:
@@ -85,8 +85,8 @@ def test_a_person_types_on_the_serial_line_and_sees_the_answer(open_page: OpenPa
     go(page, f"/servers/{server.uuid}/console")
     page.get_by_role("button", name="Serial", exact=True).click()
     connected(page, "Serial line connected")
-    expect(page.locator("[data-desk-timer]")).to_contain_text("left")
-    stage = page.locator("[data-desk-stage]")
+    expect(page.locator("[data-pane-timer]")).to_contain_text("left")
+    stage = page.locator("[data-pane-stage]")
     expect(stage).to_contain_text("login:")
     page.keyboard.type("uptime\n")
     expect(stage).to_contain_text("you typed uptime")
@@ -105,7 +105,7 @@ def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> 
     page = open_page("ana", viewport=PHONE)
     go(page, f"/servers/{server.uuid}/console#vnc")
     connected(page, "Screen connected")
-    page.wait_for_function("() => document.querySelector('[data-desk-stage] canvas')?.width > 300")
+    page.wait_for_function("() => document.querySelector('[data-pane-stage] canvas')?.width > 300")
     wait_until("the screen is drawn", lambda: colours(page) > 1000)
     before = still(page)
     page.keyboard.type("hello")
@@ -116,10 +116,10 @@ def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> 
     page.get_by_role("button", name="Type", exact=True).click()
     expect(page.get_by_role("dialog")).to_be_hidden()
     wait_until("what was typed is drawn", lambda: colours(page) > typed + 100)
-    page.locator(".desk-tools summary").click()
+    page.locator(".pane-tools summary").click()
     page.get_by_role("button", name="Ctrl-Alt-Delete").click()
     Instance.objects.using("cell1").update(task_state="deleting")
-    expect(page.locator("[data-desk-state]")).to_contain_text("no console while it is deleting")
+    expect(page.locator("[data-pane-state]")).to_contain_text("no console while it is deleting")
 
 
 def test_a_link_opens_the_screen_once_for_its_holder(open_page: OpenPage, server: Instance, people: Any) -> None:
@@ -129,7 +129,7 @@ def test_a_link_opens_the_screen_once_for_its_holder(open_page: OpenPage, server
     connected(page, "Screen connected")
     assert "noVNC" in page.title()
     page.reload()
-    expect(page.locator("[data-desk-state]")).to_contain_text("already used")
+    expect(page.locator("[data-pane-state]")).to_contain_text("already used")
     assert ConsoleToken.objects.count() == 1
 
 
@@ -155,10 +155,10 @@ def watch_the_screen(owner: Page, watcher: Page) -> None:
     Instance.objects.using("cell1").update(power_state=1, vm_state="active")
     connected(watcher, "Screen connected")
     for page in (owner, watcher):
-        page.wait_for_function("() => document.querySelector('[data-desk-stage] canvas')?.width > 300")
-    watcher.locator("[data-desk-stage] canvas").click()
+        page.wait_for_function("() => document.querySelector('[data-pane-stage] canvas')?.width > 300")
+    watcher.locator("[data-pane-stage] canvas").click()
     watcher.keyboard.type("never")
-    owner.locator("[data-desk-stage] canvas").first.click()
+    owner.locator("[data-pane-stage] canvas").first.click()
     before = colours(watcher)
     owner.keyboard.type("ok")
     wait_until("both have drawn it", lambda: colours(owner) == colours(watcher) > before > 1000)
@@ -168,11 +168,11 @@ def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: O
     owner, watcher = open_page("ana"), open_page("rea", viewport=PHONE)
     go(owner, f"/servers/{server.uuid}/console#serial")
     connected(owner, "Serial line connected")
-    stage, shown = (page.locator("[data-desk-stage]") for page in (owner, watcher))
+    stage, shown = (page.locator("[data-pane-stage]") for page in (owner, watcher))
     watcher.goto(shared_link(owner, "serial"))
     connected(watcher, "Serial line connected")
     expect(watcher.get_by_text("You are watching: your input isn't sent")).to_be_in_viewport()
-    expect(watcher.locator("[data-desk-timer]")).to_contain_text("left")
+    expect(watcher.locator("[data-pane-timer]")).to_contain_text("left")
     expect(watcher.get_by_role("button", name="Type text…")).to_have_count(0)
     stage.click()
     owner.keyboard.type("uptime\n")
@@ -185,7 +185,7 @@ def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: O
     owner.get_by_role("button", name="Share console…").click()
     expect(owner.locator("#console-shares [data-until]")).to_contain_text("min")
     owner.get_by_role("button", name="Revoke").click()
-    expect(watcher.locator("[data-desk-state]")).to_contain_text("is no longer shared. Ask for another link.")
+    expect(watcher.locator("[data-pane-state]")).to_contain_text("is no longer shared. Ask for another link.")
     expect(owner.locator("#console-shares [data-until]")).to_have_count(0)
     owner.locator("#share-dialog").get_by_role("button", name="Close").click()
     watch_the_screen(owner, watcher)

@@ -68,7 +68,7 @@ def watch(request: PageRequest, token: str) -> HttpResponse:
         "watch": shared,
         "server": instances.get(request.caller, shared.instance_uuid),
         "kind_name": NAMES[shared.kind],
-        "desk_url": reverse("watch-console", args=[token]),
+        "console_url": reverse("watch-console", args=[token]),
     }
     response = render(request, "console.html", context)
     response["Referrer-Policy"] = "same-origin"  # keeps the link secret; forms here still need their origin

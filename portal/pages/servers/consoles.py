@@ -24,10 +24,10 @@ SOCKET_PATH = re.compile(r"console(?:/|\?token=)([A-Za-z0-9_-]{20,100})")
 
 
 def live_hub(caller: RequestContext, server_uuid: str) -> dict[str, Any]:
-    """Context of `_console_desk.html`: the available consoles, and why others are not. Raises NotFound."""
+    """Context of `_console_pane.html`: the available consoles, and why others are not. Raises NotFound."""
     why_not = consoles.kinds(caller, server_uuid)
     return {
-        "desk_url": reverse("server-tab", args=[server_uuid, "console"]),
+        "console_url": reverse("server-tab", args=[server_uuid, "console"]),
         "kinds": [{"kind": kind, "name": name, "why_not": why_not[kind]} for kind, name in NAMES.items()],
     }
 

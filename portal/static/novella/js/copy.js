@@ -58,7 +58,7 @@ let lastSaidAt = -Infinity;
 let newest;
 let timer;
 
-/** Tell screen readers what answers the person. */
+/** Announce the result of an action to screen readers. */
 export function announce(text) {
   const region = document.querySelector("[data-announce]");
   if (!region) return;
@@ -66,7 +66,7 @@ export function announce(text) {
   region.textContent = text;
 }
 
-/** Tell them what changed by itself, at most once in five seconds: then the newest. Not to those who want it quiet. */
+/** Announce the newest live change, at most once in five seconds and not if the user has turned this off. */
 export function announceState(text) {
   if (document.documentElement.hasAttribute("data-muted")) return;
   newest = text;

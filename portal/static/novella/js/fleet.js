@@ -1,5 +1,5 @@
 /* Picking hosts on the map: by a rectangle that is drawn, by keys, or one by one. The table has the same choice. */
-import { farPictures, hostAt, hostsInside, nameUnder, outline } from "./fleet_far.js";
+import { farDrawings, hostAt, hostsInside, nameUnder, outline } from "./fleet_far.js";
 import { nextTo, startWalk } from "./fleet_walk.js";
 import { gettext } from "./words.js";
 
@@ -69,7 +69,7 @@ function show(form) {
     square.dataset.words ??= square.getAttribute("aria-label") ?? square.getAttribute("title");
     square.setAttribute("aria-label", isOn ? gettext("{words}, selected", { words: square.dataset.words }) : square.dataset.words);
   }
-  for (const picture of farPictures(form)) outline(picture, chosen);
+  for (const drawing of farDrawings(form)) outline(drawing, chosen);
 }
 
 function clicked(event) {
@@ -127,7 +127,7 @@ function pickInside(form, box) {
   const near = squares(form)
     .filter(({ square, place }) => !isDim(square) && place.left < box.right && place.right > box.left && place.top < box.bottom && place.bottom > box.top)
     .map(({ square }) => square.dataset.host);
-  turn(form, [...near, ...farPictures(form).flatMap((picture) => hostsInside(picture, box))]);
+  turn(form, [...near, ...farDrawings(form).flatMap((drawing) => hostsInside(drawing, box))]);
 }
 
 function isDim(square) {

@@ -1,15 +1,15 @@
 /* The map by keyboard: arrows lead from group to group, and from host to host where hosts are drawn without a link each. */
-import { farPictures, hostOf, squareOf } from "./fleet_far.js";
+import { farDrawings, hostOf, squareOf } from "./fleet_far.js";
 import { isTyping } from "./keys.js";
 import { meant } from "./keymap.js";
 import { gettext } from "./words.js";
 
 const GROUP = "a[data-group]";
 const CURSOR = "a[data-cursor]";
-const KEPT = "novella-fleet-walk"; // where somebody came from by keyboard, for the page that follows
+const KEPT = "novella-fleet-walk"; // where keyboard focus was, for the next page
 const SVG = "http://www.w3.org/2000/svg";
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-let held; // the group and the number of the host that had the focus when the picture was drawn anew
+let held; // the group and the number of the host that had the focus when the drawing was drawn anew
 
 export function startWalk(form) {
   form.addEventListener("keydown", alongGroups);
@@ -24,7 +24,7 @@ export function startWalk(form) {
   goOn(form);
 }
 
-/** What an arrow leads to from a square: in a picture from far the next host, else the nearest square that way. */
+/** What an arrow leads to from a square: in a drawing from far the next host, else the nearest square that way. */
 export function nextTo(form, square, key, all) {
   const way = WAYS[key];
   if (!way) return undefined;
@@ -49,7 +49,7 @@ function outwards(event) {
   if (!document.querySelector("dialog[open]")) [...document.querySelectorAll(".crumb a")].at(-1)?.click();
 }
 
-/** Whoever went in or out by keyboard goes on at the group they left, or at the first thing there is. */
+/** After zooming by keyboard, focus the group that was left, or else the first element. */
 function goOn(form) {
   const from = sessionStorage.getItem(KEPT);
   sessionStorage.removeItem(KEPT);
@@ -77,13 +77,13 @@ function beside(all, from, [x, y]) {
   return best;
 }
 
-/** Each picture from far has one link, to the host where somebody stands. */
+/** Each zoomed-out drawing has one link, to the host with the focus. */
 function putCursors(form) {
-  for (const picture of farPictures(form)) {
-    if (picture.querySelector(CURSOR)) continue;
-    picture.setAttribute("role", "group"); // what is inside an image is not reached
-    const isHeld = held?.[0] === groupOf(picture);
-    const cursor = put(picture, isHeld ? held[1] : 0);
+  for (const drawing of farDrawings(form)) {
+    if (drawing.querySelector(CURSOR)) continue;
+    drawing.setAttribute("role", "group"); // what is inside an image is not reached
+    const isHeld = held?.[0] === groupOf(drawing);
+    const cursor = put(drawing, isHeld ? held[1] : 0);
     if (isHeld && document.activeElement === document.body) cursor?.focus();
   }
 }
@@ -92,32 +92,32 @@ function groupOf(element) {
   return element.closest("svg").dataset.name;
 }
 
-/** A new link each time: then its name is spoken, as that of whatever gets the focus. */
-function put(picture, number) {
-  const count = picture.dataset.hosts.split(" ").length;
+/** Create a new link each time, so that screen readers announce its name. */
+function put(drawing, number) {
+  const count = drawing.dataset.hosts.split(" ").length;
   const at = Math.min(number, count - 1);
-  const { x, y, size } = squareOf(picture, at);
-  const name = hostOf(picture, at);
+  const { x, y, size } = squareOf(drawing, at);
+  const name = hostOf(drawing, at);
   const link = document.createElementNS(SVG, "a");
-  link.setAttribute("href", picture.dataset.page.replace("-", encodeURIComponent(name)));
-  link.setAttribute("aria-label", gettext("{name}: {number} of {count}, {group}", { name, number: at + 1, count, group: groupOf(picture) }));
+  link.setAttribute("href", drawing.dataset.page.replace("-", encodeURIComponent(name)));
+  link.setAttribute("aria-label", gettext("{name}: {number} of {count}, {group}", { name, number: at + 1, count, group: groupOf(drawing) }));
   Object.assign(link.dataset, { host: name, cursor: at });
   const shape = document.createElementNS(SVG, "path");
   shape.setAttribute("class", "sq fleet-cursor");
   shape.setAttribute("d", `M${x} ${y}h${size}v${size}h${-size}z`);
   link.append(shape);
-  picture.append(link);
+  drawing.append(link);
   return link;
 }
 
 function step(cursor, [x, y]) {
-  const picture = cursor.closest("svg");
-  const columns = Number(picture.dataset.columns);
-  const [now, count] = [Number(cursor.dataset.cursor), picture.dataset.hosts.split(" ").length];
+  const drawing = cursor.closest("svg");
+  const columns = Number(drawing.dataset.columns);
+  const [now, count] = [Number(cursor.dataset.cursor), drawing.dataset.hosts.split(" ").length];
   const next = now + x + y * columns;
   const isOff = next < 0 || next >= count || (x && Math.floor(next / columns) !== Math.floor(now / columns));
   if (isOff) return undefined;
-  const made = put(picture, next);
+  const made = put(drawing, next);
   made.focus();
   cursor.remove();
   return made;

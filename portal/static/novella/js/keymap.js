@@ -1,4 +1,4 @@
-/* Keys that somebody has changed: kept in this browser, by the key that the product means. */
+/* Key bindings that the user changed, stored in this browser by their default key. */
 import { announce } from "./copy.js";
 import { gettext } from "./words.js";
 
@@ -38,14 +38,14 @@ function change(wanted, key) {
   keep(gettext("Key changed to {key}.", { key }));
 }
 
-function keep(said) {
+function keep(message) {
   try {
     localStorage.setItem(KEPT, JSON.stringify(changed));
   } catch {
     /* No room or not allowed: then it is so until the page is left. */
   }
   show();
-  announce(said);
+  announce(message);
 }
 
 function show() {

@@ -1,4 +1,4 @@
-/* The keyboard: listed by ?, silent inside fields. */
+/* Keyboard shortcuts: listed by ?, off inside fields. */
 import { copyLink } from "./copy.js";
 import { meant } from "./keymap.js";
 
@@ -23,7 +23,7 @@ export function startKeys() {
     const act = ACTIONS[key] ?? (/^[1-9]$/.test(key) ? () => turnTo(Number(key) - 1) : undefined);
     if (act && act(event) !== false) event.preventDefault();
   });
-  // Before anybody else hears it: what is open is closed first, and only then one goes up.
+  // Before other handlers: Escape closes what is open first, and only then goes up.
   document.addEventListener("keydown", (event) => event.key === "Escape" && up(event), { capture: true });
 }
 
@@ -44,7 +44,7 @@ export function isTyping(element) {
   return element.matches("input") && !["checkbox", "radio", "button", "submit"].includes(element.type);
 }
 
-// What the key closes, and a form that somebody may have filled.
+// Elements that the key closes, and forms that may have input.
 const STAYS = "dialog[open], details[data-menu][open], [popover]:popover-open, #drawer:not([hidden]), #step-drawer:not([hidden]), form[data-draft]";
 
 /** To the page above this one; a console has the key for itself. */

@@ -1,5 +1,5 @@
 /* Starts what a page needs. Everything here makes pages nicer; none of it is needed to read them. */
-import { startAgain } from "./again.js";
+import { startReauthentication } from "./reauthentication.js";
 import { startClock } from "./clock.js";
 import { startConsole } from "./console.js";
 import { startCopying, startSaving } from "./copy.js";
@@ -23,7 +23,7 @@ import { startWaiting } from "./waiting.js";
 import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startScrollers, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startWaiting, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startScrollers, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startWaiting, startReauthentication, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

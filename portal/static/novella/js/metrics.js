@@ -1,4 +1,4 @@
-/* A server's figures: counters read again and again while somebody looks, drawn as what happens in a second. */
+/* Metrics of a server: counters are read repeatedly while the page is visible, and drawn as rates per second. */
 import { fetchWhole, parsed } from "./answers.js";
 import { gettext, number } from "./words.js";
 
@@ -22,20 +22,20 @@ async function read() {
   const place = document.querySelector("[data-metrics]");
   if (!place) return;
   const answer = await fetchWhole(place.dataset.metrics);
-  const told = answer?.ok && !answer.redirected ? parsed(answer.text) : undefined;
-  say(place, told?.why_none ?? (told ? "" : gettext("The host doesn't respond now.")));
-  if (!told || told.why_none) return;
-  if (before && told.at > before.at) keep(told, told.at - before.at);
-  before = told;
+  const metrics = answer?.ok && !answer.redirected ? parsed(answer.text) : undefined;
+  say(place, metrics?.why_none ?? (metrics ? "" : gettext("The host doesn't respond now.")));
+  if (!metrics || metrics.why_none) return;
+  if (before && metrics.at > before.at) keep(metrics, metrics.at - before.at);
+  before = metrics;
   draw();
 }
 
 /** A counter that has gone back began anew with its guest: that turn says nothing. */
-function keep(told, seconds) {
-  const rate = (name) => (name in told && told[name] >= before[name] ? (told[name] - before[name]) / seconds : undefined);
+function keep(metrics, seconds) {
+  const rate = (name) => (name in metrics && metrics[name] >= before[name] ? (metrics[name] - before[name]) / seconds : undefined);
   const cpu = rate("cpu_seconds");
-  add("cpu", [cpu && Math.min(100, (100 * cpu) / told.vcpus)]);
-  add("memory", [told.memory_mb]);
+  add("cpu", [cpu && Math.min(100, (100 * cpu) / metrics.vcpus)]);
+  add("memory", [metrics.memory_mb]);
   add("disk", [rate("read_bytes"), rate("written_bytes")]);
   add("network", [rate("received_bytes"), rate("sent_bytes")]);
 }

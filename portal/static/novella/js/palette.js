@@ -1,5 +1,5 @@
 /* The palette: Ctrl-K, a field, and what it finds. The keyboard stays in the field; the arrows move what is chosen. */
-import { leadsToSignIn, signInAgain } from "./again.js";
+import { leadsToSignIn, signInAgain } from "./reauthentication.js";
 import { fetchWhole } from "./answers.js";
 import { gettext } from "./words.js";
 

@@ -8,12 +8,12 @@ import { announce } from "./copy.js";
 
 const changes = new WeakMap(); // of each form, how often it was changed
 const asked = new WeakMap(); // of each question, how often by then
-let said = "";
+let announced = "";
 let isPressed = false;
 let heldBack; // the form whose answer came while something was held down
 
 export function startQuestions() {
-  for (const kind of ["input", "change"]) document.addEventListener(kind, note, true); // before whoever asks
+  for (const kind of ["input", "change"]) document.addEventListener(kind, note, true); // before other handlers
   document.addEventListener("htmx:beforeRequest", ({ detail }) => asked.set(detail.xhr, seen(detail.elt)));
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
     const { elt, verb } = detail.requestConfig;
@@ -23,9 +23,9 @@ export function startQuestions() {
   });
   document.addEventListener("pointerdown", () => (isPressed = true), true);
   for (const kind of ["pointerup", "pointercancel"]) document.addEventListener(kind, letGo, true);
-  document.addEventListener("htmx:afterSettle", tell);
+  document.addEventListener("htmx:afterSettle", announceNewest);
   document.addEventListener("click", choose);
-  said = words();
+  announced = words();
 }
 
 /** Select the option that a link names, as if it had been clicked. */
@@ -52,10 +52,10 @@ function words() {
   return [...document.querySelectorAll("[data-to-say]")].map((part) => part.innerText.trim().replace(/\.$/, "")).join(". ");
 }
 
-function tell() {
+function announceNewest() {
   const newest = words();
-  if (newest && newest !== said) announce(newest);
-  said = newest;
+  if (newest && newest !== announced) announce(newest);
+  announced = newest;
 }
 
 function note({ target }) {

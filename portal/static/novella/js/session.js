@@ -1,5 +1,5 @@
-/* The last minutes of a session are counted down, and whoever is still there stays signed in. Other tabs go on with it. */
-import { signInAgain } from "./again.js";
+/* Countdown of a session's last minutes, with a button to stay signed in. Other tabs continue too. */
+import { signInAgain } from "./reauthentication.js";
 import { fetchWhole, parsed } from "./answers.js";
 import { announce } from "./copy.js";
 import { gettext } from "./words.js";
@@ -13,7 +13,7 @@ export function startSession() {
   if (!note) return;
   const left = Number(note.dataset.left);
   begin(left);
-  tell(left);
+  showCountdown(left);
   note.addEventListener("submit", (event) => {
     event.preventDefault();
     stay();
@@ -29,7 +29,7 @@ function begin(left) {
 }
 
 /** A page that was loaded, or stayed in, has renewed the session for all. */
-function tell(left) {
+function showCountdown(left) {
   others?.postMessage({ caller: document.body.dataset.caller, left });
 }
 
@@ -60,10 +60,10 @@ async function ask() {
 
 async function stay() {
   const body = new FormData(note);
-  if (take(await fetchWhole(note.action, { method: "POST", body }))) tell(Math.round((endsAt - Date.now()) / 1000));
+  if (take(await fetchWhole(note.action, { method: "POST", body }))) showCountdown(Math.round((endsAt - Date.now()) / 1000));
 }
 
-/** Whether the session goes on. Where nobody answers, our own clock counts. */
+/** Whether the session goes on. Without an answer, this browser's clock decides. */
 function take(response) {
   const answer = response?.ok ? parsed(response.text) : undefined;
   if (answer) begin(answer.left);

@@ -1,4 +1,4 @@
-/* Picking rows, and the bar that tells how many are picked. */
+/* Selection of rows, and the bar with their number. */
 import { pickedOutOfSight } from "./window.js";
 import { gettext } from "./words.js";
 export function startTables() {

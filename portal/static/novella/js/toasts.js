@@ -37,7 +37,7 @@ function expire(box) {
   start();
 }
 
-/** Whoever closed it by keyboard goes on with the next one, or with the page. */
+/** After closing by keyboard, focus the next message, or else the page. */
 function drop(box) {
   const hadFocus = box.contains(document.activeElement);
   box.remove();

@@ -9,7 +9,7 @@ const PAUSE = 400;
 const SPREAD = 600; // browsers that hear of the same event do not all ask in the same moment
 const FRESH_SECONDS = 60;
 const AGAIN_PAUSE = 5000;
-const MOST_TOLD = 60;
+const MOST_NOTIFIED = 60;
 let slot;
 let timer;
 let isWaiting = false;
@@ -46,15 +46,15 @@ async function read() {
   if (before) morph(before, fresh);
   else slot.replaceChildren(fresh);
   document.dispatchEvent(new CustomEvent("novella:changed"));
-  tell(`novella:told:${caller}`);
+  notifyOnce(`novella:notified:${caller}`);
   if (!isFollowed) follow("me", "tray", cursor, hear);
   isFollowed = true;
 }
 
-/** Each is told once, in the tab that is looked at: not where its own page tells it. What ended long ago is in the bell alone. */
-function tell(key) {
-  const told = load(key);
-  const ended = [...slot.querySelectorAll("[data-started-here]")].filter((one) => !told.includes(one.dataset.ended));
+/** Notify of each end once, in the visible tab, unless its own page shows it. Older ends are only in the bell. */
+function notifyOnce(key) {
+  const notified = load(key);
+  const ended = [...slot.querySelectorAll("[data-started-here]")].filter((one) => !notified.includes(one.dataset.ended));
   if (!ended.length || document.hidden) return;
   const since = Date.now() - FRESH_SECONDS * 1000;
   const fresh = ended.filter((one) => Date.parse(one.querySelector("time").dateTime) > since && !isHere(link(one)));
@@ -62,7 +62,7 @@ function tell(key) {
   for (const one of fresh.filter((other) => !good.includes(other))) toast(words(one), { url: link(one), isBad: true });
   if (good.length > 1) toast(ngettext("{count} workflow completed", "{count} workflows completed", good.length), { url: slot.dataset.tray });
   else for (const one of good) toast(words(one), { url: link(one) });
-  save(key, [...told, ...ended.map((one) => one.dataset.ended)].slice(-MOST_TOLD));
+  save(key, [...notified, ...ended.map((one) => one.dataset.ended)].slice(-MOST_NOTIFIED));
 }
 
 function words(line) {
@@ -99,6 +99,6 @@ function save(key, list) {
   try {
     localStorage.setItem(key, JSON.stringify(list));
   } catch {
-    /* No room or not allowed: then it may be told once more. */
+    /* No room or not allowed: then it may be notified once more. */
   }
 }

@@ -5,7 +5,7 @@ import { follow } from "./live/page.js";
 
 const PAUSE = 1500;
 const SPREAD = 1000; // browsers that hear of the same event do not all ask in the same moment
-const LOOK_AGAIN = 20_000; // a lease runs out and a host falls silent without anybody telling
+const LOOK_AGAIN = 20_000; // leases expire and hosts stop responding without an event
 const PLACES = ".nav a[href='/triage']"; // operators alone have them
 let timer;
 let isWaiting = false;
@@ -44,9 +44,9 @@ async function look() {
 
 async function count() {
   const places = [...document.querySelectorAll(PLACES)];
-  const said = parsed(await read(`${places[0].href}/count`));
-  if (!said) return; // it stays as it was; its link leads to the same, and it is asked for again soon
-  const { count: number, cursor } = said;
+  const answer = parsed(await read(`${places[0].href}/count`));
+  if (!answer) return; // it stays as it was; its link leads to the same, and it is asked for again soon
+  const { count: number, cursor } = answer;
   for (const place of places) show(place, number);
   if (!isFollowed) follow("triage", "count", cursor, hear);
   isFollowed = true;

@@ -1,5 +1,5 @@
-/* What a page asks for: drawn as the bones of what will come where it takes long, and told where it does not come. */
-import { leadsToSignIn } from "./again.js";
+/* Parts of a page that load later: a skeleton while they take long, an error when they fail. */
+import { leadsToSignIn } from "./reauthentication.js";
 import { gettext } from "./words.js";
 
 const AFTER = 200; // ms: what comes sooner would only flicker
@@ -16,7 +16,7 @@ export function startWaiting() {
     const { successful, xhr, target } = detail;
     if (leadsToSignIn(xhr.getResponseHeader("HX-Redirect"))) return;
     document.getElementById("unanswered")?.remove();
-    if (!successful && xhr.readyState === XMLHttpRequest.DONE) tellOfFailure(target, xhr, detail.elt);
+    if (!successful && xhr.readyState === XMLHttpRequest.DONE) showFailure(target, xhr, detail.elt);
   });
 }
 
@@ -42,17 +42,17 @@ export function bones() {
 }
 
 /** What failed, what still holds, what to do about it, and what to quote. */
-function tellOfFailure(target, xhr, caller) {
+function showFailure(target, xhr, caller) {
   const box = document.createElement("div");
   box.id = "unanswered";
   box.className = "note";
   box.dataset.tone = "bad";
   box.setAttribute("role", "alert");
-  const told = document.createElement("strong");
-  told.textContent = xhr.status ? gettext("Couldn't load the page: error {status}", { status: xhr.status }) : gettext("The server can't be reached");
+  const title = document.createElement("strong");
+  title.textContent = xhr.status ? gettext("Couldn't load the page: error {status}", { status: xhr.status }) : gettext("The server can't be reached");
   const holds = document.createElement("p");
   holds.textContent = gettext("This page shows earlier data. Nothing was changed.");
-  box.append(told, holds, line(xhr.getResponseHeader("x-openstack-request-id"), caller));
+  box.append(title, holds, line(xhr.getResponseHeader("x-openstack-request-id"), caller));
   (target.closest(".beside") ?? target).before(box);
 }
 

@@ -6,7 +6,7 @@ import { gettext, number } from "./words.js";
 
 const AROUND = 15; // rows drawn before and after what is seen
 const AHEAD = 60; // rows that may be left before the next piece is read
-const FIRST_GUESS = 37; // px of a row that nobody has measured yet
+const FIRST_GUESS = 37; // px of a row that is not measured yet
 const windows = new WeakMap();
 
 export function startWindows() {
@@ -34,7 +34,7 @@ export function keepOutOfSight(id, html) {
   return true;
 }
 
-/** A row of a window that is gone stays where it is, and is told. */
+/** A deleted row stays in its place, marked as deleted. */
 export function isToldAsGone(id) {
   const found = windowIn(document);
   if (!found?.places.has(id)) return false;
@@ -42,7 +42,7 @@ export function isToldAsGone(id) {
   return true;
 }
 
-/** More was missed than can be told row by row: a window says so, as rows that came or went do not move its rows. */
+/** Too many rows changed for single updates: show a note, since new and deleted rows do not move the rows of a window. */
 export function tellOfMuch() {
   const found = windowIn(document);
   if (found) document.dispatchEvent(new CustomEvent("novella:missed", { detail: { list: found.list } }));
@@ -94,7 +94,7 @@ class Window {
     this.order.push(id);
   }
 
-  /** More rows changed than are told one by one. Here is the first piece; the others are read anew once they are seen. */
+  /** More rows changed than are sent one by one. This is the first piece; the others are reloaded when they become visible. */
   renew(fresh) {
     for (const piece of this.pieces) piece.isOld = true;
     this.pieces[0].isOld = false;
@@ -115,7 +115,7 @@ class Window {
     const piece = this.pieces.find(({ isOld, from, to }) => isOld && from < end && to > first);
     if (!piece || this.isReadingAgain) return;
     this.isReadingAgain = true;
-    piece.isOld = false; // what changes from now on is told, or makes it old again
+    piece.isOld = false; // later changes are sent, or make it outdated again
     const answer = await fetchWhole(piece.address);
     this.isReadingAgain = false;
     const fresh = answer?.ok && !answer.away && parse(answer.text).find((element) => element.id === this.list.id);
@@ -161,28 +161,28 @@ class Window {
     });
   }
 
-  usual() {
+  typical() {
     return this.measured ? this.sum / this.measured : FIRST_GUESS;
   }
 
   height(from, to) {
-    const usual = this.usual();
+    const typical = this.typical();
     let px = 0;
-    for (let at = from; at < to; at += 1) px += this.heights[at] ?? usual;
+    for (let at = from; at < to; at += 1) px += this.heights[at] ?? typical;
     return px;
   }
 
   /** The first row that is seen, and the first that is below. */
   seen() {
-    const usual = this.usual();
+    const typical = this.typical();
     const head = getComputedStyle(this.body).display === "block" ? 0 : this.table.tHead?.offsetHeight ?? 0;
     const top = this.box.scrollTop - head;
     const bottom = top + this.box.clientHeight;
     let px = 0;
     let first = 0;
-    while (first < this.order.length && px + (this.heights[first] ?? usual) <= top) px += this.heights[first++] ?? usual;
+    while (first < this.order.length && px + (this.heights[first] ?? typical) <= top) px += this.heights[first++] ?? typical;
     let end = first;
-    while (end < this.order.length && px < bottom) px += this.heights[end++] ?? usual;
+    while (end < this.order.length && px < bottom) px += this.heights[end++] ?? typical;
     return [first, end];
   }
 
@@ -191,7 +191,7 @@ class Window {
     const wanted = new Set();
     for (let at = Math.max(0, first - AROUND); at < Math.min(this.order.length, end + AROUND); at += 1) wanted.add(at);
     for (const row of this.body.querySelectorAll("[data-row]")) {
-      // What has the focus, or was moved to by keys, stays: nothing is taken from under anybody.
+      // Rows with the focus or the keyboard cursor stay in the document.
       if (row.contains(document.activeElement) || row.hasAttribute("data-picked")) wanted.add(this.places.get(row.id));
     }
     const anchor = document.getElementById(this.order[first]);
@@ -201,7 +201,7 @@ class Window {
     if (anchor?.isConnected) this.box.scrollTop += anchor.getBoundingClientRect().top - before;
     if (this.order.length - end < AHEAD) this.readOn();
     this.readAgain(first - AROUND, end + AROUND);
-    this.tell();
+    this.report();
   }
 
   place(wanted) {
@@ -307,7 +307,7 @@ class Window {
     this.isStopped = true;
   }
 
-  tell() {
+  report() {
     const isWhole = !this.next && !this.isStopped;
     const count = number(this.order.length);
     if (isWhole) this.table.setAttribute("aria-rowcount", this.order.length + 1);

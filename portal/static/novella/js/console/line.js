@@ -11,7 +11,7 @@ const KEYS = [
 ];
 const PAUSE = 4; // milliseconds between characters: a real line is no faster
 
-/** What is needed, before a socket is opened: its first words would find nobody. */
+/** Load the libraries before the socket opens, so that no message is lost. */
 export async function load() {
   const [{ Terminal }, { FitAddon }] = await Promise.all([
     import("../../../vendor/xterm-6.0.0/xterm.mjs"),

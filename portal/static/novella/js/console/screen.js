@@ -13,7 +13,7 @@ export const KEYS = [
 ];
 const PAUSE = 12; // milliseconds between keys: guests lose what comes faster
 
-/** What is needed, before a socket is opened: its first words would find nobody. */
+/** Load the libraries before the socket opens, so that no message is lost. */
 export async function load() {
   const { default: RFB } = await import("../../../vendor/novnc-1.7.0/core/rfb.js");
   return (...where) => open(RFB, ...where);

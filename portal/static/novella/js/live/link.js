@@ -18,10 +18,10 @@ function keyOf(topic, view) {
 }
 
 export class Link {
-  /** `tell` gets {link: state, …} when the connection changes, and every message of the server. */
-  constructor(address, tell) {
+  /** `receive` gets {link: state, …} when the connection changes, and every message of the server. */
+  constructor(address, receive) {
     this.address = address;
-    this.tell = tell;
+    this.receive = receive;
     this.topics = new Map();
     this.tries = 0;
     this.deaf = 0;
@@ -157,7 +157,7 @@ export class Link {
     if (message.kind === "pong") return;
     const known = this.topics.get(keyOf(message.topic, message.view));
     if (known && message.seq) known.since = message.seq;
-    this.tell(message); // first: a page that is told how far it is behind does not say live in between
+    this.receive(message); // first: a page that learns how far it is behind does not show live in between
     this.well();
   }
 
@@ -195,7 +195,7 @@ export class Link {
     if (state !== "live" && this.state === "live") this.liveUntil = Date.now();
     this.state = state;
     this.way = more.way;
-    this.tell({ link: state, liveUntil: this.liveUntil, ...more });
+    this.receive({ link: state, liveUntil: this.liveUntil, ...more });
   }
 
   close() {

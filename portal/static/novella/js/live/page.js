@@ -1,5 +1,5 @@
 /* Keeps the page as the server has it, and says in the chip how true that is. */
-import { leadsToSignIn, onReturn, signInAgain } from "../again.js";
+import { leadsToSignIn, onReturn, signInAgain } from "../reauthentication.js";
 import { fetchWhole } from "../answers.js";
 import { announce, announceState } from "../copy.js";
 import { holdingConsole } from "../console.js";
@@ -60,8 +60,8 @@ function open() {
 }
 
 /** Hear of a topic from a place in the log on; every topic of the page shares the one socket. */
-export function follow(wanted, as, from, tell) {
-  hearers.set(`${wanted} ${as}`, { topic: wanted, view: as, since: from, tell });
+export function follow(wanted, as, from, receive) {
+  hearers.set(`${wanted} ${as}`, { topic: wanted, view: as, since: from, receive });
   greet(wanted, as, from);
 }
 
@@ -133,7 +133,7 @@ function hear(message) {
     const heard = hearers.get(`${message.topic} ${message.view}`);
     if (!heard || rests(heard)) return; // of another tab, or sent before the page was paused
     if (message.seq) heard.since = message.seq;
-    heard.tell(message);
+    heard.receive(message);
   }
 }
 
@@ -225,7 +225,7 @@ async function readAgain() {
   const answer = await fetchWhole(address, { signal: AbortSignal.timeout(LONGEST_READING) });
   isReading = false;
   const isOld = location.href !== address; // the list is another one by now
-  const isMissing = !answer || answer.status >= 500; // the news that led here are not told twice
+  const isMissing = !answer || answer.status >= 500; // the change that led here is not sent twice
   if (!isOld && !isMissing) take(answer);
   rest = Math.max(REFETCH_PAUSE, performance.now() - began);
   if (isMissing) refetch(AGAIN_PAUSE);
@@ -283,7 +283,7 @@ function showLink(now) {
 
 /** When it is tried again: in the chip, or behind it where that says since when the page is stale. */
 function countDown(until) {
-  const tell = () => {
+  const update = () => {
     const seconds = Math.ceil((until - Date.now()) / 1000);
     if (seconds < 1) return clearInterval(countdown);
     const text = gettext("reconnecting in {seconds} s", { seconds });
@@ -291,8 +291,8 @@ function countDown(until) {
     if (chip?.dataset.link === "stale") chip.title = text;
     else show("reconnecting", text);
   };
-  countdown = setInterval(tell, 1000);
-  tell();
+  countdown = setInterval(update, 1000);
+  update();
 }
 
 function goStale(liveUntil) {

@@ -81,7 +81,7 @@ function search() {
     line.toggleAttribute("data-dim", !hit);
     count += Number(Boolean(wanted) && hit);
   }
-  const said = document.querySelector("[data-log-matches]");
+  const status = document.querySelector("[data-log-matches]");
   const text = wanted ? ngettext("{count} line matches", "{count} lines match", count) : "";
-  if (said && said.textContent !== text) said.textContent = text;
+  if (status && status.textContent !== text) status.textContent = text;
 }

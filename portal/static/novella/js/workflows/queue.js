@@ -20,18 +20,18 @@ export function holdBack(list, html) {
     if (after) morph(row, after.cloneNode(true));
   }
   waiting = { id: list.id, html };
-  tell(list, now, then);
+  showChanges(list, now, then);
   return true;
 }
 
-/** Whether a part is missing is said at once, whatever waits. */
+/** Show missing cells at once, without waiting for pending changes. */
 function tellOfMissing(list, fresh) {
   list.querySelector("[data-missing]")?.remove();
   const note = fresh.querySelector("[data-missing]");
   if (note) list.prepend(note.cloneNode(true));
 }
 
-/** Rows that come or go do not move a window by themselves: it would lose the place where somebody is. */
+/** New and deleted rows do not move a window by themselves: the reader would lose the place. */
 function ofWindow(list, { come, gone }) {
   if (come || gone) say(list, [come && gettext("{count} new", { count: come }), gone && gettext("{count} removed", { count: gone })]);
   waiting = undefined;
@@ -61,7 +61,7 @@ function idsOf(list) {
   return [...list.querySelectorAll("[data-rows] > [id]")].map((row) => row.id);
 }
 
-function tell(list, now, then) {
+function showChanges(list, now, then) {
   const come = then.filter((id) => !now.includes(id)).length;
   const gone = now.filter((id) => !then.includes(id)).length;
   const kept = then.filter((id) => now.includes(id));
@@ -74,10 +74,10 @@ function tell(list, now, then) {
 }
 
 function say(list, parts) {
-  const said = parts.filter(Boolean).join(", ");
+  const summary = parts.filter(Boolean).join(", ");
   const place = list.querySelector("[data-needs-news]");
   if (!place) return;
   const words = place.querySelector("[data-news-words]");
-  if (words.textContent !== said) words.textContent = said;
+  if (words.textContent !== summary) words.textContent = summary;
   place.hidden = false;
 }

@@ -28,7 +28,7 @@ function show(link, html) {
     if (newState !== "closed") return;
     const hadFocus = document.activeElement === document.body || popover.contains(document.activeElement);
     popover.remove();
-    if (hadFocus) link.focus({ preventScroll: true }); // else somebody has gone on to something by a click or by Tab
+    if (hadFocus) link.focus({ preventScroll: true }); // else the user has moved the focus
   });
   popover.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && !popover.contains(relatedTarget) && popover.hidePopover());
   document.body.append(popover);

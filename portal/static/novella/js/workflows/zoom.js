@@ -67,8 +67,8 @@ function pane() {
 function keep() {
   show();
   const here = new URL(location.href);
-  const said = { zoom: zoom === 1 ? "" : zoom.toFixed(2), from: from ? from.toFixed(4) : "", follow: follows ? "1" : "" };
-  for (const [name, text] of Object.entries(said)) text ? here.searchParams.set(name, text) : here.searchParams.delete(name);
+  const parameters = { zoom: zoom === 1 ? "" : zoom.toFixed(2), from: from ? from.toFixed(4) : "", follow: follows ? "1" : "" };
+  for (const [name, text] of Object.entries(parameters)) text ? here.searchParams.set(name, text) : here.searchParams.delete(name);
   history.replaceState(history.state, "", here);
 }
 

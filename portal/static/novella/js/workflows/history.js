@@ -3,7 +3,7 @@ import { gettext } from "../words.js";
 const PAUSE = 160;
 let waiting;
 
-export function startMoments() {
+export function startHistory() {
   document.addEventListener("input", ({ target }) => {
     if (!target.matches("[data-as-of]")) return;
     const out = target.form.querySelector("output");

@@ -1,11 +1,11 @@
-/* The session has ended: sign in over the page, which keeps what was typed and goes on. Other tabs go on with it. */
+/* Sign-in over the page after the session has ended. The page keeps its input, and other tabs continue too. */
 import { fetchWhole, parsed } from "./answers.js";
 import { gettext } from "./words.js";
 const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-again");
 let isOut = false;
 let goOn = () => {};
 
-export function startAgain() {
+export function startReauthentication() {
   if (!document.getElementById("again-template")) return;
   document.addEventListener("submit", holdBack, true);
   document.addEventListener("htmx:beforeOnLoad", (event) => {
@@ -18,16 +18,16 @@ export function startAgain() {
     others.onmessage = ({ data }) => {
       if (isOut && data.caller === document.body.dataset.caller) enter(data.csrf);
     };
-    tell(document.getElementById("again-template").content.querySelector("input[name=csrfmiddlewaretoken]").value);
+    announceSession(document.getElementById("again-template").content.querySelector("input[name=csrfmiddlewaretoken]").value);
   }
 }
 
-/** A page that opens says that somebody is in: whoever has signed in in another tab is in here too. */
-function tell(csrf) {
+/** Announce the session of this tab, so that tabs that wait for a sign-in continue. */
+function announceSession(csrf) {
   others?.postMessage({ caller: document.body.dataset.caller, csrf });
 }
 
-/** What to do when the person is back. */
+/** Set what happens after the sign-in. */
 export function onReturn(act) {
   goOn = act;
 }
@@ -49,7 +49,7 @@ function dialog() {
   return document.getElementById("again");
 }
 
-/** It comes into the page when it is needed first. */
+/** Create the dialog when it is first needed. */
 function made() {
   const template = document.getElementById("again-template");
   if (!template) return undefined;
@@ -63,7 +63,7 @@ function made() {
   return dialog();
 }
 
-/** A form that is sent now would be answered with the sign-in page: it waits until the person is back. */
+/** Hold back forms until the user has signed in: the answer would be the sign-in page. */
 function holdBack(event) {
   if (!isOut || event.target.closest("#again") || event.target.method !== "post") return;
   event.preventDefault();
@@ -87,7 +87,7 @@ async function send(form, first) {
   } else {
     ask(form, first, "password");
     enter(answer.csrf);
-    tell(answer.csrf);
+    announceSession(answer.csrf);
   }
 }
 

@@ -10,11 +10,11 @@ const CUT = new Set([1001, 1006, 1011, 1012]); // the way was cut, not the conso
 const PAUSES = [1000, 3000, 8000, 15000];
 const LOOK_AGAIN = 3000;
 
-const desk = document.querySelector("[data-console-desk]");
-if (desk) start(desk);
+const pane = document.querySelector("[data-console-pane]");
+if (pane) start(pane);
 
 function start(root) {
-  const find = (name) => root.querySelector(`[data-desk-${name}]`);
+  const find = (name) => root.querySelector(`[data-pane-${name}]`);
   const stage = find("stage");
   const onlyWatches = "watch" in root.dataset;
   let kind = "";
@@ -28,8 +28,8 @@ function start(root) {
   root.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button || button.disabled) return;
-    if (button.dataset.deskKind !== undefined) choose(button.dataset.deskKind);
-    else if (button.dataset.deskKey !== undefined) pressKey(Number(button.dataset.deskKey));
+    if (button.dataset.paneKind !== undefined) choose(button.dataset.paneKind);
+    else if (button.dataset.paneKey !== undefined) pressKey(Number(button.dataset.paneKey));
     else if ("deskReconnect" in button.dataset) connect();
     else if ("deskFit" in button.dataset) fit(button);
     else if ("deskFull" in button.dataset) full();
@@ -50,7 +50,7 @@ function start(root) {
   function choose(next) {
     kind = next;
     root.dataset.kind = kind;
-    for (const button of root.querySelectorAll("[data-desk-kind]")) button.setAttribute("aria-pressed", String(button.dataset.deskKind === kind));
+    for (const button of root.querySelectorAll("[data-pane-kind]")) button.setAttribute("aria-pressed", String(button.dataset.paneKind === kind));
     if (!root.dataset.path && !onlyWatches) history.replaceState(null, "", kind ? `#${kind}` : location.pathname);
     offerWhatIsOpen();
     tries = 0;
@@ -58,7 +58,7 @@ function start(root) {
     else hangUp();
   }
 
-  /** Whoever lets others watch means the console that is open. */
+  /** The form that shares a console shares the open one. */
   function offerWhatIsOpen() {
     const offered = root.querySelector("#share-kind");
     if (offered && kind) offered.value = kind;
@@ -153,7 +153,7 @@ function start(root) {
     if (waits) retry = setTimeout(explain, LOOK_AGAIN);
   }
 
-  /** It is spoken aloud: not again while it stays the same. */
+  /** Screen readers announce the state: do not repeat it while it stays the same. */
   function say(tone, words) {
     root.dataset.tone = tone;
     if (find("state").textContent !== words) find("state").textContent = words;
@@ -164,7 +164,7 @@ function start(root) {
     const buttons = console_.keys.map(([name], index) => {
       const button = document.createElement("button");
       Object.assign(button, { type: "button", className: "menu-item", textContent: name });
-      button.dataset.deskKey = String(index);
+      button.dataset.paneKey = String(index);
       return button;
     });
     find("keys").replaceChildren(...buttons);
