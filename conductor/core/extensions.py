@@ -44,7 +44,7 @@ class Prefilter(Extension):
     method: ClassVar[str] = "bounds"
 
     def bounds(self, spec: RequestSpec) -> Bounds:
-        """Return the demands; `UNBOUND` for none. Raise `Invalid`, worded for tenants, for what cannot be met."""
+        """Return the demands; `UNBOUND` for none. Raise `Invalid` with a text for tenants for impossible ones."""
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ class LaunchForm(Extension):
     fields: ClassVar[OptionsSchema] = {}
 
     def additions(self, answers: Mapping[str, Any]) -> Additions:
-        """Return the additions for these answers. Raise `Invalid`, worded for tenants, where answers contradict."""
+        """Return the additions for these answers. Raise `Invalid`, with a text for tenants, if answers contradict."""
         raise NotImplementedError
 
 
