@@ -17,6 +17,7 @@ from conductor.core.states import PowerState
 
 SECONDS = 60.0
 POLL_SECONDS = 0.05
+UNABLE_TO_FREEZE = b"unable to freeze"
 MESSAGE = re.compile(r'msg="(.*)"')
 STATES: Mapping[str, PowerState] = {
     "creating": PowerState.NOSTATE,
@@ -91,7 +92,19 @@ class Runtime:
         self._check_output("start the container", "start", name)
 
     def pause(self, name: str) -> None:
-        self._check_output("pause the container", "pause", name)
+        """Freeze the container.
+
+        With cgroups v1, runc gives up on a container whose processes come and go while it freezes them, which is
+        likelier on a busy machine. The container runs on then, so the runtime is asked again.
+        """
+        deadline = time.monotonic() + SECONDS
+        while True:
+            done = programs.run(*self._words("pause"), name, seconds=SECONDS)
+            if not done.returncode:
+                return
+            if UNABLE_TO_FREEZE not in done.stderr or time.monotonic() >= deadline:
+                raise DriverError(f"The container runtime could not pause the container: {_plain(done.stderr)}.")
+            time.sleep(POLL_SECONDS)
 
     def resume(self, name: str) -> None:
         self._check_output("let the container go on", "resume", name)

@@ -380,6 +380,29 @@ def test_a_dead_runtime_is_one_clear_fault(
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
 
 
+# Refuses the first two times, as runc does while the processes of a container come and go.
+CANNOT_FREEZE_YET = """#!/bin/sh
+tries="$(dirname "$0")/tries"
+case " $* " in *" pause "*)
+    echo >> "$tries"
+    if [ "$(wc -l < "$tries")" -le 2 ]; then echo 'level=error msg="unable to freeze"' >&2; exit 1; fi;;
+esac
+exec runc "$@"
+"""
+
+
+def test_a_container_that_cannot_be_frozen_yet_is_paused_as_soon_as_it_can(
+    driver: ContainerDriver, tmp_path: Path
+) -> None:
+    guest = new(driver)
+    program = tmp_path / "runtime"
+    program.write_text(CANNOT_FREEZE_YET)
+    program.chmod(0o755)
+    ContainerDriver("box-1", {**driver.options, "runtime": str(program)}, SHELF.open).pause(guest.instance_uuid)
+    assert (tmp_path / "tries").read_text().count("\n") == 3
+    assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.PAUSED)]
+
+
 def test_it_says_what_the_machine_has(driver: ContainerDriver) -> None:
     report = driver.report()
     assert (report.hypervisor_type, report.supported_instances) == ("lxc", (("x86_64", "lxc", "exe"),))
