@@ -1,4 +1,6 @@
-"""Divides workers between callers by the processor time that they use, not by the number of their requests.
+"""Divides workers and memory between callers.
+
+Workers are divided by the processor time that they use, not by the number of their requests.
 
 This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with several requests in service (Jin, Chase and Kaur,
 2004). Each caller has a tag: the seconds that it has used. The waiting caller with the lowest tag gets the next worker.
@@ -9,14 +11,19 @@ A process computes on little more than one core. More concurrent requests only t
 with the most requests. So `at_once` requests compute at a time. A request that runs longer than SETTLED_SECONDS is
 probably waiting: it is not counted any more, up to `workers` requests in all. While other callers are active, one
 caller gets at most half of `at_once`, so that an occasional request starts at once.
+
+Memory for bodies and responses has a sum and shares: its bytes are counted when they are taken, before more are read or
+produced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
+
+from portal.callers import ANONYMOUS, Caller
 
 SETTLED_SECONDS = 1.0
 FEW = 16  # requests of one caller, running and waiting; a caller with more is weighted with BULK_WEIGHT
@@ -26,6 +33,8 @@ SMOOTHING = 0.2  # the weight of the last request in its caller's mean
 PRESENT_SECONDS = 5.0  # a caller counts as active for this long after its last request began
 LONGEST_DEBT = 5.0  # upper limit of a caller's charge for past requests
 MOST_REMEMBERED = 1024  # callers without requests
+SHARE_OF_CALLER = 4  # of memory a caller has at most a quarter
+SHARE_OF_ADDRESS = 16  # and an address of the anonymous caller a quarter of that
 
 
 class Busy(Exception):
@@ -206,3 +215,49 @@ class FairQueue:
         self._running -= workers
         self._computing -= computing
         self._grant()
+
+
+class MemoryShares:
+    """Bytes held now, of at most `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held: Counter[str] = Counter()  # by share, and by address within the anonymous share
+        self.total = 0
+
+    def reservation(self, caller: Caller) -> Reservation:
+        """Return an empty reservation; the caller of this releases it."""
+        limits = {caller.share: self.most // SHARE_OF_CALLER}
+        if caller.share == ANONYMOUS:
+            limits[f"{ANONYMOUS} {caller.address}"] = self.most // SHARE_OF_ADDRESS
+        return Reservation(self, limits)
+
+
+class Reservation:
+    """The bytes of one request or response."""
+
+    def __init__(self, shares: MemoryShares, limits: dict[str, int]) -> None:
+        self._shares, self._limits = shares, limits
+        self.size = 0
+
+    def take(self, size: int) -> bool:
+        """Reserve more bytes; False, and nothing is reserved, where a limit would be passed."""
+        shares = self._shares
+        if shares.total + size > shares.most:
+            return False
+        if any(shares.held[key] + size > most for key, most in self._limits.items()):
+            return False
+        self._add(size)
+        return True
+
+    def release(self, size: int | None = None) -> None:
+        """Give bytes back; all of them without a size."""
+        self._add(-(self.size if size is None else size))
+
+    def _add(self, size: int) -> None:
+        self.size += size
+        self._shares.total += size
+        for key in self._limits:
+            self._shares.held[key] += size
+            if not self._shares.held[key]:
+                del self._shares.held[key]

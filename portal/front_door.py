@@ -2,9 +2,10 @@
 
     client ──body, bounded──▶ FrontDoor ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
 
-A client that sends or reads slowly occupies a task and some memory, never a worker. Image data are too large for that:
-they stream through a worker, at least as fast as `Pace` demands; portal/transfers.py shares these workers between
-projects.
+A client that sends or reads slowly occupies a task and some memory, never a worker. Both directions have a sum and
+shares (portal/fair_share.py): each piece of a body is counted when it arrives, and a response before its client gets
+its first byte. Image data are too large for that: they stream through a worker, at least as fast as `Pace` demands;
+portal/transfers.py shares these workers between projects.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import asyncio
 import json
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from conductor.core.identifiers import REQUEST_ID_HEADER, new_request_id
 from portal.api.errors import fault_body
 from portal.api.roots import service_of
 from portal.callers import Caller, Callers
-from portal.fair_share import Busy, FairQueue
+from portal.fair_share import Busy, FairQueue, MemoryShares, Reservation
 from portal.request_bodies import STREAMS, most_bytes
 from portal.request_ids import COMPUTE_HEADER
 
@@ -41,6 +41,8 @@ AT_ONCE = 4  # requests that compute concurrently
 MOST_WAITING = 2048  # a waiting request costs a task and its body
 MOST_BUFFERED = 4 << 20  # of one response, before its worker waits for the client
 MOST_BODIES = 128 << 20  # of all bodies in memory
+MOST_RESPONSES = 128 << 20  # of all responses that clients have not read yet
+PIECE = 64 << 10  # bytes that are sent at a time
 TOO_LARGE = 413
 TOO_SLOW = 408
 MOST_PASSED_OVER = 32 << 20
@@ -89,7 +91,7 @@ class FrontDoor:
         self.callers = callers or Callers()
         self._workers = FairQueue(workers, AT_ONCE, MOST_WAITING)
         self._streams = FairQueue(streams, streams, MOST_WAITING)
-        self._held: Counter[str] = Counter()  # bytes of bodies, by share
+        self.bodies, self.responses = MemoryShares(MOST_BODIES), MemoryShares(MOST_RESPONSES)
         self._late: set[asyncio.Future[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,12 +101,11 @@ class FrontDoor:
         is_stream = bool(STREAMS.match(scope["path"]))
         caller = self.callers.of(scope)
         scope = self.callers.opened(scope)
-        body = b""
+        held, unread = self.bodies.reservation(caller), self.responses.reservation(caller)
         try:
             _require_host(scope)
-            if not is_stream:
-                body = await self._body(scope, caller.share, receive)
-            answer = _ResponseSender(send, self.pace, is_stream=is_stream)
+            body = b"" if is_stream else await self._body(scope, held, receive)
+            answer = _ResponseSender(send, self.pace, None if is_stream else unread)
             if is_stream:  # its response begins when the whole body has arrived
                 upload = _Upload(receive, self.pace, answer)
                 await self._serve(self._streams, caller, scope, upload.receive, answer)
@@ -120,14 +121,13 @@ class FrontDoor:
         except _Gone:
             return
         finally:
-            self._held[caller.share] -= len(body)
-            if not self._held[caller.share]:
-                del self._held[caller.share]
+            held.release()
+            unread.release()
 
-    async def _body(self, scope: Scope, share: str, receive: Receive) -> bytes:
-        """Read the whole body.
+    async def _body(self, scope: Scope, held: Reservation, receive: Receive) -> bytes:
+        """Read the whole body; each piece is reserved before the next is read.
 
-        Raises Refused for one that is too large or too slow, _Gone if the client disconnects.
+        Raises Refused for one that is too large or too slow or has no room, _Gone if the client disconnects.
         """
         most = most_bytes(scope["path"])
         length = dict(scope["headers"]).get(b"content-length", b"")
@@ -144,13 +144,12 @@ class FrontDoor:
                     size += len(pieces[-1])
                     if size > most:
                         raise _too_large(most)
+                    if not held.take(len(pieces[-1])):
+                        raise _busy()
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
             raise Refused(408, f"The request body was not there after {self.pace.body:g} seconds.") from None
-        if size and (self._held[share] + size > MOST_BODIES // 4 or self._held.total() + size > MOST_BODIES):
-            raise _busy()
-        self._held[share] += size
         return b"".join(pieces)
 
     async def _serve(
@@ -250,25 +249,42 @@ class _Upload:
 
 
 class _ResponseSender:
-    """A worker's response on its way to a client that may be slow."""
+    """A worker's response on its way to a client that may be slow.
 
-    def __init__(self, send: Send, pace: Pace, *, is_stream: bool) -> None:
+    `unread` counts its bytes; None for image data, of which only MOST_BUFFERED wait for a client at a time.
+    """
+
+    def __init__(self, send: Send, pace: Pace, unread: Reservation | None) -> None:
         self.begun = asyncio.Event()
         self._send, self._idle_seconds = send, pace.idle
-        self._meter = _Meter(pace) if is_stream else None
-        self._messages: asyncio.Queue[Message] = asyncio.Queue()
+        self._unread = unread
+        self._meter = _Meter(pace) if unread is None else None
+        self._head: Message | None = None  # held back until the first piece has room
+        self._messages: asyncio.Queue[Message | Exception] = asyncio.Queue()
         self._size = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_dead = False
 
     async def take(self, message: Message) -> None:
-        """Queue a message; waits only while too much is queued."""
-        self.begun.set()
+        """Queue a message; waits only while too much is queued. A response without room is refused, or cut off."""
+        if self._unread is not None and message["type"] == "http.response.start":
+            self._head = message
+            return
         await self._has_room.wait()
         if self._is_dead:
             return
-        self._size += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        if self._unread is not None and size > PIECE and not self._unread.take(size):
+            self._messages.put_nowait(_busy() if self._head is not None else _Gone())
+            self.begun.set()
+            self.abandon()
+            return
+        if self._head is not None:
+            self._messages.put_nowait(self._head)
+            self._head = None
+        self.begun.set()
+        self._size += size
         if self._size > MOST_BUFFERED:
             self._has_room.clear()
         self._messages.put_nowait(message)
@@ -285,12 +301,18 @@ class _ResponseSender:
             message = await self._next(work)
             if message is None:
                 return
+            if isinstance(message, Exception):
+                raise message
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
             try:
-                await self._pass_on(message)
+                for piece in pieces_of(message):
+                    await self._pass_on(piece)
             except (TimeoutError, OSError):
                 raise _Gone from None
-            self._size -= len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            if self._unread is not None and size > PIECE:
+                self._unread.release(size)
+            self._size -= size
             if self._size <= MOST_BUFFERED:
                 self._has_room.set()
 
@@ -303,7 +325,7 @@ class _ResponseSender:
         if self._meter and not self._meter.count(time.monotonic() - began, size):
             raise TimeoutError
 
-    async def _next(self, work: asyncio.Future[None]) -> Message | None:
+    async def _next(self, work: asyncio.Future[None]) -> Message | Exception | None:
         if not self._messages.empty():
             return self._messages.get_nowait()
         if work.done():
@@ -315,6 +337,21 @@ class _ResponseSender:
             return getting.result()
         getting.cancel()
         return self._messages.get_nowait() if not self._messages.empty() else None
+
+
+def pieces_of(message: Message) -> Iterator[Message]:
+    """Yield a message of a response in parts of up to PIECE bytes.
+
+    An ASGI server waits for a client that does not read before it takes the next part; it would take any message whole.
+    """
+    body = message.get("body", b"")
+    if len(body) <= PIECE:
+        yield message
+        return
+    for begin in range(0, len(body), PIECE):
+        is_last = begin + PIECE >= len(body)
+        more = message.get("more_body", False) or not is_last
+        yield {**message, "body": body[begin : begin + PIECE], "more_body": more}
 
 
 async def _begun(work: asyncio.Future[None], answer: _ResponseSender, seconds: float) -> None:

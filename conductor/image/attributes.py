@@ -12,6 +12,7 @@ KERNEL, RAMDISK = "kernel_id", "ramdisk_id"
 PARTS = (KERNEL, RAMDISK)  # properties that name other images
 RESERVED_PREFIX = "os_glance_"  # of the service's own properties
 MAX_PROPERTIES = 128
+MAX_PROPERTY_CHARACTERS = 1 << 17  # of all names and values of an image together
 MAX_TAGS = 128
 
 

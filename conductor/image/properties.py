@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound
-from conductor.image.attributes import MAX_PROPERTIES, PARTS, READ_ONLY, RESERVED_PREFIX, WRITABLE
+from conductor.image.attributes import (
+    MAX_PROPERTIES,
+    MAX_PROPERTY_CHARACTERS,
+    PARTS,
+    READ_ONLY,
+    RESERVED_PREFIX,
+    WRITABLE,
+)
 from conductor.image.queries import get_visible
 
 
@@ -19,9 +26,14 @@ def require_writable(name: str) -> None:
 
 
 def require_valid(context: RequestContext, properties: Mapping[str, str], before: Mapping[str, str]) -> None:
-    """Raise Invalid for too many properties, or a new kernel or ramdisk that the caller does not see."""
+    """Raise Invalid for too many or too long properties, or a new kernel or ramdisk that the caller does not see."""
     if len(properties) > MAX_PROPERTIES:
         raise Invalid(f"An image can have up to {MAX_PROPERTIES} properties, not {len(properties)}.")
+    size = _characters_of(properties)
+    if size > max(MAX_PROPERTY_CHARACTERS, _characters_of(before)):
+        raise Invalid(
+            f"The properties of an image can have up to {MAX_PROPERTY_CHARACTERS} characters together, not {size}."
+        )
     for name in PARTS:
         if properties.get(name) and properties[name] != before.get(name) and not _is_seen(context, properties[name]):
             raise Invalid(f"Property {name} names no image that you see: {properties[name][:60]}.", field=name)
@@ -55,6 +67,10 @@ def of_root_volume(context: RequestContext, metadata: Mapping[str, str]) -> dict
         for name, value in metadata.items()
         if _is_property(name) and (name not in PARTS or _is_seen(context, value))
     }
+
+
+def _characters_of(properties: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in properties.items())
 
 
 def _is_property(name: str) -> bool:

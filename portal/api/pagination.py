@@ -2,20 +2,25 @@
 
 page = parse_page(request)                       # PageRequest(limit=…, marker=…)
 found = services.list_page(context, limit=page.limit, marker=page.marker)
-body = {"servers": […], **next_links(request, "servers", last_id=…, has_more=found.has_more)}
+shown, has_more = fit([…], has_more=found.has_more)
+body = {"servers": shown, **next_links(request, "servers", last_id=…, has_more=has_more)}
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rest_framework.request import Request
 
 from conductor.core.errors import Invalid
 from portal.api.links import absolute
+from portal.api.rendering import encode
 
+T = TypeVar("T")
 MAX_LIMIT = 1000
+MOST_PAGE_BYTES = 4 << 20  # of a page's items as JSON: a thousand servers of usual size
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,16 @@ def parse_page(request: Request) -> PageRequest:
     if len(marker) > 255:
         raise Invalid("Invalid input for query parameter marker. It is too long.", field="marker")
     return PageRequest(limit, marker)
+
+
+def fit(shown: Sequence[T], *, has_more: bool) -> tuple[list[T], bool]:
+    """Return the items of a page that fit into MOST_PAGE_BYTES, at least one, and whether more follow them."""
+    size = 0
+    for number, item in enumerate(shown):
+        size += len(encode(item))
+        if size > MOST_PAGE_BYTES and number:
+            return list(shown[:number]), True
+    return list(shown), has_more
 
 
 def next_path(request: Request, marker: str) -> str:

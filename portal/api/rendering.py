@@ -14,6 +14,19 @@ _PLAIN = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 _write_other = JSONEncoder().default
 
 
+def encode(data: Any) -> bytes:
+    """Return data as JSON."""
+    try:
+        return orjson.dumps(data, _write_other, _PLAIN)
+    except orjson.JSONEncodeError:
+        written: bytes = _OtherRenderer().render(data)
+        return written
+
+
+class _OtherRenderer(JSONRenderer):
+    ensure_ascii = True
+
+
 class JsonRenderer(JSONRenderer):
     """Renders compact JSON in UTF-8, whatever the `Accept` header asks for.
 
@@ -22,18 +35,10 @@ class JsonRenderer(JSONRenderer):
     escaped.
     """
 
-    ensure_ascii = True
-
     def render(
         self,
         data: Any,
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        if data is None:
-            return b""
-        try:
-            return orjson.dumps(data, _write_other, _PLAIN)
-        except orjson.JSONEncodeError:
-            written: bytes = super().render(data, accepted_media_type, renderer_context)
-            return written
+        return b"" if data is None else encode(data)

@@ -23,6 +23,7 @@ from conductor.events import Announcement
 from portal.api.errors import fault_body
 from portal.api.rate_limits import OF_A_STREAM
 from portal.callers import Callers
+from portal.front_door import pieces_of
 from portal.live import follower, stream_rights
 from portal.live.shares import Full, Shares
 from portal.live.viewers import ALL_PROJECTS
@@ -224,8 +225,9 @@ class _Stream:
 
     async def _write(self, text: bytes) -> None:
         message = {"type": "http.response.body", "body": text, "more_body": True}
-        async with asyncio.timeout(SEND_SECONDS):
-            await self._send(message)
+        for piece in pieces_of(message):
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._send(piece)
 
     async def _ask(self, channel: str) -> _Page:
         """Return the page after the cursor."""

@@ -121,12 +121,12 @@ def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any
         storm = [asyncio.create_task(asked(door, hostile, b"x" * 400)) for _ in range(12)]
         await wait_until_async("some are refused", lambda: sum(one.done() for one in storm) >= 10)
         mine = asyncio.create_task(asked(door, other, b"x" * 900))
-        await wait_until_async("it is taken in", lambda: door._held[ANA.share] == 900)
+        await wait_until_async("it is taken in", lambda: door.bodies.held[ANA.share] == 900)
         assert not mine.done()
         release.set()
         assert await mine == 200
         assert sorted(await asyncio.gather(*storm)) == [200] * 2 + [503] * 10
-        assert not door._held
+        assert not door.bodies.held
 
     run_at_most(WAIT_SECONDS, work())
 

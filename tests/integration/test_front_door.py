@@ -163,7 +163,7 @@ def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
         assert (await reported.ask(door)).status == 413
         names = dict(refused.sent[0]["headers"])
         assert names[b"x-openstack-request-id"].startswith(b"req-")
-        assert not door._held
+        assert not door.bodies.held
 
     run(work())
 

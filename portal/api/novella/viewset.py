@@ -20,7 +20,7 @@ from portal.api.base import ApiRequest, ApiView
 from portal.api.links import absolute
 from portal.api.novella.data import envelope
 from portal.api.novella.policies import RULES
-from portal.api.pagination import next_links
+from portal.api.pagination import fit, next_links
 from portal.request_ids import request_id_of
 from portal.session_callers import caller_of, user_of
 
@@ -88,9 +88,10 @@ class NovellaViewSet(ViewSetMixin, ApiView):  # type: ignore[misc]  # the reques
                     key: the attribute that markers name, or a function that returns the marker of a row.
         """
         items = list(found.items)
-        body = {name: self.shown(serializer, items), **more}
-        last_id = (key(items[-1]) if callable(key) else getattr(items[-1], key)) if items else None
-        return Response(body | next_links(self.request, name, last_id=last_id, has_more=found.has_more))
+        shown, has_more = fit(self.shown(serializer, items), has_more=found.has_more)
+        last = items[len(shown) - 1] if shown else None
+        last_id = (key(last) if callable(key) else getattr(last, key)) if last is not None else None
+        return Response({name: shown, **more} | next_links(self.request, name, last_id=last_id, has_more=has_more))
 
 
 def missing_body(request: ApiRequest, missing: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from conductor.core.errors import Invalid
 from portal.api.base import ApiRequest
-from portal.api.pagination import next_links, parse_page
+from portal.api.pagination import fit, next_links, parse_page
 from portal.api.validation import as_boolean
 
 Row = TypeVar("Row")
@@ -70,11 +70,12 @@ def answer(
     A full page links to a next page even if that is empty, as clients that count expect.
     """
     rows = found[: requested.limit]
-    last_id = str(rows[-1].uuid) if rows else None  # type: ignore[attr-defined]
-    links = next_links(request, name, last_id=last_id, has_more=len(rows) == requested.limit)
+    fitting, has_more = fit([shown(row) for row in rows], has_more=len(rows) == requested.limit)
+    last_id = str(rows[len(fitting) - 1].uuid) if fitting else None  # type: ignore[attr-defined]
+    links = next_links(request, name, last_id=last_id, has_more=has_more)
     for link in links.get(f"{name}_links", []):
         link["href"] = _without_offset(link["href"])
-    return {name: [shown(row) for row in rows]} | links
+    return {name: fitting} | links
 
 
 def wants_count(request: ApiRequest) -> bool:

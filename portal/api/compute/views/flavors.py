@@ -17,7 +17,7 @@ from portal.api.compute.representations import flavors as serializers
 from portal.api.compute.schemas import flavors as schemas
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.microversions import since
-from portal.api.pagination import next_links, parse_page
+from portal.api.pagination import fit, next_links, parse_page
 from portal.api.validation import as_boolean, validate
 
 NAMES_SINCE = "2.102"  # and from then on answers leave out the rxtx factor, which no driver uses
@@ -50,9 +50,9 @@ class FlavorsView(ComputeView):
 
     def answer(self, serialize: Callable[[FlavorView, ApiRequest], dict[str, object]]) -> Response:
         found = self.page()
-        last_id = found.items[-1].spec.flavor_id if found.items else None
-        body = {"flavors": [serialize(flavor, self.request) for flavor in found.items]}
-        return Response(body | next_links(self.request, "flavors", last_id=last_id, has_more=found.has_more))
+        shown, has_more = fit([serialize(flavor, self.request) for flavor in found.items], has_more=found.has_more)
+        last_id = found.items[len(shown) - 1].spec.flavor_id if shown else None
+        return Response({"flavors": shown} | next_links(self.request, "flavors", last_id=last_id, has_more=has_more))
 
     def _is_public(self, text: str) -> bool | None:
         return None if text.lower() == "none" else as_boolean(text, "is_public")

@@ -15,7 +15,7 @@ from portal.api.compute.representations.server_queries import time_of
 from portal.api.compute.schemas import proxies as schemas
 from portal.api.compute.view import ComputeView
 from portal.api.links import absolute
-from portal.api.pagination import next_links, parse_page
+from portal.api.pagination import fit, next_links, parse_page
 from portal.api.validation import validate
 
 
@@ -55,9 +55,9 @@ class Images(ImageView):
     def get(self, request: ApiRequest) -> Response:
         found = proxies.list_images(request.context, self._filter())
         show = self.whole if self.is_detailed else self.summary
-        last_id = found.items[-1].image_id if found.items else None
-        links = next_links(request, "images", last_id=last_id, has_more=found.has_more)
-        return Response({"images": [show(image) for image in found.items], **links})
+        shown, has_more = fit([show(image) for image in found.items], has_more=found.has_more)
+        last_id = found.items[len(shown) - 1].image_id if shown else None
+        return Response({"images": shown, **next_links(request, "images", last_id=last_id, has_more=has_more)})
 
     def _filter(self) -> ImageFilter:
         given, page = self.request.query_params, parse_page(self.request)

@@ -24,7 +24,7 @@ from portal.api.compute.schemas import servers as schemas
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
-from portal.api.pagination import next_links
+from portal.api.pagination import fit, next_links
 from portal.api.validation import as_boolean, validate
 
 CHANGES = {
@@ -133,9 +133,10 @@ class ServersDetail(ServerView):
     def get(self, request: ApiRequest) -> Response:
         self.allow("servers:detail")
         found = self.page()
-        last_id = found.items[-1].uuid if found.items else None
-        body = {"servers": [servers.detail(server) for server in self.all_shown(found.items)]}
-        return Response(body | next_links(request, "servers", last_id=last_id, has_more=found.has_more))
+        details = [servers.detail(server) for server in self.all_shown(found.items)]
+        shown, has_more = fit(details, has_more=found.has_more)
+        last_id = found.items[len(shown) - 1].uuid if shown else None
+        return Response({"servers": shown} | next_links(request, "servers", last_id=last_id, has_more=has_more))
 
 
 class ServerById(ServerView):

@@ -9,7 +9,7 @@ from conductor.identity.models import Domain, Group, Project, Role, User
 from conductor.identity.roles import is_built_in
 from portal.api.base import ApiRequest
 from portal.api.links import absolute
-from portal.api.pagination import next_path
+from portal.api.pagination import fit, next_path
 
 Row = TypeVar("Row")
 Document = dict[str, Any]
@@ -27,10 +27,12 @@ def listing(
     rows: Iterable[Row],
     show: Callable[[ApiRequest, Row], Document],
     *,
-    has_more: bool = False,
+    has_more: bool | None = None,
 ) -> Document:
-    """A collection: whole, or a page with a link to the next one."""
+    """A collection: whole without `has_more`, or a page with a link to the next one."""
     shown = [show(request, row) for row in rows]
+    if has_more is not None:
+        shown, has_more = fit(shown, has_more=has_more)
     following = absolute(request, next_path(request, shown[-1]["id"])) if has_more and shown else None
     return {name: shown, "links": {"self": request.build_absolute_uri(), "previous": None, "next": following}}
 

@@ -18,7 +18,7 @@ from portal.api.image.schemas.images import IMPORT
 from portal.api.image.view import ImageView
 from portal.api.image.views.queries import parse_query, paths
 from portal.api.links import absolute
-from portal.api.pagination import parse_page
+from portal.api.pagination import fit, parse_page
 from portal.api.parsing import JsonParser
 from portal.api.validation import validate
 
@@ -44,9 +44,10 @@ class Images(ImageView):
         self.authorize("get_images")
         query = parse_query(request)
         found = operations.list_visible(request.context, replace(query, limit=query.limit + 1))
-        shown = found[: query.limit]
-        last_id = str(shown[-1].uuid) if shown and len(found) > query.limit else None
-        body = {"images": [serializers.image(row) for row in shown], "schema": "/v2/schemas/images"}
+        details = [serializers.image(row) for row in found[: query.limit]]
+        shown, has_more = fit(details, has_more=len(found) > query.limit)
+        last_id = shown[-1]["id"] if shown and has_more else None
+        body = {"images": shown, "schema": "/v2/schemas/images"}
         return Response(body | paths(request, last_id))
 
     def post(self, request: ApiRequest) -> Response:

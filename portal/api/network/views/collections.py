@@ -17,7 +17,7 @@ from portal.api.links import absolute
 from portal.api.network.resources import Resource
 from portal.api.network.schemas.bodies import PROJECT
 from portal.api.network.view import NetworkView
-from portal.api.pagination import parse_page
+from portal.api.pagination import fit, parse_page
 from portal.api.schema_parts import closed
 from portal.api.validation import as_boolean, validate
 
@@ -51,9 +51,16 @@ class Collection(ResourceView):
         extra = None if query.limit is None else query.limit + 1  # one extra row shows whether there is a next page
         found = resource.list(request.context, replace(query, limit=extra))
         cut = -query.limit if query.is_backwards and query.limit else None
-        shown = found[cut:] if query.is_backwards else found[: query.limit]
-        body = {resource.plural: [self.show(request, row) for row in shown]}
-        return Response(body | page_links(request, resource.plural, query, shown, has_more=len(found) > len(shown)))
+        rows = found[cut:] if query.is_backwards else found[: query.limit]
+        has_more = len(found) > len(rows)
+        details = [self.show(request, row) for row in rows]
+        if query.is_backwards:  # those that do not fit are the farthest from the marker
+            kept, has_more = fit(details[::-1], has_more=has_more)
+            shown, rows = kept[::-1], rows[len(rows) - len(kept) :]
+        else:
+            shown, has_more = fit(details, has_more=has_more)
+            rows = rows[: len(shown)]
+        return Response({resource.plural: shown} | page_links(request, resource.plural, query, rows, has_more=has_more))
 
     def post(self, request: ApiRequest) -> Response:
         """Create one from the singular name, or several from the plural name, all or none."""
