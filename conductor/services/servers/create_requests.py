@@ -95,7 +95,7 @@ def check(context: RequestContext, requested: InstanceCreate) -> CheckedCreate:
         requested=requested,
         spec=spec,
         group=group,
-        public_key=keypairs.key_for_guest(context.user_id, requested.key_name, field="key_name"),
+        public_key=_public_key(context, requested.key_name),
         devices=devices,
     )
 
@@ -236,6 +236,10 @@ def check_metadata(project_id: str, metadata: Mapping[str, str]) -> None:
     limit = quotas.limits(project_id)["metadata_items"]
     if limit != quotas.UNLIMITED and len(metadata) > limit:
         raise QuotaExceeded(message("quota.metadata", wanted=len(metadata), most=limit))
+
+
+def _public_key(context: RequestContext, key_name: str | None) -> str:
+    return "" if key_name is None else keypairs.key_for_guest(context.user_id, key_name, field="key_name")
 
 
 def _group(context: RequestContext, words: Sequence[str]) -> InstanceGroup | None:

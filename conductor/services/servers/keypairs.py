@@ -116,13 +116,11 @@ def get(context: RequestContext, user_id: str, name: str) -> KeyPairView:
     return _view(row)
 
 
-def key_for_guest(user_id: str, name: str | None, *, field: str) -> str:
-    """Return the public key for a guest; "" without a name.
+def key_for_guest(user_id: str, name: str, *, field: str) -> str:
+    """Return the public key for a guest.
 
     Raises Invalid for an unknown pair, and for one whose trust or application credential has ended.
     """
-    if name is None:
-        return ""
     row = KeyPair.objects.filter(user_id=user_id, name=name).first()
     if row is None or not tokens.is_delegation_alive(row.delegated_by):
         raise Invalid("Invalid key_name provided.", field=field)

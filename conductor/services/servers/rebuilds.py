@@ -129,8 +129,10 @@ def _rebuilt_values(
         values |= _root_volume_values(alias, instance, image, may_refill=requested.may_refill)
     if requested.key_name is not UNCHANGED:
         # A key of the server's owner, also where another user rebuilds it: key pairs belong to users.
-        public_key = keypairs.key_for_guest(instance.user_id, requested.key_name, field="rebuild.key_name")
-        values |= {"key_name": requested.key_name, "public_key": public_key}
+        key_name, public_key = requested.key_name, ""
+        if key_name is not None:
+            public_key = keypairs.key_for_guest(instance.user_id, key_name, field="rebuild.key_name")
+        values |= {"key_name": key_name, "public_key": public_key}
     return values
 
 
