@@ -25,7 +25,6 @@ NAME: Schema = {
 TEXT: Schema = {"type": "string", "maxLength": 65535}
 NULLABLE_TEXT: Schema = {"type": ["string", "null"], "maxLength": 65535}
 UUID: Schema = {"type": "string", "format": "uuid"}
-IDENTIFIER: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": r"^[a-zA-Z0-9-]+\Z"}
 # Old clients send booleans as words and numbers; read the value with validation.as_boolean().
 BOOLEAN: Schema = {
     "enum": [True, False, "True", "true", "TRUE", "1", "on", "yes", "False", "false", "FALSE", "0", "off", "no"],

@@ -20,7 +20,6 @@ class Needs:
 
     resources: Mapping[str, int]
     required_traits: frozenset[str] = frozenset()
-    forbidden_traits: frozenset[str] = frozenset()
     queries: tuple[CandidateQuery, ...] = ()
 
 
@@ -42,11 +41,9 @@ def needs_from(queries: Sequence[CandidateQuery]) -> Needs:
     required = {
         name for group in first.groups.values() for names in group.required if len(names) == 1 for name in names
     }
-    forbidden = {name for group in first.groups.values() for name in group.forbidden}
     return Needs(
         amounts_of(first),
         frozenset(required) | first.root_required,
-        frozenset(forbidden) | first.root_forbidden,
         tuple(queries),
     )
 

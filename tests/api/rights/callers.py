@@ -26,10 +26,6 @@ class Caller:
     def has_project(self) -> bool:
         return self.context is not None and bool(self.context.project_id)
 
-    @property
-    def has_other_scope(self) -> bool:
-        return self.context is not None and (self.context.is_on_system or bool(self.context.domain_id))
-
 
 def make_callers(people: People) -> Mapping[str, Caller]:
     """Create each role in the project shop; `owner`, who is ana; `stranger`, the manager of lab; and the other scopes.
