@@ -21,7 +21,7 @@ FOLLOWERS = (
     ("portal/api/network/", ("tests/api/network/**/test_*.py",)),
     ("portal/api/volume/", ("tests/api/volume/**/test_*.py",)),
     ("portal/api/placement/", ("tests/api/placement/**/test_*.py",)),
-    ("portal/api/novella/", ("tests/api/own/**/test_*.py",)),
+    ("portal/api/novella/", ("tests/api/novella/**/test_*.py",)),
     ("portal/pages/", ("tests/integration/test_*page*.py", "tests/browser/test_*.py")),
     ("portal/static/", ("tests/browser/test_*.py",)),
     ("portal/live/", ("tests/integration/test_live*.py", "tests/browser/test_*.py")),

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import BlockDevice, ConsoleLog, Migration, Service
 from conductor.cells import quarantine
+from conductor.cells.host_liveness import is_unresponsive
 from conductor.core.errors import CellUnavailable, Conflict
 from conductor.core.messages import message, text_of
 from conductor.core.states import MigrationStatus, MigrationType, PowerState, StepState, VmState
@@ -26,7 +27,7 @@ from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step,
 from conductor.workflows.steps import instance_rows, instance_state
 from conductor.workflows.steps.images import discard
 from conductor.workflows.steps.instance_state import EndAction, SetState
-from conductor.workflows.steps.on_guest import OnGuest, PowerOffWhereHeard
+from conductor.workflows.steps.on_guest import OnGuest
 from conductor.workflows.steps.on_host import DestroyOnHost, addressed
 
 # With these statuses the other host has nothing left, unless it has commands to execute.
@@ -207,6 +208,18 @@ class RemoveShelvedImage(Step):
     def execute(self, work: StepContext) -> Result:
         image_id = instance_rows.read(work).shelved_image_id
         return {"is_gone": discard(work, image_id)} if image_id else {}
+
+
+class PowerOffWhereHeard(OnGuest):
+    """Powers off on a host that is up. On an unresponsive host the guest is powered off when the host is up again."""
+
+    def __init__(self) -> None:
+        super().__init__("PowerOffGuest")
+
+    def command(self, work: StepContext) -> Any:
+        if is_unresponsive(work.alias, instance_rows.read(work).host or ""):
+            return None
+        return super().command(work)
 
 
 DELETE_INSTANCE = Flow(

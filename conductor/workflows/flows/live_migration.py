@@ -24,7 +24,7 @@ from conductor.workflows.steps import instance_rows, moves
 from conductor.workflows.steps.moves import (
     LookAtSource,
     MarkMoveFailed,
-    MovePortsWithGuest,
+    MovePorts,
     PickDestination,
     SettleMove,
     tried_hosts,
@@ -177,6 +177,20 @@ class CloseDestination(RemoteStep):
         if not is_unsure(work):
             return None
         return CancelLiveMigration(**addressed(work, moves.read(work).destination_host or ""))
+
+
+class MovePortsWithGuest(MovePorts):
+    """Moves the ports of a guest that has arrived; there is no rollback from here on."""
+
+    name = "MovePortsWithGuest"
+    retry = UNTIL_DONE
+
+    def revert(self, work: StepContext, result: Result) -> None:
+        """Do nothing: this step is only reached when there is no rollback."""
+
+    @property
+    def has_revert(self) -> bool:
+        return False
 
 
 class MarkMoved(Step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from conductor.volume.models import Volume
 from conductor.workflows.flow import Flow, Result, RetryPolicy, Step, StepContext
 from conductor.workflows.steps import instance_rows, volume_data
 from conductor.workflows.steps.instance_state import EndAction, SetState
-from conductor.workflows.steps.on_guest import EndGuestIfThere, OnGuest
+from conductor.workflows.steps.on_guest import OnGuest
 
 
 class CheckRebuild(Step):
@@ -119,6 +120,23 @@ class SetRebuilt(SetState):
 
 
 _REBUILD_END = EndAction(breaks_at="RebuildGuest")
+
+
+class EndGuestIfThere(OnGuest):
+    """Powers off at once. A guest that its host has lost counts as off, and its revert starts nothing."""
+
+    name = "EndGuest"
+
+    def __init__(self) -> None:
+        super().__init__("EndGuest")
+
+    def on_error(self, work: StepContext, error: Mapping[str, Any]) -> Result | None:
+        return {"is_lost": True} if error.get("class") == "GuestMissing" else None
+
+    def revert_command(self, work: StepContext) -> Any:
+        is_lost = work.run.variables.get(self.name, {}).get("is_lost", False)
+        return None if is_lost else super().revert_command(work)
+
 
 REBUILD_INSTANCE = Flow(
     "rebuild_instance",

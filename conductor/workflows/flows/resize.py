@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 
+from conductor.cell_db.models import Migration
 from conductor.cells.host_liveness import is_fenced
 from conductor.core.errors import HostUnresponsive
 from conductor.core.states import MigrationStatus, PowerState, TaskState, VmState
@@ -25,12 +26,21 @@ from conductor.workflows.steps import instance_rows, moves
 from conductor.workflows.steps.moves import (
     LookAtSource,
     MarkMoveFailed,
-    MovePortsBack,
-    MovePortsOut,
+    MovePorts,
     PickDestination,
     SettleMove,
 )
 from conductor.workflows.steps.on_host import addressed, guest_of
+
+
+def _power_after(migration: Migration) -> PowerState:
+    """Return the guest's power state at the end, which is the one before the move."""
+    return PowerState.RUNNING if migration.was_running else PowerState.SHUTDOWN
+
+
+def _stays_on_host(migration: Migration) -> bool:
+    """Whether the guest only changes its size: source and destination are the same host."""
+    return migration.source_host == migration.destination_host
 
 
 class MigrateOutOfSource(RemoteStep):
@@ -58,6 +68,15 @@ class MigrateOutOfSource(RemoteStep):
         )
 
 
+class MovePortsOut(MovePorts):
+    """Moves the ports of a stopped guest, while its disks are transferred."""
+
+    name = "MovePortsOut"
+
+    def on_start(self, work: StepContext) -> None:
+        instance_rows.update(work, task_state=TaskState.RESIZE_MIGRATED)
+
+
 class MigrateInAtDestination(RemoteStep):
     title = "Build at destination"
     event = "compute_finish_resize"
@@ -76,7 +95,7 @@ class MigrateInAtDestination(RemoteStep):
 
     def revert_command(self, work: StepContext) -> Any:
         migration = moves.read(work)
-        if moves.stays_on_host(migration):  # the restored guest there replaces what was built
+        if _stays_on_host(migration):  # the restored guest there replaces what was built
             return None
         return DestroyInstance(**addressed(work, migration.destination_host or ""))
 
@@ -96,7 +115,7 @@ class MarkResized(Step):
             flavor=migration.new_flavor,
             previous_vm_state=instance.vm_state,
             vm_state=VmState.RESIZED,
-            power_state=moves.power_after(migration),
+            power_state=_power_after(migration),
             task_state=None,
         )
         moves.update(work, status=MigrationStatus.FINISHED)
@@ -131,7 +150,7 @@ class DestroyAtDestination(RemoteStep):
 
     def command(self, work: StepContext) -> Any:
         migration = moves.read(work)
-        if moves.stays_on_host(migration):  # the source has replaced it already
+        if _stays_on_host(migration):  # the source has replaced it already
             return None
         return DestroyInstance(**addressed(work, migration.destination_host or ""))
 
@@ -143,7 +162,7 @@ class RevertAtSource(RemoteStep):
 
     def is_final(self, work: StepContext, error: Mapping[str, Any]) -> bool:
         migration = moves.read(work)
-        if error.get("class") != HostUnresponsive.__name__ or moves.stays_on_host(migration):
+        if error.get("class") != HostUnresponsive.__name__ or _stays_on_host(migration):
             return False
         return is_fenced(work.alias, migration.source_host)
 
@@ -197,6 +216,20 @@ class StopAtDestination(RemoteStep):
         return PowerOn(**addressed(work, migration.destination_host or ""), guest=guest)
 
 
+class MovePortsBack(MovePorts):
+    """Moves the ports back to the source."""
+
+    name = "MovePortsBack"
+    title = "Move ports back"
+
+    def execute(self, work: StepContext) -> Result:
+        moves.bind(work, moves.read(work).source_host)
+        return {}
+
+    def revert(self, work: StepContext, result: Result) -> None:
+        moves.bind(work, moves.read(work).destination_host or "")
+
+
 class MarkReverted(Step):
     title = "Mark as reverted"
     lane = "Cell conductor"
@@ -211,7 +244,7 @@ class MarkReverted(Step):
             flavor=migration.old_flavor,
             vm_state=instance.previous_vm_state,
             previous_vm_state="",
-            power_state=moves.power_after(migration),
+            power_state=_power_after(migration),
             task_state=None,
         )
         moves.update(work, status=MigrationStatus.REVERTED)

@@ -13,7 +13,7 @@ from conductor.volume.states import AVAILABLE, CREATING
 from conductor.workflows.flow import UNTIL_DONE, Flow, Result, RetryPolicy, Step, StepContext
 from conductor.workflows.steps import instance_rows, volume_data
 from conductor.workflows.steps.images import ActivateImage, GiveImageUp, ReserveImage, SnapshotOnHost, discard
-from conductor.workflows.steps.instance_state import FreeInstance, NoteFailure
+from conductor.workflows.steps.instance_state import NoteFailure
 
 
 class FindSnapshots(Step):
@@ -117,6 +117,15 @@ class RotateBackups(Step):
         )
         removed = [image_id for image_id in old if discard(work, image_id)]
         return {"removed": removed, "kept": sorted(set(old) - set(removed))}
+
+
+class FreeInstance(Step):
+    title = "Release server resources"
+    lane = "Cell conductor"
+    # No revert: it is the last step, and only records that the action has ended.
+
+    def commit(self, work: StepContext, result: Result) -> None:
+        instance_rows.update(work, task_state=None)
 
 
 CREATE_IMAGE = Flow(

@@ -70,15 +70,6 @@ class EndAction(Step):
         return not undone.exists()
 
 
-class FreeInstance(Step):
-    title = "Release server resources"
-    lane = "Cell conductor"
-    # No revert: it is the last step, and only records that the action has ended.
-
-    def commit(self, work: StepContext, result: Result) -> None:
-        instance_rows.update(work, task_state=None)
-
-
 class NoteFailure(Step):
     """Records a failure; the guest's state is unchanged, only the task state is cleared."""
 

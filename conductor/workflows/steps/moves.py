@@ -8,7 +8,7 @@ from conductor.cell_db.models import Migration
 from conductor.core.errors import InstanceMoved
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.selection import Selection
-from conductor.core.states import MigrationStatus, PowerState, TaskState, VmState
+from conductor.core.states import MigrationStatus, VmState
 from conductor.db.transactions import database_now
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
@@ -39,16 +39,6 @@ def old_flavor(migration: Migration) -> FlavorSpec:
 
 def new_flavor(migration: Migration) -> FlavorSpec:
     return FlavorSpec(**(migration.new_flavor or {}))
-
-
-def power_after(migration: Migration) -> PowerState:
-    """Return the guest's power state at the end, which is the one before the move."""
-    return PowerState.RUNNING if migration.was_running else PowerState.SHUTDOWN
-
-
-def stays_on_host(migration: Migration) -> bool:
-    """Whether the guest only changes its size: source and destination are the same host."""
-    return migration.source_host == migration.destination_host
 
 
 def chosen(work: StepContext, name: str = "PickDestination") -> Selection:
@@ -140,43 +130,6 @@ class MovePorts(Step):
 
     def revert(self, work: StepContext, result: Result) -> None:
         bind(work, read(work).source_host)
-
-
-class MovePortsWithGuest(MovePorts):
-    """Moves the ports of a guest that has arrived; there is no rollback from here on."""
-
-    name = "MovePortsWithGuest"
-    retry = UNTIL_DONE
-
-    def revert(self, work: StepContext, result: Result) -> None:
-        """Do nothing: this step is only reached when there is no rollback."""
-
-    @property
-    def has_revert(self) -> bool:
-        return False
-
-
-class MovePortsOut(MovePorts):
-    """Moves the ports of a stopped guest, while its disks are transferred."""
-
-    name = "MovePortsOut"
-
-    def on_start(self, work: StepContext) -> None:
-        instance_rows.update(work, task_state=TaskState.RESIZE_MIGRATED)
-
-
-class MovePortsBack(MovePorts):
-    """Moves the ports back to the source."""
-
-    name = "MovePortsBack"
-    title = "Move ports back"
-
-    def execute(self, work: StepContext) -> Result:
-        bind(work, read(work).source_host)
-        return {}
-
-    def revert(self, work: StepContext, result: Result) -> None:
-        bind(work, read(work).destination_host or "")
 
 
 def bind(work: StepContext, host: str) -> None:

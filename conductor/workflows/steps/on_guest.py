@@ -9,12 +9,11 @@ from typing import Any
 from django.conf import settings
 
 from conductor.cell_db.models import Instance
-from conductor.cells.host_liveness import is_unresponsive
 from conductor.core.compute_driver import GuestFile
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import TaskState, VmState
 from conductor.rpc import messages
-from conductor.workflows.flow import RemoteStep, Result, StepContext
+from conductor.workflows.flow import RemoteStep, StepContext
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.on_host import addressed, fresh_guest_of, guest_of, rescued_volumes
 
@@ -203,31 +202,3 @@ VERBS: Mapping[str, GuestCommand] = {
         command=_bare(messages.TriggerCrashDump),
     ),
 }
-
-
-class EndGuestIfThere(OnGuest):
-    """Powers off at once. A guest that its host has lost counts as off, and its revert starts nothing."""
-
-    name = "EndGuest"
-
-    def __init__(self) -> None:
-        super().__init__("EndGuest")
-
-    def on_error(self, work: StepContext, error: Mapping[str, Any]) -> Result | None:
-        return {"is_lost": True} if error.get("class") == "GuestMissing" else None
-
-    def revert_command(self, work: StepContext) -> Any:
-        is_lost = work.run.variables.get(self.name, {}).get("is_lost", False)
-        return None if is_lost else super().revert_command(work)
-
-
-class PowerOffWhereHeard(OnGuest):
-    """Powers off on a host that is up. On an unresponsive host the guest is powered off when the host is up again."""
-
-    def __init__(self) -> None:
-        super().__init__("PowerOffGuest")
-
-    def command(self, work: StepContext) -> Any:
-        if is_unresponsive(work.alias, instance_rows.read(work).host or ""):
-            return None
-        return super().command(work)

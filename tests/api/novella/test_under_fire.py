@@ -57,7 +57,7 @@ def tokens(people: People) -> Iterator[Mapping[str | None, dict[str, str]]]:
 
 
 def test_no_request_breaks_it_and_all_answers_are_as_described(tokens: Any, things: dict[str, str]) -> None:
-    from tests.api.own import fire  # takes seconds to import, and only this test needs it
+    from tests.api.novella import fire  # takes seconds to import, and only this test needs it
 
     wrong, count = fire.at_everything(tokens, things, leave_out=STREAMS)
     assert wrong == {}
