@@ -22,10 +22,10 @@ FOLLOWERS = (
     ("portal/api/volume/", ("tests/api/volume/**/test_*.py",)),
     ("portal/api/placement/", ("tests/api/placement/**/test_*.py",)),
     ("portal/api/novella/", ("tests/api/novella/**/test_*.py",)),
-    ("portal/pages/", ("tests/integration/test_*page*.py", "tests/browser/test_*.py")),
+    ("portal/pages/", ("tests/integration/pages/test_*.py", "tests/browser/test_*.py")),
     ("portal/static/", ("tests/browser/test_*.py",)),
-    ("portal/live/", ("tests/integration/test_live*.py", "tests/browser/test_*.py")),
-    ("templates/", ("tests/integration/test_*page*.py", "tests/browser/test_*.py")),
+    ("portal/live/", ("tests/integration/live/test_*.py", "tests/browser/test_*.py")),
+    ("templates/", ("tests/integration/pages/test_*.py", "tests/browser/test_*.py")),
     ("compute_drivers/", ("tests/compute_drivers/test_*.py",)),
     ("scheduler_plugins/", ("tests/unit/scheduling/test_*.py",)),
 )

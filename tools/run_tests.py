@@ -46,12 +46,21 @@ APART = ("tests/compute_drivers/test_libvirt_faults.py", "tests/compute_drivers/
 # What depends on how a database locks, commits and sorts.
 ON_POSTGRESQL = (
     "tests/integration/placement",
-    *(f"tests/integration/test_{name}.py" for name in (
-        "races", "engine", "run_sets", "statements", "shared_transactions", "placement", "addresses", "ports", "launch",
-        "instance_delete", "instance_indexes", "instance_lists", "ledgers", "host_reports", "reports_elsewhere",
-        "provider_trees",
-    )),
-)  # fmt: skip
+    "tests/integration/db/test_ledgers.py",
+    "tests/integration/db/test_races.py",
+    "tests/integration/db/test_shared_transactions.py",
+    "tests/integration/network/test_addresses.py",
+    "tests/integration/network/test_ports.py",
+    "tests/integration/services/test_host_reports.py",
+    "tests/integration/services/test_instance_delete.py",
+    "tests/integration/services/test_instance_indexes.py",
+    "tests/integration/services/test_instance_lists.py",
+    "tests/integration/services/test_launch.py",
+    "tests/integration/services/test_reports_elsewhere.py",
+    "tests/integration/workflows/test_engine.py",
+    "tests/integration/workflows/test_run_sets.py",
+    "tests/integration/workflows/test_statements.py",
+)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from tests.services import postgresql
 from tests.waiting import WAIT_SECONDS, assert_stays, wait_until
 
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 SETTLED_SECONDS = 3 * SessionWatch.poll_seconds
 # A process that joins by a locked file and then does nothing.
 SLEEPER = """

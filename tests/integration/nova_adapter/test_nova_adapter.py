@@ -13,7 +13,7 @@ import pytest
 from conductor.core.messages import unpack
 from tests.services import nova_environment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SEED = 34
 PLACE = "tests.integration.nova_adapter.third_party"
 

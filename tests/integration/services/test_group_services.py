@@ -23,7 +23,7 @@ from conductor.membership.zookeeper import ZooKeeperMembership
 from tests.services import etcd, zookeeper
 from tests.waiting import WAIT_SECONDS, assert_stays, wait_until
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 # A member counts as dead after this long without a heartbeat: longer than a slow machine holds a process up.
 SESSION_SECONDS = 12
 QUIET_SECONDS = 16.0

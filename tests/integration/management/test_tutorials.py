@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from conductor.plugins import check_plugins, registry
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OTHERS = ("index", "first-server")  # pages that build no package
 PAGES = {path.stem: path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem not in OTHERS}
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -40,7 +40,7 @@ from tests.tiny_driver import TinyDriver
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 CELL, QUEUE = "cell1", "conductor.cell1"
-CORPUS = Path(__file__).parents[1] / "rpc" / "corpus"
+CORPUS = Path(__file__).parents[2] / "rpc" / "corpus"
 OF_HOSTS = sorted(name for name, kind in trust.KINDS.items() if kind.sender == trust.HOST)
 OF_CONDUCTORS = sorted(name for name, kind in trust.KINDS.items() if kind.actor == trust.TO_COMPUTE)
 UNSEEN = ("journal_auditrecord", "django_session", "sqlite_sequence")

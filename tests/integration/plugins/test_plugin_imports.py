@@ -27,7 +27,7 @@ from tests.waiting import WAIT_SECONDS
 
 __all__ = ["install"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.usefixtures("databases"), pytest.mark.timeout(600)]
 
 GOOD = '''

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOREIGN_URL = re.compile(r"(?:url\(|@import )[\"']?(?:https?:)?//[^\"')]+")
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src"}
 

@@ -15,7 +15,7 @@ import pytest
 from conductor.compute.host_journal import HostJournal
 from tests.waiting import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "upgrade-and-back-up.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "upgrade-and-back-up.md"
 DATABASES, JOURNAL, RESTORE = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 NAMES = ("api", "cell0", "cell1", "cell2")
 WRITER = """
