@@ -12,11 +12,12 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup()
 
-from tools import command_reference, plugin_reference  # noqa: E402 - they read Django's registry
+from tools import command_reference, plugin_reference, table_reference  # noqa: E402 - they read Django's registry
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/commands.md": command_reference.page,
+    "docs/reference/glossary.md": table_reference.page,
     "docs/reference/plugin-classes.md": plugin_reference.page,
 }
 

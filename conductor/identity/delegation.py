@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TokenKind(StrEnum):
-    """How a token was opened, worded for an error message."""
+    """How a token was opened, as a text for error messages."""
 
     OWN = "your own sign-in"
     UNRESTRICTED = "an unrestricted application credential"
@@ -31,7 +31,7 @@ class TokenKind(StrEnum):
 
 
 class Power(StrEnum):
-    """Authority that a request creates, shows or ends, worded for an error message."""
+    """Authority that a request creates, shows or ends, as a text for error messages."""
 
     TOKENS = "be exchanged for another token"
     TRUSTS = "manage trusts"

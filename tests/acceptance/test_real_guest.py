@@ -1,6 +1,4 @@
-"""The basic workflow with the real command-line client on a real guest: launch, active, console, delete, no
-leftovers.
-"""
+"""Launch, console and deletion of a real guest with the real command-line client; nothing of it is left."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from scheduler_plugins.plugin import register_filters, register_weighers
 from tests.architecture.tree import PROJECT_DIR, documentation, own_files, read
 from tools import plugin_reference, reference
 
+WORD = re.compile(r"^\| (?!word |model )([^|`]*(?:`(\w+)`)?\)?) \| [^|]+ \| `([^`|]+)` \|$", re.MULTILINE)
 TARGET = re.compile(r"^([a-z][a-z-]*):[^=\n]*?(?:## (.+))?$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONGEST_DECISION_LINES = 60
@@ -53,6 +54,16 @@ def test_every_hook_is_documented() -> None:
     hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec")]
     assert len(hooks) >= 3
     assert unnamed(hooks, read("docs/reference/plugin-hooks.md")) == []
+
+
+def test_the_glossary_says_where_each_word_is_defined() -> None:
+    page, *_ = read("docs/reference/glossary.md").partition("## Tables")
+    words = WORD.findall(page)
+    assert len(words) == page.count("\n| ") - page.count("\n| word ") > 120, "each word has a meaning and a module"
+    assert [word for word, _, place in words if not (PROJECT_DIR / place).exists()] == []
+    for word, name, place in words:
+        if name and name not in ("vm_state", "task_state", "power_state"):
+            assert re.search(rf"^(class|def) {name}\b", read(place), re.MULTILINE), f"{word} is not in {place}"
 
 
 @pytest.mark.parametrize("path", reference.PAGES)

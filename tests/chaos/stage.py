@@ -15,7 +15,7 @@ WAIT_SECONDS = 240.0  # a volume is a gigabyte, and the machine may be busy with
 
 @dataclass(frozen=True)
 class Scene:
-    """Steps of a server before and after the action; all are keys of DEEDS.
+    """Steps of a server before and after the action; all are keys of the table of steps in scenes.py.
 
     `before` happens before there is a server, `first` to the server, `last` after the action, `tidy` after the checks.
     `verb` is the driver method that fails so that the flow is rolled back, `fail_times` times in all (once if the

@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 NEW_NET = 0x40000000
 TUNSETIFF, TAP_WITHOUT_HEADER = 0x400454CA, 0x0002 | 0x1000
 SECONDS = 120.0
-EVERYBODY, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
+BROADCAST, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
 
 
 @contextmanager
@@ -106,7 +106,7 @@ class Guest:
         """Return an ARP request, optionally with another sender."""
         mac, address = mac or self.mac, address or self.address
         asked = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), other.address)
-        return packets.frame(EVERYBODY, mac, packets.ARP, asked)
+        return packets.frame(BROADCAST, mac, packets.ARP, asked)
 
     def ip(self, other: Guest, protocol: int, payload: bytes, *, mac: bytes = b"", address: bytes = b"") -> bytes:
         packet = packets.packet(address or self.address, other.address, protocol, payload)
@@ -169,8 +169,8 @@ class Guest:
         """Return the answer of the DHCP server: the guest's address from byte 16 on, options from 240 on."""
         head = struct.pack("!BBBBIHH16x16s192xI", 1, 1, 6, 0, 7, 0, 0x8000, self.mac, 0x63825363)
         asked = packets.udp(68, 67, head + bytes([dhcp.KIND, 1, dhcp.DISCOVER, 55, 5, 1, 3, 6, 12, 121, dhcp.END]))
-        packet = packets.packet(bytes(4), EVERYBODY[:4], packets.UDP, asked)
-        self.send(packets.frame(EVERYBODY, self.mac, packets.IPV4, packet))
+        packet = packets.packet(bytes(4), BROADCAST[:4], packets.UDP, asked)
+        self.send(packets.frame(BROADCAST, self.mac, packets.IPV4, packet))
         for frame in self.frames():
             came = packets.frame_of(frame)
             found = packets.packet_of(came.payload) if came is not None and came.kind == packets.IPV4 else None

@@ -123,7 +123,7 @@ class Transitions:
         self._commit(change, is_rows_only=self._is_known() and self._advances_by_rows(step))
 
     def fail(self, step: Step, error: dict[str, Any]) -> None:
-        """Close the step as failed: retry it later, record a leftover of a failed undo, or roll back."""
+        """Close the step as failed: retry it later, record the uncompensated effect of a failed undo, or roll back."""
 
         def change() -> None:
             self._fail_step(step, error)

@@ -35,7 +35,7 @@ OPERATORS = {
     },
     "2.16": {"host_status"},
 }
-EVERYBODY = {
+ALL_USERS = {
     "2.9": {"locked"},
     "2.19": {"description"},
     "2.26": {"tags"},
@@ -53,7 +53,7 @@ ONLY_IN_FULL = {
     *("os-extended-volumes:volumes_attached",),
 }
 VERSIONS = sorted(
-    {"2.1", "2.2", "2.46", "2.47", "2.74", "2.75", *OPERATORS, *EVERYBODY}, key=lambda text: int(text.split(".")[1])
+    {"2.1", "2.2", "2.46", "2.47", "2.74", "2.75", *OPERATORS, *ALL_USERS}, key=lambda text: int(text.split(".")[1])
 )
 
 
@@ -66,7 +66,7 @@ def reached(version: str, table: dict[str, set[str]]) -> set[str]:
 @pytest.mark.parametrize("who", ["ana", "admin"])
 def test_members_of_a_server(who: str, version: str, kept: dict[str, str], api_client: Any) -> None:
     client = api_client(who, version=version)
-    wanted = ALWAYS | reached(version, EVERYBODY) | (reached(version, OPERATORS) if who == "admin" else set())
+    wanted = ALWAYS | reached(version, ALL_USERS) | (reached(version, OPERATORS) if who == "admin" else set())
     server = client.get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
     assert set(server) == wanted
     everywhere = "&all_tenants=1" if who == "admin" else ""

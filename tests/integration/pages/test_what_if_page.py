@@ -40,7 +40,7 @@ def address(**asked: str) -> dict[str, str]:
     return {"flavor": "1", "image": str(Image.objects.get(name="small-linux").uuid), **asked}
 
 
-def test_without_a_supposition_it_says_how_it_is(caller: Any, people: Any) -> None:
+def test_without_changes_it_shows_the_current_state(caller: Any, people: Any) -> None:
     found = ask(caller, of=question(3))
     assert (found.now.fits, found.now.placed, found.now.num_hosts, found.then) == (True, 3, 4, None)
     assert all(stage.by == 0 for stage in found.stages)

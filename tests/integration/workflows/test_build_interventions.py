@@ -17,7 +17,7 @@ from conductor.services.workflows.interventions import InterventionRequest
 from conductor.workflows.engine import executor
 from conductor.workflows.flows.build import MarkFailed, PlugNetworks
 from tests.fixtures.builds import held, instance_of, launch, run_to_the_end
-from tests.integration import test_flows as flows
+from tests.integration.workflows import test_flows as flows
 from tests.trouble import Trouble
 
 ONE_OF_EACH = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}

@@ -122,7 +122,7 @@ def places(page: str) -> list[int]:
     return [int(place) for place in re.findall(r'as_of=(\d+)" data-open', page)]
 
 
-def test_each_event_of_a_long_story_is_reached_and_costs_no_more_questions(caller: Any) -> None:
+def test_each_event_of_a_long_history_is_reached_without_more_queries(caller: Any) -> None:
     parent, child = factories.build(caller, "web-1")
     WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(created_at=parent.created_at)
     child.refresh_from_db()

@@ -8,7 +8,7 @@ from typing import Any
 import dramatiq
 import pytest
 
-from conductor.actors import conductor as doors
+from conductor.actors import conductor as actors
 from conductor.rpc import broker, codec, trust
 from conductor.rpc.messages import StepProgressed
 from tests import keys
@@ -32,7 +32,7 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
     monkeypatch.setattr(broker, "PUT_BACK_MILLISECONDS", 50)
     monkeypatch.setattr(broker, "put_back", lambda: (put_back(), refused.set()))
     monkeypatch.setattr(codec, "_types", dict(codec._types))
-    monkeypatch.setattr(doors, "RECEIVERS", dict(doors.RECEIVERS))
+    monkeypatch.setattr(actors, "RECEIVERS", dict(actors.RECEIVERS))
     broker._send(trust.TO_CONDUCTOR, QUEUE, signer.seal("from_a_newer_release", QUEUE, NEWER))
     worker = dramatiq.Worker(broker.broker, queues={QUEUE}, worker_timeout=10)
     worker.start()
@@ -45,7 +45,7 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
             word: str
 
         monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "from_a_newer_release": trust._word()})
-        doors.RECEIVERS[FutureMessage] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
+        actors.RECEIVERS[FutureMessage] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
         assert understood.wait(WAIT_SECONDS)
     finally:
         worker.stop()
@@ -56,4 +56,4 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
 @pytest.mark.usefixtures("databases")
 def test_progress_of_a_step_that_no_run_waits_for_changes_nothing() -> None:
     late = StepProgressed(step_key="gone", run_uuid="gone", fencing_token=1, host="host-1", message="half", share=0.5)
-    doors.conductor_message(keys.sealed(keys.serve("host-1", "cell1").signer, "cell1", late))
+    actors.conductor_message(keys.sealed(keys.serve("host-1", "cell1").signer, "cell1", late))
