@@ -185,8 +185,8 @@ def following(body: dict[str, Any], name: str) -> str:
     """The path of the next page; "" after the last one."""
     if "next" in body:
         return f"/image{body['next']}"
-    links = body.get(f"{name}_links", [])
-    return str(links[0]["href"]).partition("://testserver")[2] if links else ""
+    links = (str(link["href"]) for link in body.get(f"{name}_links", []) if link["rel"] == "next")
+    return next(links, "").partition("://testserver")[2]
 
 
 def test_pages_are_bounded_by_bytes_and_nothing_is_left_out(
