@@ -95,9 +95,10 @@ class LiveMigration:
         """Remove what was prepared. A guest that has arrived stays."""
         if not self._notes.exists(instance_uuid, INCOMING):
             return
-        if self._node.connection.location(instance_uuid) is Location.BETWEEN:
+        location = self._node.connection.location(instance_uuid)
+        if location is Location.BETWEEN:
             raise DriverError("The guest is on its way to this host: its move has to be aborted first.")
-        if not self._is_here(instance_uuid):
+        if location is not Location.HERE:
             self._remove_shared_mark(instance_uuid)
             self._node.remove_files(instance_uuid)
 
