@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-PROCESSOR_SECONDS = pytest.StashKey[float]()  # of this process and its ended children, when the last phase ended
+PROCESSOR_SECONDS = pytest.StashKey[float]()  # of this process and its ended children, when the phase began
 
 
 class Recorder:
@@ -63,13 +63,23 @@ class Recorder:
             self._write(kind="collection", path=report.nodeid, output=report.longreprtext)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Begin to count: what is spent between tests, on collection above all, is of none of them."""
+    item.config.stash[PROCESSOR_SECONDS] = _processor_seconds()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Add the processor time of a phase to its report, which a worker sends to the process that records."""
-    now = sum(os.times()[:4])
+    now = _processor_seconds()
     item.user_properties.append((call.when, round(now - item.config.stash[PROCESSOR_SECONDS], 3)))
     item.config.stash[PROCESSOR_SECONDS] = now
     return (yield)
+
+
+def _processor_seconds() -> float:
+    return sum(os.times()[:4])
 
 
 def _output(report: pytest.TestReport) -> str:
@@ -84,7 +94,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # While a test runs, descriptor 2 is a file that keeps its output; now it is still the terminal.
     faulthandler.register(signal.SIGUSR1, file=os.dup(sys.__stderr__.fileno()) if sys.__stderr__ else 2)
-    config.stash[PROCESSOR_SECONDS] = sum(os.times()[:4])
     path = config.getoption("--record")
     if path is None:
         return
