@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from conductor.cells import contact, quarantine
+from conductor.cells import quarantine
 from conductor.cells.targeting import target_cell
 from conductor.core import time_budget
 from conductor.core.errors import CellUnavailable
+
+log = logging.getLogger(__name__)
+
+# The time of each cell's last answer to this process; an outage is logged once.
+_lock = threading.Lock()
+_answered_at: dict[str, datetime] = {}
+_down: set[str] = set()
 
 R = TypeVar("R")
 CELL_IS_DOWN = (DatabaseError, InterfaceError, CellUnavailable, OSError)
@@ -52,7 +62,7 @@ def scatter_gather(
         if future.done():
             _collect(gathered, alias, future.result)
         else:
-            contact.failed(alias)
+            _note_failure(alias)
             gathered.failures[alias] = f"no answer within {timeout_seconds} seconds"
     return gathered
 
@@ -63,10 +73,10 @@ def _collect(gathered: Gathered[R], alias: str, answer: Callable[[], R]) -> None
     except CELL_IS_DOWN as error:
         time_budget.check()  # a statement that exceeded its own budget proves nothing about the cell
         # One cell must not fail the others; a bug of ours is no outage, and is raised.
-        contact.failed(alias, error)
+        _note_failure(alias, error)
         gathered.failures[alias] = f"{type(error).__name__}: {error}"
     else:
-        contact.answered(alias)
+        _note_answer(alias)
 
 
 def _ask_in_cell(ask: Callable[[str], R], alias: str) -> R:
@@ -79,3 +89,26 @@ def _ask_in_thread(ask: Callable[[str], R], alias: str) -> R:
         return _ask_in_cell(ask, alias)
     finally:
         connections[alias].close()
+
+
+def _note_answer(alias: str) -> None:
+    """Record that a cell has just answered."""
+    _answered_at[alias] = datetime.now(UTC)
+    if alias in _down:
+        with _lock:
+            _down.discard(alias)
+        log.warning("cell answers again: cell=%s", alias)
+
+
+def _note_failure(alias: str, error: Exception | None = None) -> None:
+    """Record that a cell has not answered. Logged once per outage, not for every query."""
+    with _lock:
+        is_new = alias not in _down
+        _down.add(alias)
+    if is_new:
+        log.warning("cell does not answer: cell=%s", alias, exc_info=error)
+
+
+def last_answered(alias: str) -> datetime | None:
+    """Return when a cell last answered this process; None for never."""
+    return _answered_at.get(alias)

@@ -12,9 +12,8 @@ from django.db.models import Count, Max, Min, Q
 
 from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping
 from conductor.cell_db.models import Instance, Service
-from conductor.cells.contact import last_answered
 from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases
-from conductor.cells.scatter_gather import scatter_gather
+from conductor.cells.scatter_gather import last_answered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotFound
 from conductor.core.phrases import phrase, phrases

@@ -297,5 +297,5 @@ def test_pages_are_notified_when_a_cell_stops_responding(
             one.cut()
 
     in_a_loop(work)
-    lines = [record.message for record in caplog.records if record.name.endswith("contact")]
+    lines = [record.message for record in caplog.records if record.name.endswith("scatter_gather")]
     assert lines == ["cell does not answer: cell=cell2", "cell answers again: cell=cell2"]
