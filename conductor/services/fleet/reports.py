@@ -138,10 +138,18 @@ def _may_have_node(cell: str, host: str, name: str) -> bool:
 
 
 def _enter_zone(host: str, zone: str) -> None:
-    """Add a host to the aggregate of its zone, created if missing; the default zone needs none."""
+    """Add a host to the aggregate of its zone, created if missing; the default zone needs none.
+
+    The name is the host's own word: an aggregate that is more than this zone, such as one for certain projects, is an
+    operator's to give, and such a host stays in the default zone.
+    """
     if zone in ("", aggregate_zones.DEFAULT_ZONE):
         return
-    aggregate, _ = Aggregate.objects.get_or_create(name=zone, defaults={"metadata": {"availability_zone": zone}})
+    only_zone = {aggregate_zones.ZONE_KEY: zone}
+    aggregate, _ = Aggregate.objects.get_or_create(name=zone, defaults={"metadata": only_zone})
+    if aggregate.metadata != only_zone:
+        log.warning("host %s is not in zone %s: add it to the aggregate of this name yourself", host, zone)
+        return
     AggregateHost.objects.get_or_create(aggregate=aggregate, host=host)
 
 
