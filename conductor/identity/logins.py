@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from django.db.models import QuerySet
 
@@ -87,7 +88,12 @@ class Login:
         named = self.credential or self.user or self.passcode_user
         return (named.id or named.name) if named is not None else ""
 
-    @property
+    @cached_property
+    def named_user(self) -> User | None:
+        """The user that the login names, looked up once; None for an unknown one, or where it names none."""
+        return _user(self.user) if self.user is not None else None
+
+    @cached_property
     def account(self) -> str | None:
         """Account for the limits of failed logins; None for a login without a secret."""
         if self.credential is not None:
@@ -100,10 +106,11 @@ class Login:
         """Return the account of a credential that is named by id, or by its own name and its user."""
         if credential.id:
             return sign_in_limits.of_credential(credential.id)
-        owner = _account_of(self.user or Reference())
-        user = _user(self.user) if self.user is not None else None
+        user = self.named_user
         found = application_credentials.id_of(user.id, credential.name) if user is not None else None
-        return sign_in_limits.of_credential(found) if found else sign_in_limits.of_unknown(owner, credential.name)
+        if found is not None:
+            return sign_in_limits.of_credential(found)
+        return sign_in_limits.of_unknown(_account_of(self.user or Reference()), credential.name)
 
 
 def _account_of(user: Reference) -> str:
@@ -143,7 +150,7 @@ def _proved_user(login: Login) -> User:
     """Verify the password, and the code where one is given or required; both must be right."""
     if login.user is None or login.password is None:
         raise NotAuthenticated()
-    user = passwords.prove(_user(login.user), login.password)
+    user = passwords.prove(login.named_user, login.password)
     if login.passcode is None:
         if second_factors.is_on(user.id):
             raise NotAuthenticated()
@@ -203,7 +210,7 @@ def _domain(reference: Reference) -> Domain:
 
 def _with_credential(login: Login, reference: Reference) -> tuple[User, Scope, Origin]:
     """Log in by an application credential: it fixes the scope, so the request cannot ask for another one."""
-    user = _user(login.user) if login.user is not None else None
+    user = login.named_user
     if login.names_a_scope or (login.user is not None and user is None):
         raise NotAuthenticated()
     credential = application_credentials.prove(reference.id, reference.name, user, login.secret)

@@ -9,7 +9,7 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -37,9 +37,13 @@ _NOT_LETTERS = re.compile(r"[\W\d_]+")
 
 @dataclass
 class SignIn:
-    """A sign-in in progress: whether its address is known for the account, and how many hashes it cost."""
+    """A sign-in in progress: whether its address is known for the account, and how many hashes it cost.
+
+    `require_room` raises TooOften once too many others have failed meanwhile.
+    """
 
     is_known: bool
+    require_room: Callable[[], None]
     hashes: int = 0
 
 
@@ -111,7 +115,18 @@ def hashed(text: str) -> str:
 
 
 def matches(stored: str, text: str) -> bool:
-    """Whether the text matches the stored hash. Raises TooOften while too many hashes are in progress."""
+    """Whether the text matches the stored hash.
+
+    Raises TooOften while too many hashes are in progress, and for a right text once too many sign-ins have failed.
+    """
+    is_right = _matches(stored, text)
+    current = sign_in.get()
+    if is_right and current is not None:
+        current.require_room()
+    return is_right
+
+
+def _matches(stored: str, text: str) -> bool:
     # The stored hash is part of the entry, so a changed password invalidates the old entry.
     entry = hmac.digest(_key, f"{stored}\0{text}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     with _lock:

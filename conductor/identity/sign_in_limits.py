@@ -92,6 +92,9 @@ def attempt(address: str, account: str) -> Iterator[None]:
 
     Raises TooOften with the seconds to wait where too many failed lately. NotAuthenticated inside counts as a failure;
     it costs one hash whatever the reason, so that its duration reveals nothing.
+
+    Of attempts at the same moment no more than the limit learn whether they were right: each is checked again with its
+    result, a failure in the transaction that counts it.
     """
     place, pair = _place_of(address), f"{_place_of(address)}\0{account}"
     strict = Limit(_key("pair", pair), settings.NOVELLA_SIGN_IN_FAILURES, settings.NOVELLA_SIGN_IN_SECONDS)
@@ -104,7 +107,7 @@ def attempt(address: str, account: str) -> Iterator[None]:
     is_known = known_key in left
     limits = [limit for limit in ((strict,) if is_known else (strict, *wide)) if limit.most]
     _require_room(limits, left)
-    current = SignIn(is_known)
+    current = SignIn(is_known, lambda: _require_room(limits, _seconds_left([limit.key for limit in limits])))
     token = passwords.sign_in.set(current)
     try:
         yield
@@ -147,12 +150,14 @@ def _require_room(limits: Sequence[Limit], left: Mapping[str, float]) -> None:
 
 
 def _count(limits: Sequence[Limit]) -> None:
+    """Count a failure. Raises TooOften, and counts nothing, where others have used up a limit meanwhile."""
     keys = [limit.key for limit in limits]
     with write_tx():
         one_at_a_time("default", *keys)
         now = database_time()
         SignInRecord.objects.filter(ends_at__lt=now).delete()
         ends = dict(SignInRecord.objects.filter(key__in=keys).values_list("key", "ends_at"))
+        _require_room(limits, {key: (end - now).total_seconds() for key, end in ends.items()})
         rows = [
             SignInRecord(limit.key, ends.get(limit.key, now) + timedelta(seconds=limit.interval)) for limit in limits
         ]

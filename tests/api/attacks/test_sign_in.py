@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from conductor.core.errors import TooOften
 from conductor.identity import domains, passwords, users
@@ -17,6 +19,7 @@ from conductor.identity.models import SignInRecord, Token, User
 from conductor.identity.passwords import HashLimiter
 from tests import factories
 from tests.api_client import ApiClient
+from tests.fixtures.races import at_once
 from tests.people import PASSWORD
 from tests.waiting import WAIT_SECONDS, wait_until
 
@@ -105,6 +108,43 @@ def test_guesses_at_a_credential_count_together_however_it_is_named(people: Any,
     assert [log_in(spellings[number % 4], "wrong") for number in range(5)] == [401] * 5
     assert [log_in(named, credential["secret"]) for named in spellings] == [429] * 4
     assert api("ana", PASSWORD).status_code == 201  # its owner's password is another secret
+
+
+def test_guesses_at_the_same_moment_learn_no_more_than_the_limit(
+    people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
+    monkeypatch.setattr(passwords, "gate", HashLimiter(30))
+    all_are_in, check = threading.Barrier(30), passwords._matches
+
+    def together(stored: str, text: str) -> bool:
+        all_are_in.wait(WAIT_SECONDS)  # each of them has passed the first check by then
+        if text == PASSWORD:
+            wait_until("the others have failed", lambda: statuses.count(429) == 24)
+        return check(stored, text)
+
+    statuses: list[int] = []
+
+    def guess(number: int) -> None:
+        statuses.append(api("ana", PASSWORD if number == 29 else f"wrong-{number}").status_code)
+
+    monkeypatch.setattr(passwords, "_matches", together)
+    at_once(30, guess)
+    assert sorted(statuses) == [401] * 5 + [429] * 25
+    assert not Token.objects.exists()
+
+
+def test_the_user_of_a_credential_is_looked_up_once(people: Any) -> None:
+    user_id = people["ana"].user.id
+    path = f"/identity/v3/users/{user_id}/application_credentials"
+    made = ApiClient(people["ana"].token()).post(path, {"application_credential": {"name": "deploy"}})
+    named = {"name": "deploy", "user": {"name": "ana", "domain": {"id": "default"}}}
+    secret = made.json()["application_credential"]["secret"]
+    identity = {"methods": ["application_credential"], "application_credential": {**named, "secret": secret}}
+    with CaptureQueriesContext(connections["default"]) as seen_queries:
+        assert at("192.0.2.1").post(TOKENS, {"auth": {"identity": identity}}).status_code == 201
+    by_name = [query for query in seen_queries if '"username" = ' in query["sql"]]
+    assert len(by_name) == 1
 
 
 def test_one_address_does_not_try_many_accounts(people: Any, settings: Any) -> None:
