@@ -61,12 +61,5 @@ READ_ONLY = frozenset(
     ]
 )
 
-# Properties that lists can be filtered by; other unknown words in a query are ignored.
-FILTER_PROPERTIES = frozenset(
-    ["architecture", "base_image_ref", "image_type", "instance_uuid", "kernel_id", "ramdisk_id", "user_id"]
-)
-FILTER_PROPERTY_PREFIXES = ("hw_", "img_", "os_", "owner_specified.")
-
-
-def is_filter_property(name: str) -> bool:
-    return name in FILTER_PROPERTIES or name.startswith(FILTER_PROPERTY_PREFIXES)
+# Words of an older API that clients still send: ignored in lists. All other unknown words are properties.
+IGNORED_FILTERS = frozenset({"changes-since", "deleted", "is_public"})

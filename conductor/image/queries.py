@@ -37,6 +37,7 @@ SORT_KEYS: dict[str, Any] = {
     "checksum": Coalesce("checksum", Value("")),
 }
 TIMES = ("created_at", "updated_at")
+NUMBERS = {"min_disk": "min_disk_gb", "min_ram": "min_ram_mb", "size": "size", "virtual_size": "virtual_size"}
 VISIBILITY_CHOICES = ("public", "private", "shared", "community", "all")
 MEMBER_STATUSES = ("pending", "accepted", "rejected", "all")
 
@@ -52,6 +53,7 @@ class ImageQuery:
     member_status: str = "accepted"
     is_hidden: bool = False
     is_protected: bool | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)  # by NUMBERS
     size_min: int | None = None
     size_max: int | None = None
     times: Sequence[TimeFilter] = ()  # by TIMES
@@ -77,6 +79,7 @@ FILTERS: dict[str, Callable[[Sequence[str]], Q]] = {
     "container_format": _any_of("container_format"),
     "checksum": _any_of("checksum"),
     "os_hash_value": _any_of("os_hash_value"),
+    "os_hash_algo": lambda values: Q(os_hash_value__isnull=False) if "sha512" in values else Q(pk__in=[]),
 }
 
 
@@ -157,6 +160,7 @@ def _narrowed(query: ImageQuery) -> Q:
         parts.append(Q(size__gte=query.size_min))
     if query.size_max is not None:
         parts.append(Q(size__lte=query.size_max))
+    parts += [Q(**{NUMBERS[name]: value}) for name, value in query.numbers.items()]
     parts += [condition(time) for time in query.times]
     return reduce(and_, parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import reduce
 from ipaddress import ip_address
 from operator import and_, or_
@@ -55,6 +56,16 @@ def boolean(column: str) -> Condition:
     return lambda values: Q(**{f"{column}__in": [_truth(column, value) for value in values]})
 
 
+def constant_boolean(name: str, *, is_set: bool) -> Condition:
+    """Return a condition on a boolean attribute with the same value for all rows."""
+    return lambda values: Q() if is_set in [_truth(name, value) for value in values] else NOTHING
+
+
+def changed_since(values: Sequence[str]) -> Q:
+    """Return the condition of `changed_since=2026-01-31T12:00:00`: rows that changed then or later."""
+    return reduce(or_, (Q(updated_at__gte=_moment(value)) for value in values))
+
+
 def constant(shown: str) -> Condition:
     """Return a condition on an attribute with the same value for all rows."""
     return lambda values: Q() if shown in values else NOTHING
@@ -93,6 +104,7 @@ _OWNED: dict[str, Condition] = {
     "project_id": text("project_id"),
     "tenant_id": text("project_id"),
     "revision_number": number("revision_number"),
+    "changed_since": changed_since,
 }
 _TAGGED = _OWNED | tags.CONDITIONS
 _NAMELESS = {name: condition for name, condition in _TAGGED.items() if name != "name"}
@@ -129,6 +141,7 @@ SUBNET_POOLS = _TAGGED | {
     "min_prefixlen": number("min_prefix_length"),
     "max_prefixlen": number("max_prefix_length"),
     "default_quota": number("default_quota"),
+    "ip_version": lambda values: _pools_of(values),
 }
 ADDRESS_SCOPES: dict[str, Condition] = {
     "id": uuid("uuid"),
@@ -141,8 +154,8 @@ ADDRESS_SCOPES: dict[str, Condition] = {
 ROUTERS = _TAGGED | {
     "admin_state_up": boolean("is_admin_up"),
     "status": constant("ACTIVE"),
-    "distributed": constant("False"),
-    "ha": constant("False"),
+    "distributed": constant_boolean("distributed", is_set=False),
+    "ha": constant_boolean("ha", is_set=False),
 }
 FLOATING_IPS = _NAMELESS | {
     "floating_network_id": uuid("network__uuid"),
@@ -176,7 +189,10 @@ PORTS = _TAGGED | {
     "ip_allocation": constant("immediate"),
 }
 ADMIN_PORTS = PORTS | {"binding:host_id": text("binding_host")}
-SECURITY_GROUPS = _TAGGED | {"stateful": boolean("is_stateful")}
+SECURITY_GROUPS = _TAGGED | {
+    "stateful": boolean("is_stateful"),
+    "shared": constant_boolean("shared", is_set=False),
+}
 SECURITY_GROUP_RULES: dict[str, Condition] = {
     "id": uuid("uuid"),
     "security_group_id": uuid("group__uuid"),
@@ -190,6 +206,8 @@ SECURITY_GROUP_RULES: dict[str, Condition] = {
     "port_range_max": number("port_range_max"),
     "remote_ip_prefix": text("remote_ip_prefix"),
     "description": text("description"),
+    "revision_number": number("revision_number"),
+    "changed_since": changed_since,
 }
 # Sort keys that are columns of the row itself and never null, by their public names.
 _SORT = {
@@ -237,6 +255,21 @@ def _truth(column: str, value: str) -> bool:
     if truth is None:
         raise InvalidInput(f"Invalid input for {column.removeprefix('is_')}. '{value[:60]}' is neither true nor false.")
     return truth
+
+
+def _moment(value: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(value)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"Invalid input for changed_since. '{value[:60]}' is not a time.") from None
+
+
+def _pools_of(values: Sequence[str]) -> Q:
+    """Return the condition of IP versions of subnet pools, all of whose prefixes have the same."""
+    is_six = Q(prefixes__0__icontains=":")
+    wanted = {"4": ~is_six, "6": is_six}
+    return reduce(or_, (wanted[value] for value in values if value in wanted), NOTHING)
 
 
 def _in_groups(values: Sequence[str]) -> Q:

@@ -43,6 +43,7 @@ FILTERS = {
     "user_id": "user_id",
     "project_id": "project_id",
     "tenant_id": "project_id",
+    "migration_status": "",
 }
 UUID_FILTERS = {
     "id": "uuid",
@@ -70,6 +71,7 @@ class VolumeQuery:
     type_name: str | None = None
     is_bootable: bool | None = None
     is_multiattach: bool | None = None
+    consumes_quota: bool | None = None
     all_projects: bool = False
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)  # (key, is_descending)
     limit: int | None = None
@@ -128,6 +130,8 @@ def filtered(context: RequestContext, query: VolumeQuery) -> QuerySet[Volume]:
         is_default = query.type_name in (DEFAULT_NAME, str(DEFAULT_UUID))
         named = Q(volume_type__name=query.type_name) | Q(volume_type__uuid=uuid_or_none(query.type_name))
         rows = rows.filter(Q(volume_type=None) | named if is_default else named & Q(volume_type__isnull=False))
+    if query.consumes_quota is False:  # all volumes do
+        rows = rows.none()
     if query.is_bootable is not None:
         rows = rows.filter(is_bootable=query.is_bootable)
     if query.is_multiattach is not None:
@@ -162,6 +166,8 @@ def _condition(name: str, value: str) -> Q:
         if name == "volume_type_id" and wanted == DEFAULT_UUID:
             return Q(volume_type=None) | Q(volume_type__uuid=wanted)
         return Q(**{UUID_FILTERS[name]: wanted}, **OF_SOURCES.get(name, {}))
+    if name == "migration_status":  # no volume migrates: there is one storage
+        return Q(pk=None)
     if name == "size":
         return Q(size_gb=int(value)) if value.isascii() and value.isdigit() and len(value) < 10 else Q(pk=None)
     if value.startswith("~"):

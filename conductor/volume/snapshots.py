@@ -31,7 +31,13 @@ SORT_KEYS = {
     "updated_at": "updated_at",
 }
 GOING = (DELETING, UNMANAGING)
-FILTERS = {"name": "name", "status": "status", "project_id": "project_id", "user_id": "user_id"}
+FILTERS = {
+    "name": "name",
+    "status": "status",
+    "project_id": "project_id",
+    "user_id": "user_id",
+    "availability_zone": "volume__availability_zone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,7 @@ class SnapshotQuery:
 
     filters: Mapping[str, str] = field(default_factory=dict)
     volume_id: str | None = None
+    consumes_quota: bool | None = None
     uuids: Sequence[str] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     all_projects: bool = False
@@ -98,6 +105,8 @@ def filtered(context: RequestContext, query: SnapshotQuery) -> tuple[QuerySet[Sn
     for name, value in query.filters.items():
         suffix, word = ("__contains", value[1:]) if value.startswith("~") else ("", value)
         rows = rows.filter(**{FILTERS[name] + suffix: word})
+    if query.consumes_quota is False:  # all snapshots do
+        rows = rows.none()
     if query.volume_id is not None:
         wanted = uuid_or_none(query.volume_id)
         rows = rows.filter(volume__uuid=wanted) if wanted else rows.none()

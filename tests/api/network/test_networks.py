@@ -247,6 +247,7 @@ def test_subnets_are_cut_from_the_pool(api_client: Any, people: Any) -> None:
         "sort_key=name&sort_dir=up",
         "sort_dir=asc",
         "admin_state_up=perhaps",
+        "changed_since=yesterday",
         "fixed_ips=color=red",
         "name=%00",
         "tags=%00",

@@ -20,6 +20,7 @@ from portal.api.base import READS, ApiRequest
 from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
 from portal.api.identity.view import IdentityView, require_unchanged
+from portal.api.time_filters import parse_times
 from portal.api.validation import validate
 from portal.request_ids import remote_address_of
 
@@ -34,6 +35,8 @@ _FIELDS: Mapping[str, tuple[str, Any]] = {
     "options": ("options", {}),
 }
 FILTERS = ("name", "domain_id", "enabled", "email", "default_project_id")
+EXPIRY = "password_expires_at"
+ABSENT = frozenset({"idp_id", "protocol_id", "unique_id", EXPIRY})  # documented filters; no user here has such a value
 
 
 def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +74,9 @@ class Users(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         question = self.within_domain(self.question(*FILTERS), "identity:list_users")
-        found, has_more = users.find(question)
+        parse_times(request.query_params, (EXPIRY,))
+        is_impossible = not ABSENT.isdisjoint(request.query_params)
+        found, has_more = ([], False) if is_impossible else users.find(question)
         return Response(resources.listing(request, "users", found, resources.user, has_more=has_more))
 
     def post(self, request: ApiRequest) -> Response:
@@ -136,7 +141,10 @@ class UserProjects(UserView):
 
     def get(self, request: ApiRequest, user_id: str) -> Response:
         self.allowed("identity:list_user_projects", user_id)
-        found = effective.projects_of(user_id)
+        wanted = self.question("name", "enabled", "domain_id").filters
+        held = effective.projects_of(user_id)
+        columns = {"name": "name", "enabled": "is_enabled", "domain_id": "domain_id"}
+        found = [row for row in held if all(getattr(row, columns[name]) == value for name, value in wanted.items())]
         return Response(resources.listing(request, "projects", found, resources.project))
 
 

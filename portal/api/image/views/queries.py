@@ -8,8 +8,8 @@ from django.http import QueryDict
 
 from conductor.core.errors import Invalid
 from conductor.core.time_filters import SECOND
-from conductor.image.attributes import is_filter_property
-from conductor.image.queries import FILTERS, TIMES, ImageQuery
+from conductor.image.attributes import IGNORED_FILTERS
+from conductor.image.queries import FILTERS, NUMBERS, TIMES, ImageQuery
 from portal.api.base import ApiRequest
 from portal.api.image.representations.images import split_operator
 from portal.api.pagination import parse_page
@@ -18,16 +18,16 @@ from portal.api.validation import as_boolean
 
 DEFAULT_LIMIT = 25
 DIRECTIONS = {"asc": False, "desc": True}
-NUMBERS = ("size_min", "size_max")
+BOUNDS = ("size_min", "size_max")
 WORDS = ("visibility", "member_status")
 
 
 def parse_query(request: ApiRequest) -> ImageQuery:
-    """Parse the query. Raises Invalid naming the parameter; unknown ones are ignored."""
+    """Parse the query; unknown parameters are filters by a property of that name. Raises Invalid."""
     given = request.query_params
     page = parse_page(request)
     fields: dict[str, Any] = {name: given[name] for name in WORDS if name in given}
-    fields |= {name: _number(name, given[name]) for name in NUMBERS if name in given}
+    fields |= {name: _number(name, given[name]) for name in BOUNDS if name in given}
     if "protected" in given:
         fields["is_protected"] = as_boolean(given["protected"], "protected")
     if sort := _sort(given):
@@ -35,7 +35,8 @@ def parse_query(request: ApiRequest) -> ImageQuery:
     return ImageQuery(
         filters={name: split_operator(given[name]) for name in FILTERS if name in given},
         tags=given.getlist("tag"),
-        properties={name: given[name] for name in given if name not in _OWN and is_filter_property(name)},
+        numbers={name: _number(name, given[name]) for name in NUMBERS if name in given},
+        properties={name: given[name] for name in given if name not in _OWN},
         times=parse_times(given, TIMES, unit=SECOND),
         is_hidden=as_boolean(given.get("os_hidden", False), "os_hidden"),
         limit=page.limit if "limit" in given else DEFAULT_LIMIT,
@@ -44,7 +45,10 @@ def parse_query(request: ApiRequest) -> ImageQuery:
     )
 
 
-_OWN = frozenset({*FILTERS, *WORDS, *NUMBERS, "protected", "os_hidden", "tag", "sort", "sort_key", "sort_dir"})
+_PAGING = ("limit", "marker", "sort", "sort_key", "sort_dir")
+_OWN = frozenset(
+    {*FILTERS, *WORDS, *BOUNDS, *NUMBERS, *TIMES, *_PAGING, *IGNORED_FILTERS, "protected", "os_hidden", "tag"}
+)
 
 
 def paths(request: ApiRequest, last_id: str | None) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Snapshots(VolumeView):
         query = SnapshotQuery(
             filters=listing.parts_of(request, tuple(snapshots.FILTERS)),
             volume_id=given.get("volume_id"),
+            consumes_quota=as_boolean(given["consumes_quota"], "consumes_quota") if "consumes_quota" in given else None,
             uuids=given["id"].split(",") if "id" in given else (),
             metadata=pairs(given["metadata"], "metadata") if by_metadata else {},
             all_projects=listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects")),

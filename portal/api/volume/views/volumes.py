@@ -24,6 +24,7 @@ from portal.api.volume.schemas import volumes as schemas
 from portal.api.volume.view import VolumeView
 
 FILTERS = (*queries.FILTERS, *queries.UUID_FILTERS)
+FLAGS = {"bootable": "is_bootable", "multiattach": "is_multiattach", "consumes_quota": "consumes_quota"}
 
 
 class Volumes(VolumeView):
@@ -59,7 +60,7 @@ class Volumes(VolumeView):
         if times and not self.request.microversion.covers("3.60"):
             raise Invalid(f"Volumes are listed by {times[0].column} from version 3.60 on.", field=times[0].column)
         fields: dict[str, Any] = dict(requested.fields)
-        for name, field in (("bootable", "is_bootable"), ("multiattach", "is_multiattach")):
+        for name, field in FLAGS.items():
             if name in given:
                 fields[field] = as_boolean(given[name], name)
         if "volume_type" in given:
