@@ -5,14 +5,11 @@ The tables beside this file have rule and status; `policies.py` of each API has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
 from django.urls import resolve
 
 from portal.api.authorization import RuleTable
@@ -22,6 +19,7 @@ from tests.api.rights.callers import make_callers
 from tests.api.rights.scene import Names, filled, make_scene
 from tests.api.rights.table import APIS, PUBLIC, RightsRow, expected, methods_of, rows_of
 from tests.api_client import ApiClient
+from tests.fixtures.undone import undone
 from tests.people import People
 
 # In which version a row is asked that names none
@@ -37,17 +35,6 @@ def rules_of(api: str) -> RuleTable:
 def route_of(row: RightsRow) -> str:
     """The route that answers the row's path."""
     return str(resolve(row.path.partition("?")[0]).route)
-
-
-@contextmanager
-def undone() -> Iterator[None]:
-    """Roll back the block, so that all callers find the same state."""
-    with ExitStack() as stack:
-        for alias in connections:
-            stack.enter_context(transaction.atomic(using=alias))
-        yield
-        for alias in connections:
-            transaction.set_rollback(True, using=alias)
 
 
 @pytest.mark.parametrize("api", APIS)
