@@ -12,12 +12,20 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup()
 
-from tools import command_reference, plugin_reference, table_reference  # noqa: E402 - they read Django's registry
+from tools import (  # noqa: E402 - they read Django's registry
+    command_reference,
+    name_references,
+    plugin_reference,
+    table_reference,
+)
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/reference/api/microversions.md": name_references.microversions,
     "docs/reference/commands.md": command_reference.page,
+    "docs/reference/event-types.md": name_references.event_types,
     "docs/reference/glossary.md": table_reference.page,
+    "docs/reference/metrics.md": name_references.metric_names,
     "docs/reference/plugin-classes.md": plugin_reference.page,
 }
 

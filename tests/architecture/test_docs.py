@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import fields
 
 import pytest
 
@@ -16,7 +17,7 @@ from conductor.rpc.codec import registered
 from conductor.rpc.messages import Command
 from conductor.workflows.catalog import FLOWS
 from conductor.workflows.diagrams import drawn_into
-from portal.environment import variable_names
+from portal.environment import Environment, variable_names
 from scheduler_plugins.plugin import register_filters, register_weighers
 from tests.architecture.tree import PROJECT_DIR, documentation, own_files, read
 from tools import plugin_reference, reference
@@ -114,6 +115,18 @@ def test_every_command_to_a_host_is_documented() -> None:
 def test_every_variable_is_documented_and_no_other() -> None:
     rows = re.findall(r"^\| `(NOVELLA_[A-Z_]+)` \|", read("docs/reference/configuration.md"), re.MULTILINE)
     assert sorted(rows) == sorted(variable_names())
+
+
+def test_documented_defaults_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `NOVELLA_([A-Z_]+)` \| (.*?) \| ", read("docs/reference/configuration.md"), re.MULTILINE)
+    documented = {name.lower(): default for name, default in rows}
+    defaults = {item.name: item.metadata["default"] for item in fields(Environment) if item.metadata}
+    assert len(defaults) > 80
+    # An empty default is described in words.
+    assert {name: documented[name] for name, value in defaults.items() if value} == {
+        name: f"`{value}`" for name, value in defaults.items() if value
+    }
+    assert [name for name, value in defaults.items() if not value and not re.search(r"[a-z]", documented[name])] == []
 
 
 def test_no_text_names_a_setting_that_does_not_exist() -> None:

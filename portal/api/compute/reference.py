@@ -16,19 +16,12 @@ _HEAD = """# Routes of the Compute API
 
 This page lists every route of the compute API. `manage.py draw_routes` writes it from the table in
 `portal/api/compute/routes/`, which the API itself uses; do not edit it. Paths are below `/compute/v2.1`, with or
-without the project in front. A method outside its versions answers 404, a method without a row 405. The
+without the project in front. [Microversions](microversions.md) lists what each
+version changed. A method outside its versions answers 404, a method without a row 405. The
 [compute API](compute.md) describes how requests behave.
 
 | path | method | versions | code | who | rule |
 |---|---|---|---|---|---|
-"""
-_VERSIONS = f"""
-## Versions
-
-`{VERSIONS.minimum}` to `{VERSIONS.maximum}`; the newest is `latest`.
-
-| version | what it changed |
-|---|---|
 """
 
 
@@ -36,8 +29,7 @@ def page() -> str:
     """Return the generated page."""
     routes = "".join(row for route in ROUTES for row in _rows(route))
     notes = "".join(f"- `{shown_path(route)}`: {route.note}\n" for route in ROUTES if route.note)
-    versions = "".join(f"| {version} | {sentence} |\n" for version, sentence in VERSIONS.history)
-    return f"{_HEAD}{routes}\n## Notes\n\n{notes}{_VERSIONS}{versions}"
+    return f"{_HEAD}{routes}\n## Notes\n\n{notes}"
 
 
 def shown_path(route: Route) -> str:

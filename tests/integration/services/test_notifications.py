@@ -210,8 +210,11 @@ def test_conductors_report_what_the_settings_name(
 
 def test_every_action_has_its_name_and_every_name_is_on_the_page() -> None:
     assert set(ACTIONS) <= set(event_types.BY_ACTION)
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "notifications.md").read_text()
-    documented = set(re.findall(r"`([a-z_]+\.[a-z_]+(?:\.(?:start|end|error))?)`", page.partition("## Event types")[2]))
+    folder = Path(__file__).parents[3] / "docs" / "reference"
+    text = (folder / "notifications.md").read_text().partition("## Event types")[2] + (
+        folder / "event-types.md"
+    ).read_text()
+    documented = set(re.findall(r"`([a-z_]+\.[a-z_]+(?:\.(?:start|end|error))?)`", text))
     assert documented == set(event_types.every_event_type())
 
 
