@@ -27,6 +27,7 @@ TARGET = re.compile(r"^([a-z][a-z-]*):[^=\n]*?(?:## (.+))?$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONGEST_DECISION_LINES = 60
 LONGEST_CHANGELOG_LINES = 10
+LONGEST_README_LINES = 90
 
 
 def targets() -> dict[str, str]:
@@ -181,6 +182,26 @@ def test_every_link_leads_somewhere(page: str) -> None:
         link.partition("#")[0] for link in LINK.findall(read(page)) if "://" not in link and not link.startswith("#")
     ]
     assert [link for link in inner if not (folder / link).exists()] == []
+
+
+# Decisions open with their question.
+PAGES = [str(path) for path in own_files(".md") if path.parts[0] == "docs" and "/decisions/0" not in str(path)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_opens_with_what_it_is_for(page: str) -> None:
+    title, _, first = read(page).split("\n", 2)
+    assert title.startswith("# ")
+    assert re.match(r"(This|These|In this|You) ", first)
+
+
+def test_the_readme_fits_on_a_page_and_its_first_screen_has_the_commands_and_a_picture() -> None:
+    lines = read("README.md").splitlines()
+    assert len(lines) <= LONGEST_README_LINES
+    first_screen = "\n".join(lines[:20])
+    assert "    make run" in first_screen
+    assert "    make test" in first_screen
+    assert "![" in first_screen
 
 
 def test_decisions_are_numbered_short_and_listed() -> None:

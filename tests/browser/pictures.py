@@ -195,7 +195,7 @@ def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
     lines = [
         "# Screens",
         "",
-        "Drawn by `make pictures` from a small cloud in use: at a desk and on a phone, in the light and in the dark.",
+        "This page shows all screens, as `make pictures` draws them of a cloud: wide and phone, light and dark.",
         "",
     ]
     for name, (who, address) in TOUR.items():
