@@ -58,8 +58,10 @@ ON_POSTGRESQL = (
     "tests/integration/services/test_launch.py",
     "tests/integration/services/test_reports_elsewhere.py",
     "tests/integration/workflows/test_engine.py",
+    "tests/integration/workflows/test_histories.py",
     "tests/integration/workflows/test_run_sets.py",
     "tests/integration/workflows/test_statements.py",
+    "tests/integration/workflows/test_transitions.py",
 )
 
 
