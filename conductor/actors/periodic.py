@@ -23,7 +23,7 @@ from conductor.services.fleet import canaries, drains, unresponsive_hosts
 from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.operations import refused_messages, storage_cleanup
 from conductor.services.operations.pruning import pruner
-from conductor.services.operations.reconciliation import periodic_reconciliation
+from conductor.services.operations.reconciliation import reconciler
 from conductor.services.server_migrations import live_migrations, resizes
 from conductor.services.servers import deletions, due_snapshots
 from conductor.workflows.engine import leases, recovery
@@ -117,7 +117,7 @@ def run_periodic_work(aliases: Iterable[str], owner: str) -> None:
     """Do due work that one process does for all: the first one when it is due."""
     report_unresponsive_hosts(aliases)
     with _complaints.about("reconciliation"):
-        periodic_reconciliation.carry_out(owner)
+        reconciler.carry_out(owner)
     with _complaints.about("pruning"):
         pruner.carry_out(aliases, owner)
     with _complaints.about("budgets"):

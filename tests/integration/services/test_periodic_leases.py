@@ -20,7 +20,7 @@ from conductor.services.audit import seals
 from conductor.services.audit.audit import Entry, record
 from conductor.services.billing import budgets
 from conductor.services.operations.pruning import pruner
-from conductor.services.operations.reconciliation import facts, periodic_reconciliation, reconciler
+from conductor.services.operations.reconciliation import facts, reconciler
 from conductor.services.servers import due_snapshots
 from conductor.workflows.engine import leases
 
@@ -126,11 +126,11 @@ def test_a_holder_that_lost_its_lease_stops_at_its_next_write(
         read = load(cells)
         monkeypatch.setattr(facts, "load", load)
         PeriodicLease.objects.update(lease_expires_at=database_now(-1))
-        assert periodic_reconciliation.carry_out("rack-2:1:bbbbbbbb")
+        assert reconciler.carry_out("rack-2:1:bbbbbbbb")
         Finding.objects.all().delete()
         return read
 
     monkeypatch.setattr(facts, "load", freeze)
-    periodic_reconciliation.carry_out("rack-1:1:aaaaaaaa")
+    reconciler.carry_out("rack-1:1:aaaaaaaa")
     assert not Finding.objects.exists(), "it wrote down what it had read before the other did the work"
     assert PeriodicLease.objects.get(name="reconcile").owner == ""

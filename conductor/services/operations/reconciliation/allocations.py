@@ -15,9 +15,8 @@ from conductor.placement import allocations
 from conductor.placement.changes import touch
 from conductor.placement.models import Allocation, Inventory, ResourceProvider
 from conductor.scheduler import claims
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 
 def _without_consumer(facts: Facts) -> Iterator[Discrepancy]:

@@ -13,9 +13,13 @@ from conductor.services.operations.reconciliation import api_facts, cell_facts
 from conductor.services.operations.reconciliation.api_facts import ApiFacts
 from conductor.services.operations.reconciliation.cell_facts import CellFacts, InstanceFact, MoveFact
 from conductor.services.operations.reconciliation.journal_facts import JournalFacts
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 TIMEOUT_SECONDS = 60.0
+
+
+def instance_resource(instance_uuid: str) -> str:
+    """Return the name of an instance's lock."""
+    return f"instance:{instance_uuid}"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from conductor.core.states import VmState
 from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 # In these states a host must have the guest, running or not.
 ON_A_HOST = frozenset(

@@ -12,9 +12,8 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.states import VmState
 from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import WorkflowRun
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 FAULT = "The workflow that worked on it ended without saying so, and what it showed was cleared."
 

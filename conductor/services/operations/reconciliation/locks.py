@@ -9,9 +9,8 @@ from conductor.core.states import FINAL_RUN_STATES
 from conductor.db.transactions import write_tx
 from conductor.journal.models import LockWait, ResourceLock
 from conductor.rpc import outbox
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 
 def _found(alias: str, resource: str, detail: str, data: object, what: str = "lock") -> Discrepancy:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from conductor.cell_db.models import Migration
 from conductor.core.states import MigrationStatus, VmState
 from conductor.db.transactions import database_now, write_tx
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 
 def _unworked(facts: Facts) -> Iterator[Discrepancy]:

@@ -9,9 +9,8 @@ from conductor.db.transactions import write_tx
 from conductor.network import ports
 from conductor.network.models import Port
 from conductor.services.operations.reconciliation.api_facts import PortFact
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
-from conductor.services.operations.reconciliation.resources import instance_resource
 
 
 def _found(port: PortFact, cell: str, detail: str, data: object) -> Discrepancy:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from django.conf import settings
 from django.db import DatabaseError
 
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.errors import NovellaError
+from conductor.journal import periodic_leases
 from conductor.services.operations.reconciliation import facts as facts_of
 from conductor.services.operations.reconciliation import records
 from conductor.services.operations.reconciliation.facts import Facts
@@ -17,6 +20,7 @@ from conductor.services.operations.reconciliation.finding import Discrepancy, Di
 from conductor.services.operations.reconciliation.kinds import KINDS
 
 log = logging.getLogger(__name__)
+LEASE = "reconcile"
 
 # If everything is wrong, there is another cause: the rest waits for the next pass.
 MOST_REPAIRS = 500
@@ -137,3 +141,17 @@ def _judge(facts: Facts, kind: DiscrepancyKind, found: Discrepancy, *, may_repai
         log.warning("not repaired: kind=%s subject=%s", kind.name, found.subject, exc_info=error)
         return Judged(kind, found, RepairOutcome.LEFT, "The database did not answer.")
     return Judged(kind, found, RepairOutcome.REPAIRED if note else RepairOutcome.LEFT, note)
+
+
+def carry_out(owner: str) -> bool:
+    """Reconcile if that is due and no other process does it; returns whether this process did."""
+    every = settings.NOVELLA_RECONCILE_SECONDS
+    if not every:
+        return False
+    with periodic_leases.hold(API_ALIAS, LEASE, owner, every_seconds=every) as lease:
+        if lease is None:
+            return False
+        report = reconcile(before_write=lease.require)
+        if report.down:
+            log.warning("reconciled without the cells that did not answer: %s", ", ".join(sorted(report.down)))
+    return True

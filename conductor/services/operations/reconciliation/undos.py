@@ -17,9 +17,8 @@ from conductor.db.transactions import write_tx
 from conductor.journal import statements
 from conductor.journal.models import WorkflowRun
 from conductor.services.operations.reconciliation import journal_facts
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
-from conductor.services.operations.reconciliation.resources import instance_resource
 from conductor.services.workflows import interventions
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,8 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.db.transactions import write_tx
 from conductor.services.operations.reconciliation.api_facts import AttachmentFact
 from conductor.services.operations.reconciliation.cell_facts import DeviceFact
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import Facts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
-from conductor.services.operations.reconciliation.resources import instance_resource
 from conductor.volume import operations
 from conductor.volume.models import VolumeAttachment
 from conductor.volume.states import ATTACHING, DETACHING

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from rest_framework.response import Response
+
+from portal.api.base import ApiRequest
 from portal.api.compute.routes.servers import SERVER
 from portal.api.compute.table import Operation as Op
 from portal.api.compute.table import Route
+from portal.api.compute.view import ComputeView
 from portal.api.compute.views import image_proxies as images
 from portal.api.compute.views import network_proxies as networks
 from portal.api.compute.views import volume_proxies as volumes
-from portal.api.compute.views.removed import Removed
+from portal.api.errors import Gone
+
+
+class Removed(ComputeView):
+    """410 for every request."""
+
+    def get(self, request: ApiRequest, **names: Any) -> Response:
+        raise Gone("This part of the API was removed and does not come back.")
+
+    post = put = delete = get
+
 
 ENDS = "2.35"  # the last version that passes requests on
 METADATA_ENDS = "2.38"
