@@ -38,7 +38,7 @@ READ_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class SimulatedFault:
     """One rule. It delays every call that it matches, and fails the first `fail_times` of them.
 
     Attributes:
@@ -100,18 +100,18 @@ class Faults:
         _, rules = self._from_file()
         return any(method in self._rules or method in rules for method in methods)
 
-    def _hang(self, method: str, fault: Fault, sleep: Callable[[float], None]) -> None:
+    def _hang(self, method: str, fault: SimulatedFault, sleep: Callable[[float], None]) -> None:
         while any(fault == known for _, known, _ in self._all(method)):
             sleep(HANG_TICK_SECONDS)
 
-    def _all(self, method: str) -> Iterator[tuple[str, Fault, bool]]:
+    def _all(self, method: str) -> Iterator[tuple[str, SimulatedFault, bool]]:
         for index, fault in enumerate(self._rules.get(method, ())):
             yield f"{method}:{index}", fault, True
         version, rules = self._from_file()
         for index, fault in enumerate(rules.get(method, ())):
             yield f"{version}:{method}:{index}", fault, False
 
-    def _from_file(self) -> tuple[int, Mapping[str, tuple[Fault, ...]]]:
+    def _from_file(self) -> tuple[int, Mapping[str, tuple[SimulatedFault, ...]]]:
         if self._file is None:
             return 0, {}
         for _ in range(MAX_READ_ATTEMPTS):
@@ -162,7 +162,7 @@ def _loaded(file: IO[str]) -> dict[str, int]:
     return counts if isinstance(counts, dict) else {}
 
 
-def _parsed(rules: Any) -> dict[str, tuple[Fault, ...]]:
+def _parsed(rules: Any) -> dict[str, tuple[SimulatedFault, ...]]:
     """Parse {"spawn": rule or list of rules, …}. Raises Invalid."""
     if not isinstance(rules, Mapping):
         raise Invalid("Faults are a mapping of calls to rules.")
@@ -172,11 +172,11 @@ def _parsed(rules: Any) -> dict[str, tuple[Fault, ...]]:
     return {method: tuple(_rules_of(method, given)) for method, given in rules.items()}
 
 
-def _rules_of(method: str, given: Any) -> Iterable[Fault]:
+def _rules_of(method: str, given: Any) -> Iterable[SimulatedFault]:
     for rule in given if isinstance(given, list | tuple) else [given]:
         if not isinstance(rule, Mapping):
             raise Invalid(f"Faults: a rule of {method} is a mapping, not {rule!r}.")
-        fault = parse(Fault, rule, f"fake.faults.{method}")
+        fault = parse(SimulatedFault, rule, f"fake.faults.{method}")
         for pattern in (fault.match_name, fault.match_host):
             try:
                 re.compile(pattern)

@@ -26,7 +26,7 @@ from conductor.plugins import imported
 USAGE = 2  # as argparse exits
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """The command cannot run as requested; one line that says why."""
 
 
@@ -38,10 +38,10 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     try:
         if options.record and ":" in options.driver:
-            raise Refused("--record: the catalogue has what is installed: name the driver, not MODULE:CLASS.")
+            raise CommandRefused("--record: the catalogue has what is installed: name the driver, not MODULE:CLASS.")
         kind, about = _found(options.driver)
         subject = _subject(kind, options)
-    except (Refused, NovellaError) as refusal:
+    except (CommandRefused, NovellaError) as refusal:
         print(f"novella-driver-conformance: {refusal}", file=sys.stderr)  # noqa: T201
         return USAGE
     began, clock = datetime.now(UTC), time.monotonic()
@@ -102,7 +102,7 @@ def _found(name: str) -> tuple[type[ComputeDriver], dict[str, Any]]:
         if name not in drivers:
             known = ", ".join(sorted(drivers)) or "none"
             shut_out = "".join(f" {one.distribution} is not used: {one.reason}." for one in imported().quarantined)
-            raise Refused(f"driver: no plugin brings {name}. Known: {known}.{shut_out}")
+            raise CommandRefused(f"driver: no plugin brings {name}. Known: {known}.{shut_out}")
         kind, source = drivers[name], imported().source_of("driver", name)
     return kind, {
         "driver": kind.name or name,
@@ -118,11 +118,11 @@ def _imported(name: str) -> type[ComputeDriver]:
     try:
         kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise Refused(f"driver: {name} cannot be imported: {error}") from None
+        raise CommandRefused(f"driver: {name} cannot be imported: {error}") from None
     except (Exception, SystemExit) as error:
-        raise Refused(f"driver: {module} raises {type(error).__name__} when it is imported: {error}") from None
+        raise CommandRefused(f"driver: {module} raises {type(error).__name__} when it is imported: {error}") from None
     if not (inspect.isclass(kind) and issubclass(kind, ComputeDriver)):
-        raise Refused(f"driver: {name} is no subclass of ComputeDriver.")
+        raise CommandRefused(f"driver: {name} is no subclass of ComputeDriver.")
     return kind
 
 
@@ -132,7 +132,7 @@ def _subject(kind: type[ComputeDriver], options: argparse.Namespace) -> recorder
         try:
             data = options.image.read_bytes()
         except OSError as error:
-            raise Refused(f"--image: {options.image} cannot be read: {error.strerror}.") from None
+            raise CommandRefused(f"--image: {options.image} cannot be read: {error.strerror}.") from None
         image = replace(image, size=len(data))
 
     def open_image(image_id: str) -> BinaryIO:
@@ -149,7 +149,7 @@ def _options(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise Refused(f"--option: {text[:60]} is not KEY=VALUE.")
+            raise CommandRefused(f"--option: {text[:60]} is not KEY=VALUE.")
         try:
             found[key] = json.loads(value)
         except ValueError:

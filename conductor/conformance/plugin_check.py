@@ -53,12 +53,12 @@ sys.exit(main(sys.argv[2:]))
 ANOTHER_PROCESS = "another_process_answers_alike"
 
 
-class Refused(Exception):
+class PluginRefused(Exception):
     """The command cannot run as requested; one line that says why."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """Result of one test."""
 
     law: str
@@ -89,14 +89,14 @@ def main(words: Sequence[str] | None = None) -> int:
     began = datetime.now(UTC)
     try:
         if options.record and ":" in options.target:
-            raise Refused("--record: the catalogue has what is installed: name it, not MODULE:CLASS.")
+            raise PluginRefused("--record: the catalogue has what is installed: name it, not MODULE:CLASS.")
         requests = (*STANDARD_REQUESTS, *_requests(options))
         values = dict(_value("--option", text) for text in options.option)
         found = _found(options.target)
         if options.fingerprint:  # called by another process of this command
             print(PluginUnderTest(found[0].plugin, values, requests).fingerprint())  # noqa: T201
             return 0
-    except (Refused, NovellaError) as refusal:
+    except (PluginRefused, NovellaError) as refusal:
         print(f"{PROGRAM}: {refusal}", file=sys.stderr)  # noqa: T201
         return USAGE
     reports = []
@@ -155,7 +155,7 @@ def _found(target: str) -> list[FoundPlugin]:
         wanted = brought if target in (info.name, info.distribution) else [name for name in brought if name == target]
         if wanted:
             return [FoundPlugin(kinds[name], info.distribution, info.version) for name in wanted]
-    raise Refused(_unknown(known, target))
+    raise PluginRefused(_unknown(known, target))
 
 
 def _unknown(known: Registry, target: str) -> str:
@@ -174,11 +174,11 @@ def _imported(name: str) -> type[Filter] | type[Weigher]:
     try:
         kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise Refused(f"target: {name} cannot be imported: {error}") from None
+        raise PluginRefused(f"target: {name} cannot be imported: {error}") from None
     except (Exception, SystemExit) as error:
-        raise Refused(f"target: {module} raises {type(error).__name__} when it is imported: {error}") from None
+        raise PluginRefused(f"target: {module} raises {type(error).__name__} when it is imported: {error}") from None
     if not (inspect.isclass(kind) and issubclass(kind, Filter | Weigher)):
-        raise Refused(f"target: {name} is no subclass of Filter or Weigher.")
+        raise PluginRefused(f"target: {name} is no subclass of Filter or Weigher.")
     return kind
 
 
@@ -187,9 +187,9 @@ def _requests(options: argparse.Namespace) -> Iterator[RequestSpec]:
         try:
             yield RequestSpec.from_json(json.loads(path.read_text()))
         except OSError as error:
-            raise Refused(f"--request: {path} cannot be read: {error.strerror}.") from None
+            raise PluginRefused(f"--request: {path} cannot be read: {error.strerror}.") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise Refused(f"--request: {path} is no request: {error}") from None
+            raise PluginRefused(f"--request: {path} is no request: {error}") from None
     hints: dict[str, list[str]] = {}
     for key, value in (_split("--hint", text) for text in options.hint):
         hints.setdefault(key, []).append(value)
@@ -202,7 +202,7 @@ def _requests(options: argparse.Namespace) -> Iterator[RequestSpec]:
 def _split(option: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise Refused(f"{option}: {text[:60]} is not KEY=VALUE.")
+        raise PluginRefused(f"{option}: {text[:60]} is not KEY=VALUE.")
     return key, value
 
 
@@ -234,10 +234,10 @@ def _asked(one: FoundPlugin, subject: PluginUnderTest, options: argparse.Namespa
     }
 
 
-def _judged(name: str, law: Callable[[], Any], seconds: float) -> Finding:
+def _judged(name: str, law: Callable[[], Any], seconds: float) -> CheckFinding:
     began = time.perf_counter()
     outcome, why, _ = _outcome_of(law, seconds)
-    return Finding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
+    return CheckFinding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
 
 
 def _outcome_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:

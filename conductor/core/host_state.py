@@ -23,7 +23,7 @@ from conductor.core.placement.amounts import Amount
 from conductor.core.placement.forest import ProviderNode
 from conductor.core.sums import Terms
 
-_K = TypeVar("_K", bound="Kept")
+_K = TypeVar("_K", bound="KeptAttributes")
 _NOTHING: FrozenDict = FrozenDict()
 
 
@@ -116,7 +116,7 @@ class HostState:
 _MAPPINGS = ("aggregate_metadata", "capabilities", "amounts", "metrics", "image_properties")
 
 
-class Kept(Protocol):
+class KeptAttributes(Protocol):
     """A value computed from all hosts that can be updated cheaply when some hosts change."""
 
     def with_rows(self: _K, changes: Mapping[int, HostState]) -> _K: ...

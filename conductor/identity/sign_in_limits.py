@@ -38,7 +38,7 @@ _PREFIX_BITS = 64  # of IPv6: the network of one customer
 
 
 @dataclass(frozen=True)
-class Limit:
+class SignInLimit:
     """At most `most` failures at once, refilled evenly over `window` seconds; 0 does not limit."""
 
     key: str
@@ -97,10 +97,10 @@ def attempt(address: str, account: str) -> Iterator[None]:
     result, a failure in the transaction that counts it.
     """
     place, pair = _place_of(address), f"{_place_of(address)}\0{account}"
-    strict = Limit(_key("pair", pair), settings.NOVELLA_SIGN_IN_FAILURES, settings.NOVELLA_SIGN_IN_SECONDS)
+    strict = SignInLimit(_key("pair", pair), settings.NOVELLA_SIGN_IN_FAILURES, settings.NOVELLA_SIGN_IN_SECONDS)
     wide = (
-        Limit(_key("address", place), settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS, 60.0),
-        Limit(_key("account", account), settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT, 60.0),
+        SignInLimit(_key("address", place), settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS, 60.0),
+        SignInLimit(_key("account", account), settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT, 60.0),
     )
     known_key = _key("known", pair)
     left = _seconds_left([strict.key, *(limit.key for limit in wide), known_key])
@@ -142,14 +142,14 @@ def _seconds_left(keys: Sequence[str]) -> Mapping[str, float]:
     return {row.key: row.left.total_seconds() for row in rows}
 
 
-def _require_room(limits: Sequence[Limit], left: Mapping[str, float]) -> None:
+def _require_room(limits: Sequence[SignInLimit], left: Mapping[str, float]) -> None:
     wait = max((limit.wait(left.get(limit.key, 0.0)) for limit in limits), default=0.0)
     if wait > 0:
         seconds = math.ceil(wait)
         raise TooOften(message("sign_in.too_many_failed", seconds=seconds), retry_after=seconds)
 
 
-def _count(limits: Sequence[Limit]) -> None:
+def _count(limits: Sequence[SignInLimit]) -> None:
     """Count a failure. Raises TooOften, and counts nothing, where others have used up a limit meanwhile."""
     keys = [limit.key for limit in limits]
     with write_tx():

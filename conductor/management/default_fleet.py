@@ -20,7 +20,7 @@ PROBE = "compute_drivers.libvirt.capability.probe"
 
 
 @dataclass(frozen=True)
-class Fleet:
+class DefaultFleet:
     """The hosts to start, and a sentence about the real one."""
 
     hosts: tuple[HostConfig, ...]
@@ -28,7 +28,7 @@ class Fleet:
     remark: str
 
 
-def default_fleet(data_dir: Path) -> Fleet:
+def default_fleet(data_dir: Path) -> DefaultFleet:
     """Return a real host in cell1 if the machine can run QEMU and it is not off, and simulated ones in each cell.
 
     Raises CommandError for an unusable file of hosts.
@@ -44,7 +44,7 @@ def default_fleet(data_dir: Path) -> Fleet:
         if one.host in names:
             raise CommandError(f"{hosts_file.VARIABLE}: there is a host {one.host} without the file already.")
         hosts.append(one)
-    return Fleet(tuple(hosts), real[0].host if real else "", remark)
+    return DefaultFleet(tuple(hosts), real[0].host if real else "", remark)
 
 
 def _real_host(data_dir: Path) -> tuple[list[HostConfig], str]:

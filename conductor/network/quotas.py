@@ -54,7 +54,7 @@ RESOURCES: Mapping[str, Counted] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class NetworkUsage:
     """Usage of a resource. `reserved` is always 0: rows are counted in the transaction that creates them."""
 
     limit: int
@@ -77,8 +77,8 @@ def limits(project_id: str) -> dict[str, int]:
     return {**built_in, **by_name.get(row_limits.DEFAULT_CLASS, {}), **by_name.get(project_id, {})}
 
 
-def usages(project_id: str) -> dict[str, Usage]:
-    return {name: Usage(limit, _used(project_id, name)) for name, limit in limits(project_id).items()}
+def usages(project_id: str) -> dict[str, NetworkUsage]:
+    return {name: NetworkUsage(limit, _used(project_id, name)) for name, limit in limits(project_id).items()}
 
 
 def list_set() -> dict[str, dict[str, int]]:

@@ -61,7 +61,7 @@ def keep(
 
     `context` has the digest of the `plugins`, their `uses`, the `lost_races` before; `request` and `seen` where kept.
     """
-    seen = context.get("seen") or Kept()
+    seen = context.get("seen") or KeptDecisions()
     uses = context.get("uses", ())
     return SchedulingDecision.objects.create(
         step_key=step_key,
@@ -139,7 +139,7 @@ LONGEST_SECONDS = 6 * 3600.0  # well within the shortest retention of a copy, wh
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptDecisions:
     """Reference to a stored snapshot. Without a `digest` its rows are the whole snapshot."""
 
     digest: str = ""
@@ -168,23 +168,23 @@ class SnapshotStore:
     def __init__(self) -> None:
         self._copy: _Copy | None = None
 
-    def keep(self, table: HostTable, named: Iterable[str], *, epoch: str) -> Kept:
+    def keep(self, table: HostTable, named: Iterable[str], *, epoch: str) -> KeptDecisions:
         """Store the table, or of a large fleet the `named` hosts. Outside of the decision's transaction.
 
         `epoch` identifies the database. A table that cannot be serialized is not kept: the decision goes on.
         """
         try:
             if len(table) > settings.NOVELLA_SNAPSHOT_HOSTS:
-                return Kept(rows=snapshots.pack(table.states, table.rows_of(set(named))))
+                return KeptDecisions(rows=snapshots.pack(table.states, table.rows_of(set(named))))
             copy = self._copy
             rows = _rows_beyond(copy, table.states, epoch) if copy else None
             if copy is None or rows is None:  # two threads may both create one: equal ones are stored once
                 self._copy = copy = _copied(table.states, epoch)
                 rows = []
-            return Kept(copy.digest, snapshots.pack(table.states, rows) if rows else None)
+            return KeptDecisions(copy.digest, snapshots.pack(table.states, rows) if rows else None)
         except (TypeError, ValueError):  # a value of a foreign plugin or driver
             log.exception("hosts not kept with the decision: hosts=%d", len(table))
-            return Kept()
+            return KeptDecisions()
 
 
 def _rows_beyond(copy: _Copy, states: Sequence[HostState], epoch: str) -> list[int] | None:

@@ -38,7 +38,7 @@ OWN_DOMAIN: Rule = frozenset({"own_domain"})  # a token scoped to this very doma
 
 
 @dataclass(frozen=True)
-class Target:
+class PolicyTarget:
     """Project, user and domain that a resource belongs to; None stands for the caller's own."""
 
     project_id: str | None = None
@@ -46,13 +46,13 @@ class Target:
     domain_id: str | None = None
 
 
-def _is_reader_of_domain(context: RequestContext, target: Target) -> bool:
+def _is_reader_of_domain(context: RequestContext, target: PolicyTarget) -> bool:
     return bool(context.domain_id) and target.domain_id == context.domain_id and "reader" in context.roles
 
 
 _OF_THE_CLOUD = ADMIN | SERVICE
 # The role `admin` is a keyword too: whether it counts depends on the token's scope, see `RequestContext.is_admin`.
-_WORDS: Mapping[str, Callable[[RequestContext, Target], bool]] = {
+_WORDS: Mapping[str, Callable[[RequestContext, PolicyTarget], bool]] = {
     "admin": lambda context, target: context.is_admin,
     "anyone": lambda context, target: True,
     "owner": lambda context, target: target.user_id in (None, context.user_id),
@@ -80,7 +80,7 @@ def is_allowed(
     """Return whether the caller may use the rule; targets that are None stand for the caller's own project and user."""
     if context.is_admin:
         return True
-    target = Target(target_project_id, target_user_id, target_domain_id)
+    target = PolicyTarget(target_project_id, target_user_id, target_domain_id)
     if any(_WORDS[word](context, target) for word in rule & _WORDS.keys()):
         return True
     # An operator may give a role the name of one of these keywords. Such a role does not satisfy the keyword.

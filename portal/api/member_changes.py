@@ -107,7 +107,7 @@ _READS = frozenset({"os-show_image_metadata"})
 
 
 @dataclass(frozen=True)
-class Change:
+class MemberChange:
     """A change by a request: kind of resource, verb, and id; "" for a resource that is being created."""
 
     kind: str
@@ -145,7 +145,7 @@ def keep(
     member_audit.keep(context, found.verb, changed, reason=reason, error=error, **details)
 
 
-def change(request: Request) -> Change | None:
+def change(request: Request) -> MemberChange | None:
     """Return the change of a project's resource that a request makes; None for a request that is not audited here."""
     match, kind = _match(request.path)
     verb = _VERBS.get(str(request.method))
@@ -167,7 +167,7 @@ def change(request: Request) -> Change | None:
         verb = "manage"
     if kind == targets.SERVER and verb not in _OF_SERVERS:
         return None
-    return Change(kind, verb, ident) if verb else None
+    return MemberChange(kind, verb, ident) if verb else None
 
 
 def _match(path: str) -> tuple[re.Match[str] | None, str]:

@@ -38,7 +38,7 @@ MOST_OF_A_USER = 32
 LONGEST_BODY = 16_384
 
 
-class Listener(Connection):
+class PollListener(Connection):
     """A connection that collects its messages for one response."""
 
     def __init__(self, ticket: Ticket) -> None:
@@ -120,7 +120,7 @@ async def _hold(ticket: Ticket, receive: Receive, send: Send) -> None:
         form = '{"follow": [{"topic", "view", "since"}], "first": true or false}'
         await _answer(send, 400, json.dumps({"error": f"A poll looks like {form}."}))
         return
-    live_connection = Listener(ticket)
+    live_connection = PollListener(ticket)
     leaving = asyncio.ensure_future(_left(receive))
     waiting = asyncio.ensure_future(_wait(live_connection, requested))
     try:
@@ -136,7 +136,7 @@ async def _hold(ticket: Ticket, receive: Receive, send: Send) -> None:
         channels.live_hub().dismiss(live_connection)
 
 
-async def _wait(live_connection: Listener, requested: _PollRequest) -> None:
+async def _wait(live_connection: PollListener, requested: _PollRequest) -> None:
     """Wait for a message, or until the time is over."""
     await channels.live_hub().welcome(live_connection)
     for topic, view, since in requested.follow:

@@ -48,7 +48,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Group:
+class SearchGroup:
     """Results of one kind; `more_url` links to the whole list."""
 
     title: str
@@ -74,26 +74,26 @@ def search(request: PageRequest) -> HttpResponse:
     return render(request, "search/_found.html" if request.htmx else "search/page.html", context)
 
 
-def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tuple[list[Group], list[Hit]]:
+def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tuple[list[SearchGroup], list[Hit]]:
     """Return the groups with results, and links to the lists that were not searched in time.
 
     Cells that did not answer are added to `missing_cells`.
     """
-    groups = [Group("Go to", _places(request, text)), Group("Do", _actions(request, text))]
+    groups = [SearchGroup("Go to", _places(request, text)), SearchGroup("Do", _actions(request, text))]
     unasked: list[Hit] = []
     if text:
         deadline = time.monotonic() + SECONDS
-        groups += [Group("Actions", _server_actions(request, text))]
-        groups += [Group("Servers", _servers(request, text, missing_cells), _more("servers", name=text))]
-        groups += [Group("Workflows", _workflows(request, text))]
+        groups += [SearchGroup("Actions", _server_actions(request, text))]
+        groups += [SearchGroup("Servers", _servers(request, text, missing_cells), _more("servers", name=text))]
+        groups += [SearchGroup("Workflows", _workflows(request, text))]
         if request.caller.is_admin:
-            groups += [Group("Hosts", _hosts(request, text))]
+            groups += [SearchGroup("Hosts", _hosts(request, text))]
         for resource in (one for one in RESOURCES if may(request.caller, one.service, one.rule)):
             url = f"{views.list_url(resource)}?{urlencode({'q': text})}"
             if time.monotonic() > deadline:
                 unasked.append(Hit(resource.title, url, resource.icon))
             else:
-                groups.append(Group(resource.title, _resources(request, resource, text), url))
+                groups.append(SearchGroup(resource.title, _resources(request, resource, text), url))
     return [group for group in groups if group.hits], unasked
 
 

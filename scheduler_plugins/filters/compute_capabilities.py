@@ -22,7 +22,7 @@ ADDRESS_BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
 NOT_NAMED = "\0"  # no capability has this text
 
 
-class Wanted(NamedTuple):
+class WantedCapability(NamedTuple):
     """One extra spec about capabilities. Without a scope it applies only where the host has the name."""
 
     path: tuple[str, ...]
@@ -69,7 +69,7 @@ class ComputeCapabilitiesFilter(Filter):
         return PASS
 
 
-def _wanted(spec: RequestSpec) -> Iterator[Wanted]:
+def _wanted(spec: RequestSpec) -> Iterator[WantedCapability]:
     """Yield each extra spec about capabilities, in their order; the bits of addresses are last."""
     specs = spec.flavor.extra_specs
     bits = specs.get(ADDRESS_BITS)
@@ -77,14 +77,14 @@ def _wanted(spec: RequestSpec) -> Iterator[Wanted]:
     for key, requirement in specs.items():
         scope, *path = key.split(":")
         if not path:
-            yield Wanted((scope,), str(requirement), False)
+            yield WantedCapability((scope,), str(requirement), False)
         elif scope == SCOPE and (bits is None or key != bits_key):
-            yield Wanted(tuple(path), str(requirement), True)
+            yield WantedCapability(tuple(path), str(requirement), True)
     if bits is not None:
-        yield Wanted(ADDRESS_BITS_PATH, f">= {bits}", True)
+        yield WantedCapability(ADDRESS_BITS_PATH, f">= {bits}", True)
 
 
-def _text(host: HostState, wanted: Wanted) -> str | None:
+def _text(host: HostState, wanted: WantedCapability) -> str | None:
     """Return the host's value as a text; None where it has none, NOT_NAMED where the key does not apply."""
     if not wanted.is_scoped and not is_named(host, wanted.path[0]):
         return NOT_NAMED

@@ -28,7 +28,7 @@ Arguments = list[Any]
 
 
 @dataclass(frozen=True)
-class Thing:
+class Operand:
     """A host value that is neither number nor text: equal to itself only, without an order, false where empty."""
 
     name: str
@@ -38,8 +38,8 @@ class Thing:
         return self.size > 0
 
 
-def _things(name: str, count: int) -> list[Thing]:
-    return [Thing(f"{name} {index}") for index in range(count)]
+def _things(name: str, count: int) -> list[Operand]:
+    return [Operand(f"{name} {index}") for index in range(count)]
 
 
 def _address(host: HostState) -> Any:
@@ -47,7 +47,7 @@ def _address(host: HostState) -> Any:
     try:
         return ip_address(host.host_ip) if host.host_ip else None
     except ValueError:
-        return Thing(host.host_ip)
+        return Operand(host.host_ip)
 
 
 # Names that stand for objects here, and for texts or for nothing in extra specs.
@@ -56,9 +56,9 @@ OBJECTS: Mapping[str, Callable[[HostState], Any]] = {
     "aggregates": lambda host: _things("aggregate", len(host.aggregates)),
     "instances": lambda host: dict(enumerate(_things("instance", host.num_instances))),
     "allocation_candidates": lambda host: _things("candidate", 1),
-    "metrics": lambda host: Thing("metrics", len(host.metrics)),
-    "numa_topology": lambda host: Thing("topology") if host.topology else None,
-    "pci_stats": lambda host: Thing("devices"),
+    "metrics": lambda host: Operand("metrics", len(host.metrics)),
+    "numa_topology": lambda host: Operand("topology") if host.topology else None,
+    "pci_stats": lambda host: Operand("devices"),
 }
 
 

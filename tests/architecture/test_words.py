@@ -127,6 +127,23 @@ GENERIC: dict[str, int] = {
     "Outcome": 0,
     "Guest": 0,
 }
+# Names that are defined by several classes with different meanings: rename one of them when you work on it.
+DEFINED_TWICE = (
+    "Command",
+    "Migration",
+    *("Account", "Announcement", "Batch", "CellFacts", "Change", "Connection", "Decision"),
+    *("Device", "Ended", "Entry", "Envelope", "Exchange", "Facts", "Fault"),
+    *("Flavor", "Group", "HostState", "Interface", "Inventory", "LaunchForm", "ListQuery"),
+    *("Membership", "Message", "Nonsense", "Operation", "Outage", "PageRequest", "Panel"),
+    *("PluginChoice", "Power", "Question", "Refused", "Resource", "Service", "ServiceView"),
+    *("Share", "Shown", "Snapshot", "Source", "Subscription", "TimeFilter", "UnknownMessage"),
+    *("UnknownRoute", "Usage", "Verdict", "Wanted"),
+)
+# Classes that share a name on purpose: Django finds them by it, a view has the name of its resource, and drivers of
+# several kinds have the same parts.
+SAME_NAME_WANTED = re.compile(
+    r"compute_drivers/|portal/api/\w+/views/|.*/(apps|base)\.py|.*/management/commands/|.*/migrations/"
+)
 # Docstrings of the product that begin with "Who", "What" or "Whether" where nothing is true or false.
 VAGUE_DOCSTRINGS = 0
 
@@ -137,6 +154,7 @@ TRUE_OR_FALSE = ("bool", "TypeGuard", "Mask")
 class Survey(NamedTuple):
     names: set[str]
     classes: list[tuple[str, str]]  # of the product: path, name
+    top_classes: list[tuple[str, str]]  # those of a module that are not private
     vague: list[str]
 
 
@@ -149,10 +167,13 @@ def _names_of(node: ast.AST) -> Iterator[str]:
 
 @cache
 def survey() -> Survey:
-    found = Survey(set(), [], [])
+    found = Survey(set(), [], [], [])
     for room in ALL:
         for path in sorted((PROJECT_DIR / room).rglob("*.py")):
             where = str(path.relative_to(PROJECT_DIR))
+            if room in PRODUCT:
+                classes = [node.name for node in parsed(path).body if isinstance(node, ast.ClassDef)]
+                found.top_classes.extend((where, name) for name in classes if not name.startswith("_"))
             for node in ast.walk(parsed(path)):
                 found.names.update(_names_of(node))
                 if room not in PRODUCT or not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
@@ -217,6 +238,14 @@ def test_each_exempt_name_is_still_used() -> None:
 def test_a_class_name_says_of_what(name: str) -> None:
     found = [path for path, one in survey().classes if one == name]
     assert len(found) <= GENERIC[name], found
+
+
+def test_a_class_name_is_defined_once() -> None:
+    paths: dict[str, set[str]] = {}
+    for path, name in survey().top_classes:
+        if not SAME_NAME_WANTED.match(path):
+            paths.setdefault(name, set()).add(path)
+    assert {name: found for name, found in paths.items() if len(found) > 1 and name not in DEFINED_TWICE} == {}
 
 
 def test_a_docstring_says_what_the_thing_is_or_does() -> None:

@@ -12,7 +12,7 @@ from conductor.core.hardware.constraints import Flavor, HardwareRequirements, th
 from conductor.core.hardware.request import DEDICATED, ISOLATE, MIXED, SHARED, InstanceCell, InstanceTopology
 
 
-class Image(Protocol):
+class ImageFacts(Protocol):
     @property
     def properties(self) -> Mapping[str, Any]: ...
 
@@ -25,7 +25,7 @@ class Request(Protocol):
     @property
     def flavor(self) -> Flavor: ...
     @property
-    def image(self) -> Image: ...
+    def image(self) -> ImageFacts: ...
 
 
 S = TypeVar("S", bound=Request)

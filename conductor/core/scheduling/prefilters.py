@@ -65,7 +65,7 @@ class PrefilterInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefilter:
+class RequestPrefilter:
     """Bounds the question by `bounds_of`; only where `option` is on, or always where it has none.
 
     One that `is_of_request` reads only flavor and image.
@@ -206,16 +206,16 @@ def _known(name: str) -> Bounds:
 
 
 PREFILTERS = (
-    Prefilter("require_tenant_aggregate", _tenants, "limit_tenants_to_placement_aggregate"),
-    Prefilter("map_az_to_placement_aggregate", _zone),
-    Prefilter("require_image_type_support", _image_type, "query_placement_for_image_type_support"),
-    Prefilter("compute_status_filter", _open_hosts),
-    Prefilter("isolate_aggregates", _isolated, "enable_isolated_aggregate_filtering"),
-    Prefilter("transform_image_metadata", _image_metadata, "image_metadata_prefilter"),
-    Prefilter("accelerators_filter", _accelerators, is_of_request=True),
-    Prefilter("packed_virtqueue_filter", _packed_rings, is_of_request=True),
-    Prefilter("ephemeral_encryption_filter", _encrypted_disks, is_of_request=True),
-    Prefilter("virtio_sound_filter", _sound, is_of_request=True),
-    Prefilter("tpm_secret_security_filter", _tpm_secrets, is_of_request=True),
+    RequestPrefilter("require_tenant_aggregate", _tenants, "limit_tenants_to_placement_aggregate"),
+    RequestPrefilter("map_az_to_placement_aggregate", _zone),
+    RequestPrefilter("require_image_type_support", _image_type, "query_placement_for_image_type_support"),
+    RequestPrefilter("compute_status_filter", _open_hosts),
+    RequestPrefilter("isolate_aggregates", _isolated, "enable_isolated_aggregate_filtering"),
+    RequestPrefilter("transform_image_metadata", _image_metadata, "image_metadata_prefilter"),
+    RequestPrefilter("accelerators_filter", _accelerators, is_of_request=True),
+    RequestPrefilter("packed_virtqueue_filter", _packed_rings, is_of_request=True),
+    RequestPrefilter("ephemeral_encryption_filter", _encrypted_disks, is_of_request=True),
+    RequestPrefilter("virtio_sound_filter", _sound, is_of_request=True),
+    RequestPrefilter("tpm_secret_security_filter", _tpm_secrets, is_of_request=True),
 )
 OPTIONS = (*(one.option for one in PREFILTERS if one.option), "placement_aggregate_required_for_tenants")

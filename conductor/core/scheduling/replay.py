@@ -24,7 +24,7 @@ NEAREST_KEPT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ReplayedCell:
     """One filter's verdict on one host; `error` where it failed, and the operator's rule applied."""
 
     filter: str
@@ -35,7 +35,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class HostRow:
+class ReplayedHost:
     """One host with the verdicts of all filters, in their order. `misses` of them reject it."""
 
     host: str
@@ -43,7 +43,7 @@ class HostRow:
     cell: str
     zone: str
     misses: int
-    cells: tuple[Cell, ...]
+    cells: tuple[ReplayedCell, ...]
     shortfall: float | None = None
 
 
@@ -83,13 +83,13 @@ class Replay:
         """Rows with the fewest misses first, then by name."""
         return np.lexsort((self.hosts.names, self.misses))
 
-    def row(self, row: int) -> HostRow:
+    def row(self, row: int) -> ReplayedHost:
         """Return one host with every filter's verdict. Filters run once more to get the reasons."""
         state = self.hosts.states[row]
         cells = tuple(self._cell(index, row) for index in range(len(self.filters)))
         lacks_room = any(isinstance(one, Placement) and not mask[row] for one, mask in self._pairs())
         shortfall = shortfall_of(state, self.spec) if lacks_room else 0.0
-        return HostRow(
+        return ReplayedHost(
             host=state.host,
             node=state.node,
             cell=state.cell,
@@ -99,10 +99,10 @@ class Replay:
             shortfall=round(shortfall, 4) if shortfall > 0 else None,
         )
 
-    def nearest(self, most: int = NEAREST_KEPT) -> list[HostRow]:
+    def nearest(self, most: int = NEAREST_KEPT) -> list[ReplayedHost]:
         """Return hosts that one or two filters reject: those of one first, the smallest shortfall first."""
         misses = self.misses
-        found: list[HostRow] = []
+        found: list[ReplayedHost] = []
         for count in (1, 2):
             rows = np.flatnonzero(misses == count)
             if not len(rows):
@@ -112,18 +112,20 @@ class Replay:
             found += [self.row(int(rows[place])) for place in places[: most - len(found)]]
         return found
 
-    def _cell(self, index: int, row: int) -> Cell:
+    def _cell(self, index: int, row: int) -> ReplayedCell:
         one, passes = self.filters[index], bool(self.masks[index][row])
         if passes and one.name not in self.failed:
-            return Cell(one.name, PASSED)
+            return ReplayedCell(one.name, PASSED)
         try:
             verdict = timed_verdict(one, self.hosts, self.spec, row, self.aside)
         except Exception as error:
             taken = "let pass" if passes else "turned away"
-            return Cell(one.name, FAILED, f"the filter failed ({describe(error)}): {taken}")
+            return ReplayedCell(one.name, FAILED, f"the filter failed ({describe(error)}): {taken}")
         if passes:
-            return Cell(one.name, PASSED)
-        return Cell(one.name, REJECTED, verdict.reason or message("reject.no_reason"), verdict.need, verdict.have)
+            return ReplayedCell(one.name, PASSED)
+        return ReplayedCell(
+            one.name, REJECTED, verdict.reason or message("reject.no_reason"), verdict.need, verdict.have
+        )
 
     def _pairs(self) -> Sequence[tuple[Filter, Mask]]:
         return list(zip(self.filters, self.masks, strict=True))

@@ -10,7 +10,7 @@ DIRECTORY, FILE, LINK, DEVICE = 0o040000, 0o100000, 0o120000, 0o020000
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """One file: `mode` with its kind, `data` its bytes or where it links to, `device` the numbers of a device."""
 
     name: str
@@ -19,28 +19,30 @@ class Entry:
     device: tuple[int, int] = (0, 0)
 
 
-def directory(name: str) -> Entry:
-    return Entry(name, DIRECTORY | 0o755)
+def directory(name: str) -> ArchiveEntry:
+    return ArchiveEntry(name, DIRECTORY | 0o755)
 
 
-def file(name: str, data: bytes, permissions: int = 0o644) -> Entry:
-    return Entry(name, FILE | permissions, data)
+def file(name: str, data: bytes, permissions: int = 0o644) -> ArchiveEntry:
+    return ArchiveEntry(name, FILE | permissions, data)
 
 
-def link(name: str, target: str) -> Entry:
-    return Entry(name, LINK | 0o777, target.encode())
+def link(name: str, target: str) -> ArchiveEntry:
+    return ArchiveEntry(name, LINK | 0o777, target.encode())
 
 
-def character_device(name: str, major: int, minor: int) -> Entry:
-    return Entry(name, DEVICE | 0o600, device=(major, minor))
+def character_device(name: str, major: int, minor: int) -> ArchiveEntry:
+    return ArchiveEntry(name, DEVICE | 0o600, device=(major, minor))
 
 
-def archive(entries: list[Entry]) -> bytes:
+def archive(entries: list[ArchiveEntry]) -> bytes:
     """The entries in their order, owned by root, without times: equal entries make equal archives."""
-    return b"".join(_record(number, entry) for number, entry in enumerate([*entries, Entry(TRAILER, 0)], start=1))
+    return b"".join(
+        _record(number, entry) for number, entry in enumerate([*entries, ArchiveEntry(TRAILER, 0)], start=1)
+    )
 
 
-def _record(number: int, entry: Entry) -> bytes:
+def _record(number: int, entry: ArchiveEntry) -> bytes:
     name = entry.name.encode() + b"\0"
     # inode, mode, uid, gid, links, time, size, device of the file system, device it stands for, name's length, check
     numbers = (number, entry.mode, 0, 0, 1, 0, len(entry.data), 0, 0, *entry.device, len(name), 0)

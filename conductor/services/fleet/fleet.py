@@ -28,7 +28,7 @@ CLASSES: Mapping[str, str] = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_G
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class FleetAmount:
     """Capacity of one resource, overcommit included, and how much is used."""
 
     total: float = 0.0
@@ -38,11 +38,11 @@ class Amount:
     def share(self) -> float:
         return self.used / self.total if self.total > 0 else 0.0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.total + other.total, self.used + other.used)
+    def __add__(self, other: FleetAmount) -> FleetAmount:
+        return FleetAmount(self.total + other.total, self.used + other.used)
 
 
-NOTHING = Amount()
+NOTHING = FleetAmount()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class FleetHost:
     guests: int = 0
     failed_builds: int = 0
     age_seconds: float | None = None
-    vcpus: Amount = NOTHING
-    memory_mb: Amount = NOTHING
-    disk_gb: Amount = NOTHING
+    vcpus: FleetAmount = NOTHING
+    memory_mb: FleetAmount = NOTHING
+    disk_gb: FleetAmount = NOTHING
 
 
 @dataclass(frozen=True)
-class Fleet:
+class FleetOverview:
     """Every host, by cell and name, and the cells that are down."""
 
     hosts: list[FleetHost]
@@ -79,12 +79,12 @@ class Sum:
     count: int
     states: Mapping[str, int]
     guests: int
-    vcpus: Amount
-    memory_mb: Amount
-    disk_gb: Amount
+    vcpus: FleetAmount
+    memory_mb: FleetAmount
+    disk_gb: FleetAmount
 
 
-def survey(context: RequestContext) -> Fleet:
+def survey(context: RequestContext) -> FleetOverview:
     """Return all hosts. Raises Forbidden for callers other than operators."""
     if not context.is_admin:
         raise Forbidden(phrase("Only operators can see the fleet."))
@@ -98,7 +98,7 @@ def survey(context: RequestContext) -> Fleet:
             FleetHost(host, cell, groups.zone(host, DEFAULT_ZONE), UNKNOWN, "its cell doesn't respond", groups.of(host))
             for host, cell in down
         ]
-    return Fleet(sorted(rows, key=lambda host: (host.cell, host.zone, host.name)), found.failures)
+    return FleetOverview(sorted(rows, key=lambda host: (host.cell, host.zone, host.name)), found.failures)
 
 
 def total(found: Iterable[FleetHost]) -> Sum:
@@ -110,8 +110,8 @@ def total(found: Iterable[FleetHost]) -> Sum:
     return Sum(len(hosts_found), states, sum(host.guests for host in hosts_found), **amounts)
 
 
-def _sum(amounts: Sequence[Amount]) -> Amount:
-    return Amount(sum(one.total for one in amounts), sum(one.used for one in amounts))
+def _sum(amounts: Sequence[FleetAmount]) -> FleetAmount:
+    return FleetAmount(sum(one.total for one in amounts), sum(one.used for one in amounts))
 
 
 _OF_GROUP = ("pk", "name", "metadata")
@@ -145,19 +145,19 @@ class _Groups:
         return self.zones.get(host, otherwise)
 
 
-def _amounts() -> dict[Any, dict[str, Amount]]:
+def _amounts() -> dict[Any, dict[str, FleetAmount]]:
     """Return placement's amounts of VCPU, MEMORY_MB and DISK_GB by provider, in two queries for the whole fleet."""
-    found: dict[int, dict[str, Amount]] = {}
+    found: dict[int, dict[str, FleetAmount]] = {}
     rows = Inventory.objects.filter(resource_class__in=CLASSES).values_list(
         "provider_id", "resource_class", "total", "reserved", "allocation_ratio", "used"
     )
     for pk, name, total_amount, reserved, ratio, used in rows:
-        found.setdefault(pk, {})[CLASSES[name]] = Amount((total_amount - reserved) * ratio, used)
+        found.setdefault(pk, {})[CLASSES[name]] = FleetAmount((total_amount - reserved) * ratio, used)
     uuids = ResourceProvider.objects.values_list("pk", "uuid")  # once each: they take longer to read than the amounts
     return {uuid: found[pk] for pk, uuid in uuids if pk in found}
 
 
-def _hosts_in(alias: str, groups: _Groups, amounts: Mapping[Any, Mapping[str, Amount]]) -> list[FleetHost]:
+def _hosts_in(alias: str, groups: _Groups, amounts: Mapping[Any, Mapping[str, FleetAmount]]) -> list[FleetHost]:
     now = database_time(alias)
     live = WorkflowRun.objects.using(alias).live().filter(flow=drains.FLOW)
     drained = set(live.values_list("instance_name", flat=True))  # a drain is named by its host
@@ -203,7 +203,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
 )
 
 
-def _with_node(host: FleetHost, amounts: Mapping[str, Amount], guests: int, failed: int) -> FleetHost:
+def _with_node(host: FleetHost, amounts: Mapping[str, FleetAmount], guests: int, failed: int) -> FleetHost:
     """Add a node's resources to its host, which may have several nodes."""
     sums = {name: getattr(host, name) + amounts.get(name, NOTHING) for name in CLASSES.values()}
     return replace(host, guests=host.guests + guests, failed_builds=host.failed_builds + failed, **sums)

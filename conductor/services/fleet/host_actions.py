@@ -23,7 +23,7 @@ MOST_HOSTS = 50  # drained together
 
 
 @dataclass(frozen=True)
-class Facts:
+class HostActionFacts:
     """A host's facts that decide which actions are available."""
 
     state: str
@@ -51,7 +51,7 @@ class _HostAction:
     id: str
     title: str
     does: str
-    why_not: Callable[[Facts], str]
+    why_not: Callable[[HostActionFacts], str]
     execute: Do
     is_danger: bool = False
     is_confirmed: bool = False
@@ -195,7 +195,7 @@ def _until(deadline_at: datetime | None) -> dict[str, str]:
     return {"deadline_at": deadline_at.isoformat()} if deadline_at else {}
 
 
-def _check(action: _HostAction, facts: Facts, reason: str, confirm: str) -> None:
+def _check(action: _HostAction, facts: HostActionFacts, reason: str, confirm: str) -> None:
     refused = action.why_not(facts)
     if refused:
         raise Conflict(refused)
@@ -212,9 +212,9 @@ def require_reason(reason: str) -> None:
         raise Invalid(phrase("Enter a reason of at most %(longest)s characters.", longest=LONGEST_TEXT), field="reason")
 
 
-def _facts(context: RequestContext, host: str) -> Facts:
+def _facts(context: RequestContext, host: str) -> HostActionFacts:
     service = host_details.service_of(context, host)
-    return Facts(host_details.state_of(context, host), service)
+    return HostActionFacts(host_details.state_of(context, host), service)
 
 
 def _action(action_id: str) -> _HostAction:
@@ -224,7 +224,7 @@ def _action(action_id: str) -> _HostAction:
     raise NotFound(phrase("Hosts have no action %(action)s.", action=action_id[:60]))
 
 
-def _available(action: _HostAction, facts: Facts) -> AvailableAction:
+def _available(action: _HostAction, facts: HostActionFacts) -> AvailableAction:
     refused = action.why_not(facts)
     confirm = facts.service.host if action.is_confirmed else ""
     return AvailableAction(action.id, action.title, action.does, not refused, refused, action.is_danger, confirm)
@@ -245,11 +245,11 @@ def _try(context: RequestContext, service: ServiceView, reason: str) -> str:
     return message("host.canary", host=service.host)
 
 
-def _why_not_try(facts: Facts) -> str:
+def _why_not_try(facts: HostActionFacts) -> str:
     return _why_not_open(facts) or ("" if facts.service.is_up else message("host.agent_unresponsive"))
 
 
-def _why_not_open(facts: Facts) -> str:
+def _why_not_open(facts: HostActionFacts) -> str:
     if facts.state == fleet.DRAINING:
         return message("host.draining")
     return "" if facts.service.is_disabled else message("host.in_service")
@@ -274,7 +274,7 @@ def _evacuate(context: RequestContext, service: ServiceView, reason: str) -> str
     )
 
 
-def _why_not_evacuate(facts: Facts) -> str:
+def _why_not_evacuate(facts: HostActionFacts) -> str:
     try:
         evacuations.require_fenced(facts.service.cell, facts.service.host)
     except NovellaError as error:

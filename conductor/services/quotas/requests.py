@@ -54,7 +54,7 @@ def _set_rows(context: RequestContext, project_id: str, wanted: Mapping[str, int
 
 
 @dataclass(frozen=True)
-class Service:
+class QuotaService:
     """Limits of one service: how they are read, and how they are set."""
 
     resources: tuple[str, ...]
@@ -63,14 +63,14 @@ class Service:
 
 
 SERVICES = (
-    Service(("instances", "cores", "ram", "server_groups"), quotas.limits, _set_compute),
-    Service(("volumes", "gigabytes", "snapshots"), volume_quotas.limits, _set_volumes),
-    Service(
+    QuotaService(("instances", "cores", "ram", "server_groups"), quotas.limits, _set_compute),
+    QuotaService(("volumes", "gigabytes", "snapshots"), volume_quotas.limits, _set_volumes),
+    QuotaService(
         ("network", "subnet", "port", "router", "floatingip", "security_group", "security_group_rule"),
         network_quotas.limits,
         _set_network,
     ),
-    Service(row_quotas.OF_PROJECTS, row_quotas.limits, _set_rows),
+    QuotaService(row_quotas.OF_PROJECTS, row_quotas.limits, _set_rows),
 )
 RESOURCES = tuple(name for service in SERVICES for name in service.resources)
 

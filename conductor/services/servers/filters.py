@@ -53,7 +53,7 @@ TIMES = ("created_at", "launched_at", "terminated_at")
 
 
 @dataclass(frozen=True)
-class Filter:
+class ServerFilter:
     """A filter: `in_cell` narrows rows, to which `of_rows` has added texts; `fits` does the same for a view."""
 
     in_cell: Callable[[Any], Q]
@@ -93,21 +93,21 @@ def _any_of(conditions: Sequence[Q]) -> Q:
     return result
 
 
-def _is_equal(name: str) -> Filter:
-    return Filter(lambda value: Q(**{name: value}), lambda view, value: bool(getattr(view, name) == value))
+def _is_equal(name: str) -> ServerFilter:
+    return ServerFilter(lambda value: Q(**{name: value}), lambda view, value: bool(getattr(view, name) == value))
 
 
-def _is_at(name: str) -> Filter:
+def _is_at(name: str) -> ServerFilter:
     """Return a filter for a time; times have a resolution of one second."""
     second = timedelta(seconds=1)
-    return Filter(
+    return ServerFilter(
         lambda time: Q(**{f"{name}__gte": time, f"{name}__lt": time + second}),
         lambda view, time: time <= (getattr(view, name) or EPOCH) < time + second,
     )
 
 
-def _is_image_property(name: str) -> Filter:
-    return Filter(
+def _is_image_property(name: str) -> ServerFilter:
+    return ServerFilter(
         lambda value: Q(**{f"image__properties__{name}": value}),
         lambda view, value: bool(view.image.properties.get(name) == value),
     )
@@ -118,36 +118,42 @@ def _is_uuid(text: Any) -> Q:
     return Q(uuid=wanted) if wanted else NOTHING
 
 
-FILTERS: Mapping[str, Filter] = {
+FILTERS: Mapping[str, ServerFilter] = {
     **{name: _is_equal(name) for name in EQUAL},
     **{name: _is_at(name) for name in TIMES},
-    "uuid": Filter(_is_uuid, lambda view, text: view.uuid == str(uuid_or_none(text))),
-    "name": Filter(
+    "uuid": ServerFilter(_is_uuid, lambda view, text: view.uuid == str(uuid_or_none(text))),
+    "name": ServerFilter(
         lambda pattern: pattern.in_sql,  # and `name_patterns.narrow`, where that is not enough
         lambda view, pattern: pattern.is_found_in(view.name),
     ),
-    "flavor_id": Filter(lambda ref: Q(flavor__flavor_id=ref), lambda view, ref: view.flavor.flavor_id == ref),
-    "image_id": Filter(lambda ref: Q(image__image_id=ref), lambda view, ref: view.image.image_id == ref),
+    "flavor_id": ServerFilter(lambda ref: Q(flavor__flavor_id=ref), lambda view, ref: view.flavor.flavor_id == ref),
+    "image_id": ServerFilter(lambda ref: Q(image__image_id=ref), lambda view, ref: view.image.image_id == ref),
     "kernel_id": _is_image_property("kernel_id"),
     "ramdisk_id": _is_image_property("ramdisk_id"),
-    "root_device_name": Filter(
+    "root_device_name": ServerFilter(
         lambda name: Q(host__isnull=False) if name == ROOT_DEVICE_NAME else NOTHING,
         lambda view, name: bool(view.host) and name == ROOT_DEVICE_NAME,
     ),
     # No progress is recorded: every instance has 0.
-    "progress": Filter(lambda percent: NOTHING if percent else Q(), lambda view, percent: not percent),
-    "ip": Filter(
+    "progress": ServerFilter(lambda percent: NOTHING if percent else Q(), lambda view, percent: not percent),
+    "ip": ServerFilter(
         lambda part: _has_address(part, "0123456789."),
         lambda view, part: any("." in port["ip_address"] and part in port["ip_address"] for port in view.addresses),
     ),
-    "ip6": Filter(
+    "ip6": ServerFilter(
         lambda part: _has_address(part.lower(), "0123456789abcdef:"),
         lambda view, part: any(":" in p["ip_address"] and part.lower() in p["ip_address"] for p in view.addresses),
     ),
-    "tags": Filter(lambda tags: _all_of(_has_tags(tags)), lambda view, tags: set(tags) <= set(view.tags)),
-    "tags_any": Filter(lambda tags: _any_of(_has_tags(tags)), lambda view, tags: bool(set(tags) & set(view.tags))),
-    "not_tags": Filter(lambda tags: ~_all_of(_has_tags(tags)), lambda view, tags: not set(tags) <= set(view.tags)),
-    "not_tags_any": Filter(lambda tags: ~_any_of(_has_tags(tags)), lambda view, tags: not set(tags) & set(view.tags)),
+    "tags": ServerFilter(lambda tags: _all_of(_has_tags(tags)), lambda view, tags: set(tags) <= set(view.tags)),
+    "tags_any": ServerFilter(
+        lambda tags: _any_of(_has_tags(tags)), lambda view, tags: bool(set(tags) & set(view.tags))
+    ),
+    "not_tags": ServerFilter(
+        lambda tags: ~_all_of(_has_tags(tags)), lambda view, tags: not set(tags) <= set(view.tags)
+    ),
+    "not_tags_any": ServerFilter(
+        lambda tags: ~_any_of(_has_tags(tags)), lambda view, tags: not set(tags) & set(view.tags)
+    ),
 }
 
 

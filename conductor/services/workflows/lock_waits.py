@@ -66,7 +66,7 @@ class Awaited:
 
 
 @dataclass(frozen=True)
-class Lease:
+class RunLease:
     """The current lease of a run. `token` 0: it never had an owner."""
 
     run_uuid: str
@@ -115,7 +115,7 @@ class WaitEdge:
 class LocksView:
     held: list[Held]
     awaited: list[Awaited]
-    leases: list[Lease]
+    leases: list[RunLease]
     refused: list[RefusedWrite]
     edges: list[WaitEdge]
     runs: Mapping[str, RunView] = field(default_factory=dict)  # those at the ends of the edges
@@ -254,16 +254,16 @@ def _heartbeat(view: RunView | None) -> datetime | None:
     return view.lease_expires_at - timedelta(seconds=settings.NOVELLA_LEASE_SECONDS)
 
 
-def lease_of(run: RunView) -> Lease:
+def lease_of(run: RunView) -> RunLease:
     """Return a run's owner and last heartbeat; without the remaining seconds of the lease."""
-    return Lease(run.uuid, run.owner, run.fencing_token, _heartbeat(run), run.lease_expires_at)
+    return RunLease(run.uuid, run.owner, run.fencing_token, _heartbeat(run), run.lease_expires_at)
 
 
-def _lease(run: RunView, found: Mapping[str, _LockRows]) -> Lease:
+def _lease(run: RunView, found: Mapping[str, _LockRows]) -> RunLease:
     ttl = float(settings.NOVELLA_LEASE_SECONDS)
     rows = found.get(run.cell or "default")
     left = (run.lease_expires_at - rows.now).total_seconds() if rows is not None and run.lease_expires_at else 0.0
-    return Lease(run.uuid, run.owner, run.fencing_token, _heartbeat(run), run.lease_expires_at, max(0.0, left), ttl)
+    return RunLease(run.uuid, run.owner, run.fencing_token, _heartbeat(run), run.lease_expires_at, max(0.0, left), ttl)
 
 
 def _refused(row: Event, alias: str) -> RefusedWrite:

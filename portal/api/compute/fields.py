@@ -22,7 +22,7 @@ in all of them.
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldRule:
     """A member of an answer; `admins_until` is the last version that shows it only to administrators."""
 
     name: str
@@ -42,19 +42,19 @@ class FieldSet:
 
     title: str
     paths: str
-    fields: tuple[Field, ...]
+    fields: tuple[FieldRule, ...]
     note: str = ""
 
     def names(self, version: Microversion, *, is_admin: bool = True) -> set[str]:
         return {one.name for one in self.fields if one.is_in(version, is_admin=is_admin)}
 
 
-def _plain(*names: str) -> tuple[Field, ...]:
-    return tuple(Field(name) for name in names)
+def _plain(*names: str) -> tuple[FieldRule, ...]:
+    return tuple(FieldRule(name) for name in names)
 
 
-def _until(version: str, *names: str) -> tuple[Field, ...]:
-    return tuple(Field(name, until=version) for name in names)
+def _until(version: str, *names: str) -> tuple[FieldRule, ...]:
+    return tuple(FieldRule(name, until=version) for name in names)
 
 
 NEVER_OTHERS = "2.999"
@@ -66,28 +66,28 @@ _SERVER_IN_LIST = (
     *_plain("OS-EXT-STS:vm_state", "OS-EXT-STS:power_state", "OS-SRV-USG:launched_at", "OS-SRV-USG:terminated_at"),
     *_plain("os-extended-volumes:volumes_attached"),
     *(
-        Field(_ATTRIBUTES + name, admins_until=NEVER_OTHERS)
+        FieldRule(_ATTRIBUTES + name, admins_until=NEVER_OTHERS)
         for name in ("host", "instance_name", "hypervisor_hostname")
     ),
-    Field(f"{_ATTRIBUTES}hostname", "2.3", admins_until="2.89"),
+    FieldRule(f"{_ATTRIBUTES}hostname", "2.3", admins_until="2.89"),
     *(
-        Field(_ATTRIBUTES + name, "2.3", admins_until=NEVER_OTHERS)
+        FieldRule(_ATTRIBUTES + name, "2.3", admins_until=NEVER_OTHERS)
         for name in ("kernel_id", "ramdisk_id", "launch_index", "reservation_id", "root_device_name", "user_data")
     ),
-    Field("locked", "2.9"),
-    Field("host_status", "2.16", admins_until=NEVER_OTHERS),
-    Field("description", "2.19"),
-    Field("tags", "2.26"),
-    Field("trusted_image_certificates", "2.63"),
-    Field("locked_reason", "2.73"),
-    Field("pinned_availability_zone", "2.96"),
-    Field("scheduler_hints", "2.100"),
+    FieldRule("locked", "2.9"),
+    FieldRule("host_status", "2.16", admins_until=NEVER_OTHERS),
+    FieldRule("description", "2.19"),
+    FieldRule("tags", "2.26"),
+    FieldRule("trusted_image_certificates", "2.63"),
+    FieldRule("locked_reason", "2.73"),
+    FieldRule("pinned_availability_zone", "2.96"),
+    FieldRule("scheduler_hints", "2.100"),
 )
-_FLAVOR_IN_LIST = (*_plain("id", "name", "links"), Field("description", "2.55"))
-_PAIR_IN_LIST = (*_plain("name", "public_key", "fingerprint"), Field("type", "2.2"))
+_FLAVOR_IN_LIST = (*_plain("id", "name", "links"), FieldRule("description", "2.55"))
+_PAIR_IN_LIST = (*_plain("name", "public_key", "fingerprint"), FieldRule("type", "2.2"))
 _ACTION_IN_LIST = (
     *_plain("action", "instance_uuid", "request_id", "user_id", "project_id", "start_time", "message"),
-    Field("updated_at", "2.58"),
+    FieldRule("updated_at", "2.58"),
 )
 _AMOUNTS = (
     "cpu_info",
@@ -111,7 +111,7 @@ ANSWERS: Mapping[str, FieldSet] = {
     "server": FieldSet(
         "A server",
         "GET /servers/{server_id}; PUT and rebuild from 2.75",
-        (*_SERVER_IN_LIST, Field("server_groups", "2.71")),
+        (*_SERVER_IN_LIST, FieldRule("server_groups", "2.71")),
         "`progress` only while it runs or is changed, `fault` only in ERROR and DELETED, `security_groups` only where "
         "there are some. `flavor` is a link until 2.46 and shows the size from 2.47; `image` shows `properties` from "
         "2.98.",
@@ -124,7 +124,7 @@ ANSWERS: Mapping[str, FieldSet] = {
             *_FLAVOR_IN_LIST,
             *_plain("ram", "disk", "swap", "vcpus", "OS-FLV-EXT-DATA:ephemeral", "os-flavor-access:is_public"),
             *_until("2.101", "OS-FLV-DISABLED:disabled", "rxtx_factor"),
-            Field("extra_specs", "2.61"),
+            FieldRule("extra_specs", "2.61"),
         ),
         '`swap` is `""` for none until 2.74.',
     ),
@@ -141,10 +141,10 @@ ANSWERS: Mapping[str, FieldSet] = {
         (
             *_plain("id", "name", "members"),
             *_until("2.63", "policies", "metadata"),
-            Field("project_id", "2.13"),
-            Field("user_id", "2.13"),
-            Field("policy", "2.64"),
-            Field("rules", "2.64"),
+            FieldRule("project_id", "2.13"),
+            FieldRule("user_id", "2.13"),
+            FieldRule("policy", "2.64"),
+            FieldRule("rules", "2.64"),
         ),
     ),
     "hypervisor": FieldSet(
@@ -154,7 +154,7 @@ ANSWERS: Mapping[str, FieldSet] = {
             *_plain("id", "hypervisor_hostname", "state", "status", "hypervisor_type", "hypervisor_version"),
             *_plain("host_ip", "service"),
             *_until("2.87", *_AMOUNTS),
-            Field("uptime", "2.88"),
+            FieldRule("uptime", "2.88"),
         ),
         "`id` is a number until 2.52; `cpu_info` is text until 2.27; `servers` from 2.53 with `with_servers`.",
     ),
@@ -163,7 +163,7 @@ ANSWERS: Mapping[str, FieldSet] = {
         "GET /os-services",
         (
             *_plain("id", "binary", "host", "zone", "status", "state", "updated_at", "disabled_reason"),
-            Field("forced_down", "2.11"),
+            FieldRule("forced_down", "2.11"),
         ),
         "`id` is a number until 2.52. From 2.69 one in a cell that is down has `binary`, `host` and `status` alone.",
     ),
@@ -173,7 +173,7 @@ ANSWERS: Mapping[str, FieldSet] = {
         (
             *_plain("id", "name", "availability_zone", "created_at", "updated_at", "deleted_at", "deleted", "hosts"),
             *_plain("metadata"),
-            Field("uuid", "2.41"),
+            FieldRule("uuid", "2.41"),
         ),
     ),
     "migration": FieldSet(
@@ -182,10 +182,10 @@ ANSWERS: Mapping[str, FieldSet] = {
         (
             *_plain("id", "source_compute", "source_node", "dest_compute", "dest_node", "dest_host", "instance_uuid"),
             *_plain("status", "old_instance_type_id", "new_instance_type_id", "created_at", "updated_at"),
-            Field("migration_type", "2.23"),
-            Field("uuid", "2.59"),
-            Field("user_id", "2.80"),
-            Field("project_id", "2.80"),
+            FieldRule("migration_type", "2.23"),
+            FieldRule("uuid", "2.59"),
+            FieldRule("user_id", "2.80"),
+            FieldRule("project_id", "2.80"),
         ),
         "`links` from 2.23 while it is live and under way.",
     ),
@@ -194,17 +194,17 @@ ANSWERS: Mapping[str, FieldSet] = {
         "GET /servers/{server_id}/os-volume_attachments, …/{volume_id}",
         (
             *_plain("volumeId", "serverId", "device"),
-            Field("id", until="2.88"),
-            Field("tag", "2.70"),
-            Field("delete_on_termination", "2.79"),
-            Field("attachment_id", "2.89"),
-            Field("bdm_uuid", "2.89"),
+            FieldRule("id", until="2.88"),
+            FieldRule("tag", "2.70"),
+            FieldRule("delete_on_termination", "2.79"),
+            FieldRule("attachment_id", "2.89"),
+            FieldRule("bdm_uuid", "2.89"),
         ),
     ),
     "action": FieldSet(
         "An action on a server",
         "GET /servers/{server_id}/os-instance-actions/{request_id}",
-        (*_ACTION_IN_LIST, Field("events", admins_until="2.50")),
+        (*_ACTION_IN_LIST, FieldRule("events", admins_until="2.50")),
     ),
     "action_in_list": FieldSet("An action in a list", "GET /servers/{server_id}/os-instance-actions", _ACTION_IN_LIST),
     "quota_set": FieldSet(
@@ -223,8 +223,8 @@ ANSWERS: Mapping[str, FieldSet] = {
             *_plain("id", *_QUOTAS),
             *_until("2.49", *_NETWORK_QUOTAS),
             *_until("2.56", *_FILE_QUOTAS),
-            Field("server_groups", "2.50"),
-            Field("server_group_members", "2.50"),
+            FieldRule("server_groups", "2.50"),
+            FieldRule("server_group_members", "2.50"),
         ),
     ),
     "limits": FieldSet(
@@ -254,13 +254,13 @@ def _section(answer: FieldSet) -> str:
     return f"\n## {answer.title}\n\n{answer.paths}\n\n{note}| member | versions | who |\n|---|---|---|\n{rows}"
 
 
-def _versions(one: Field) -> str:
+def _versions(one: FieldRule) -> str:
     if one.until:
         return f"{one.since} to {one.until}"
     return "" if one.since == "2.1" else f"from {one.since}"
 
 
-def _who(one: Field) -> str:
+def _who(one: FieldRule) -> str:
     if one.admins_until is None:
         return ""
     return ADMINS if one.admins_until == NEVER_OTHERS else f"{ADMINS} until {one.admins_until}"

@@ -62,7 +62,7 @@ NONE: Page[Any] = Page([], has_more=False)
 
 
 @dataclass(frozen=True)
-class Thing:
+class ActivityTarget:
     """The target of a record; `url` is empty when it does not exist any more."""
 
     noun: str
@@ -86,7 +86,7 @@ class ActivityEntry:
     subject: str = ""
     on_behalf_of: str = ""
     why: str = ""
-    thing: Thing | None = None
+    thing: ActivityTarget | None = None
 
 
 @require_safe
@@ -162,12 +162,12 @@ def _openable(caller: RequestContext, records: list[AuditView]) -> set[str]:
     return {uuid for uuid, subject in about.items() if subject in there}
 
 
-def _thing(record: AuditView, *, is_there: bool) -> Thing | None:
+def _thing(record: AuditView, *, is_there: bool) -> ActivityTarget | None:
     kind, page = record.subject.get("kind", ""), PAGES.get(record.subject.get("kind", ""))
     if page is None and kind not in NOUNS:
         return None
     ident, noun = record.subject["id"], page.noun if page else NOUNS[kind][0]
-    return Thing(noun, record.subject["name"] or ident[:8], item_url(page, ident) if page and is_there else "")
+    return ActivityTarget(noun, record.subject["name"] or ident[:8], item_url(page, ident) if page and is_there else "")
 
 
 def _of_run(run: RunView) -> ActivityEntry:

@@ -47,7 +47,7 @@ DONE_WORDS |= {
 
 
 @dataclass(frozen=True)
-class GuestRow:
+class DrainGuestRow:
     """A server to move: its newest migration, if any, and why it stays."""
 
     uuid: str
@@ -233,7 +233,7 @@ def _action(action: str, found: DrainView) -> tuple[str, str]:
     return action, ""
 
 
-def _guests(found: DrainView, run: RunView) -> list[GuestRow]:
+def _guests(found: DrainView, run: RunView) -> list[DrainGuestRow]:
     """Return every server that was on the host at the start, the remaining ones first."""
     newest: dict[str, RunView] = {child.instance_uuid: child for child in run.children if child.instance_uuid}
     rows = []
@@ -243,9 +243,9 @@ def _guests(found: DrainView, run: RunView) -> list[GuestRow]:
         waits = StatusBadge("bad", "stays") if plan.reason else StatusBadge("waiting", "queued")
         badge = status_badges.of_run(child) if child is not None and is_moving else waits
         reason, run_uuid = "" if is_moving else plan.reason, child.uuid if child else ""
-        rows.append(GuestRow(plan.instance_uuid, plan.name, badge, HOW_WORDS.get(plan.how, ""), reason, run_uuid))
+        rows.append(DrainGuestRow(plan.instance_uuid, plan.name, badge, HOW_WORDS.get(plan.how, ""), reason, run_uuid))
     gone = [
-        GuestRow(uuid, child.instance_name or uuid[:8], status_badges.of_run(child), "", "", child.uuid)
+        DrainGuestRow(uuid, child.instance_name or uuid[:8], status_badges.of_run(child), "", "", child.uuid)
         for uuid, child in newest.items()
     ]
     return rows + gone

@@ -41,7 +41,7 @@ MOST_NAMED = 5  # remaining servers to list, per host
 
 
 @dataclass(frozen=True)
-class HostRow:
+class DrainRow:
     """A host that is being drained."""
 
     drain: DrainView
@@ -174,7 +174,7 @@ def list_context(caller: RequestContext, names: list[str]) -> dict[str, Any]:
     over = {name: drains.get(caller, name) for name in dict.fromkeys(names) if name not in live}
     runs = workflows.briefs(caller, [view.run_uuid for view in (*live.values(), *over.values())])
     rows = [
-        HostRow(view, badge_of_drain(view, runs[view.run_uuid]), view.host in over)
+        DrainRow(view, badge_of_drain(view, runs[view.run_uuid]), view.host in over)
         for view in (*live.values(), *over.values())
         if view.run_uuid in runs
     ]

@@ -61,7 +61,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Section:
+class FleetSection:
     """A cell, or at a closer level a zone: its blocks and its totals."""
 
     name: str
@@ -151,7 +151,7 @@ def _says(host: FleetHost, wanted: str) -> bool:
     return any(wanted in text.casefold() for text in (host.name, host.zone, *host.aggregates))
 
 
-def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) -> list[Section]:
+def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) -> list[FleetSection]:
     """Return cells of zones; within a cell, zones of aggregates."""
     is_far = not given["cell"]
     sections = []
@@ -162,17 +162,17 @@ def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) ->
             url = "" if given["zone"] and given["cell"] else _url(given, **nearer)
             blocks.append(_block(part or gettext("in no other aggregate"), url, members, pen, count=len(shown)))
         url = "" if given["cell"] and given["zone"] else _url(given, **({"cell": name} if is_far else {"zone": name}))
-        sections.append(Section(name, url, _part(fleet.total(hosts)), blocks))
+        sections.append(FleetSection(name, url, _part(fleet.total(hosts)), blocks))
     return sections
 
 
-def _labelled(sections: Sequence[Section]) -> list[Section]:
+def _labelled(sections: Sequence[FleetSection]) -> list[FleetSection]:
     """Add the text of each block: its number, section and totals."""
     numbers = itertools.count(1)
     count = sum(len(section.blocks) for section in sections)
     shape = gettext("%(name)s in %(section)s, group %(number)s of %(count)s: %(total)s")
 
-    def words(section: Section, block: Block) -> str:
+    def words(section: FleetSection, block: Block) -> str:
         place = {"name": block.name, "section": section.name, "number": whole(next(numbers)), "count": whole(count)}
         return shape % {**place, "total": block.total.words}
 

@@ -38,7 +38,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class HostRow:
+class HostListRow:
     """A host in the list."""
 
     name: str
@@ -103,10 +103,10 @@ def _cell(name: str, found: list[HypervisorView]) -> dict[str, Any]:
     }
 
 
-def _row(found: HypervisorView) -> HostRow:
+def _row(found: HypervisorView) -> HostListRow:
     version = found.hypervisor_version
     number = f" {version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}" if version >= 1_000_000 else ""
-    return HostRow(
+    return HostListRow(
         name=found.service.host or found.node,
         badge=badge_of(found.service),
         zone=found.service.zone,

@@ -40,7 +40,7 @@ LONGEST_NUMBER = 12
 
 
 @dataclass(frozen=True)
-class Change:
+class QuotaChange:
     """A limit of a request, for display."""
 
     name: str
@@ -54,7 +54,7 @@ class QuotaRequestRow:
 
     request: QuotaRequestView
     badge: StatusBadge
-    changes: list[Change]
+    changes: list[QuotaChange]
     is_own: bool
 
 
@@ -192,7 +192,7 @@ def _list(request: PageRequest, error: NovellaError | None = None, about: str = 
 
 def _line(request: PageRequest, view: QuotaRequestView) -> QuotaRequestRow:
     changes = [
-        Change(WORDS[name], _amount(name, view.had.get(name, 0)), _amount(name, limit))
+        QuotaChange(WORDS[name], _amount(name, view.had.get(name, 0)), _amount(name, limit))
         for name, limit in view.wanted.items()
     ]
     return QuotaRequestRow(view, BADGES[view.state], changes, view.user_id == request.caller.user_id)

@@ -19,7 +19,7 @@ SERVER, PROJECT = "server", "project"
 
 
 @dataclass(frozen=True)
-class Group:
+class UsageGroup:
     """The sum of the lines under one heading."""
 
     name: str
@@ -57,7 +57,7 @@ def offered(caller: RequestContext) -> dict[str, str]:
     return {**words, PROJECT: gettext("Project")} if caller.is_admin else words
 
 
-def groups(asked: UsagePeriod, by: str) -> list[Group]:
+def groups(asked: UsagePeriod, by: str) -> list[UsageGroup]:
     """Return the groups in the order of their names."""
     found: dict[str, list[tuple[CostLine, float]]] = {}
     for name, line, share in _PARTS[by](asked):
@@ -65,9 +65,9 @@ def groups(asked: UsagePeriod, by: str) -> list[Group]:
     return [group(name, members) for name, members in sorted(found.items())]
 
 
-def group(name: str, members: Sequence[tuple[CostLine, float]]) -> Group:
+def group(name: str, members: Sequence[tuple[CostLine, float]]) -> UsageGroup:
     """Return the sum of shares of lines."""
-    return Group(
+    return UsageGroup(
         name,
         len(members),
         sum(line.server.hours * share for line, share in members),

@@ -22,7 +22,7 @@ PALETTE = 6
 
 
 @dataclass(frozen=True)
-class Stage:
+class PlacementStage:
     """A filter and the number of hosts left after it; shares are of all hosts."""
 
     name: str
@@ -95,11 +95,11 @@ def _races(decision: DecisionView) -> list[dict[str, Any]]:
     ]
 
 
-def _stages(funnel: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, Any]]) -> list[Stage]:
+def _stages(funnel: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, Any]]) -> list[PlacementStage]:
     failed = {str(fault["plugin"]): fault for fault in faults if fault["kind"] == "filter"}
     most = max((stage["before"] for stage in funnel), default=0) or 1
     return [
-        Stage(
+        PlacementStage(
             name=words(stage["filter"]),
             plugin=str(stage["filter"]),
             before=stage["before"],

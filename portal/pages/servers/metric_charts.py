@@ -24,7 +24,7 @@ class ChartLine:
 
 
 @dataclass(frozen=True)
-class Chart:
+class MetricChart:
     """A metric over time: `top` is the value of its upper edge."""
 
     id: str
@@ -41,7 +41,7 @@ class History:
 
     begin: datetime
     end: datetime
-    charts: tuple[Chart, ...]
+    charts: tuple[MetricChart, ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _figures(vcpus: int, memory_mb: int) -> tuple[_Figure, ...]:
     )
 
 
-def _chart(figure: _Figure, known: Sequence[GuestRate]) -> Chart | None:
+def _chart(figure: _Figure, known: Sequence[GuestRate]) -> MetricChart | None:
     shown = [rate for rate in known if any(name in rate.figures for name in figure.names)]
     if not shown:
         return None
@@ -94,7 +94,9 @@ def _chart(figure: _Figure, known: Sequence[GuestRate]) -> Chart | None:
         ChartLine(css, tuple(" ".join(piece) for piece in _pieces(shown, name, point)))
         for css, name in zip(LINES, figure.names, strict=False)
     )
-    return Chart(figure.id, figure.title, figure.words(top), lines, _summary(figure, mean), _summary(figure, most))
+    return MetricChart(
+        figure.id, figure.title, figure.words(top), lines, _summary(figure, mean), _summary(figure, most)
+    )
 
 
 def _pieces(shown: Sequence[GuestRate], name: str, point: Callable[[float, float], str]) -> list[list[str]]:

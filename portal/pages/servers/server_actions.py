@@ -40,7 +40,7 @@ Do = Callable[[RequestContext, str, Values], str | None]
 
 
 @dataclass(frozen=True)
-class Target:
+class ActionTarget:
     """A server, and whether the action is available for it."""
 
     server: InstanceData
@@ -116,7 +116,7 @@ def act(request: PageRequest, action: str) -> HttpResponse:
     return _form(request, action, targets, has_more=picked.has_more)
 
 
-def _targets(caller: RequestContext, picked: list[str], action: str) -> list[Target]:
+def _targets(caller: RequestContext, picked: list[str], action: str) -> list[ActionTarget]:
     """Return the selected servers that the caller may act on."""
     found = []
     for uuid in picked:
@@ -125,12 +125,12 @@ def _targets(caller: RequestContext, picked: list[str], action: str) -> list[Tar
         except NotFound:
             continue
         if choice is not None:
-            found.append(Target(server, choice))
+            found.append(ActionTarget(server, choice))
     return found
 
 
 def _form(
-    request: PageRequest, action: str, targets: list[Target], *, has_more: bool = False, problem: str = ""
+    request: PageRequest, action: str, targets: list[ActionTarget], *, has_more: bool = False, problem: str = ""
 ) -> HttpResponse:
     choice = targets[0].choice
     images = launch_options.choices(request.caller).images if "image" in choice.needs else []
@@ -149,14 +149,14 @@ def _form(
     return render(request, "servers/act.html", context, status=409 if problem else 200)
 
 
-def _hosts(caller: RequestContext, targets: list[Target]) -> list[str]:
+def _hosts(caller: RequestContext, targets: list[ActionTarget]) -> list[str]:
     """Return hosts that the servers could move to; the scheduler checks the chosen one."""
     here = {target.server.host for target in targets}
     services = hosts.list_services(caller, binary="nova-compute").items
     return sorted({one.host for one in services} - (here if len(here) == 1 else set()))
 
 
-def _do(request: PageRequest, action: str, targets: list[Target]) -> HttpResponse:
+def _do(request: PageRequest, action: str, targets: list[ActionTarget]) -> HttpResponse:
     values = {name: request.POST.get(name, "").strip()[:255] for name in FIELDS}
     problems: list[str] = []
     outcomes: list[ServerResult] = []

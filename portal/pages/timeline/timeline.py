@@ -18,7 +18,7 @@ from portal.pages.status_badges import StatusBadge
 from portal.pages.timeline import time_axis
 from portal.pages.timeline.time_axis import TICKS, Axis, Fold, Tick
 
-__all__ = ["TICKS", "Bar", "Section", "Thread", "Tick", "Timeline", "TimelineRow", "draw"]
+__all__ = ["TICKS", "Bar", "Thread", "Tick", "Timeline", "TimelineRow", "TimelineSection", "draw"]
 
 # Space on the right for planned steps, and for the labels of the last bars.
 LEAST_PLANNED_SHARE = 0.22
@@ -81,7 +81,7 @@ class TimelineRow:
 
 
 @dataclass(frozen=True)
-class Section:
+class TimelineSection:
     """The rows of one run, or of one attempt of it."""
 
     heading: str
@@ -93,7 +93,7 @@ class Section:
 class Timeline:
     """The timeline. `begin` is the start without folds; `span_seconds` is the length as drawn, until now."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[TimelineSection, ...]
     ticks: tuple[Tick, ...]
     now: float | None
     begin: datetime
@@ -180,7 +180,7 @@ def _is_ahead(step: StepView) -> bool:
     return step.state == StepState.PLANNED
 
 
-def _sections(run: RunView, presenter: RunView, place: _Places, now: datetime) -> Iterable[Section]:
+def _sections(run: RunView, presenter: RunView, place: _Places, now: datetime) -> Iterable[TimelineSection]:
     is_child = run is not presenter
     prefix = f"{run.instance_name or run.instance_uuid[:8]} in {run.cell}" if is_child else ""
     attempts = sorted({step.attempt for step in run.steps}) or [1]
@@ -192,7 +192,9 @@ def _sections(run: RunView, presenter: RunView, place: _Places, now: datetime) -
         heading = " · ".join(
             filter(None, (prefix, gettext("attempt %(attempt)s") % {"attempt": attempt} if len(attempts) > 1 else ""))
         )
-        yield Section(heading, tuple(_with_threads(list(_with_tracks(rows)))), run.instance_uuid if is_child else "")
+        yield TimelineSection(
+            heading, tuple(_with_threads(list(_with_tracks(rows)))), run.instance_uuid if is_child else ""
+        )
 
 
 def _accepted(run: RunView, axis: Axis, now: datetime) -> TimelineRow:

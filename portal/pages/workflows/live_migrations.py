@@ -56,7 +56,7 @@ class Ordered:
 
 
 @dataclass(frozen=True)
-class Chart:
+class MigrationChart:
     """Lines over one axis of values from 0 to `top`; each is (kind, points of a polyline)."""
 
     title: str
@@ -204,7 +204,7 @@ def _table(panel: MigrationPanel) -> list[dict[str, Any]]:
     return rows
 
 
-def _charts(panel: MigrationPanel) -> list[Chart]:
+def _charts(panel: MigrationPanel) -> list[MigrationChart]:
     if len(panel.samples) < 3:
         return []
     begin, end = panel.samples[0].at, panel.samples[-1].at
@@ -222,9 +222,9 @@ def _charts(panel: MigrationPanel) -> list[Chart]:
     ends = {"begin": _bytes(int(left[0][1])), "end": _bytes(int(left[-1][1]))}
     last = {"moved": _rate(moved[-1][1]), "changed": _rate(dirtied[-1][1])}
     return [
-        Chart(gettext("Remaining"), gettext("From %(begin)s to %(end)s.") % ends, _bytes(int(most)),
+        MigrationChart(gettext("Remaining"), gettext("From %(begin)s to %(end)s.") % ends, _bytes(int(most)),
               (("left", line(left, most)),)),
-        Chart(
+        MigrationChart(
             gettext("Throughput and memory change rate"),
             gettext("Latest: %(moved)s transferred, %(changed)s changed.") % last,
             _rate(fastest), (("moved", line(moved, fastest)), ("dirtied", line(dirtied, fastest))),

@@ -39,7 +39,7 @@ class NoHost(NovellaError):
     """No valid host was found."""
 
 
-class Refused(NovellaError):
+class CaseRefused(NovellaError):
     """Placement refuses the question that asks for VCPU in place of PCPU, and what it answered before is lost."""
 
 
@@ -147,7 +147,7 @@ class _Answering:
         for query in queries:
             rows = self._ask(table, query)
             if rows is None and query is not queries[0]:
-                raise Refused()
+                raise CaseRefused()
             if rows is not None:
                 asked.append(query)
                 found[rows] = True

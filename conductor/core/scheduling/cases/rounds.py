@@ -17,12 +17,12 @@ from conductor.core.scheduling.filtering import Filtering, Stage, verdict_of
 from conductor.core.scheduling.weighing import Weighing
 
 
-class Unreadable(NovellaError):
+class UnreadableRound(NovellaError):
     """A filter could not compare a host with the request."""
 
 
 class Rounds:
-    """A watcher that records rounds. Raises Unreadable where a filter could not compare request and host."""
+    """A watcher that records rounds. Raises UnreadableRound where a filter could not compare request and host."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self.filters = filters
@@ -98,4 +98,4 @@ def _refuse_unreadable(stage: Stage, hosts: HostTable, spec: RequestSpec) -> Non
     for row in map(int, stage.rejected_rows):
         verdict = verdict_of(stage.filter, hosts, spec, row)
         if verdict.is_unreadable:
-            raise Unreadable(f"{stage.filter.name} about {hosts.states[row].host}: {verdict.reason}.")
+            raise UnreadableRound(f"{stage.filter.name} about {hosts.states[row].host}: {verdict.reason}.")

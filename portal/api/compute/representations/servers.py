@@ -41,7 +41,7 @@ def _volumes(server: Server) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Field:
+class ServerField:
     """A member of a server's JSON. `is_basic` members are in the answer to an update in every version."""
 
     name: str
@@ -126,79 +126,81 @@ def _links(server: Server) -> list[dict[str, str]]:
     return parts.links(server.request, "servers", server.view.uuid)
 
 
-FIELDS: Sequence[Field] = (
-    Field("id", lambda s: s.view.uuid, is_basic=True),
-    Field("name", lambda s: s.view.name, is_basic=True),
-    Field("status", lambda s: s.view.status, is_basic=True),
-    Field("tenant_id", lambda s: s.view.project_id, is_basic=True),
-    Field("user_id", lambda s: s.view.user_id, is_basic=True),
-    Field("metadata", lambda s: dict(s.view.metadata), is_basic=True),
-    Field("hostId", lambda s: parts.host_id(s.view.project_id, s.view.host), is_basic=True),
-    Field("image", _image, is_basic=True),
-    Field("flavor", _flavor, is_basic=True),
-    Field("created", lambda s: parts.to_the_second(s.view.created_at), is_basic=True),
-    Field("updated", lambda s: parts.to_the_second(s.view.updated_at), is_basic=True),
-    Field("addresses", lambda s: addresses(s.view, is_extended=True), is_basic=True),
-    Field("accessIPv4", lambda s: s.view.access_ip_v4, is_basic=True),
-    Field("accessIPv6", lambda s: s.view.access_ip_v6, is_basic=True),
-    Field("links", _links, is_basic=True),
-    Field("OS-DCF:diskConfig", lambda s: s.view.disk_config, is_basic=True),
-    Field("progress", lambda s: 0, is_basic=True, when=lambda s: s.view.status in PROGRESS_STATUSES),
-    Field("fault", _fault, is_basic=True, when=lambda s: s.view.status in FAULT_STATUSES and s.view.fault is not None),
-    Field("key_name", lambda s: s.view.key_name),
-    Field("config_drive", lambda s: s.view.config_drive),
-    Field(
+FIELDS: Sequence[ServerField] = (
+    ServerField("id", lambda s: s.view.uuid, is_basic=True),
+    ServerField("name", lambda s: s.view.name, is_basic=True),
+    ServerField("status", lambda s: s.view.status, is_basic=True),
+    ServerField("tenant_id", lambda s: s.view.project_id, is_basic=True),
+    ServerField("user_id", lambda s: s.view.user_id, is_basic=True),
+    ServerField("metadata", lambda s: dict(s.view.metadata), is_basic=True),
+    ServerField("hostId", lambda s: parts.host_id(s.view.project_id, s.view.host), is_basic=True),
+    ServerField("image", _image, is_basic=True),
+    ServerField("flavor", _flavor, is_basic=True),
+    ServerField("created", lambda s: parts.to_the_second(s.view.created_at), is_basic=True),
+    ServerField("updated", lambda s: parts.to_the_second(s.view.updated_at), is_basic=True),
+    ServerField("addresses", lambda s: addresses(s.view, is_extended=True), is_basic=True),
+    ServerField("accessIPv4", lambda s: s.view.access_ip_v4, is_basic=True),
+    ServerField("accessIPv6", lambda s: s.view.access_ip_v6, is_basic=True),
+    ServerField("links", _links, is_basic=True),
+    ServerField("OS-DCF:diskConfig", lambda s: s.view.disk_config, is_basic=True),
+    ServerField("progress", lambda s: 0, is_basic=True, when=lambda s: s.view.status in PROGRESS_STATUSES),
+    ServerField(
+        "fault", _fault, is_basic=True, when=lambda s: s.view.status in FAULT_STATUSES and s.view.fault is not None
+    ),
+    ServerField("key_name", lambda s: s.view.key_name),
+    ServerField("config_drive", lambda s: s.view.config_drive),
+    ServerField(
         "security_groups",
         lambda s: [{"name": name} for name in s.view.security_groups],
         when=lambda s: bool(s.view.security_groups),
     ),
-    Field("OS-EXT-AZ:availability_zone", lambda s: s.view.availability_zone),
-    Field("OS-EXT-STS:task_state", lambda s: s.view.task_state),
-    Field("OS-EXT-STS:vm_state", lambda s: s.view.vm_state),
-    Field("OS-EXT-STS:power_state", lambda s: s.view.power_state),
-    Field("OS-SRV-USG:launched_at", lambda s: parts.to_the_digit(s.view.launched_at)),
-    Field("OS-SRV-USG:terminated_at", lambda s: parts.to_the_digit(s.view.terminated_at)),
-    Field("os-extended-volumes:volumes_attached", _volumes),
-    Field("OS-EXT-SRV-ATTR:host", lambda s: s.view.host or None, operators_until=""),
-    Field("OS-EXT-SRV-ATTR:instance_name", lambda s: f"novella-{s.view.uuid}", operators_until=""),
-    Field("OS-EXT-SRV-ATTR:hypervisor_hostname", lambda s: s.view.node or None, operators_until=""),
-    Field("OS-EXT-SRV-ATTR:hostname", lambda s: s.view.hostname, since="2.3", operators_until="2.90"),
-    Field(
+    ServerField("OS-EXT-AZ:availability_zone", lambda s: s.view.availability_zone),
+    ServerField("OS-EXT-STS:task_state", lambda s: s.view.task_state),
+    ServerField("OS-EXT-STS:vm_state", lambda s: s.view.vm_state),
+    ServerField("OS-EXT-STS:power_state", lambda s: s.view.power_state),
+    ServerField("OS-SRV-USG:launched_at", lambda s: parts.to_the_digit(s.view.launched_at)),
+    ServerField("OS-SRV-USG:terminated_at", lambda s: parts.to_the_digit(s.view.terminated_at)),
+    ServerField("os-extended-volumes:volumes_attached", _volumes),
+    ServerField("OS-EXT-SRV-ATTR:host", lambda s: s.view.host or None, operators_until=""),
+    ServerField("OS-EXT-SRV-ATTR:instance_name", lambda s: f"novella-{s.view.uuid}", operators_until=""),
+    ServerField("OS-EXT-SRV-ATTR:hypervisor_hostname", lambda s: s.view.node or None, operators_until=""),
+    ServerField("OS-EXT-SRV-ATTR:hostname", lambda s: s.view.hostname, since="2.3", operators_until="2.90"),
+    ServerField(
         "OS-EXT-SRV-ATTR:kernel_id",
         lambda s: s.view.image.properties.get("kernel_id", ""),
         since="2.3",
         operators_until="",
     ),
-    Field(
+    ServerField(
         "OS-EXT-SRV-ATTR:ramdisk_id",
         lambda s: s.view.image.properties.get("ramdisk_id", ""),
         since="2.3",
         operators_until="",
     ),
-    Field("OS-EXT-SRV-ATTR:launch_index", lambda s: s.view.launch_index, since="2.3", operators_until=""),
-    Field("OS-EXT-SRV-ATTR:reservation_id", lambda s: s.view.reservation_id, since="2.3", operators_until=""),
-    Field(
+    ServerField("OS-EXT-SRV-ATTR:launch_index", lambda s: s.view.launch_index, since="2.3", operators_until=""),
+    ServerField("OS-EXT-SRV-ATTR:reservation_id", lambda s: s.view.reservation_id, since="2.3", operators_until=""),
+    ServerField(
         "OS-EXT-SRV-ATTR:root_device_name",
         lambda s: ROOT_DEVICE_NAME if s.view.host else None,
         since="2.3",
         operators_until="",
     ),
-    Field("OS-EXT-SRV-ATTR:user_data", lambda s: s.view.user_data, since="2.3", operators_until=""),
-    Field("locked", lambda s: s.view.is_locked, since="2.9", is_basic=True),
-    Field("host_status", lambda s: s.view.host_status, since="2.16", operators_until=""),
-    Field("description", lambda s: s.view.description, since="2.19", is_basic=True),
-    Field("tags", lambda s: list(s.view.tags), since="2.26", is_basic=True),
-    Field("trusted_image_certificates", lambda s: None, since="2.63", is_basic=True),
-    Field(
+    ServerField("OS-EXT-SRV-ATTR:user_data", lambda s: s.view.user_data, since="2.3", operators_until=""),
+    ServerField("locked", lambda s: s.view.is_locked, since="2.9", is_basic=True),
+    ServerField("host_status", lambda s: s.view.host_status, since="2.16", operators_until=""),
+    ServerField("description", lambda s: s.view.description, since="2.19", is_basic=True),
+    ServerField("tags", lambda s: list(s.view.tags), since="2.26", is_basic=True),
+    ServerField("trusted_image_certificates", lambda s: None, since="2.63", is_basic=True),
+    ServerField(
         "server_groups",
         lambda s: [s.view.group_uuid] if s.view.group_uuid else [],
         since="2.71",
         is_basic=True,
         in_lists=False,
     ),
-    Field("locked_reason", lambda s: s.view.locked_reason, since="2.73", is_basic=True),
-    Field("pinned_availability_zone", lambda s: s.view.pinned_availability_zone or None, since="2.96"),
-    Field("scheduler_hints", _hints, since="2.100"),
+    ServerField("locked_reason", lambda s: s.view.locked_reason, since="2.73", is_basic=True),
+    ServerField("pinned_availability_zone", lambda s: s.view.pinned_availability_zone or None, since="2.96"),
+    ServerField("scheduler_hints", _hints, since="2.100"),
 )
 
 
