@@ -195,7 +195,7 @@ def test_each_page_opens_with_what_it_is_for(page: str) -> None:
     assert re.match(r"(This|These|In this|You) ", first)
 
 
-def test_the_readme_fits_on_a_page_and_its_first_screen_has_the_commands_and_a_picture() -> None:
+def test_the_readme_fits_on_a_page_and_its_first_screen_has_the_commands_and_a_screen() -> None:
     lines = read("README.md").splitlines()
     assert len(lines) <= LONGEST_README_LINES
     first_screen = "\n".join(lines[:20])

@@ -13,6 +13,7 @@ from conductor.core import names
 
 LETTERS = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"))
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
+LINES = st.text(st.one_of(LETTERS, st.sampled_from("\t\n")), min_size=1, max_size=40)
 FREE_NAME = st.text(LETTERS, max_size=40)
 NAME = st.text(LETTERS, min_size=1, max_size=40).filter(lambda name: name == name.strip())
 USER_NAME = NAME.map(names.plain).filter(lambda name: name and name == name.strip() == names.plain(name))
@@ -196,7 +197,7 @@ RESOURCES = [
             "disk": st.integers(0, 100),
             "swap": st.integers(1, 512),
             "OS-FLV-EXT-DATA:ephemeral": st.integers(0, 9),
-            "description": TEXT.filter(bool),
+            "description": LINES,
         },
         required=("name", "ram", "vcpus", "disk"),
         caller="admin",
