@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Protocol
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Prefetch, Q, QuerySet
-from django.utils import timezone
 
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.context import RequestContext
@@ -140,20 +138,23 @@ def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any
     return [_as_json(port) for port in _plugged(instance_uuid).order_by("device_index", "pk")]
 
 
-def bind_to_guest(instance_uuid: str, project_id: str, wanted: Mapping[str, str], binding: Binding) -> str:
-    """Bind a port to the instance before any host plugs it. Return its uuid.
+def bind_to_guest(
+    instance_uuid: str, project_id: str, wanted: Mapping[str, str], *, port_id: str, binding: Binding
+) -> None:
+    """Bind a port to the instance before any host plugs it, in the transaction that locks it for a workflow.
 
-    `wanted` is a value of `resolve_requests`. Without a port id a port is created, which is deleted when the guest
-    releases it, and counts against the project's quota of ports. Raises Conflict for a port in use, OverQuota, Invalid,
-    NotFound.
+    `wanted` is a value of `resolve_requests`. If it names no port, one is created with the id `port_id`: it is deleted
+    when the guest releases it, and counts against the project's quota of ports. Raises Conflict for a port in use,
+    OverQuota, Invalid, NotFound.
     """
     bound = {"device_id": instance_uuid, "device_owner": binding.device_owner, "device_index": NOT_PLUGGED_YET}
     with write_tx():
         if wanted["port_id"]:
-            return str(_bind(project_id, wanted["port_id"], bound).uuid)
+            _bind(project_id, wanted["port_id"], bound)
+            return
         quotas.require(project_id, "port")
         chosen = security_groups.resolve(project_id, binding.groups or (security_groups.DEFAULT_NAME,))
-        return str(_make(project_id, wanted, chosen, bound)[0].uuid)
+        _make(project_id, wanted, chosen, bound | {"uuid": port_id})
 
 
 def plug_one(
@@ -176,10 +177,9 @@ def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) ->
     touch(rows.filter(device_id=instance_uuid), **FREE)
 
 
-def abandoned(older_than_seconds: float) -> list[tuple[str, str]]:
-    """Return ports created for or bound to a guest long ago that never got them, each with the guest's uuid."""
-    before = timezone.now() - timedelta(seconds=older_than_seconds)
-    unplugged = Port.objects.filter(is_plugged=False, binding_host="", updated_at__lt=before)
+def not_plugged_yet() -> list[tuple[str, str]]:
+    """Return ports that are created for or bound to a guest and not plugged yet, each with the guest's uuid."""
+    unplugged = Port.objects.filter(is_plugged=False, binding_host="")
     rows = unplugged.filter(Q(is_made_by_compute=True) | Q(device_index=NOT_PLUGGED_YET))
     return [(str(uuid), guest) for uuid, guest in rows.values_list("uuid", "device_id")]
 

@@ -45,6 +45,8 @@ def unsettled(evidence: Evidence) -> list[str]:
         "UNION ALL SELECT concat_ws(' ', 'lock of', resource, 'for', holder_action) FROM journal_resourcelock"
     )
     left = [f"{name}: {row['what']}" for name, row in words]
+    # The cleanup takes a port back that was bound for a request whose process died before there was a workflow.
+    left += [f"port {row['uuid']} is bound and not plugged" for row in evidence.rows("api", _NOT_PLUGGED)]
     return left + [f"{name}: {row['what']}" for name in evidence.cells for row in evidence.rows(name, _UNFITTING)]
 
 
@@ -52,6 +54,10 @@ def unsettled(evidence: Evidence) -> list[str]:
 _HELD_UP = (
     "SELECT concat_ws(' ', flow, uuid, state) AS what FROM journal_workflowrun AS run WHERE EXISTS (SELECT 1 FROM "
     "journal_steprecord WHERE run_id = run.id AND error->>'class' = 'KeptByHost') AND state = 'failed (not clean)'"
+)
+
+_NOT_PLUGGED = (
+    "SELECT uuid FROM network_port WHERE device_owner LIKE 'compute:%' AND NOT is_plugged AND binding_host = ''"
 )
 
 # Guests in the newest report of a host that do not fit their instances. The next one or two reports resolve them, and

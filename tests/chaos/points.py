@@ -56,6 +56,7 @@ def places(match: str, sample: int, seed: int) -> list[CrashPoint]:
         known = flows[title.partition(",")[0]]
         names = failpoints(known)
         names += failpoints(known, "undo") if scene.turns_back else []
+        names += scene.accepting
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
         names = [name for name in names if not (scene.never and re.search(scene.never, name))]
         found += [place for place in (CrashPoint(title, name) for name in names) if re.search(match, place.label)]

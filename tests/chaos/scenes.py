@@ -372,7 +372,9 @@ SCENES: dict[str, Scene] = {
     "detach_volume": Scene(("attach volume",), "detach volume", "detach_volume", ("detach_volume",)),
     "extend_volume": Scene(("attach volume",), "extend volume", "attach_volume"),
     "swap_volume": Scene(("attach volume",), "swap volume", "swap_volume", ("swap_volume",), fail_times=1),
-    "attach_interface": Scene((), "plug", "attach_interface", ("attach_interface",)),
+    "attach_interface": Scene(
+        (), "plug", "attach_interface", ("attach_interface",), accepting=("accept.attach_interface.locked",)
+    ),
     "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),
     "resize_instance": Scene((), "resize", "migrate_in", ("migrate_out", "migrate_in")),
     "confirm_resize": Scene(("resize",), "confirm", "", ("confirm_migration",)),

@@ -20,14 +20,16 @@ class Scene:
     `before` happens before there is a server, `first` to the server, `last` after the action, `tidy` after the checks.
     `verb` is the driver method that fails so that the flow is rolled back, `fail_times` times in all (once if the
     compensation needs it too), and `lost` the data that are missing for the same reason; `commands` are the flow's
-    messages to hosts; `faults` are the hosts' faults from the beginning; `launch` has further parameters of the launch,
-    `is_about_volumes` means that there is no server; `never` matches the names of places that the scene does not reach.
+    messages to hosts, `accepting` the places of the web process while it accepts the action; `faults` are the hosts'
+    faults from the beginning; `launch` has further parameters of the launch, `is_about_volumes` means that there is no
+    server; `never` matches the names of places that the scene does not reach.
     """
 
     first: tuple[str, ...]
     action: str
     verb: str = ""
     commands: tuple[str, ...] = ()
+    accepting: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     tidy: tuple[str, ...] = ()

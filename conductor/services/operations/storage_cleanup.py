@@ -13,17 +13,15 @@ from conductor.services.volumes import volumes
 
 log = logging.getLogger(__name__)
 
-# How long a port that was created for a guest may wait for the workflow that plugs it.
-ABANDONED_SECONDS = 300.0
-
 
 def settle_ports() -> int:
-    """Remove or release ports that are bound to a guest but locked by no workflow; returns how many.
+    """Remove or release ports that are bound to a guest, not plugged, and locked by no workflow; returns how many.
 
-    The process that bound them died before it could start the workflow.
+    A port is bound in the transaction that locks it for its workflow: without a lock, the process that bound it died
+    before it could start the workflow, and the sweep of locks has freed the lock since.
     """
     removed = 0
-    for port_id, instance_uuid in ports.abandoned(ABANDONED_SECONDS):
+    for port_id, instance_uuid in ports.not_plugged_yet():
         with write_tx():
             if cross_database_locks.holder_of(f"port:{port_id}") is None:
                 ports.unplug_one(instance_uuid, port_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from conductor.core.messages import message
 from conductor.core.server_actions import ACTIONS, ServerAction
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, VmState
 from conductor.db.transactions import database_now, retried, write_tx
+from conductor.failpoints import reach
 from conductor.journal import cross_database_locks
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
@@ -34,13 +36,18 @@ Prepare = Callable[[str, Instance, UUID], None]
 class ActionRequest:
     """Arguments of an action: inputs of its flow, secrets that no page may show, and additional locks.
 
-    `run_uuid` may be given to make a repeated request idempotent; `parent_uuid` names the requesting run.
+    `reserve` writes to the API database what the run is about to use, in the transaction that takes the locks in that
+    database: what is reserved is locked at any time, so nothing reserved without a lock is in use. `release` undoes it
+    when the run cannot be opened. `run_uuid` may be given to make a repeated request idempotent; `parent_uuid` names
+    the requesting run.
     """
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, Any] = field(default_factory=dict)
     resources: Iterable[str] = ()
     prepare: Prepare = lambda alias, instance, run_uuid: None
+    reserve: Callable[[], None] | None = None
+    release: Callable[[], None] = lambda: None
     run_uuid: UUID | None = None
     parent_uuid: UUID | None = None
 
@@ -56,11 +63,14 @@ def begin(context: RequestContext, instance_uuid: str, name: str, asked: ActionR
     alias = cell_of(context, instance_uuid)
     run_uuid = asked.run_uuid or new_run_uuid()
     asked = _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
+    reach(f"accept.{name}.locked")
     try:
         with write_tx(alias):
             _accept(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
     except BaseException:
-        cross_database_locks.free(run_uuid)
+        with write_tx() if asked.reserve else nullcontext():
+            asked.release()
+            cross_database_locks.free(run_uuid)
         raise
     return str(run_uuid)
 
@@ -98,7 +108,10 @@ def _lock_parts(
     whole = replace(asked, resources=sorted({*asked.resources, *parts}))
     wanted = cross_database_locks.cross_database(alias, whole.resources)
     try:
-        cross_database_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+        with write_tx() if asked.reserve else nullcontext():
+            cross_database_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+            if asked.reserve:
+                asked.reserve()
     except ResourceLocked as error:
         instance = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
         if instance is not None and error.details["resource"] not in set(asked.resources):

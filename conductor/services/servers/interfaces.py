@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.conf import settings
 
@@ -78,15 +78,14 @@ def attach(context: RequestContext, instance_uuid: str, requested: InterfaceCrea
     actions.guard(context, str(row._state.db), ACTIONS["attach_interface"], row)  # before anything is created
     wanted = _wanted(context, requested)
     binding = ports.Binding("", f"compute:{row.availability_zone}", row.security_groups)
-    port_id = ports.bind_to_guest(str(row.uuid), row.project_id, wanted, binding)
-    inputs = {"port_id": port_id, "tag": requested.tag}
-    try:
-        asked = ActionRequest(inputs=inputs, resources=[f"port:{port_id}"])
-        run_uuid = actions.begin(context, instance_uuid, "attach_interface", asked)
-    except BaseException:
-        with write_tx():
-            ports.unplug_one(str(row.uuid), port_id)
-        raise
+    port_id = wanted["port_id"] or str(uuid4())
+    asked = ActionRequest(
+        inputs={"port_id": port_id, "tag": requested.tag},
+        resources=[f"port:{port_id}"],
+        reserve=lambda: ports.bind_to_guest(str(row.uuid), row.project_id, wanted, port_id=port_id, binding=binding),
+        release=lambda: ports.unplug_one(str(row.uuid), port_id),
+    )
+    run_uuid = actions.begin(context, instance_uuid, "attach_interface", asked)
     port = Port.objects.select_related("network").prefetch_related("addresses__subnet").filter(uuid=port_id).first()
     if port is None:  # the workflow has failed already
         raise _failed(str(row._state.db), instance_uuid, run_uuid)

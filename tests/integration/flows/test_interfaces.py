@@ -13,14 +13,15 @@ from django.db import connections
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState
+from conductor.db.transactions import database_now
 from conductor.image.models import Image
+from conductor.journal import cross_database_locks
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.network import addresses, port_operations, ports
 from conductor.network.models import Network, Port
 from conductor.network.port_operations import PortCreate
-from conductor.network.ports import Binding
 from conductor.services.operations import storage_cleanup
-from conductor.services.servers import instances, interfaces
+from conductor.services.servers import actions, instances, interfaces
 from conductor.services.servers.interfaces import InterfaceCreate
 from conductor.services.servers.types import NetworkRequest
 from conductor.services.workflows import workflows
@@ -358,22 +359,62 @@ def test_deleting_a_plugged_port_takes_it_from_its_server(hosts: StorageHosts, a
     assert not Port.objects.filter(uuid=port_id).exists()
 
 
-def test_a_port_whose_caller_died_goes(
-    hosts: StorageHosts, ana: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
+class Died(BaseException):
+    """The web process ends: nothing of it runs any more."""
+
+
+@pytest.mark.parametrize("kind", [MADE, GIVEN])
+def test_a_port_whose_process_died_before_its_workflow_is_released_with_its_lock(
+    hosts: StorageHosts, ana: Any, launch: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(storage_cleanup, "ABANDONED_SECONDS", -1.0)
     uuid = launch()
+    requested = request_of(kind, ana)
     before = taken()
-    interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))
-    assert storage_cleanup.settle_ports() == 0  # its workflow holds it
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Died
+
+    with monkeypatch.context() as dead:
+        dead.setattr(actions, "reach", die)
+        dead.setattr(actions.cross_database_locks, "free", die)
+        dead.setattr(ports, "unplug_one", die)
+        with pytest.raises(Died):
+            interfaces.attach(ana, uuid, requested)
+    (lock,) = ResourceLock.objects.using("default").filter(resource__startswith="port:")
+    port = Port.objects.get(uuid=lock.resource.partition(":")[2])
+    assert port.device_id == uuid
+    instances.delete(ana, uuid)
     run_to_the_end(hosts)
-    binding, given = Binding("", "compute:nova"), given_port(ana)
-    ports.bind_to_guest(uuid, ana.project_id, {"network_id": network(), "port_id": ""}, binding)
-    ports.bind_to_guest(uuid, ana.project_id, {"network_id": network(), "port_id": given}, binding)
-    assert Port.objects.get(uuid=given).device_id == uuid
-    assert storage_cleanup.settle_ports() == 2
-    assert taken()["ports"] == before["ports"] + 2
-    assert Port.objects.get(uuid=given).device_id == ""
+    assert storage_cleanup.settle_ports() == 0  # its workflow may still be opened
+    ResourceLock.objects.using("default").update(granted_at=database_now(-2 * cross_database_locks.ARRIVAL_SECONDS))
+    assert cross_database_locks.sweep(CELL) == 1
+    assert storage_cleanup.settle_ports() == 1
+    assert Port.objects.filter(device_id=uuid).count() == 0
+    assert Port.objects.filter(pk=port.pk).exists() == (kind == GIVEN)
+    assert taken()["ports"] == before["ports"] - 1  # the server's own
+
+
+def test_a_port_is_locked_as_soon_as_it_is_bound_and_as_long_as_it_is_not_plugged(
+    hosts: StorageHosts, ana: Any, launch: Any
+) -> None:
+    """So the cleanup needs no time limit to tell a port in use from one that is left."""
+    uuid = launch()
+    for kind in (MADE, GIVEN):
+        interfaces.attach(ana, uuid, request_of(kind, ana))
+        assert len(ports.not_plugged_yet()) == 1
+        assert storage_cleanup.settle_ports() == 0
+        run_to_the_end(hosts)
+        assert ports.not_plugged_yet() == []
+
+
+def test_a_refused_second_attach_of_a_port_leaves_it_to_the_first(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid, other, port_id = launch(), launch(), given_port(ana)
+    interfaces.attach(ana, uuid, InterfaceCreate(port_id=port_id))
+    bound = Port.objects.filter(uuid=port_id).values().get()
+    for server in (uuid, other):
+        with pytest.raises(Conflict):
+            interfaces.attach(ana, server, InterfaceCreate(port_id=port_id))
+    assert Port.objects.filter(uuid=port_id).values().get() == bound
 
 
 def test_a_port_given_at_launch_is_locked_until_the_server_runs(hosts: StorageHosts, ana: Any, launch: Any) -> None:
