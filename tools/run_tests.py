@@ -61,7 +61,6 @@ ON_POSTGRESQL = (
     "tests/integration/workflows/test_histories.py",
     "tests/integration/workflows/test_run_sets.py",
     "tests/integration/workflows/test_statements.py",
-    "tests/integration/workflows/test_transitions.py",
 )
 
 

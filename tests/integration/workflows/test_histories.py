@@ -21,7 +21,7 @@ import pytest
 
 from conductor import process_names
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Invalid, ResourceLocked
+from conductor.core.errors import Conflict, Invalid, ResourceLocked, StaleToken
 from conductor.core.interventions import BY_ID
 from conductor.core.states import RunState, WaitCause
 from conductor.db.transactions import database_now, write_tx
@@ -40,6 +40,7 @@ from conductor.services.workflows import actions, interventions
 from conductor.services.workflows.interventions import InterventionRequest
 from conductor.workflows import catalog
 from conductor.workflows.engine import executor, leases, transitions
+from conductor.workflows.engine.transitions import Transitions
 from conductor.workflows.flow import Flow, RemoteStep, Result, RetryPolicy, Step, StepContext, Suspend
 from tests.fixtures.run_model import ALIAS, Commits, RunModel
 from tests.integration.interventions import ADMIN
@@ -383,6 +384,74 @@ def play(world: World, seed: int) -> None:
             world.compare(arguments[0], history)
     for which in range(RUNS):
         world.compare(which, history)
+
+
+DRIVE, WAKE = ("drive", 0), ("wake", 0)
+SPAWNED, NOT_SPAWNED = ("answer", 0, 0, True, False), ("answer", 0, 0, False, False)
+ELSEWHERE = ("answer", 0, 0, False, True)
+UNDO_SPAWN = (DRIVE, SPAWNED, DRIVE)  # a command of its own, and its answer
+
+
+def planned(key: str, outcome: str) -> tuple[Any, ...]:
+    return "plan", 0, key, outcome
+
+
+# Histories to read, each with the state that it ends in.
+READABLE: dict[str, tuple[tuple[tuple[Any, ...], ...], str]] = {
+    "done": ((DRIVE, SPAWNED, DRIVE), RunState.DONE),
+    "suspended and resumed": ((planned("do Plug", "wait"), DRIVE, WAKE, DRIVE, SPAWNED, DRIVE), RunState.DONE),
+    "tried again": ((planned("do Check", "fail"), DRIVE, SPAWNED, DRIVE, WAKE, DRIVE), RunState.DONE),
+    "answered twice": ((DRIVE, SPAWNED, SPAWNED, DRIVE), RunState.DONE),
+    "undone": ((DRIVE, NOT_SPAWNED, *UNDO_SPAWN, DRIVE), RunState.FAILED_UNDONE),
+    "begun again on another host": ((DRIVE, ELSEWHERE, *UNDO_SPAWN, SPAWNED, DRIVE), RunState.DONE),
+    "undone, not clean": (
+        (planned("undo Plug", "fail"), DRIVE, NOT_SPAWNED, *UNDO_SPAWN, WAKE, DRIVE, WAKE, DRIVE),
+        RunState.FAILED_NOT_CLEAN,
+    ),
+}
+
+
+@pytest.mark.usefixtures("_same_process")
+@pytest.mark.parametrize("name", READABLE)
+def test_a_history_that_can_be_read_ends_as_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, end = READABLE[name]
+    world = World(monkeypatch, 1, Counter())
+    for move, *arguments in history:
+        getattr(world, move)(*arguments)
+        if move != "plan":
+            world.compare(0, (name, move))
+    PLANNED.clear()
+    assert rows(world.engine[0])["run"]["state"] == end
+
+
+TRANSITIONS: dict[str, Callable[[Transitions, Step], None]] = {
+    "advance": lambda moved, step: moved.advance(step, {}),
+    "suspend": lambda moved, step: moved.suspend(WaitCause.CELL, "cell2", 60.0),
+    "fail": lambda moved, step: moved.fail(step, {"class": "Conflict", "message": "as planned"}),
+}
+
+
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_a_stale_owner_writes_nothing_by_any_transition(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has taken the run over while this one was at its step."""
+    monkeypatch.setitem(catalog._by_version, ("made", 1), FLOW)
+    run = open_run(ADMIN, "thing:1")
+    with write_tx(ALIAS):
+        claimed = leases.take(ALIAS, run.uuid)
+        assert claimed is not None
+        moved = Transitions(ALIAS, claimed, FLOW)
+        with moved.inside():
+            moved.resume()
+    step = moved.next_step()[0]
+    grant = LeaseGrant.objects.using(ALIAS).create(
+        run=run, owner="another", reason="takeover", granted_at=database_now()
+    )
+    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(fencing_token=grant.pk, owner="another")
+    before = rows(run)
+    with pytest.raises(StaleToken):
+        TRANSITIONS[name](moved, step)
+    assert rows(run) == before
+    PLANNED.clear()
 
 
 @pytest.fixture
