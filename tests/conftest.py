@@ -33,9 +33,15 @@ ApiClientFactory = Callable[..., Any]
 def pytest_configure() -> None:
     """Use a temporary root of this run's own: another run that starts would close the shared one to PostgreSQL.
 
-    The time of a generated case depends on the machine, not on the tested code.
+    The time of a generated case depends on the machine, not on the tested code. Generated cases are the same in each
+    run, so that a commit has one verdict; with TEST_RANDOM=1 they are new ones.
     """
-    settings.register_profile("novella", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "novella",
+        deadline=None,
+        derandomize=not os.environ.get("TEST_RANDOM"),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("novella")
     garbage.rest()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="nv-")  # short: paths of sockets are below it

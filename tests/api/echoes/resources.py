@@ -24,6 +24,7 @@ PAIRS = st.dictionaries(KEY, st.text(LETTERS, max_size=20), max_size=3)
 FLAG = st.booleans()
 PREFIX = st.sampled_from(["10.177.8.5/24", "10.0.0.0/8", "192.0.2.7", "198.51.100.9/32"])
 PREFIX_6 = st.sampled_from(["2001:DB8::7/32", "2001:db8::1", "fd00:0:0::/48"])
+DHCP_OPTION = {"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}
 ADDRESS_PAIRS = st.lists(st.sampled_from(["10.7.0.1/16", "10.7.0.9", "2001:DB8::7/32"]), unique=True, max_size=3)
 
 
@@ -88,7 +89,7 @@ RESOURCES = [
         | {
             "admin_state_up": FLAG,
             "device_owner": st.just(""),
-            "extra_dhcp_opts": st.lists(st.just({"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}), max_size=1),
+            "extra_dhcp_opts": st.just([DHCP_OPTION]),  # a change adds to them: an empty list changes nothing
             "allowed_address_pairs": ADDRESS_PAIRS.map(
                 lambda found: [{"ip_address": one, "mac_address": "fa:16:3e:00:00:09"} for one in found]
             ),
