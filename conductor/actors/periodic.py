@@ -23,7 +23,7 @@ from conductor.services.fleet import canaries, drains, unresponsive_hosts
 from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.operations import refused_messages, storage_cleanup
 from conductor.services.operations.pruning import pruner
-from conductor.services.operations.reconciliation import reconciler
+from conductor.services.operations.reconciliation import reconciler, undos
 from conductor.services.server_migrations import live_migrations, resizes
 from conductor.services.servers import deletions, due_snapshots
 from conductor.workflows.engine import leases, recovery
@@ -37,6 +37,7 @@ PERIODIC_WORK_SECONDS = 5.0
 SEAL_EVERY_SECONDS = 3.0
 GIVEN_UP_EVERY_SECONDS = 0.1
 RECLAIM_EVERY_SECONDS = 10.0
+UNDOS_EVERY_SECONDS = 2.0
 NOTIFY_EVERY_SECONDS = 1.0
 
 
@@ -82,6 +83,15 @@ def report_all(aliases: Iterable[str], name: str) -> None:
             continue
         with _complaints.about(f"heartbeat in {alias}"):
             health.record(alias, name)
+
+
+def finish_undos_all(aliases: Iterable[str]) -> None:
+    """Resume rollbacks in these cells that waited for hosts which have done their part by now."""
+    for alias in aliases:
+        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):  # no hosts, or nothing may start
+            continue
+        with _complaints.about(f"undos in {alias}"):
+            undos.go_on_all(alias)
 
 
 def reclaim_all(aliases: Iterable[str]) -> None:
@@ -166,6 +176,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
         Ticker("given-up", GIVEN_UP_EVERY_SECONDS, go_on_with_given_up),
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_cleanup.tend),
+        Ticker("undos", UNDOS_EVERY_SECONDS, partial(finish_undos_all, ours)),
         Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
         Ticker("audit-seals", SEAL_EVERY_SECONDS, partial(seal_all, ours, leases.WORKER)),

@@ -328,7 +328,7 @@ def redeliver(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
     body = {**sent.body, "body": {**sent.body["body"], "step_key": key}}
     statements.COMMANDS.update(connections[alias], sent.pk, step_key=key, body=body, send_again_at=_later(sent))
     run = statements.RUNS_BY_UUID.get(connections[alias], sent.run_uuid)
-    _emit(alias, run, "run.command_still_deferred", {"host": sent.host, "error": dict(error)})
+    _emit(alias, run, "run.cleanup_retried", {"host": sent.host, "error": dict(error)})
 
 
 def _is_pointless(alias: str, sent: OutboxMessage) -> bool:

@@ -54,6 +54,7 @@ TEXTS: Mapping[str, Text] = {
     "log.write_refused": "a write by a previous owner was rejected",
     "log.write_refused_tokens": "a write by a previous owner was rejected: token #%(token)s, newest token #%(newest)s",
     "log.still_deferred": "%(host)s failed a deferred command, which is sent again: %(error)s",
+    "log.cleanup_failed": "cleanup is incomplete: %(state)s",
     "log.cleaned": "cleanup is complete: %(state)s",
     "log.step_started": "“%(step)s” started",
     "log.step_done": "“%(step)s” is done",

@@ -16,7 +16,7 @@ from uuid import UUID
 from conductor import events
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.cells.lookup import API_ALIAS
-from conductor.core.context import RequestContext
+from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
 from conductor.core.interventions import AGREE, BY_ID, DECLINE, OPEN_STEP_STATES, Facts, Intervention
 from conductor.core.messages import message
@@ -124,6 +124,22 @@ def _on_record(
         with write_tx(alias):
             audit.record(alias, context, refused)
         raise
+
+
+def finish_undo(alias: str, run_uuid: UUID | str, reason: str) -> None:
+    """Resume the rollback of a run that only waited for a host; by the system, when the host has done its part.
+
+    It needs no approval. Later workflows on the server do not matter: what is left is this run's own volume or port.
+    Raises Conflict when it is not possible now, such as ResourceLocked.
+    """
+    one, run = BY_ID["undo"], WorkflowRun.objects.using(alias).get(uuid=run_uuid)
+    with _cross_database_locks(alias, run, one), write_tx(alias):
+        held = WorkflowRun.objects.using(alias).select_for_update().get(pk=run.pk)
+        facts = replace(actions.facts_of(alias, held), later_run="")
+        why_not = one.why_not(facts)
+        if why_not:
+            raise Conflict(message("workflow.refused", action=one.id, run=str(run.uuid), reason=why_not))
+        _carry_out(_Case(system_context(), alias, held, facts, InterventionRequest(reason=reason)), one)
 
 
 @contextmanager
@@ -370,7 +386,7 @@ def end(alias: str, run: WorkflowRun, facts: Facts, reason: str) -> None:
     OutboxMessage.objects.using(alias).filter(run_uuid=run.uuid, is_deferred=False).delete()
     if alias != API_ALIAS and run.instance_uuid is not None:
         _show_on_instance(alias, run, reason, left)
-    events.append(alias, events.about_run(run), "run.ended", {"state": state, "error": error})
+    events.append(alias, events.about_run(run), run.kind_of_end(state), {"state": state, "error": error})
     outbox.close_run(alias, run)
 
 

@@ -30,7 +30,7 @@ WORTH_A_LOOK = frozenset(
         "run.write_refused",
         "run.cancel_requested",
         "run.intervention",
-        "run.command_still_deferred",
+        "run.cleanup_retried",
     }
 )
 
@@ -169,7 +169,7 @@ def _host(run: RunView, event: EventView, step: str) -> str:
 
 
 def _level(event: EventView) -> str:
-    if event.kind in ("step.failed", "run.order_failed"):
+    if event.kind in ("step.failed", "run.order_failed", "run.cleanup_failed"):
         return "error"
     if event.kind == "run.ended":
         return "error" if event.data.get("error") else "info"
@@ -251,7 +251,8 @@ LINES: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
     "run.cancel_requested": lambda data, step: message("log.cancel_requested", reason=str(data.get("reason", ""))),
     "run.intervention": _intervention,
     "run.write_refused": _write_refused,
-    "run.command_still_deferred": _still_deferred,
+    "run.cleanup_retried": _still_deferred,
+    "run.cleanup_failed": lambda data, step: message("log.cleanup_failed", state=word(str(data.get("state", "")))),
     "run.cleaned": lambda data, step: message("log.cleaned", state=word(str(data.get("state", "")))),
     "step.started": lambda data, step: message("log.step_started", step=step),
     "step.done": lambda data, step: message("log.step_done", step=step),

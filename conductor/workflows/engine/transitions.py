@@ -162,8 +162,9 @@ class Transitions:
 
     def complete(self, state: str, error: Mapping[str, Any] | None) -> None:
         """End the run in `state`, and release its locks unless an operator has to decide first."""
+        kind = self.run.kind_of_end(state)
         self.unit.save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW, orders=None)
-        self.unit.emit("run.ended", state=state, error=error)
+        self.unit.emit(kind, state=state, error=error)
         if state != RunState.NEEDS_OPERATOR:  # it keeps its locks, as it will continue
             self.unit.free_locks()
         self.is_over = True

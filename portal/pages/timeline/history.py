@@ -23,7 +23,8 @@ STATES = {
     "run.rescheduled": RunState.RUNNING,
     "run.waiting": RunState.WAITING,
 }
-ENDS = ("run.ended", "run.cleaned")  # the second: effects that were left over are compensated
+# The others end a later cleanup of a run that has ended with uncompensated effects.
+ENDS = ("run.ended", "run.cleaned", "run.cleanup_failed")
 
 
 def place_of(text: str, field: str) -> int:

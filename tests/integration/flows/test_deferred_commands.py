@@ -10,8 +10,9 @@ import pytest
 
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.state import StateFile
+from conductor.actors import periodic
 from conductor.actors.conductor import RECEIVERS
-from conductor.cell_db.models import Migration, Service
+from conductor.cell_db.models import BlockDevice, Migration, Service
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
@@ -19,18 +20,23 @@ from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState, VmState
 from conductor.db.transactions import database_now, write_tx
 from conductor.image.models import Image
-from conductor.journal.models import Event, OutboxMessage, WorkflowRun
+from conductor.journal.models import AuditRecord, Event, OutboxMessage, WorkflowRun
+from conductor.network import port_operations
+from conductor.network.models import Network, Port
+from conductor.network.port_operations import PortCreate
 from conductor.rpc import broker, outbox
 from conductor.rpc.messages import StepAnswered
-from conductor.services.operations.reconciliation import reconciler
+from conductor.services.operations import storage_cleanup
+from conductor.services.operations.reconciliation import reconciler, undos
 from conductor.services.operations.reconciliation.reconciler import RepairOutcome
 from conductor.services.server_migrations import resizes
-from conductor.services.servers import actions, instances, server_volumes
+from conductor.services.servers import actions, instances, interfaces, server_volumes
+from conductor.services.servers.interfaces import InterfaceCreate
 from conductor.services.servers.server_volumes import AttachmentCreate
 from conductor.services.servers.types import InstanceCreate
 from conductor.services.volumes import volumes
 from conductor.services.volumes.volumes import VolumeCreate
-from conductor.volume.models import Message, Volume
+from conductor.volume.models import Message, Volume, VolumeAttachment
 from conductor.workflows.engine import executor
 from tests.fleet import silence
 from tests.guests import ImageShelf
@@ -305,6 +311,107 @@ def test_what_was_left_at_a_host_is_reported_compared_and_removed(
     assert "disks_kept_of_dead_instance" not in found
 
 
+@pytest.fixture
+def held_up(agents: Agents, ana: Any, server: str, settings: Any, tmp_path: Path) -> WorkflowRun:
+    """An attachment that failed, as its host became unresponsive; its volume stays reserved."""
+    settings.NOVELLA_IMAGE_DIR = tmp_path
+    volume = volumes.create(ana, VolumeCreate(size_gb=1, name="data"))
+    agents.leave(home_of(server))
+    server_volumes.attach(ana, server, AttachmentCreate(str(volume.uuid)))
+    agents.play()
+    run = WorkflowRun.objects.using(CELL).get(instance_uuid=server, flow="attach_volume")
+    assert (run.state, Volume.objects.get().status) == (RunState.FAILED_NOT_CLEAN, "attaching")
+    return run
+
+
+def assert_clean(run: WorkflowRun) -> None:
+    run.refresh_from_db()
+    assert (run.state, run.uncompensated) == (RunState.FAILED_UNDONE, [])
+    assert (Volume.objects.get().status, VolumeAttachment.objects.count()) == ("available", 0)
+    assert not BlockDevice.objects.using(CELL).exists()
+    ends = Event.objects.using(CELL).filter(run_uuid=run.uuid, kind__in=("run.ended", "run.cleaned")).order_by("pk")
+    assert list(ends.values_list("kind", flat=True)) == ["run.ended", "run.cleaned"]
+
+
+def test_an_undo_goes_on_although_the_conductor_died_after_the_hosts_answer(
+    agents: Agents, held_up: WorkflowRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undos, "go_on_after", lambda alias, run_uuid: None)
+    agents.come_back(home_of(str(held_up.instance_uuid)))
+    agents.play()
+    held_up.refresh_from_db()
+    assert held_up.state == RunState.FAILED_NOT_CLEAN
+    periodic.finish_undos_all(ALIASES)
+    agents.play()
+    assert_clean(held_up)
+    periodic.finish_undos_all(ALIASES)
+    assert_clean(held_up)
+
+
+def test_an_undo_goes_on_when_another_workflow_releases_the_server(
+    agents: Agents, ana: Any, held_up: WorkflowRun
+) -> None:
+    server = str(held_up.instance_uuid)
+    actions.begin(ana, server, "stop")
+    agents.come_back(home_of(server))
+    agents.play(until=lambda: not outbox.deferred_about(CELL, server).exists())
+    records = AuditRecord.objects.using(CELL).count()
+    for _ in range(3):
+        periodic.finish_undos_all(ALIASES)
+    held_up.refresh_from_db()
+    assert held_up.state == RunState.FAILED_NOT_CLEAN
+    assert AuditRecord.objects.using(CELL).count() == records  # it waits, and is not refused each time
+    agents.play()
+    periodic.finish_undos_all(ALIASES)
+    agents.play()
+    assert_clean(held_up)
+
+
+def test_an_undo_needs_no_second_person_when_the_system_finishes_it(
+    agents: Agents, held_up: WorkflowRun, settings: Any
+) -> None:
+    settings.NOVELLA_SECOND_PERSON = True
+    agents.come_back(home_of(str(held_up.instance_uuid)))
+    agents.play()
+    assert_clean(held_up)
+
+
+def test_a_port_that_was_detached_since_is_not_taken_away_again(
+    agents: Agents, ana: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undos, "go_on_after", lambda alias, run_uuid: None)
+    host, network = home_of(server), str(Network.objects.get(name="private").uuid)
+    port = str(port_operations.create_port(ana, PortCreate(network)).uuid)
+    agents.leave(host)
+    interfaces.attach(ana, server, InterfaceCreate(port_id=port))
+    agents.play()
+    run = WorkflowRun.objects.using(CELL).get(instance_uuid=server, flow="attach_interface")
+    agents.come_back(host)
+    agents.play()
+    interfaces.detach(ana, server, port)
+    agents.play()
+    interfaces.attach(ana, server, InterfaceCreate(port_id=port))
+    agents.play()
+    assert Port.objects.get(uuid=port).device_id == server
+    periodic.finish_undos_all(ALIASES)
+    agents.play()
+    run.refresh_from_db()
+    assert (run.state, run.uncompensated) == (RunState.FAILED_UNDONE, [])
+    assert Port.objects.get(uuid=port).device_id == server
+
+
+def test_a_run_of_a_deleted_server_becomes_clean(agents: Agents, ana: Any, held_up: WorkflowRun) -> None:
+    server, host = str(held_up.instance_uuid), home_of(str(held_up.instance_uuid))
+    instances.delete(ana, server)
+    agents.play()
+    agents.come_back(host)
+    agents.play()
+    storage_cleanup.tend()
+    periodic.finish_undos_all(ALIASES)
+    agents.play()
+    assert_clean(held_up)
+
+
 def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(
     agents: Agents, ana: Any, server: str, settings: Any, tmp_path: Path
 ) -> None:
@@ -327,7 +434,9 @@ def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(
     assert Volume.objects.get(uuid=volume).status == "available"
     rows = Event.objects.using(CELL).filter(run_uuid=run.uuid).order_by("pk")
     assert rows.filter(kind="step.undone", data__step="ReserveVolume").exists()
-    assert rows.filter(kind="run.ended").last().data["state"] == RunState.FAILED_UNDONE  # type: ignore[union-attr]
+    assert rows.get(kind="run.ended").data["state"] == RunState.FAILED_NOT_CLEAN
+    assert rows.filter(kind__startswith="run.").last().kind == "run.cleaned"  # type: ignore[union-attr]
+    assert rows.get(kind="run.cleaned").data["state"] == RunState.FAILED_UNDONE
     message = Message.objects.get(resource_uuid=volume)
     assert message.project_id == ana.project_id
     assert message.text.startswith(f"Server {server} did not get the volume. The server's host has let it go by now")

@@ -52,7 +52,7 @@ def test_a_host_that_fails_at_it_gets_it_again_until_it_succeeds(flow: Any) -> N
         for _ in range(2):  # the answer comes twice
             say(run, command.step_key, {"class": "DriverError", "message": f"no {number}"})
     assert len(keys) == 3  # for each of them the host has its answer
-    rows = Event.objects.using(ALIAS).filter(kind="run.command_still_deferred").order_by("pk")
+    rows = Event.objects.using(ALIAS).filter(kind="run.cleanup_retried").order_by("pk")
     assert [(one.data["host"], one.data["error"]["message"]) for one in rows] == [
         ("host-1", f"no {number}") for number in (1, 2, 3)
     ]
