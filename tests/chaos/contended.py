@@ -12,13 +12,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.db import connections
 
+from conductor.cell_db.models import Instance
 from conductor.db import dialect
-from conductor.db.transactions import write_tx
+from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
+from conductor.services.operations.reconciliation import undos
 from conductor.workflows.engine import leases
 from tests.chaos import ledger
 from tests.chaos.parts import CELL, Killed, hear
@@ -34,6 +37,7 @@ LATE = 0.12  # of the runs fail late, so that there is something to undo
 STUBBORN = 0.3  # of these have an undo that never succeeds
 MOVED_AND_DELETED = 0.8  # of the things that are moved
 CUT_OFF = 0.5  # of the moves fail once the host has put something aside
+ROUNDS_WHILE_AWAY = 8
 BACK_AT_HOST, TRIES = "host.bring_back", 5
 RELUCTANT = 0.15  # of the runs fail once more at what follows a failure, or at what is tried until it is done
 AFTERWARDS = {"Take.undo", "Mourn", "GiveBack"}
@@ -168,6 +172,7 @@ class ContendedSchedule(Schedule):
         self._do_periodic_work()
         self._delete_what_was_kept()
         self._delete_while_away()
+        self._change_while_away()
         self._ask_for_all()
         for number in range(LONGEST_SETTLING):
             self.is_calm = number > LONGEST_SETTLING // 3
@@ -212,6 +217,26 @@ class ContendedSchedule(Schedule):
         for _ in range(2):
             self._deliver_all(is_host_away=True)
             self._let_time_pass()
+
+    def _change_while_away(self) -> None:
+        """One thing is lent, and changed while its host is away and still keeps what was lent: then all comes at once.
+
+        The change has the lock when the host has let go, and is newer than the run that goes on.
+        """
+        self.things += 1
+        Instance.objects.using(CELL).create(**_instance_of(self.things))
+        hear(False)
+        self._open(ledger.LEND, self.things, may_wait=False)
+        for _ in range(ROUNDS_WHILE_AWAY):
+            self._deliver_all(is_host_away=True)
+            self._let_time_pass()
+        self._open(ledger.BUILD, self.things, may_wait=False)
+        self._deliver_all(is_host_away=True)
+        hear(True)
+
+    def _let_time_pass(self) -> None:
+        super()._let_time_pass()
+        undos.go_on_all(CELL)
 
     def _deliver_all(self, *, is_host_away: bool = False) -> None:
         while at := [at for at, (kind, _) in enumerate(self.wire) if kind != "compute" or not is_host_away]:
@@ -289,6 +314,12 @@ class ContendedSchedule(Schedule):
             run = WorkflowRun.objects.using(CELL).live().filter(uuid=self._run).first()
             if run is not None and not run.is_cancel_requested:
                 outbox.request_cancel(CELL, run, "the crowd says so")
+
+
+def _instance_of(number: int) -> dict[str, Any]:
+    now = database_now()
+    values: dict[str, Any] = {"uuid": UUID(int=number), "flavor": {}, "image": {}, "created_at": now, "updated_at": now}
+    return values
 
 
 def _run_of(message: Message) -> str:

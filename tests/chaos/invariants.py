@@ -23,6 +23,8 @@ LAST_WORDS = {
     if last is not None
 }
 MOURNING = (Counter[str](), Counter([ledger.MOURNED]))
+# A late owner may be refused at any time.
+AFTER_THE_END = {"run.cleanup_retried", "run.cleaned", "run.write_refused"}
 WAYS = ("do", "undo", "end")
 UNDOABLE = {step.name for step in ledger.BUILD.steps if step.has_revert}
 
@@ -134,9 +136,13 @@ _GRANTS = (
 
 
 def _wrong_events(runs: list[tuple[Any, ...]]) -> list[str]:
-    """The history is complete: one start, one end, one line for each record that was opened."""
+    """The history is complete: one start, one end, then only cleanup, and a line for each record that was opened."""
     emitted: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for run_uuid, kind in _rows("cell1", "SELECT run_uuid, kind FROM journal_event WHERE run_uuid IS NOT NULL"):
+    after: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    query = "SELECT run_uuid, kind FROM journal_event WHERE run_uuid IS NOT NULL ORDER BY id"
+    for run_uuid, kind in _rows("cell1", query):
+        if emitted[run_uuid]["run.ended"]:
+            after[run_uuid][kind] += 1
         emitted[run_uuid][kind] += 1
     opened = dict(_rows("cell1", "SELECT run_id, count(*) FROM journal_steprecord GROUP BY run_id"))
     wrong = []
@@ -144,6 +150,8 @@ def _wrong_events(runs: list[tuple[Any, ...]]) -> list[str]:
         kinds = emitted[uuid]
         if kinds["run.ended"] != 1 or kinds["run.queued"] != 1 or kinds["run.started"] != 1:
             wrong.append(f"run {pk}: its history says {dict(kinds)}")
+        if not after[uuid]["run.intervention"] and set(after[uuid]) - AFTER_THE_END:
+            wrong.append(f"run {pk}: after its end its history says {dict(after[uuid])}")
         if kinds["step.started"] != opened.get(pk, 0):
             wrong.append(f"run {pk}: {kinds['step.started']} start events for {opened.get(pk, 0)}")
     return wrong

@@ -11,7 +11,7 @@ from django.db import connections
 
 from conductor.cell_db.models import Migration
 from conductor.core.compute_driver import GuestSpec
-from conductor.core.errors import DriverError
+from conductor.core.errors import DriverError, KeptByHost
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import MigrationStatus, MigrationType
 from conductor.db import dialect
@@ -19,7 +19,7 @@ from conductor.db.transactions import database_now
 from conductor.rpc.messages import DestroyInstance, MigrateOut, RevertMigration, SpawnInstance
 from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step, StepContext
 from conductor.workflows.flows.delete import ForgetAtSource
-from conductor.workflows.steps import moves
+from conductor.workflows.steps import devices, moves
 from conductor.workflows.steps.on_host import addressed
 
 HERE, OTHER = "cell1", "default"
@@ -203,6 +203,23 @@ class Mourn(Step):
         return {}
 
 
+class Lend(Step):
+    """In the other database, as an attached volume is: a host that may still have it keeps it."""
+
+    title = "Lend"
+
+    def execute(self, work: StepContext) -> Result:
+        with work.fenced(OTHER):
+            put(OTHER, work, "lent")
+        return {}
+
+    def revert(self, work: StepContext, result: Result) -> None:
+        if devices.kept_by(work):
+            raise KeptByHost("It stays lent until the host lets it go.")
+        with work.fenced(OTHER):
+            take_away(OTHER, work, "lent")
+
+
 class EndMove(Mourn):
     """Last step of a move, also of a cancelled one."""
 
@@ -265,14 +282,16 @@ MOVE = Flow("ledger_move", version=1, steps=(Take(), PutAside(), Settle()), on_f
 DELETE = Flow(
     "ledger_delete", version=1, steps=(ForgetAtSource(), Remove(), GiveBack(), Forget()), cancellable_until=None
 )
+LEND = Flow("ledger_lend", version=1, steps=(Lend(), Spawn()))
 BUILDS = (*SHORT, *SHORT, BUILD, MOVE)  # as often as they are wanted in a crowd
-FLOWS = (BUILD, *SHORT, MOVE, DELETE)
-EFFECTS = {OTHER: {"reserved", "taken", "settled", MOURNED}, HERE: {"noted", "spawned", "kept"}}
+FLOWS = (BUILD, *SHORT, MOVE, LEND, DELETE)
+EFFECTS = {OTHER: {"reserved", "taken", "settled", "lent", MOURNED}, HERE: {"noted", "spawned", "kept"}}
 EFFECT_OF = {
     Reserve: "reserved",
     Take: "taken",
     Note: "noted",
     Spawn: "spawned",
+    Lend: "lent",
     PutAside: "kept",
     Settle: "settled",
 }

@@ -104,13 +104,13 @@ def clear(folder: Path) -> None:
     """Empty everything for the next schedule."""
     for alias in (CELL, ledger.OTHER):
         with connections[alias].cursor() as sql:
-            for table in (*TABLES, MOVES) if alias == CELL else TABLES:
+            for table in (*TABLES, *OF_CELL) if alias == CELL else TABLES:
                 sql.execute(f"DELETE FROM {table}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
 
-MOVES = "cell_db_migration"
+OF_CELL = ("cell_db_migration", "cell_db_instance")
 TABLES = (
     "ledger",
     "journal_resourcelock",

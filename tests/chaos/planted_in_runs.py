@@ -7,12 +7,15 @@ from typing import Any
 
 from django.db import connections
 
+from conductor.core.context import system_context
 from conductor.core.states import StepState
 from conductor.db.transactions import database_now
 from conductor.journal import periodic_leases, statements
 from conductor.journal.models import PeriodicLease, StepRecord, WorkflowRun
 from conductor.journal.periodic_leases import HeldLease
 from conductor.rpc import outbox
+from conductor.services.operations.reconciliation import undos
+from conductor.services.workflows import interventions
 from conductor.workflows.engine import executor, leases, records, recovery
 from conductor.workflows.engine.executor import RunExecutor
 from conductor.workflows.engine.transitions import Transitions
@@ -343,6 +346,23 @@ def an_undo_is_tried_once() -> None:
 
 
 @bug
+def an_undo_that_waited_for_its_host_is_forgotten() -> None:
+    """Only the host's answer continues the undo, although another run has the lock then."""
+    replaced(undos, "go_on_all", lambda go_on: lambda alias, **which: go_on(alias, **which) if which else 0)
+
+
+@bug
+def a_later_run_ends_an_undo_that_waits() -> None:
+    """A run that only waited for its host stays as it is when another run has changed the same thing since."""
+
+    def refused(alias: str, run_uuid: Any, reason: str) -> None:
+        request = interventions.InterventionRequest(reason=reason)
+        interventions.intervene(system_context(), run_uuid, "undo", request)
+
+    replaced(interventions, "finish_undo", lambda _: refused)
+
+
+@bug
 def until_done_gives_up() -> None:
     """No number of tries is taken for one."""
     replaced(RetryPolicy, "allows", lambda _: lambda self, try_number: try_number < (self.max_attempts or 1))
@@ -362,6 +382,12 @@ def a_cancelled_run_has_no_last_word() -> None:
 
 
 # -- the history
+
+
+@bug
+def a_run_ends_twice() -> None:
+    """The cleanup of a run that has ended is another end."""
+    WorkflowRun.kind_of_end = lambda self, state: "run.ended"  # type: ignore[method-assign]
 
 
 @bug
