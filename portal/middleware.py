@@ -57,6 +57,7 @@ class RequestIdMiddleware:
         if _GLOBAL_ID.match(global_id):
             _log.info("request_id=%s global_request_id=%s", request_id, global_id)
         response = self._next(request)
+        request_id = request_id_of(request)  # a repeated request has the id of the first one
         response[REQUEST_ID_HEADER] = request_id
         if request.path_info.startswith("/compute"):
             response[COMPUTE_HEADER] = request_id

@@ -5,12 +5,17 @@
 
 Without the header nothing changes. With it the request is executed once (`conductor.services.operations.idempotency`);
 a caller that repeats it gets the same response, with `Idempotency-Replayed: true`.
+
+The request id in the response follows from the key's name. So each repetition has the id of the workflow that was
+begun, also where another process repeats what one that died has done.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import logging
 import re
 from collections.abc import Callable
 from typing import Any, overload
@@ -23,6 +28,7 @@ from conductor.services.operations import idempotency
 from conductor.services.operations.idempotency import IdempotentRequest, StoredResponse
 from portal.api.base import ApiRequest
 
+_log = logging.getLogger(__name__)
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"\A[\x21-\x7e]{8,128}\Z")
@@ -56,18 +62,30 @@ def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> 
 
         def work(name: str) -> StoredResponse:
             request.once = name
+            _take_id(request, name)
             return _answer(method(view, request, *args, **kwargs))
 
         asked = IdempotentRequest(key, _text_of(request))
-        answer, is_replayed = idempotency.once(request.context, asked, work, is_one_commit=is_one_commit)
+        found = idempotency.once(request.context, asked, work, is_one_commit=is_one_commit)
+        _take_id(request, found.name)
+        answer = found.response
         response = Response(answer.body, status=answer.status, headers=dict(answer.headers))
-        request.is_replayed = is_replayed
-        if is_replayed:
+        request.is_replayed = found.is_replayed
+        if found.is_replayed:
             response[REPLAYED] = "true"
         return response
 
     wrapped.takes_key = True  # type: ignore[attr-defined]  # shown in the OpenAPI document
     return wrapped
+
+
+def _take_id(request: ApiRequest, name: str) -> None:
+    """Give the request the id that all repetitions of it have."""
+    request_id = f"req-{name}"
+    if request.request_id != request_id:
+        _log.info("request_id=%s repeated_request_id=%s", request.request_id, request_id)
+        request._request.request_id = request_id  # type: ignore[attr-defined]
+        request.context = dataclasses.replace(request.context, request_id=request_id)
 
 
 def _text_of(request: ApiRequest) -> str:

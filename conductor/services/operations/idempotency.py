@@ -49,6 +49,15 @@ class StoredResponse:
 
 
 @dataclass(frozen=True)
+class KeyedResponse:
+    """The response under a key, the key's name, and whether it was stored before."""
+
+    response: StoredResponse
+    name: str
+    is_replayed: bool
+
+
+@dataclass(frozen=True)
 class IdempotentRequest:
     """A key, and a text that is equal for equal requests."""
 
@@ -62,8 +71,8 @@ def once(
     work: Callable[[str], StoredResponse],
     *,
     is_one_commit: bool = False,
-) -> tuple[StoredResponse, bool]:
-    """Run `work` unless it was done under this key; returns the response, and whether it is a stored one.
+) -> KeyedResponse:
+    """Run `work` unless it was done under this key; returns its response, or the stored one.
 
     `work` gets a name that stays the same until the key expires. With `is_one_commit` all its writes to the API
     database commit together with the response; else a process that takes over from a dead one runs it again, and must
@@ -75,7 +84,7 @@ def once(
     with whole:
         row = _claim(digest, fingerprint)
         if row.answer:
-            return _open(row.answer, asked.key), True
+            return KeyedResponse(_open(row.answer, asked.key), str(row.uuid), is_replayed=True)
         try:
             answer = work(str(row.uuid))
         except NovellaError as error:
@@ -88,7 +97,7 @@ def once(
             raise
         with write_tx(API_ALIAS):
             ClientRequest.objects.filter(pk=row.pk).update(answer=_seal(answer, asked.key))
-        return answer, False
+        return KeyedResponse(answer, str(row.uuid), is_replayed=False)
 
 
 def _claim(digest: str, fingerprint: str) -> ClientRequest:

@@ -13,6 +13,7 @@ from conductor.core.states import RunState, StepState
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.services.servers.queries import mapping_of
 from conductor.services.servers.types import ActionEventView, ActionView
+from conductor.services.workflows import workflows
 
 API = "default"
 FAILED_RUNS = (
@@ -47,7 +48,7 @@ class _ActionRun:
 def list_actions(context: RequestContext, instance_uuid: str) -> list[ActionView]:
     """Return every action on an instance, deleted ones included, newest first. Raises NotFound, CellUnavailable."""
     mapping = mapping_of(context, instance_uuid)
-    parts = _parts(API, [str(mapping.build_run_uuid)], None)
+    parts = _parts(API, workflows.builds_of(mapping.build_run_uuid), None)
     if mapping.cell:
         cell = mapping.cell.name
         gathered = scatter_gather(lambda alias: _parts(alias, [], str(mapping.instance_uuid)), [cell])

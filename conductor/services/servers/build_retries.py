@@ -25,6 +25,7 @@ from conductor.services.servers import create_requests
 from conductor.services.servers.actions import cell_of
 from conductor.services.servers.queries import missing
 from conductor.services.servers.types import NetworkRequest
+from conductor.services.workflows import workflows
 
 FLOW = "try_again"
 # Fields that the build request copies from the instance.
@@ -114,9 +115,12 @@ def _request(owner: RequestContext, alias: str, row: Instance) -> WorkflowRun:
         instance=_values(row) | {"networks": networks},
         created_at=row.created_at,
     )
-    InstanceMapping.objects.filter(instance_uuid=row.uuid).update(cell=None, build_run_uuid=run_uuid)
+    mappings = InstanceMapping.objects.filter(instance_uuid=row.uuid)
+    before = str(mappings.values_list("build_run_uuid", flat=True).get())
+    mappings.update(cell=None, build_run_uuid=run_uuid)
     port_ids = [network["port_id"] for network in networks if network["port_id"]]
-    run = outbox.open_run(API_ALIAS, _wanted(owner, alias, row, run_uuid, spec=record.spec, port_ids=port_ids))
+    inputs = {"spec": record.spec, "from_cell": alias, workflows.BUILT_BEFORE_BY: before}
+    run = outbox.open_run(API_ALIAS, _wanted(owner, row, run_uuid, inputs=inputs, port_ids=port_ids))
     events.append(API_ALIAS, events.about_instance(row.uuid, row.project_id, run_uuid), "instance.updated")
     return run
 
@@ -149,7 +153,7 @@ def _values(row: Instance) -> dict[str, Any]:
 
 
 def _wanted(
-    owner: RequestContext, alias: str, row: Instance, run_uuid: UUID, *, spec: dict[str, Any], port_ids: list[str]
+    owner: RequestContext, row: Instance, run_uuid: UUID, *, inputs: dict[str, Any], port_ids: list[str]
 ) -> outbox.NewRun:
     uuid = str(row.uuid)
     return outbox.NewRun(
@@ -159,7 +163,7 @@ def _wanted(
         resources=[f"instance:{uuid}", *(f"port:{port_id}" for port_id in port_ids)],
         instance_uuid=row.uuid,
         instance_name=row.name,
-        inputs={"instance_uuids": [uuid], "reservation_id": row.reservation_id, "spec": spec, "from_cell": alias},
+        inputs={"instance_uuids": [uuid], "reservation_id": row.reservation_id, **inputs},
         run_uuid=run_uuid,
         is_cancellable=False,
     )

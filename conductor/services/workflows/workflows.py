@@ -28,6 +28,7 @@ from conductor.services.workflows.event_log import Cursor
 from conductor.services.workflows.types import EventView, RunView
 
 MOST_EVENTS = 1000
+BUILT_BEFORE_BY = "built_before_by"  # input of a build that repeats another: that one's uuid
 _RUNS = Rows(WorkflowRun, "uuid")
 
 
@@ -50,10 +51,20 @@ def for_instance(context: RequestContext, instance_uuid: UUID | str) -> list[Run
     mapping = InstanceMapping.objects.filter(instance_uuid=wanted).first() if wanted else None
     if mapping is None or not context.may_see_project(mapping.project_id):
         raise NotFound(phrase("Instance %(instance)s could not be found.", instance=instance_uuid))
-    mine = Q(instance_uuid=wanted) | Q(uuid=mapping.build_run_uuid)
+    mine = Q(instance_uuid=wanted) | Q(uuid__in=builds_of(mapping.build_run_uuid))
     found = _rows(lambda runs: standing(runs.filter(mine)), journal_aliases())
     views = presenter.detailed(context, _pairs(found))
     return sorted(views, key=lambda view: (view.created_at, view.uuid), reverse=True)
+
+
+def builds_of(build_run_uuid: UUID | str) -> list[str]:
+    """Return the uuids of the API-level runs that have built an instance: the last one, and those that it repeats."""
+    found, wanted = [], str(build_run_uuid)
+    while wanted and wanted not in found:
+        found.append(wanted)
+        inputs = WorkflowRun.objects.using(API_ALIAS).filter(uuid=wanted).values_list("inputs", flat=True).first()
+        wanted = (inputs or {}).get(BUILT_BEFORE_BY, "")
+    return found
 
 
 def list_runs(

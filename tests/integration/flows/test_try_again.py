@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from conductor.core.states import RunState, VmState
 from conductor.db.transactions import database_now
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services.servers import build_retries, instances
+from conductor.services.servers import action_history, build_retries, instances
 from conductor.workflows.engine import executor
 from conductor.workflows.flow import Step
 from conductor.workflows.flows.build_retries import TRY_AGAIN
@@ -100,14 +101,17 @@ def test_it_may_fail_and_be_tried_again_and_again(ana: Any) -> None:
     uuid = failed_without_a_host(ana)
     for host in HOSTS:
         silence(host)
-    for _ in range(3):
-        build_retries.try_again(ana, uuid)
+    first = {action.request_id for action in action_history.list_actions(ana, uuid)}
+    for number in range(3):
+        build_retries.try_again(replace(ana, request_id=f"req-again-{number}"), uuid)
         run_to_the_end()
         assert (instance_of(uuid).vm_state, homes(uuid), held()) == (VmState.ERROR, ["cell0"], {})
     Service.objects.using("cell1").update(last_seen_at=database_now())
-    build_retries.try_again(ana, uuid)
+    build_retries.try_again(replace(ana, request_id="req-again-3"), uuid)
     run_to_the_end()
     assert (instance_of(uuid).vm_state, homes(uuid), held()) == (VmState.ACTIVE, ["cell1"], LIVING)
+    found = {action.request_id for action in action_history.list_actions(ana, uuid)}
+    assert found == {*first, *(f"req-again-{number}" for number in range(4))}
 
 
 @pytest.mark.parametrize("step", TRY_AGAIN.steps, ids=lambda step: step.name)
