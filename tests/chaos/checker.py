@@ -340,7 +340,27 @@ def _snapshots(evidence: Evidence) -> list[str]:
         left = [one["snapshot_id"] for one in run["inputs"]["snapshots"] if one["snapshot_id"] in there]
         if run["state"] != "done" and left:
             wrong.append(f"{name}: run {run['uuid']} is {run['state']}, and left snapshots of no image: {left}")
+    return wrong + _images_without_snapshots(evidence, there)
+
+
+def _images_without_snapshots(evidence: Evidence, there: Mapping[str, str]) -> list[str]:
+    """Return images of servers whose snapshots are gone: they live and die together."""
+    kept = {str(row["snapshot_uuid"]) for row in evidence.rows("api", _KEPT_BY_IMAGES)}
+    wrong = []
+    for row in evidence.rows("api", _IMAGES_WITH_SNAPSHOTS):
+        listed = {one.get("snapshot_id") for one in json.loads(row["listed"])} - {None}
+        wrong += [
+            f"image {row['uuid']} names snapshot {uuid}, which is gone" for uuid in sorted(listed - {*there, *kept})
+        ]
     return wrong
+
+
+# The data that an image keeps, also where its snapshot was deleted by itself.
+_KEPT_BY_IMAGES = "SELECT snapshot_uuid FROM volume_imagesnapshot WHERE NOT is_released"
+_IMAGES_WITH_SNAPSHOTS = (
+    "SELECT uuid, properties->>'block_device_mapping' AS listed FROM image_image "
+    "WHERE status = 'active' AND properties->>'block_device_mapping' IS NOT NULL"
+)
 
 
 def _quotas(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:

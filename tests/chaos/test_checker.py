@@ -22,12 +22,16 @@ class InventedEvidence(Evidence):
     runs: list[dict[str, Any]] = field(default_factory=list)
     ports: list[str] = field(default_factory=list)
     snapshots: dict[str, str] = field(default_factory=dict)  # the status of each
+    images: dict[str, list[str]] = field(default_factory=dict)  # the snapshots that each one lists
 
     def rows(self, database: str, query: str) -> list[dict[str, Any]]:
         if "network_port" in query:
             return [{"uuid": uuid} for uuid in self.ports]
         if "volume_snapshot" in query:
             return [{"uuid": uuid, "status": status} for uuid, status in self.snapshots.items()]
+        if "image_image" in query:
+            listed = {uuid: [{"snapshot_id": name} for name in names] for uuid, names in self.images.items()}
+            return [{"uuid": uuid, "listed": json.dumps(devices)} for uuid, devices in listed.items()]
         return self.runs if "inputs" in query else []
 
 
@@ -94,3 +98,9 @@ def test_snapshots_are_those_of_images_that_were_made(
     found = InventedEvidence({"api": ""}, tmp_path, tmp_path / "answers", runs=[run], snapshots=snapshots)
     lines = checker._snapshots(found)
     assert [words in line for line in lines] == ([True] if words else [])
+
+
+def test_an_image_whose_snapshot_is_gone_is_wrong(tmp_path: Path) -> None:
+    images = {"an-image": ["one", "two"], "another": ["one"]}
+    found = InventedEvidence({"api": ""}, tmp_path, tmp_path / "answers", snapshots={"one": "available"}, images=images)
+    assert checker._snapshots(found) == ["image an-image names snapshot two, which is gone"]

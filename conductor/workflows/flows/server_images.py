@@ -17,7 +17,10 @@ from conductor.workflows.steps.instance_state import NoteFailure
 
 
 class FindSnapshots(Step):
-    """The request reserved the image and the snapshots, in one transaction that checked the quota."""
+    """The request reserved the image and the snapshots, in one transaction that checked the quota.
+
+    No step has a revert: GiveSnapshotsUp removes the image, its snapshots and their data together, or none of them.
+    """
 
     title = "Find reserved snapshots"
     lane = "Cell conductor"
@@ -27,9 +30,6 @@ class FindSnapshots(Step):
         if Snapshot.objects.filter(uuid__in=wanted).count() != len(wanted):
             raise NotFound("A snapshot that was reserved for the image is gone.")
         return {"image_id": work.inputs["image_id"]}
-
-    def revert(self, work: StepContext, result: Result) -> None:
-        discard_with_snapshots(work)
 
 
 class CopyIntoSnapshots(Step):
@@ -50,15 +50,11 @@ class CopyIntoSnapshots(Step):
             store.take_snapshot(row.uuid, volume_data.existing(entry["volume_id"]).uuid, row.size_gb)
         return {}
 
-    def revert(self, work: StepContext, result: Result) -> None:
-        for entry in work.inputs["snapshots"]:
-            store.remove_snapshot(entry["snapshot_id"])
-
 
 class ActivateListImage(Step):
     """Activates the image and its snapshots in one transaction; the image keeps their data from then on.
 
-    No revert: FindSnapshots' removes both.
+    No cancellation from here on: a volume may be created from the image at once.
     """
 
     title = "Activate image"
@@ -162,11 +158,12 @@ CREATE_IMAGE_OF_VOLUMES = Flow(
     "create_image_of_volumes",
     version=1,
     steps=(
-        FindSnapshots(),  # revert removes the image and the snapshots
-        CopyIntoSnapshots(),  # revert removes what was copied
+        FindSnapshots(),
+        CopyIntoSnapshots(),
         ActivateListImage(),  # image and snapshots at once
         FreeInstance(),
     ),
-    on_failure=GiveSnapshotsUp(),
+    on_failure=GiveSnapshotsUp(),  # removes image, snapshots and data
     on_cancel=GiveSnapshotsUp(),
+    cancellable_until="ActivateListImage",
 )

@@ -19,10 +19,11 @@ from conductor.services.servers.server_images import ServerImageCreate
 from conductor.services.servers.server_volumes import AttachmentCreate
 from conductor.services.volumes import volumes
 from conductor.services.volumes.volumes import VolumeCreate
-from conductor.volume import store
-from conductor.volume.models import Snapshot
+from conductor.volume import operations, store
+from conductor.volume.models import Snapshot, Volume
+from conductor.volume.states import SNAPSHOT
 from conductor.workflows.flow import Step
-from conductor.workflows.flows.server_images import CREATE_IMAGE_OF_VOLUMES
+from conductor.workflows.flows.server_images import CREATE_IMAGE_OF_VOLUMES, ActivateListImage, GiveSnapshotsUp
 from tests.fixtures.boot_volumes import BLANK, hosts, image, launched, of_image, requested, statuses
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
@@ -125,6 +126,55 @@ def test_a_step_that_fails_leaves_an_image_with_all_its_snapshots_or_none(
         assert InstanceFault.objects.using(CELL).get(instance_uuid=server).message == "RuntimeError"
     assert (instance_of(server).vm_state, taken()) == (VmState.ACTIVE, before)
     assert_nothing_under_way(server)
+
+
+def test_an_image_in_use_keeps_its_snapshots_until_it_goes_with_them(
+    hosts: StorageHosts, ana: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume is made from the image as soon as it is active, and the step that activated it fails afterwards."""
+    activate, give_up = ActivateListImage.execute, GiveSnapshotsUp.execute
+    volume: list[Volume] = []
+    seen: list[tuple[int, int, int]] = []
+
+    def then_fail(self: ActivateListImage, work: Any) -> Any:
+        activate(self, work)
+        source = Snapshot.objects.order_by("pk").first()
+        assert source is not None
+        made_of = {"size_gb": 1, "source_kind": SNAPSHOT, "source_uuid": str(source.uuid)}
+        volume.append(operations.insert(ana, operations.VolumeCreate(**made_of)))  # type: ignore[arg-type]
+        raise RuntimeError("the database was gone")
+
+    def while_copied(self: GiveSnapshotsUp, work: Any) -> Any:
+        images, snapshots, files = left()
+        seen.append((images, snapshots, len(files)))
+        if len(seen) == 2:
+            Volume.objects.filter(pk__in=[one.pk for one in volume]).update(status="available")
+        return give_up(self, work)
+
+    monkeypatch.setattr(ActivateListImage, "execute", then_fail)
+    monkeypatch.setattr(GiveSnapshotsUp, "execute", while_copied)
+    server_images.create_image(ana, server, ServerImageCreate("kept"))
+    run_to_the_end(hosts)
+    assert seen == [(1, 2, 2), (1, 2, 2)]
+    assert (run_of(server, "create_image_of_volumes").state, left()) == (RunState.FAILED_UNDONE, NOTHING)
+
+
+def test_an_image_that_is_active_is_not_taken_back_by_a_delete(
+    hosts: StorageHosts, ana: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    activate = ActivateListImage.execute
+
+    def then_deleted(self: ActivateListImage, work: Any) -> Any:
+        result = activate(self, work)
+        instances.delete(ana, server)
+        return result
+
+    monkeypatch.setattr(ActivateListImage, "execute", then_deleted)
+    server_images.create_image(ana, server, ServerImageCreate("kept"))
+    run_to_the_end(hosts)
+    assert run_of(server, "create_image_of_volumes").state == RunState.DONE
+    assert instance_of(server).vm_state == VmState.DELETED
+    assert (left()[:2], len(left()[2])) == ((1, 2), 2)
 
 
 def test_a_delete_before_the_copy_takes_all_of_it_along(hosts: StorageHosts, ana: Any, server: str) -> None:
