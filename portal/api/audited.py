@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from conductor.core.context import RequestContext
 from conductor.services.audit import operator_audit
 from portal.api import member_changes
+from portal.api.member_changes import ApiChange, ChangeResult
 
 REASON = "Novella-Reason"
 _COMPUTE = r"/compute/v2\.1/(?:[0-9a-f]{32}/)?"
@@ -99,61 +100,70 @@ KINDS: tuple[AuditedPath, ...] = (
 
 
 def keep(request: Request, response: Response) -> None:
-    """Record a request in the audit log: cloud changes done or refused, others as `member_changes` has it."""
+    """Record a client's request in the audit log."""
     context = getattr(request, "context", None)
     if not isinstance(context, RequestContext):
         return
-    found = named(request)
+    body = getattr(request, "_full_data", None)
+    sent = body if isinstance(body, Mapping | list) else None
+    result = ChangeResult(
+        body=getattr(response, "data", None),
+        error=getattr(response, "cause", None),
+        is_refused=response.status_code >= 400,
+        is_replayed=getattr(request, "is_replayed", False),
+        before=getattr(request, "before", ()),
+    )
+    record(context, ApiChange(str(request.method), request.path, sent, reason_of(request)), result)
+
+
+def record(context: RequestContext, change: ApiChange, result: ChangeResult) -> None:
+    """Record a change in the audit log: of the cloud, done or refused; others as `member_changes` has it."""
+    found = named(change)
     if not found:
-        member_changes.keep(request, response, context, getattr(request, "before", ()), reason_of(request))
+        member_changes.keep(context, change, result)
         return
-    details: dict[str, Any] = {"method": request.method, "path": request.path[:255]}
-    sent = _sent(request)
-    if sent:
-        details["sent"] = sent
-    made = _made(response)
+    details: dict[str, Any] = {"method": change.method, "path": change.path[:255]}
+    if change.sent:
+        details["sent"] = change.sent
+    made = _made(result)
     if made:
         details["made"] = made
-    operator_audit.keep(
-        context, found, reason=reason_of(request), error=getattr(response, "cause", None), details=details
-    )
+    operator_audit.keep(context, found, reason=change.reason, error=result.error, details=details)
 
 
 def reason_of(request: Request) -> str:
     """Return the reason that the caller gives; empty without one."""
     text = unquote(request.headers.get(REASON, ""))
+    return plain(text)
+
+
+def plain(text: str) -> str:
+    """Return a reason on one line, without control characters."""
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
-def named(request: Request) -> str:
+def named(change: ApiChange) -> str:
     """Return the audited action, such as "user.update"; empty for a request that is not audited."""
     for kind in KINDS:
-        match = kind.path.match(request.path)
+        match = kind.path.match(change.path)
         if match is None:
             continue
-        verb = kind.verbs.get(str(request.method))
+        verb = kind.verbs.get(change.method)
         if verb is None:
             return ""
-        words = {"word": match.groupdict().get("word", ""), "key": _first_key(request)}
+        words = {"word": match.groupdict().get("word", ""), "key": _first_key(change.sent)}
         return f"{kind.noun}.{verb}".format(**words)
     return ""
 
 
-def _sent(request: Request) -> Any:
-    """Return the parsed body. A body that was never read belongs to a request that was refused earlier."""
-    body = getattr(request, "_full_data", None)
-    return body if isinstance(body, Mapping | list) else None
-
-
-def _first_key(request: Request) -> str:
+def _first_key(body: Any) -> str:
     """Return the action's name: the first key of the body."""
-    body = _sent(request)
     key = next(iter(body), "") if isinstance(body, Mapping) else ""
     return key if isinstance(key, str) and re.fullmatch(r"[A-Za-z_]{1,40}", key) else "action"
 
 
-def _made(response: Response) -> str:
+def _made(result: ChangeResult) -> str:
     """Return the id of the object in the response."""
-    body = response.data if isinstance(getattr(response, "data", None), Mapping) else {}
+    body = result.body if isinstance(result.body, Mapping) else {}
     inner = next(iter(body.values()), None) if len(body) == 1 else body
-    return str(inner["id"]) if response.status_code < 400 and isinstance(inner, Mapping) and inner.get("id") else ""
+    return str(inner["id"]) if not result.is_refused and isinstance(inner, Mapping) and inner.get("id") else ""

@@ -153,7 +153,7 @@ class ApiView(APIView):
         callers.report(request._request, context.project_id, context.user_id)
         rate_limits.charge(request._request, callers.share_of(context.project_id, context.user_id))
         request.context = replace(context, remote_address=remote_address_of(request._request))
-        request.before = member_changes.before(request, request.context)
+        request.before = member_changes.before(request.context, str(request.method), request.path)
 
     def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
         """Answer 204; `Allow` lists the methods, as in every response."""

@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rest_framework.request import Request
-from rest_framework.response import Response
-
 from conductor.core.context import RequestContext
 from conductor.services.audit import member_audit, targets
 from conductor.services.audit.targets import AuditTarget
@@ -107,6 +104,30 @@ _READS = frozenset({"os-show_image_metadata"})
 
 
 @dataclass(frozen=True)
+class ApiChange:
+    """A request that may change something: a client's, or the one that does the same as a page's form.
+
+    `sent` is the parsed body. A body that was never read belongs to a request that was refused earlier.
+    """
+
+    method: str
+    path: str
+    sent: Any = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ChangeResult:
+    """The result of a change. `body` is the response; `before` are its targets, named before they were deleted."""
+
+    body: Any = None
+    error: Exception | None = None
+    is_refused: bool = False
+    is_replayed: bool = False
+    before: Sequence[AuditTarget] = ()
+
+
+@dataclass(frozen=True)
 class MemberChange:
     """A change by a request: kind of resource, verb, and id; "" for a resource that is being created."""
 
@@ -115,40 +136,36 @@ class MemberChange:
     id: str
 
 
-def before(request: Request, context: RequestContext) -> list[AuditTarget]:
-    """Return the targets that the request may delete, because their names are unknown afterwards."""
-    match, kind = _match(request.path)
-    if match is None or not match["id"] or not (request.method == "DELETE" or match.groupdict().get("action")):
+def before(context: RequestContext, method: str, path: str) -> list[AuditTarget]:
+    """Return the targets that a request may delete, because their names are unknown afterwards."""
+    match, kind = _match(path)
+    if match is None or not match["id"] or not (method == "DELETE" or match.groupdict().get("action")):
         return []
     is_whole = not match.groupdict().get("part")
     return targets.find(context, kind, [match["id"]]) if is_whole and kind != targets.SERVER else []
 
 
-def keep(
-    request: Request, response: Response, context: RequestContext, before: Sequence[AuditTarget], reason: str
-) -> None:
+def keep(context: RequestContext, request: ApiChange, result: ChangeResult) -> None:
     """Record the change, or an administrator's refused attempt."""
     found = change(request)
-    is_refused = response.status_code >= 400
-    if found is None or getattr(request, "is_replayed", False) or (is_refused and not context.is_admin):
+    if found is None or result.is_replayed or (result.is_refused and not context.is_admin):
         return
-    if is_refused and found.kind == targets.SERVER and found.verb != "update":
+    if result.is_refused and found.kind == targets.SERVER and found.verb != "update":
         return  # `ServerAction` records refused actions of servers
-    ids = [found.id] if found.id else [] if is_refused else _made(response)
-    unknown = [AuditTarget(found.kind, found.id[:255], "", context.project_id)] if is_refused else []
+    ids = [found.id] if found.id else [] if result.is_refused else _made(result.body)
+    unknown = [AuditTarget(found.kind, found.id[:255], "", context.project_id)] if result.is_refused else []
 
     def changed() -> Sequence[AuditTarget]:
-        return before or targets.find(context, found.kind, ids) or unknown
+        return result.before or targets.find(context, found.kind, ids) or unknown
 
-    error = getattr(response, "cause", None)
     details = {"method": request.method, "path": request.path[:255]}
-    member_audit.keep(context, found.verb, changed, reason=reason, error=error, **details)
+    member_audit.keep(context, found.verb, changed, reason=request.reason, error=result.error, **details)
 
 
-def change(request: Request) -> MemberChange | None:
+def change(request: ApiChange) -> MemberChange | None:
     """Return the change of a project's resource that a request makes; None for a request that is not audited here."""
     match, kind = _match(request.path)
-    verb = _VERBS.get(str(request.method))
+    verb = _VERBS.get(request.method)
     if match is None or verb is None:
         return None
     found = dict.fromkeys(("part", "action_id", "action"), "") | {
@@ -179,16 +196,14 @@ def _match(path: str) -> tuple[re.Match[str] | None, str]:
     return None, ""
 
 
-def _action(request: Request) -> str:
+def _action(request: ApiChange) -> str:
     """Return the action in the body, such as "extend"; "" for an action that only reads."""
-    body = getattr(request, "_full_data", None)  # a body that was never read was refused before
-    key = next(iter(body), "") if isinstance(body, Mapping) else ""
+    key = next(iter(request.sent), "") if isinstance(request.sent, Mapping) else ""
     return key.removeprefix("os-") if isinstance(key, str) and key not in _READS else ""
 
 
-def _made(response: Response) -> list[str]:
-    """Return the ids of the objects in the response; for key pairs the name, for EC2 credentials the access key."""
-    body: Any = getattr(response, "data", None)
+def _made(body: Any) -> list[str]:
+    """Return the ids of the objects in a response; for key pairs the name, for EC2 credentials the access key."""
     inner = next(iter(body.values())) if isinstance(body, Mapping) and len(body) == 1 else body
     made = inner if isinstance(inner, list) else [inner]
     return [str(one.get("id") or one.get("name") or one.get("access")) for one in made if isinstance(one, Mapping)]

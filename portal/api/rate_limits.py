@@ -48,10 +48,14 @@ buckets = Buckets()
 
 def charge(request: HttpRequest, who: str) -> None:
     """Count a request of `who`, "project:<id>" or "address:<ip>". Raises TooOften with the seconds to wait."""
-    if OF_A_STREAM in request.META.get("asgi.scope", ()):
-        return
+    if OF_A_STREAM not in request.META.get("asgi.scope", ()):
+        charge_for(str(request.method), who)
+
+
+def charge_for(method: str, who: str) -> None:
+    """Count a request by its method, also one that a page's form stands for. Raises TooOften."""
     _charge(f"requests {who}", settings.NOVELLA_REQUESTS_PER_MINUTE, "requests")
-    if request.method not in READS:
+    if method not in READS:
         _charge(f"changes {who}", settings.NOVELLA_CHANGES_PER_MINUTE, "requests that change something")
 
 

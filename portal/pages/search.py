@@ -21,10 +21,10 @@ from conductor.services.hosts import hosts
 from conductor.services.servers import permitted_actions, queries
 from conductor.services.servers.types import InstanceQuery
 from conductor.services.workflows import lists
-from portal.pages import navigation, status_badges
+from portal.pages import navigation, policies, status_badges
 from portal.pages.permissions import PageRequest, may_change, signed_in
 from portal.pages.resource_pages import views
-from portal.pages.resource_pages.catalog import RESOURCES, may, may_do
+from portal.pages.resource_pages.catalog import RESOURCES, may_do
 from portal.pages.resources.model import Resource
 from portal.pages.status_badges import StatusBadge
 from portal.pages.timeline import presenter
@@ -88,7 +88,7 @@ def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tup
         groups += [SearchGroup("Workflows", _workflows(request, text))]
         if request.caller.is_admin:
             groups += [SearchGroup("Hosts", _hosts(request, text))]
-        for resource in (one for one in RESOURCES if may(request.caller, one.service, one.rule)):
+        for resource in (one for one in RESOURCES if policies.may(request.caller, one.service, one.rule)):
             url = f"{views.list_url(resource)}?{urlencode({'q': text})}"
             if time.monotonic() > deadline:
                 unasked.append(Hit(resource.title, url, resource.icon))

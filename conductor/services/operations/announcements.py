@@ -83,7 +83,10 @@ def get(context: RequestContext, announcement_uuid: str) -> AnnouncementView:
 
 
 def announce(context: RequestContext, requested: Mapping[str, Any]) -> AnnouncementView:
-    """Create an announcement; without a begin it begins now. Raises Forbidden, Invalid naming the field, Conflict."""
+    """Create an announcement; without a begin it begins now. Times are text or datetimes.
+
+    Raises Forbidden, Invalid naming the field, Conflict.
+    """
     _require_operator(context)
     with write_tx(API_ALIAS):
         one_at_a_time(API_ALIAS, "announcements")
@@ -129,6 +132,7 @@ def withdraw(context: RequestContext, announcement_uuid: str) -> None:
 def _checked(values: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the valid values. Raises Invalid naming the field."""
     title, text = " ".join(values["title"].split()), values["text"].strip()
+    begins_at, ends_at = (_time(values, name) for name in ("begins_at", "ends_at"))
     if not 1 <= len(title) <= LONGEST_TITLE or "\0" in title:
         raise Invalid(
             phrase("Enter a title of 1 to %(longest)s characters.", longest=LONGEST_TITLE), field="announcement.title"
@@ -141,7 +145,7 @@ def _checked(values: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         raise Invalid(
             phrase("Select a severity: %(choices)s.", choices=", ".join(SEVERITIES)), field="announcement.severity"
         )
-    begins_at, ends_at = values.get("begins_at") or now, values.get("ends_at")
+    begins_at = begins_at or now
     if ends_at is not None and ends_at <= begins_at:
         raise Invalid(phrase("The end must be after the beginning."), field="announcement.ends_at")
     return {"title": title, "text": text, "severity": values["severity"], "begins_at": begins_at, "ends_at": ends_at}
@@ -180,6 +184,11 @@ def _missing(announcement_uuid: str) -> NotFound:
 
 def _no_marker(marker: str) -> Invalid:
     return Invalid(f"Announcement {marker[:60]} could not be found.", field="marker")
+
+
+def _time(values: Mapping[str, Any], name: str) -> datetime | None:
+    value = values.get(name) or None
+    return moment(value, f"announcement.{name}") if isinstance(value, str) else value
 
 
 def moment(text: str, field: str) -> datetime:

@@ -16,6 +16,7 @@ from conductor.api_db.models import KeyPair
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.messages import message
 from conductor.core.page import Page
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity import delegation, tokens
@@ -34,7 +35,8 @@ KEY_TYPES = frozenset(
         "sk-ecdsa-sha2-nistp256@openssh.com",
     }
 )
-NAME = re.compile(r"\A[A-Za-z0-9 ._@-]+\Z")
+NAME = re.compile(r"\A(?! )[A-Za-z0-9 ._@-]+(?<! )\Z")
+LONGEST_NAME, LONGEST_KEY = 255, 16384
 LENGTH_BYTES = 4
 SSH, X509 = "ssh", "x509"
 CERTIFICATE_DAYS = 3650
@@ -55,13 +57,15 @@ def import_key(context: RequestContext, user_id: str, name: str, public_key: str
 
     Raises Invalid for anything but an OpenSSH key or certificate, Conflict when the name is taken.
     """
-    _require_name(name)
+    _require(name, kind)
+    if len(public_key) > LONGEST_KEY:
+        raise Invalid(message("invalid.too_long", most=LONGEST_KEY), field="keypair.public_key")
     return _store(context, user_id, NewPair(name, kind, public_key))  # stored as sent: clients compare the two
 
 
 def generate(context: RequestContext, user_id: str, name: str, kind: str = SSH) -> KeyPairView:
     """Generate a pair; the private half is only in the result."""
-    _require_name(name)
+    _require(name, kind)
     public, private = _certificate(name) if kind == X509 else _ssh_pair()
     return _store(context, user_id, NewPair(name, kind, public, private))
 
@@ -181,13 +185,14 @@ def _certificate_print(text: str) -> str:
     return found.fingerprint(hashes.SHA1()).hex(":")
 
 
-def _require_name(name: str) -> None:
+def _require(name: str, kind: str) -> None:
+    """Raises Invalid for a name or a kind that no key pair may have."""
     if not NAME.match(name):
-        raise Invalid(
-            "Keypair data is invalid: Keypair name contains unsafe characters: "
-            "only letters, digits, spaces, dots, @, - and _ are allowed.",
-            field="keypair.name",
-        )
+        raise Invalid(message("invalid.name", characters="letters, digits, spaces and ._@-"), field="keypair.name")
+    if len(name) > LONGEST_NAME:
+        raise Invalid(message("invalid.too_long", most=LONGEST_NAME), field="keypair.name")
+    if kind not in (SSH, X509):
+        raise Invalid(message("invalid.one_of", values=f"{SSH}, {X509}"), field="keypair.type")
 
 
 def _blob(public_key: str) -> bytes:

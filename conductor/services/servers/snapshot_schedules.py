@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -34,6 +37,7 @@ MOST_KEPT = 100
 MOST_OF_ONE = 5
 MOST_ENDED = 100  # of a project: those before are in the audit log only
 LAST_MINUTE = 24 * 60 - 1
+TIME_OF_DAY = re.compile(r"\A([01]\d|2[0-3]):[0-5]\d\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,24 @@ class SnapshotScheduleRequest:
     hours: int = 0
     weekday: str = ""
     zone: str = ""
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> SnapshotScheduleRequest:
+        """Parse a schedule by the names of the API's fields. Raises Invalid naming the field."""
+        kinds = [kind for kind in SUBJECTS if body.get(kind)]
+        if len(kinds) != 1:
+            raise Invalid(phrase("Name a server or a volume, one of the two."), field="snapshot_schedule")
+        if not TIME_OF_DAY.match(body["at"]):
+            raise Invalid(phrase("It must be a time of day such as 02:30."), field="at")
+        hour, _, minute = body["at"].partition(":")
+        same = {name: body[name] for name in ("every", "keep", "hours", "weekday") if name in body}
+        return cls(
+            kind=kinds[0],
+            subject_uuid=body[kinds[0]],
+            minute=int(hour) * 60 + int(minute),
+            zone=body.get("time_zone", ""),
+            **same,
+        )
 
 
 @dataclass(frozen=True)
@@ -205,7 +227,7 @@ def _check(requested: SnapshotScheduleRequest, zone: str) -> None:
     if requested.every == WEEK and requested.weekday not in WEEKDAYS:
         raise Invalid(phrase("weekday is one of %(choices)s.", choices=", ".join(WEEKDAYS)), field="weekday")
     if not 0 <= requested.minute <= LAST_MINUTE:
-        raise Invalid(phrase("Enter a time of day such as 02:30."), field="at")
+        raise Invalid(phrase("It must be a time of day such as 02:30."), field="at")
     if zone not in preferences.time_zones():
         raise Invalid(phrase("Select a time zone from the list."), field="time_zone")
     if not 1 <= requested.keep <= MOST_KEPT:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rest_framework.response import Response
 
 from conductor.services.operations import announcements
@@ -17,8 +14,6 @@ from portal.api.novella.fields import ChoiceField, TextField
 from portal.api.novella.filters import FlagFilter, PageFilter
 from portal.api.novella.operations import describes
 from portal.api.novella.viewset import NovellaViewSet
-
-TIMES = ("begins_at", "ends_at")
 
 
 class AnnouncementSerializer(DataSerializer):
@@ -78,7 +73,7 @@ class AnnouncementViewSet(NovellaViewSet):
         """Announce something; without `begins_at` from now on, without `ends_at` until it is withdrawn."""
         self.authorize("novella:announcements:change")
         values = AnnouncementCreateBody.parse(request.data)["announcement"]
-        made = announcements.announce(request.context, _with_times(values))
+        made = announcements.announce(request.context, values)
         location = request.build_absolute_uri(f"/api/announcements/{made.uuid}")
         body = {"announcement": self.shown(AnnouncementSerializer, made)}
         return Response(body, status=201, headers={"Location": location})
@@ -95,7 +90,7 @@ class AnnouncementViewSet(NovellaViewSet):
         """Change an announcement; fields that are left out stay."""
         self.authorize("novella:announcements:change")
         values = AnnouncementUpdateBody.parse(request.data)["announcement"]
-        changed = announcements.change(request.context, announcement_uuid, _with_times(values))
+        changed = announcements.change(request.context, announcement_uuid, values)
         return Response({"announcement": self.shown(AnnouncementSerializer, changed)})
 
     @describes(None, 204)
@@ -104,9 +99,3 @@ class AnnouncementViewSet(NovellaViewSet):
         self.authorize("novella:announcements:change")
         announcements.withdraw(request.context, announcement_uuid)
         return Response(status=204)
-
-
-def _with_times(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the times of an announcement. Raises Invalid."""
-    times = {name: announcements.moment(values[name], f"announcement.{name}") for name in TIMES if values.get(name)}
-    return {**values, **times}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
 from conductor.core.recurrence import EVERY, STEPS, WEEKDAYS
 from conductor.services.servers import snapshot_schedules
 from conductor.services.servers.snapshot_schedules import (
     MOST_KEPT,
     SERVER,
-    SUBJECTS,
     VOLUME,
     ScheduleView,
     SnapshotScheduleRequest,
@@ -77,7 +72,7 @@ class SnapshotScheduleViewSet(NovellaViewSet):
         """Schedule snapshots of a server or a volume; `at` is local time in `time_zone`, or in the caller's zone."""
         self.authorize("novella:snapshot_schedules:change")
         body = SnapshotScheduleBody.parse(request.data)["snapshot_schedule"]
-        made = snapshot_schedules.schedule(request.context, _requested(body))
+        made = snapshot_schedules.schedule(request.context, SnapshotScheduleRequest.parse(body))
         answer = self._one(made, 201)
         answer["Location"] = request.build_absolute_uri(f"/api/snapshot-schedules/{made.uuid}")
         return answer
@@ -97,19 +92,3 @@ class SnapshotScheduleViewSet(NovellaViewSet):
 
     def _one(self, schedule: ScheduleView, status: int = 200) -> Response:
         return Response({"snapshot_schedule": self.shown(SnapshotScheduleSerializer, schedule)}, status=status)
-
-
-def _requested(body: Mapping[str, Any]) -> SnapshotScheduleRequest:
-    """Parse a schedule. Raises Invalid."""
-    named = [kind for kind in SUBJECTS if body.get(kind)]
-    if len(named) != 1:
-        raise Invalid("Name a server or a volume, one of the two.", field="snapshot_schedule")
-    hour, _, minute = body["at"].partition(":")
-    same = {name: body[name] for name in ("every", "keep", "hours", "weekday") if name in body}
-    return SnapshotScheduleRequest(
-        kind=named[0],
-        subject_uuid=body[named[0]],
-        minute=int(hour) * 60 + int(minute),
-        zone=body.get("time_zone", ""),
-        **same,
-    )

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from portal.pages.api_calls import Call
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.servers import keypairs
+from conductor.services.servers.types import KeyPairView
 from portal.pages.resources import columns
 from portal.pages.resources.fields import NAME
-from portal.pages.resources.model import Column, Field, FieldOption, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import (
+    Call,
+    Column,
+    Field,
+    FieldOption,
+    Item,
+    ItemReader,
+    Query,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
 
 PATH = "/compute/v2.1/os-keypairs"
 _KIND = Field(
@@ -22,8 +36,31 @@ def _upload(asked: SubmittedForm) -> Call:
 
 
 def _generate(asked: SubmittedForm) -> Call:
-    """From 2.92 on the API leaves key generation to the client; this form generates one here."""
+    """From 2.92 on the API leaves key generation to the client."""
     return Call("POST", PATH, {"keypair": {"name": asked.values["name"], "type": asked.values["type"]}}, version="2.91")
+
+
+def _item(key: KeyPairView) -> Item:
+    item = {name: getattr(key, name) for name in ("name", "public_key", "fingerprint", "created_at")}
+    return {**item, "type": key.key_type, **({"private_key": key.private_key} if key.private_key else {})}
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    found = keypairs.list_page(caller, caller.user_id, limit=query["limit"], marker=query.get("marker", ""))
+    return Page([_item(key) for key in found.items], found.has_more)
+
+
+def _import(caller: RequestContext, asked: SubmittedForm) -> Item:
+    name, key, kind = (asked.values[one] for one in ("name", "public_key", "type"))
+    return _item(keypairs.import_key(caller, caller.user_id, name, key.strip(), kind))
+
+
+def _make(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _item(keypairs.generate(caller, caller.user_id, asked.values["name"], asked.values["type"]))
+
+
+def _remove(caller: RequestContext, asked: SubmittedForm) -> None:
+    keypairs.delete(caller, caller.user_id, str(asked.item["name"]))
 
 
 def _delete(asked: SubmittedForm) -> Call:
@@ -41,7 +78,11 @@ KEY_PAIRS = Resource(
     one="keypair",
     rule="os_compute_api:os-keypairs:index",
     empty="With a key pair you can sign in to your servers. Servers get the public key; you keep the private key.",
-    unwrap=lambda item: item["keypair"],
+    reader=ItemReader(
+        _list,
+        lambda caller, ident: _item(keypairs.get(caller, caller.user_id, ident)),
+        "os_compute_api:os-keypairs:show",
+    ),
     id_of=lambda item: str(item["name"]),
     columns=(
         Column("Name", columns.text("name")),
@@ -70,6 +111,7 @@ KEY_PAIRS = Resource(
                 ),
             ),
             call=_upload,
+            execute=_import,
             cli=lambda asked: [
                 "openstack keypair create",
                 "--public-key",
@@ -86,6 +128,7 @@ KEY_PAIRS = Resource(
             icon="key",
             fields=(NAME, _KIND),
             call=_generate,
+            execute=_make,
             cli=lambda asked: ["openstack keypair create", asked.values["name"] or "NAME"],
             reveals="private_key",
             reveal_name="private key",
@@ -99,6 +142,7 @@ KEY_PAIRS = Resource(
             is_bulk=True,
             icon="trash",
             call=_delete,
+            execute=_remove,
             cli=lambda asked: ["openstack keypair delete", str(asked.item.get("name", "NAME"))],
         ),
     ),

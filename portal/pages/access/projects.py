@@ -11,11 +11,11 @@ from django.utils.translation import gettext
 from conductor.core.context import RequestContext
 from conductor.services.accounts import credentials
 from portal.pages.access.users import ENABLED, ENABLED_CHOICES, ROOT, only_while
-from portal.pages.api_calls import Call
 from portal.pages.images.flavors import PROJECTS as PROJECT_CHOICES
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, OWN_DESCRIPTION, OWN_NAME, REASON, filled, named, options
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from portal.pages.api_calls import Call
 from portal.pages.networking.networks import ROOT, delete
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, filled, named, options, whole
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from portal.pages.api_calls import Call
 from portal.pages.images.flavors import PROJECTS
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
@@ -21,6 +20,7 @@ from portal.pages.resources.fields import (
     own,
 )
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.urls import reverse
 
-from portal.pages.api_calls import Call
 from portal.pages.resources import columns
 from portal.pages.resources.fields import NAME, OWN_NAME, REASON, named, own, pairs_fault, pairs_of, pairs_text
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

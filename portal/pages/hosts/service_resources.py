@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from portal.pages.api_calls import Call
 from portal.pages.hosts.aggregates import host_link
 from portal.pages.resources import columns
 from portal.pages.resources.fields import REASON
-from portal.pages.resources.model import Cell, Column, Item, Names, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import Call, Cell, Column, Item, Names, Resource, ResourceAction, SubmittedForm
 from portal.pages.status_badges import StatusBadge
 
 PATH = "/compute/v2.1/os-services"

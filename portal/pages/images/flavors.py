@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from portal.pages.api_calls import Call
 from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
@@ -20,7 +19,7 @@ from portal.pages.resources.fields import (
     pairs_text,
     whole,
 )
-from portal.pages.resources.model import Field, FieldOption, Item, More, ResourceAction, Source, SubmittedForm
+from portal.pages.resources.model import Call, Field, FieldOption, Item, More, ResourceAction, Source, SubmittedForm
 
 PATH = "/compute/v2.1/flavors"
 EPHEMERAL, IS_PUBLIC = "OS-FLV-EXT-DATA:ephemeral", "os-flavor-access:is_public"

@@ -8,11 +8,11 @@ from typing import Any
 from django.utils.translation import gettext
 
 from portal.pages.amounts import megabytes
-from portal.pages.api_calls import Call
 from portal.pages.images.flavors import ACCESS, FLAVOR_ACTIONS
 from portal.pages.resources import columns
 from portal.pages.resources.fields import NAME, OWN_NAME, REASON, any_state, filled, named, options, whole
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from portal.pages.api_calls import Call
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -19,6 +18,7 @@ from portal.pages.resources.fields import (
     whole,
 )
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from conductor.services.networks import reachability
-from portal.pages.api_calls import Call
 from portal.pages.networking.networks import BADGES, ROOT, delete
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, SUBNETS, filled, named, options
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -16,9 +16,9 @@ from django.views.decorators.http import require_safe
 from conductor.core.errors import Invalid, NotFound
 from conductor.services.networks import reachability
 from conductor.services.networks.reachability import PROTOCOLS, Reachability
-from portal.pages.api_calls import ask
 from portal.pages.live_marks import live_marks
 from portal.pages.permissions import PageRequest, signed_in
+from portal.pages.resources.api_calls import ask
 
 ROOT = "/network/v2.0"
 MOST = 1000

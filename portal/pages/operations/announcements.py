@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from portal.pages.api_calls import Call
+from dataclasses import asdict
+from typing import Any
+
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.operations import announcements
 from portal.pages.resources import columns
 from portal.pages.resources.fields import REASON, own
-from portal.pages.resources.model import Column, Field, FieldOption, Item, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import (
+    Call,
+    Column,
+    Field,
+    FieldOption,
+    Item,
+    ItemReader,
+    Query,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
 from portal.pages.status_badges import StatusBadge
 
 PATH = "/api/announcements"
@@ -49,10 +65,24 @@ FIELDS = (
 )
 
 
+def _values(asked: SubmittedForm) -> dict[str, Any]:
+    times = {name: asked.values.get(name) or None for name in ("begins_at", "ends_at")}
+    return {**{name: asked.values[name] for name in ("title", "text", "severity")}, **times}
+
+
 def _body(asked: SubmittedForm) -> dict[str, object]:
-    values = asked.values
-    times = {name: values.get(name) or None for name in ("begins_at", "ends_at")}
-    return {"announcement": {**{name: values[name] for name in ("title", "text", "severity")}, **times}}
+    return {"announcement": _values(asked)}
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    found = announcements.list_of(
+        caller, of_all_times=True, limit=query.get("limit", announcements.DEFAULT_LIMIT), marker=query.get("marker", "")
+    )
+    return Page([asdict(one) for one in found.items], found.has_more)
+
+
+def _withdraw(caller: RequestContext, asked: SubmittedForm) -> None:
+    announcements.withdraw(caller, asked.item["uuid"])
 
 
 def _command(method: str, path: str) -> list[str]:
@@ -73,7 +103,7 @@ ANNOUNCEMENTS = Resource(
     key="announcements",
     one="announcement",
     rule="novella:announcements:list",
-    query={"all": "true"},
+    reader=ItemReader(_list, lambda caller, ident: asdict(announcements.get(caller, ident))),
     is_for_operators=True,
     empty="Announcements appear on the home page of all users, for example for maintenance or outages.",
     id_of=lambda item: str(item["uuid"]),
@@ -97,6 +127,7 @@ ANNOUNCEMENTS = Resource(
             icon="plus",
             fields=FIELDS,
             call=lambda asked: Call("POST", PATH, _body(asked)),
+            execute=lambda caller, asked: asdict(announcements.announce(caller, _values(asked))),
             cli=lambda asked: [*_command("POST", PATH), "-d", Call("POST", PATH, _body(asked)).body_text],
         ),
         ResourceAction(
@@ -106,6 +137,7 @@ ANNOUNCEMENTS = Resource(
             rule="novella:announcements:change",
             fields=FIELDS,
             call=lambda asked: Call("PATCH", _path(asked), _body(asked)),
+            execute=lambda caller, asked: asdict(announcements.change(caller, asked.item["uuid"], _values(asked))),
             cli=lambda asked: [*_command("PATCH", _path(asked)), "-d", Call("PATCH", PATH, _body(asked)).body_text],
         ),
         ResourceAction(
@@ -118,6 +150,7 @@ ANNOUNCEMENTS = Resource(
             icon="trash",
             fields=(REASON,),
             call=lambda asked: Call("DELETE", _path(asked)),
+            execute=_withdraw,
             cli=lambda asked: _command("DELETE", _path(asked)),
         ),
     ),

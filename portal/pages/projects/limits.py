@@ -9,11 +9,21 @@ from urllib.parse import quote
 from conductor.services.quotas.row_quotas import OF_PROJECTS
 from portal.pages.access.projects import USERS
 from portal.pages.access.users import ROOT
-from portal.pages.api_calls import Call
 from portal.pages.projects.quota_groups import COMPUTE_WORDS, NETWORK_WORDS, ROW_WORDS, VOLUME_WORDS
 from portal.pages.resources import columns
 from portal.pages.resources.fields import REASON, whole
-from portal.pages.resources.model import Cell, Column, Field, Item, More, Names, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import (
+    Call,
+    Cell,
+    Column,
+    Field,
+    Item,
+    More,
+    Names,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
 
 COMPUTE, STORAGE, NETWORK = "/compute/v2.1/os-quota-sets", "/volume/v3/os-quota-sets", "/network/v2.0/quotas"
 ROWS, ROW_DEFAULTS = "/api/quotas", "/api/quota-defaults"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from conductor.services.quotas import quotas, row_quotas, volume_quotas
 from conductor.services.quotas.types import QuotaView
-from portal.pages.api_calls import ask
 from portal.pages.permissions import PageRequest
 from portal.pages.quota_bars import QuotaBar
+from portal.pages.resources.api_calls import ask
 
 COMPUTE_WORDS = {
     "instances": "Servers",

@@ -16,14 +16,14 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from conductor.core.errors import Forbidden
-from portal.pages.api_calls import ApiResponse, Call, send
 from portal.pages.notes import leave_note
 from portal.pages.page_lengths import LONG_PAGE
 from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.resource_pages.catalog import may_do
 from portal.pages.resource_pages.views import all_of, item_url, items_of, list_url, resource_of
-from portal.pages.resources import forms
-from portal.pages.resources.model import Item, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources import forms, service_calls
+from portal.pages.resources.api_calls import send
+from portal.pages.resources.model import ActionResult, Call, Item, Resource, ResourceAction, SubmittedForm
 
 MOST_AT_ONCE = LONG_PAGE
 FILE = "file"
@@ -119,7 +119,7 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
     if refused:
         return _form(request, replace(sheet, wrong={"": refused}), status=409)
     asked = replace(_asked(request, sheet.item, sheet.values), file=request.FILES.get(FILE))
-    answer = send(request, _call(sheet.action, asked))
+    answer = _carry_out(request, sheet, asked)
     if answer.is_good:
         return _done(request, sheet, asked, answer)
     place = forms.place_of(sheet.action, answer)
@@ -128,7 +128,14 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
     return _form(request, replace(sheet, wrong={place: sentence}), status=status)
 
 
-def _done(request: PageRequest, sheet: Sheet, asked: SubmittedForm, answer: ApiResponse) -> HttpResponse:
+def _carry_out(request: PageRequest, sheet: Sheet, asked: SubmittedForm) -> ActionResult:
+    call = _call(sheet.action, asked)
+    if sheet.action.execute is None:
+        return send(request, call)
+    return service_calls.execute(request.caller, sheet.resource, sheet.action, asked, call)
+
+
+def _done(request: PageRequest, sheet: Sheet, asked: SubmittedForm, answer: ActionResult) -> HttpResponse:
     resource, action = sheet.resource, sheet.action
     body = answer.body if isinstance(answer.body, Mapping) else {}
     made: Mapping[str, Any] = body.get(resource.one, body)
@@ -173,8 +180,8 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
     found = []
     for item in sheet.items:
         refused = sheet.action.why_not(item) if sheet.resource.is_for_operators else ""
-        call = _call(sheet.action, _asked(request, item, sheet.values))
-        answer = ApiResponse(409, message=refused) if refused else send(request, call)
+        asked = _asked(request, item, sheet.values)
+        answer = ActionResult(409, message=refused) if refused else _carry_out(request, sheet, asked)
         name = sheet.resource.name_of(item) or sheet.resource.id_of(item)
         found.append(ItemResult(name, answer.is_good, answer.message))
     found += [ItemResult(ident, False, gettext("It no longer exists.")) for ident in sheet.gone]

@@ -6,9 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from portal.pages.access.security import GROUPS
-from portal.pages.api_calls import Call
 from portal.pages.resources.fields import OWN_NETWORKS, VOLUMES, filled, named, own
-from portal.pages.resources.model import Field, Item, Resource, ResourceAction, Source, SubmittedForm
+from portal.pages.resources.model import Call, Field, Item, Resource, ResourceAction, Source, SubmittedForm
 
 PATH = "/compute/v2.1/servers"
 FREE_VOLUMES = Source(

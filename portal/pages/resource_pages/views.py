@@ -15,14 +15,16 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound, NovellaError
+from conductor.core.page import Page
 from conductor.services.workflows import locks, workflows
 from conductor.services.workflows.locks import LockQuery, LockView
-from portal.pages import page_lengths
-from portal.pages.api_calls import ask
+from portal.pages import page_lengths, policies
 from portal.pages.live_marks import live_marks
 from portal.pages.permissions import PageRequest, signed_in
-from portal.pages.resource_pages.catalog import BY_ID, may, may_do
-from portal.pages.resources import forms
+from portal.pages.resource_pages.catalog import BY_ID, may_do
+from portal.pages.resource_pages.server_resources import SERVER
+from portal.pages.resources import forms, service_calls
+from portal.pages.resources.api_calls import ask
 from portal.pages.resources.model import Cell, Column, Item, Names, RelatedTable, Resource, ResourceAction
 from portal.pages.timeline import presenter
 from portal.pages.timeline.presenter import WorkflowPresenter
@@ -122,19 +124,26 @@ def _found(
     if resource.is_paged:
         query["limit"] = MOST if in_page else page_lengths.rows_of(given, PAGE_SIZE)
         query |= {"marker": given["marker"]} if given.get("marker") and not in_page else {}
-    body = ask(request, path_of(request, resource.path), query)
-    items = [resource.unwrap(one) for one in body.get(resource.key, ())]
+    page = _page(request, resource, query)
+    items = page.items
     if in_page:
         return [item for item in items if text.lower() in resource.name_of(item).lower()], {}
-    links = body.get("links")
-    following = body.get("next") or (links.get("next") if isinstance(links, Mapping) else None)
-    has_more = bool(body.get(f"{resource.key}_links") or isinstance(following, str))
-    if not (has_more and items and resource.is_paged):
+    if not (page.has_more and items and resource.is_paged):
         return items, {}
     return items, {
         **{name: value for name, value in given.items() if name != "marker"},
         "marker": resource.id_of(items[-1]),
     }
+
+
+def _page(request: PageRequest, resource: Resource, query: Mapping[str, Any]) -> Page[Item]:
+    if resource.reader is not None:
+        return service_calls.list_items(request.caller, resource, query)
+    body = ask(request, path_of(request, resource.path), query)
+    links = body.get("links")
+    following = body.get("next") or (links.get("next") if isinstance(links, Mapping) else None)
+    has_more = bool(body.get(f"{resource.key}_links") or isinstance(following, str))
+    return Page([resource.unwrap(one) for one in body.get(resource.key, ())], has_more)
 
 
 def find(request: PageRequest, resource: Resource, text: str) -> list[Item]:
@@ -177,12 +186,11 @@ def names_for(request: PageRequest, resource: Resource) -> Names:
     for kind in resource.names:
         if kind in BY_ID and BY_ID[kind].is_for_operators and not request.caller.is_admin:
             continue
-        path, key = ("/compute/v2.1/servers", "servers") if kind == "servers" else (BY_ID[kind].path, BY_ID[kind].key)
         try:
-            body = ask(request, path, {"limit": MOST})
+            items = _page(request, SERVER if kind == "servers" else BY_ID[kind], {"limit": MOST}).items
         except NovellaError:
             continue
-        found[kind] = {str(one["id"]): str(one.get("name") or "") for one in body.get(key, ())}
+        found[kind] = {str(one["id"]): str(one.get("name") or "") for one in items}
     return found
 
 
@@ -310,8 +318,7 @@ def items_of(
     """
     listed: dict[str, Item] = {}
     if resource.is_only_listed and idents:
-        body = ask(request, path_of(request, resource.path), resource.query)
-        listed = {resource.id_of(item): item for item in map(resource.unwrap, body.get(resource.key, ()))}
+        listed = {resource.id_of(item): item for item in _page(request, resource, resource.query).items}
     found = []
     for ident in idents:
         try:
@@ -328,6 +335,8 @@ def _item(request: PageRequest, resource: Resource, ident: str, listed: Mapping[
         if ident not in listed:
             raise NotFound(gettext("It no longer exists."))
         item = listed[ident]
+    elif resource.reader is not None:
+        item = service_calls.get_item(request.caller, resource, ident)
     else:
         body = ask(request, path_of(request, f"{resource.path_of or resource.path}/{quote(ident, safe='')}"))
         item = body if resource.is_whole else body[resource.one]
@@ -338,7 +347,7 @@ def _more_of(request: PageRequest, resource: Resource, ident: str) -> dict[str, 
     """Return the results of additional requests; a refused or empty one adds nothing."""
     found: dict[str, Any] = {}
     for more in resource.more:
-        if may(request.caller, more.service or resource.service, more.rule):
+        if policies.may(request.caller, more.service or resource.service, more.rule):
             path, _, query = more.path.replace("{id}", quote(ident, safe="")).partition("?")
             try:
                 found[more.name] = ask(request, path, parse_qsl(query)).get(more.key)

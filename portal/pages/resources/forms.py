@@ -12,9 +12,9 @@ from django.utils.translation import gettext
 
 from conductor.core.messages import Message
 from portal.pages.amounts import number_fault
-from portal.pages.api_calls import ApiResponse, ask
 from portal.pages.permissions import PageRequest
-from portal.pages.resources.model import Field, FieldOption, Item, ResourceAction, Source, SubmittedForm
+from portal.pages.resources.api_calls import ask
+from portal.pages.resources.model import ActionResult, Field, FieldOption, Item, ResourceAction, Source, SubmittedForm
 
 LONGEST = 20_000
 NOT_SO_WRITTEN = "Enter a valid value."
@@ -95,7 +95,7 @@ def _fault(field: Field, typed: str) -> str:
     return reported or field.fault(typed)
 
 
-def place_of(action: ResourceAction, answer: ApiResponse) -> str:
+def place_of(action: ResourceAction, answer: ActionResult) -> str:
     """Return the field that an error is about; empty for the whole form."""
     tail = re.split(r"[.\[]", answer.field.rstrip("]0123456789[."))[-1] if answer.field else ""
     for field in action.fields:

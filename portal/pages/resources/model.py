@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conductor.core.context import RequestContext
-from portal.pages.api_calls import Call
+from conductor.core.page import Page
 from portal.pages.status_badges import StatusBadge
 
 Item = Mapping[str, Any]
 Values = Mapping[str, str]
 Names = Mapping[str, Mapping[str, str]]  # by resource: id → name
+Query = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The API request that does the same as a form; pages show it, and it names the entry in the audit log.
+
+    `secrets` are names of values in the body that pages hide. `version` is the microversion if it is not the latest;
+    `data` is sent unchanged, instead of a body; `reason` goes to the audit log.
+    """
+
+    method: str
+    path: str
+    body: Any = None
+    secrets: frozenset[str] = frozenset()
+    version: str = "latest"
+    media_type: str = "application/json"
+    data: Any = field(default=None, repr=False, compare=False)
+    reason: str = ""
+
+    @property
+    def body_text(self) -> str:
+        """Return the body for display, without its secrets."""
+        return "" if self.body is None else json.dumps(_without(self.body, self.secrets), indent=2, ensure_ascii=False)
+
+
+def _without(body: Any, secrets: frozenset[str]) -> Any:
+    if isinstance(body, Mapping):
+        return {name: "…" if name in secrets and value else _without(value, secrets) for name, value in body.items()}
+    return [_without(one, secrets) for one in body] if isinstance(body, list) else body
+
+
+@dataclass(frozen=True)
+class ActionResult:
+    """The result of an action. `message` and `field` describe the error; both are empty on success."""
+
+    status: int
+    body: Any = field(default=None, repr=False)
+    message: str = ""
+    field: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        return self.status < 400
+
+
+@dataclass(frozen=True)
+class ItemReader:
+    """Reads resources of a kind through its service.
+
+    `list_` takes a page's query by the names of the API's parameters. `get` returns one by its id; raises NotFound.
+    """
+
+    list_: Callable[[RequestContext, Query], Page[Item]]
+    get: Callable[[RequestContext, str], Item]
+    get_rule: str = ""  # if it is not that of the list
 
 
 @dataclass(frozen=True)
@@ -96,8 +153,9 @@ def never_refused(item: Item) -> str:
 
 @dataclass(frozen=True)
 class ResourceAction:
-    """An action: a form, its API call, and the equivalent command.
+    """An action: a form, the function of a service that carries it out, and the equivalent API call and command.
 
+    `execute` returns the created or changed item, if there is one; without it the call is made.
     `why_not` returns why the resource's state forbids it. `reveals` names values of the response that are shown only
     once. `then` is the next page: the list, or that of the created or changed resource.
     """
@@ -123,6 +181,7 @@ class ResourceAction:
     # fields for some callers or items only
     fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
     service: str = ""  # the service of the policy, if it is not the resource's
+    execute: Callable[[RequestContext, SubmittedForm], Item | None] | None = None
 
     def for_caller(self, caller: RequestContext, items: Sequence[Item]) -> ResourceAction:
         """Return the action with the fields for this caller and these items."""
@@ -189,6 +248,7 @@ class Resource:
     more: tuple[More, ...] = ()
     notice: Callable[[], str] = lambda: ""  # a notice above the list and on each page
     lock: str = ""  # the resource type of workflow locks: its page shows the workflow that holds one
+    reader: ItemReader | None = None  # without one, it is read through the API
 
     @property
     def creation(self) -> ResourceAction | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from portal.pages.api_calls import Call
 from portal.pages.resources.fields import OWN_DESCRIPTION, OWN_NAME, options
-from portal.pages.resources.model import ResourceAction
+from portal.pages.resources.model import Call, ResourceAction
 
 
 def rename(noun: str, rule: str, path: str, cli: str) -> ResourceAction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from portal.pages.api_calls import Call
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -15,6 +14,7 @@ from portal.pages.resources.fields import (
     with_id,
 )
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from django.utils.translation import gettext
 
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
 from conductor.core.recurrence import DAY, HOURS, STEPS, WEEK
-from portal.pages.api_calls import Call
+from conductor.services.servers import snapshot_schedules
+from conductor.services.servers.snapshot_schedules import SnapshotScheduleRequest
 from portal.pages.resources import columns
 from portal.pages.resources.fields import SERVERS, VOLUMES, whole
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,
     FieldOption,
     Item,
+    ItemReader,
     Names,
+    Query,
     Resource,
     ResourceAction,
     SubmittedForm,
@@ -99,17 +106,38 @@ def _fields(kind: str, label: str, source: Any) -> tuple[Field, ...]:
     )
 
 
-def _body(kind: str) -> Callable[[SubmittedForm], Call]:
-    def call(asked: SubmittedForm) -> Call:
-        values = asked.values
-        every, _, hours = values.get("every", DAY).partition("-")
-        more: dict[str, Any] = {"hours": whole(hours)} if hours else {}
-        if every == WEEK:
-            more["weekday"] = values.get("weekday", WEEKDAY_CHOICES[0].value)
-        details = {"every": every, **more, "at": values.get("at", ""), "keep": whole(values.get("keep", ""))}
-        return Call("POST", PATH, {"snapshot_schedule": {kind: values.get(kind, ""), **details}})
+def _values(kind: str, asked: SubmittedForm) -> dict[str, Any]:
+    values = asked.values
+    every, _, hours = values.get("every", DAY).partition("-")
+    more: dict[str, Any] = {"hours": whole(hours)} if hours else {}
+    if every == WEEK:
+        more["weekday"] = values.get("weekday", WEEKDAY_CHOICES[0].value)
+    details = {"every": every, **more, "at": values.get("at", ""), "keep": whole(values.get("keep", ""))}
+    return {kind: values.get(kind, ""), **details}
 
-    return call
+
+def _body(kind: str) -> Callable[[SubmittedForm], Call]:
+    return lambda asked: Call("POST", PATH, {"snapshot_schedule": _values(kind, asked)})
+
+
+def _schedule(kind: str) -> Callable[[RequestContext, SubmittedForm], Item]:
+    def execute(caller: RequestContext, asked: SubmittedForm) -> Item:
+        requested = SnapshotScheduleRequest.parse(_values(kind, asked))
+        return asdict(snapshot_schedules.schedule(caller, requested))
+
+    return execute
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    kind = next((kind for kind in snapshot_schedules.SUBJECTS if query.get(kind)), "")
+    found = snapshot_schedules.list_of(
+        caller, kind=kind, subject_uuid=query.get(kind, ""), limit=query["limit"], marker=query.get("marker", "")
+    )
+    return Page([asdict(one) for one in found.items], found.has_more)
+
+
+def _remove(caller: RequestContext, asked: SubmittedForm) -> None:
+    snapshot_schedules.delete(caller, asked.item["uuid"])
 
 
 def _command(call: Call) -> list[str]:
@@ -127,6 +155,7 @@ def _creation(kind: str, title: str, does: str, fields: tuple[Field, ...]) -> Re
         icon="plus",
         fields=fields,
         call=_body(kind),
+        execute=_schedule(kind),
         cli=lambda asked: _command(_body(kind)(asked)),
     )
 
@@ -145,6 +174,7 @@ SCHEDULES = Resource(
     key="snapshot_schedules",
     one="snapshot_schedule",
     rule="novella:snapshot_schedules:list",
+    reader=ItemReader(_list, lambda caller, ident: asdict(snapshot_schedules.get(caller, ident))),
     empty="A schedule regularly backs up a server's disk or a volume's data and deletes the oldest copies.",
     id_of=lambda item: str(item["uuid"]),
     name_of=lambda item: f"{item['subject_name'] or item['subject_uuid'][:8]}: {when(item)}",
@@ -181,6 +211,7 @@ SCHEDULES = Resource(
             is_bulk=True,
             icon="trash",
             call=_delete,
+            execute=_remove,
             cli=lambda asked: _command(_delete(asked)),
         ),
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from portal.pages.api_calls import Call
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -13,7 +12,7 @@ from portal.pages.resources.fields import (
     options,
     whole,
 )
-from portal.pages.resources.model import Column, Field, Resource, ResourceAction
+from portal.pages.resources.model import Call, Column, Field, Resource, ResourceAction
 from portal.pages.resources.shared_actions import rename
 from portal.pages.storage import volumes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from portal.pages.api_calls import Call
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -17,6 +16,7 @@ from portal.pages.resources.fields import (
     whole,
 )
 from portal.pages.resources.model import (
+    Call,
     Cell,
     Column,
     Field,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from portal.api import audited, member_changes
+from portal.api.member_changes import ApiChange
 
 METHODS = ("post", "put", "patch", "delete")
 WORKFLOW = "its service records it with the workflow that carries it out: attacks/test_audit_of_actions.py"
@@ -103,7 +103,7 @@ def why_not(route: str) -> str | None:
 
 
 def is_kept(method: str, path: str) -> bool:
-    request: Any = SimpleNamespace(method=method.upper(), path=path, _full_data={"some_action": {}})
+    request = ApiChange(method.upper(), path, {"some_action": {}})
     return bool(audited.named(request) or member_changes.change(request))
 
 

@@ -19,7 +19,8 @@ from conductor.journal.models import AuditRecord
 from conductor.network import quotas as network_quotas
 from conductor.services.servers import extra_specs, flavors
 from portal.pages.images.flavors import SPECS
-from portal.pages.resource_pages.catalog import RESOURCES, RULES
+from portal.pages.policies import RULES
+from portal.pages.resource_pages.catalog import RESOURCES
 from portal.pages.resources.fields import pairs_fault, pairs_of, pairs_text
 from tests import factories
 from tests.counting import Captured

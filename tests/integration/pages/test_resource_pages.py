@@ -12,7 +12,8 @@ from django.test import Client
 
 from conductor.api_db.models import KeyPair
 from conductor.volume.models import Volume
-from portal.pages.resource_pages.catalog import BY_ID, RESOURCES, RULES, may_do
+from portal.pages.policies import RULES
+from portal.pages.resource_pages.catalog import BY_ID, RESOURCES, may_do
 from tests import factories
 from tests.counting import Captured
 from tests.integration.page_clients import signed_in, text

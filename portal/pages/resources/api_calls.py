@@ -1,14 +1,13 @@
-"""Calls the APIs in this process, as their clients do: same routes, policies, errors and responses.
+"""Calls the APIs in this process, for kinds of resources without a reader: same routes, policies and responses.
 
-A page thus shows and does what `openstack …` and a script would show and do, and a form can display the call that it
-makes. The caller comes from the session; no token is issued for it.
+The caller comes from the session; no token is issued for it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
@@ -19,46 +18,10 @@ from django.urls import resolve
 from conductor.core.errors import Forbidden, Invalid, NotFound, NovellaError, Unavailable
 from portal.api.authentication import set_internal_caller
 from portal.pages.permissions import PageRequest
+from portal.pages.resources.model import ActionResult, Call
 
 COPIED = ("SERVER_NAME", "SERVER_PORT", "HTTP_HOST", "REMOTE_ADDR", "wsgi.url_scheme")
 Query = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request to an API; `secrets` are names of values in the body that pages hide.
-
-    `version` is the microversion if it is not the latest; `data` is sent unchanged, instead of a body; `reason` goes to
-    the audit log.
-    """
-
-    method: str
-    path: str
-    body: Any = None
-    secrets: frozenset[str] = frozenset()
-    version: str = "latest"
-    media_type: str = "application/json"
-    data: Any = field(default=None, repr=False, compare=False)
-    reason: str = ""
-
-    @property
-    def body_text(self) -> str:
-        """Return the body for display, without its secrets."""
-        return "" if self.body is None else json.dumps(_without(self.body, self.secrets), indent=2, ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class ApiResponse:
-    """A response. `message` and `field` describe the error; both are empty on success."""
-
-    status: int
-    body: Any = field(default=None, repr=False)
-    message: str = ""
-    field: str = ""
-
-    @property
-    def is_good(self) -> bool:
-        return self.status < 400
 
 
 def ask(request: PageRequest, path: str, query: Query | Iterable[tuple[str, Any]] = ()) -> Any:
@@ -71,7 +34,7 @@ def ask(request: PageRequest, path: str, query: Query | Iterable[tuple[str, Any]
     raise kinds.get(answer.status, Unavailable)(answer.message)
 
 
-def send(request: PageRequest, call: Call, query: str = "") -> ApiResponse:
+def send(request: PageRequest, call: Call, query: str = "") -> ActionResult:
     """Make a call; an error response is returned too."""
     path, _, own_query = call.path.partition("?")
     inner = _request(request, replace(call, path=path), query or own_query)
@@ -79,11 +42,11 @@ def send(request: PageRequest, call: Call, query: str = "") -> ApiResponse:
     response = view(inner, *args, **kwargs)
     body = getattr(response, "data", None)
     if response.status_code < 400:
-        return ApiResponse(response.status_code, body)
+        return ActionResult(response.status_code, body)
     error = getattr(response, "cause", None)
     sentence = error.message if isinstance(error, NovellaError) else _message(body)
     details = getattr(error, "details", {})
-    return ApiResponse(response.status_code, body, sentence, str(details.get("field") or ""))
+    return ActionResult(response.status_code, body, sentence, str(details.get("field") or ""))
 
 
 def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
@@ -116,9 +79,3 @@ def _message(body: Any) -> str:
             if found:
                 return found
     return ""
-
-
-def _without(body: Any, secrets: frozenset[str]) -> Any:
-    if isinstance(body, Mapping):
-        return {name: "…" if name in secrets and value else _without(value, secrets) for name, value in body.items()}
-    return [_without(one, secrets) for one in body] if isinstance(body, list) else body

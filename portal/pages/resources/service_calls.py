@@ -1,0 +1,74 @@
+"""Calls the services for the pages of resources, with what the APIs' views do around each call.
+
+A change counts against the rate limits, needs the policy of its action, and is recorded in the audit log as the request
+of the API that does the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import NovellaError, TooOften
+from conductor.core.page import Page
+from portal import callers
+from portal.api import audited, errors, member_changes, rate_limits
+from portal.api.member_changes import ApiChange, ChangeResult
+from portal.pages import policies
+from portal.pages.resources.model import ActionResult, Call, Item, Query, Resource, ResourceAction, SubmittedForm
+
+_log = logging.getLogger(__name__)
+
+
+def list_items(caller: RequestContext, resource: Resource, query: Query) -> Page[Item]:
+    """Return a page of a kind that has a reader. Raises Forbidden, and Invalid for an unknown marker."""
+    assert resource.reader is not None
+    _count(caller, "GET")
+    policies.require(caller, resource.service, resource.rule)
+    return resource.reader.list_(caller, query)
+
+
+def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
+    """Return one resource of a kind that has a reader. Raises Forbidden, NotFound."""
+    assert resource.reader is not None
+    _count(caller, "GET")
+    policies.require(caller, resource.service, resource.reader.get_rule or resource.rule)
+    return resource.reader.get(caller, ident)
+
+
+def execute(
+    caller: RequestContext, resource: Resource, action: ResourceAction, asked: SubmittedForm, call: Call
+) -> ActionResult:
+    """Carry out an action; `call` is the API's request that does the same. A refusal is returned too."""
+    service, path = action.service or resource.service, unquote(call.path.partition("?")[0])
+    try:
+        _count(caller, call.method)
+    except TooOften as error:
+        return _refused(error, service, caller.request_id)
+    before = member_changes.before(caller, call.method, path)
+    change = ApiChange(call.method, path, call.body, audited.plain(call.reason))
+    try:
+        policies.require(caller, service, action.rule)
+        made = action.execute(caller, asked) if action.execute else None
+    except Exception as error:
+        audited.record(caller, change, ChangeResult(error=error, is_refused=True, before=before))
+        return _refused(error, service, caller.request_id)
+    body = {resource.one: made} if made else None
+    audited.record(caller, change, ChangeResult(body=body, before=before))
+    return ActionResult(200, body)
+
+
+def _refused(error: Exception, service: str, request_id: str) -> ActionResult:
+    status = errors.status_of(error, service)
+    if status == 500 and not isinstance(error, NovellaError):
+        _log.error("page_action_failed request_id=%s", request_id, exc_info=error)
+    details: Mapping[str, Any] = getattr(error, "details", {})
+    message = errors.message_of(error, status, request_id)
+    return ActionResult(status, message=message, field=str(details.get("field") or ""))
+
+
+def _count(caller: RequestContext, method: str) -> None:
+    rate_limits.charge_for(method, callers.share_of(caller.project_id, caller.user_id))
