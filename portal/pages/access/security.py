@@ -7,6 +7,12 @@ from typing import Any
 
 from django.utils.translation import gettext
 
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.servers import groups
+from conductor.services.servers.types import GroupView
+from portal.api.compute.microversions import VERSIONS
+from portal.api.compute.schemas.server_groups import create as create_group_schema
 from portal.pages.networking.networks import ROOT, delete
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, filled, named, options, whole
@@ -17,7 +23,9 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
+    ItemReader,
     Names,
+    Query,
     RelatedTable,
     Resource,
     ResourceAction,
@@ -265,6 +273,30 @@ def _create_group(asked: SubmittedForm) -> Call:
     return Call("POST", _GROUP_PATH, {"server_group": body})
 
 
+def _group_item(group: GroupView) -> Item:
+    return {
+        "id": group.uuid,
+        "name": group.name,
+        "policy": group.policy,
+        "members": group.member_uuids,
+        "rules": group.rules,
+    }
+
+
+def _list_groups(caller: RequestContext, query: Query) -> Page[Item]:
+    return Page([_group_item(one) for one in groups.list_groups(caller)])
+
+
+def _make_group(caller: RequestContext, asked: SubmittedForm) -> Item:
+    values = asked.body["server_group"]
+    rules = {name: int(value) for name, value in values.get("rules", {}).items()}
+    return _group_item(groups.create(caller, values["name"], values["policy"], rules))
+
+
+def _delete_group(caller: RequestContext, asked: SubmittedForm) -> None:
+    groups.delete(caller, asked.item["id"])
+
+
 SERVER_GROUPS = Resource(
     id="server-groups",
     noun="server group",
@@ -276,6 +308,11 @@ SERVER_GROUPS = Resource(
     one="server_group",
     rule="os_compute_api:os-server-groups:index",
     is_paged=False,
+    reader=ItemReader(
+        _list_groups,
+        lambda caller, ident: _group_item(groups.get(caller, ident)),
+        "os_compute_api:os-server-groups:show",
+    ),
     empty="A server group keeps its servers together on one host, or apart on different hosts.",
     names=("servers",),
     columns=(
@@ -305,6 +342,8 @@ SERVER_GROUPS = Resource(
                 ),
             ),
             call=_create_group,
+            schema=create_group_schema(VERSIONS.maximum),
+            execute=_make_group,
             cli=lambda asked: [
                 "openstack server group create",
                 *options(asked.values, policy="policy"),
@@ -320,6 +359,7 @@ SERVER_GROUPS = Resource(
             is_bulk=True,
             icon="trash",
             call=lambda asked: Call("DELETE", f"{_GROUP_PATH}/{asked.item['id']}"),
+            execute=_delete_group,
             cli=lambda asked: ["openstack server group delete", named(asked.item)],
         ),
     ),

@@ -7,6 +7,11 @@ from typing import Any
 
 from django.urls import reverse
 
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.hosts import aggregates
+from conductor.services.hosts.types import AggregateView
+from portal.api.compute.schemas import aggregates as schemas
 from portal.pages.resources import columns
 from portal.pages.resources.fields import NAME, OWN_NAME, REASON, named, own, pairs_fault, pairs_of, pairs_text
 from portal.pages.resources.model import (
@@ -16,7 +21,9 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
+    ItemReader,
     Names,
+    Query,
     Resource,
     ResourceAction,
     Source,
@@ -71,6 +78,43 @@ def _metadata(asked: SubmittedForm) -> Call:
     return _act(asked, "set_metadata", metadata={**wanted, **gone})
 
 
+def _item(aggregate: AggregateView) -> Item:
+    same = {name: getattr(aggregate, name) for name in ("name", "hosts", "metadata", "created_at", "uuid")}
+    return {**same, "id": aggregate.number, ZONE_KEY: aggregate.metadata.get(ZONE_KEY)}
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    return Page([_item(one) for one in aggregates.list_all(caller)])
+
+
+def _create(caller: RequestContext, asked: SubmittedForm) -> Item:
+    values = asked.body["aggregate"]
+    return _item(aggregates.create(caller, values["name"], values[ZONE_KEY]))
+
+
+def _update(caller: RequestContext, asked: SubmittedForm) -> Item:
+    changes = dict(asked.body["aggregate"])
+    name = changes.pop("name")
+    return _item(aggregates.update(caller, str(asked.item["id"]), name, changes))
+
+
+def _set_metadata(caller: RequestContext, asked: SubmittedForm) -> Item:
+    changes = asked.body["set_metadata"]["metadata"]
+    return _item(aggregates.set_metadata(caller, str(asked.item["id"]), changes))
+
+
+def _add_host(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _item(aggregates.add_host(caller, str(asked.item["id"]), asked.values["host"]))
+
+
+def _remove_host(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _item(aggregates.remove_host(caller, str(asked.item["id"]), asked.values["host"]))
+
+
+def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
+    aggregates.delete(caller, str(asked.item["id"]))
+
+
 def host_link(name: str) -> Cell:
     return Cell("link", name, url=reverse("host", args=[name]))
 
@@ -99,6 +143,7 @@ AGGREGATES = Resource(
     one="aggregate",
     rule=f"{RULE}index",
     is_paged=False,
+    reader=ItemReader(_list, lambda caller, ident: _item(aggregates.get(caller, ident)), f"{RULE}show"),
     is_for_operators=True,
     empty="An aggregate groups similar hosts. Give it a zone that users can select, or metadata for the scheduler.",
     columns=(
@@ -124,6 +169,8 @@ AGGREGATES = Resource(
                 PATH,
                 {"aggregate": {"name": asked.values["name"], ZONE_KEY: asked.values[ZONE_KEY] or None}},
             ),
+            schema=schemas.CREATE,
+            execute=_create,
             cli=lambda asked: [
                 "openstack aggregate create",
                 *(["--zone", asked.values[ZONE_KEY]] if asked.values.get(ZONE_KEY) else []),
@@ -138,6 +185,8 @@ AGGREGATES = Resource(
             icon="plus",
             fields=(Field("host", "Host", "choice", choices=_HOSTS, is_required=True),),
             call=lambda asked: _act(asked, "add_host", host=asked.values["host"]),
+            schema=schemas.ACTIONS["add_host"],
+            execute=_add_host,
             cli=lambda asked: ["openstack aggregate add host", named(asked.item), asked.values.get("host") or "HOST"],
         ),
         ResourceAction(
@@ -148,6 +197,8 @@ AGGREGATES = Resource(
             why_not=lambda item: "" if item.get("hosts") else "The aggregate has no hosts.",
             fields=(Field("host", "Host", "choice", choices=_choices, is_required=True), REASON),
             call=lambda asked: _act(asked, "remove_host", host=asked.values["host"]),
+            schema=schemas.ACTIONS["remove_host"],
+            execute=_remove_host,
             cli=lambda asked: [
                 "openstack aggregate remove host",
                 named(asked.item),
@@ -173,6 +224,8 @@ AGGREGATES = Resource(
             ),
             guide=_KEYS,
             call=_metadata,
+            schema=schemas.ACTIONS["set_metadata"],
+            execute=_set_metadata,
             cli=lambda asked: [
                 "openstack aggregate set",
                 *(
@@ -190,6 +243,8 @@ AGGREGATES = Resource(
             rule=f"{RULE}update",
             fields=(OWN_NAME, own(ZONE_KEY, "Zone", help=_ZONE_HELP)),
             call=_edit,
+            schema=schemas.UPDATE,
+            execute=_update,
             cli=lambda asked: [
                 "openstack aggregate set",
                 *(["--name", asked.values["name"]] if asked.values.get("name") else []),
@@ -208,6 +263,7 @@ AGGREGATES = Resource(
             why_not=lambda item: "Remove all hosts first." if item.get("hosts") else "",
             fields=(REASON,),
             call=lambda asked: Call("DELETE", _at(asked.item)),
+            execute=_delete,
             cli=lambda asked: ["openstack aggregate delete", named(asked.item)],
         ),
     ),

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.fleet import enabling
+from conductor.services.hosts import hosts
+from conductor.services.hosts.types import ServiceView
+from portal.api.compute.schemas.services import UPDATE
 from portal.pages.hosts.aggregates import host_link
 from portal.pages.resources import columns
 from portal.pages.resources.fields import REASON
-from portal.pages.resources.model import Call, Cell, Column, Item, Names, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import (
+    Call,
+    Cell,
+    Column,
+    Item,
+    ItemReader,
+    Names,
+    Query,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
 from portal.pages.status_badges import StatusBadge
 
 PATH = "/compute/v2.1/os-services"
@@ -23,6 +40,45 @@ def _at(asked: SubmittedForm) -> str:
 
 def _put(asked: SubmittedForm, **body: Any) -> Call:
     return Call("PUT", _at(asked), body)
+
+
+def _item(service: ServiceView) -> Item:
+    if not service.is_known:
+        return {"binary": service.binary, "host": service.host, "status": "UNKNOWN"}
+    same = {name: getattr(service, name) for name in ("binary", "host", "zone", "disabled_reason")}
+    return {
+        **same,
+        "id": service.uuid,
+        "status": "disabled" if service.is_disabled else "enabled",
+        "state": "up" if service.is_up else "down",
+        "updated_at": service.last_seen_at,
+        "forced_down": service.is_forced_down,
+    }
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    found = hosts.list_services(caller, binary=query.get("binary", ""))
+    return Page([_item(one) for one in found.items], missing_cells=found.missing_cells)
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    return _item(hosts.get_service(caller, ident))
+
+
+def _disable(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _set(caller, asked, is_disabled=True, disabled_reason=asked.body["disabled_reason"])
+
+
+def _enable(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _set(caller, asked, is_disabled=False, disabled_reason=None)
+
+
+def _set(caller: RequestContext, asked: SubmittedForm, **values: Any) -> Item:
+    return _item(enabling.update(caller, hosts.get_service(caller, str(asked.item["id"])), **values))
+
+
+def _forget(caller: RequestContext, asked: SubmittedForm) -> None:
+    enabling.delete(caller, hosts.get_service(caller, str(asked.item["id"])))
 
 
 def _name(item: Item) -> str:
@@ -59,6 +115,7 @@ SERVICES = Resource(
     is_paged=False,
     is_for_operators=True,
     is_only_listed=True,
+    reader=ItemReader(_list, _get),
     list_route="service-list",
     empty="Conductors and compute hosts appear after their first report.",
     id_of=lambda item: str(item.get("id") or ""),
@@ -87,6 +144,8 @@ SERVICES = Resource(
             call=lambda asked: _put(
                 asked, status="disabled", disabled_reason=asked.values["reason"].strip() or "REASON"
             ),
+            schema=UPDATE,
+            execute=_disable,
             cli=lambda asked: _cli(asked, "--disable", "--disable-reason", asked.values.get("reason") or "REASON"),
         ),
         ResourceAction(
@@ -97,6 +156,7 @@ SERVICES = Resource(
             is_bulk=True,
             why_not=lambda item: _only_hosts(item) or ("Scheduling is enabled." if item["status"] == "enabled" else ""),
             call=lambda asked: _put(asked, status="enabled"),
+            execute=_enable,
             cli=lambda asked: _cli(asked, "--enable"),
         ),
         ResourceAction(
@@ -112,6 +172,7 @@ SERVICES = Resource(
             why_not=lambda item: "The service is up. Stop it first." if item["state"] == "up" else "",
             fields=(REASON,),
             call=lambda asked: Call("DELETE", _at(asked)),
+            execute=_forget,
             cli=lambda asked: ["openstack compute service delete", str(asked.item.get("id", "ID"))],
         ),
     ),

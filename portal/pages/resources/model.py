@@ -138,13 +138,17 @@ class Field:
 
 @dataclass(frozen=True)
 class SubmittedForm:
-    """A submitted form: its resource (empty for a creation), and its values."""
+    """A submitted form: its resource (empty for a creation), and its values.
+
+    `body` is the body of the call, once it was checked.
+    """
 
     item: Item
     values: Values
     user_id: str = ""
     project_id: str = ""
     file: Any = None
+    body: Any = None
 
 
 def never_refused(item: Item) -> str:
@@ -155,7 +159,8 @@ def never_refused(item: Item) -> str:
 class ResourceAction:
     """An action: a form, the function of a service that carries it out, and the equivalent API call and command.
 
-    `execute` returns the created or changed item, if there is one; without it the call is made.
+    `execute` returns the created or changed item, if there is one; without it the call is made. The body of the call is
+    checked by `schema` before, as the API checks it, unless the service does.
     `why_not` returns why the resource's state forbids it. `reveals` names values of the response that are shown only
     once. `then` is the next page: the list, or that of the created or changed resource.
     """
@@ -182,6 +187,7 @@ class ResourceAction:
     fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
     service: str = ""  # the service of the policy, if it is not the resource's
     execute: Callable[[RequestContext, SubmittedForm], Item | None] | None = None
+    schema: Mapping[str, Any] | None = None
 
     def for_caller(self, caller: RequestContext, items: Sequence[Item]) -> ResourceAction:
         """Return the action with the fields for this caller and these items."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from conductor.core.page import Page
 from portal import callers
 from portal.api import audited, errors, member_changes, rate_limits
 from portal.api.member_changes import ApiChange, ChangeResult
+from portal.api.validation import validate
 from portal.pages import policies
 from portal.pages.resources.model import ActionResult, Call, Item, Query, Resource, ResourceAction, SubmittedForm
 
@@ -52,13 +54,14 @@ def execute(
     change = ApiChange(call.method, path, call.body, audited.plain(call.reason))
     try:
         policies.require(caller, service, action.rule)
-        made = action.execute(caller, asked) if action.execute else None
+        body = validate(call.body, action.schema) if action.schema else call.body
+        made = action.execute(caller, replace(asked, body=body)) if action.execute else None
     except Exception as error:
         audited.record(caller, change, ChangeResult(error=error, is_refused=True, before=before))
         return _refused(error, service, caller.request_id)
-    body = {resource.one: made} if made else None
-    audited.record(caller, change, ChangeResult(body=body, before=before))
-    return ActionResult(200, body)
+    answer = {resource.one: made} if made else None
+    audited.record(caller, change, ChangeResult(body=answer, before=before))
+    return ActionResult(200, answer)
 
 
 def _refused(error: Exception, service: str, request_id: str) -> ActionResult:

@@ -14,28 +14,9 @@ from conductor.services.hosts import hosts
 from conductor.services.hosts.types import ServiceView
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import services as serializers
+from portal.api.compute.schemas import services as schemas
 from portal.api.compute.view import ComputeView
-from portal.api.schema_parts import BOOLEAN, Schema, closed
 from portal.api.validation import as_boolean, validate
-
-_REASON: Schema = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 255,
-    "pattern": r"^(?!\s)[^\u0000-\u001f\u007f]*(?<!\s)$",
-}
-_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
-UPDATE: Schema = {
-    **closed({"status": {"enum": ["enabled", "disabled"]}, "disabled_reason": _REASON, "forced_down": BOOLEAN}),
-    "minProperties": 1,
-}
-SERVICE_BY_NAME = closed({"host": _NAME, "binary": _NAME}, required=("host", "binary"))
-DISABLE_WITH_REASON = closed(
-    {"host": _NAME, "binary": _NAME, "disabled_reason": _REASON}, required=("host", "binary", "disabled_reason")
-)
-FORCE_DOWN = closed(
-    {"host": _NAME, "binary": _NAME, "forced_down": BOOLEAN}, required=("host", "binary", "forced_down")
-)
 
 UUIDS_SINCE = "2.53"
 
@@ -59,7 +40,7 @@ class ServiceByRef(ComputeView):
         if uuid_or_none(ref) is None:
             raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
         service = hosts.get_service(request.context, ref)
-        changed = enabling.update(request.context, service, **_changes(validate(request.data, UPDATE)))
+        changed = enabling.update(request.context, service, **_changes(validate(request.data, schemas.UPDATE)))
         return Response({"service": serializers.show(changed, request.microversion)})
 
     def delete(self, request: ApiRequest, ref: str) -> Response:
@@ -86,10 +67,10 @@ class ServiceByRef(ComputeView):
 
 
 BY_NAME: Mapping[str, dict[str, Any]] = {
-    "enable": SERVICE_BY_NAME,
-    "disable": SERVICE_BY_NAME,
-    "disable-log-reason": DISABLE_WITH_REASON,
-    "force-down": FORCE_DOWN,
+    "enable": schemas.SERVICE_BY_NAME,
+    "disable": schemas.SERVICE_BY_NAME,
+    "disable-log-reason": schemas.DISABLE_WITH_REASON,
+    "force-down": schemas.FORCE_DOWN,
 }
 
 
