@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.core.request_spec import FlavorSpec
+from conductor.services.servers import extra_specs, flavors
+from conductor.services.servers.flavors import FlavorQuery, NewFlavor
+from conductor.services.servers.types import FlavorView
+from portal.api.compute.microversions import VERSIONS
+from portal.api.compute.schemas import flavors as schemas
 from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
@@ -19,11 +28,22 @@ from portal.pages.resources.fields import (
     pairs_text,
     whole,
 )
-from portal.pages.resources.model import Call, Field, FieldOption, Item, More, ResourceAction, Source, SubmittedForm
+from portal.pages.resources.model import (
+    Call,
+    Field,
+    FieldOption,
+    FollowUp,
+    Item,
+    ItemReader,
+    More,
+    Query,
+    ResourceAction,
+    Source,
+    SubmittedForm,
+)
 
 PATH = "/compute/v2.1/flavors"
 EPHEMERAL, IS_PUBLIC = "OS-FLV-EXT-DATA:ephemeral", "os-flavor-access:is_public"
-ACCESS = More("access", f"{PATH}/{{id}}/os-flavor-access", "flavor_access", "os_compute_api:os-flavor-access")
 PROJECTS = Source("/identity/v3/projects", "projects", lambda item: str(item["name"]))
 # Extra specs of the built-in filters and drivers. The API accepts each example.
 SPECS = (
@@ -69,12 +89,96 @@ def _specs(asked: SubmittedForm) -> Call:
     return Call("POST", _at(asked.item, "/os-extra_specs"), {"extra_specs": pairs_of(asked.values["extra_specs"])})
 
 
-def _specs_gone(asked: SubmittedForm, made: Any) -> Iterable[Call]:
+def _specs_gone(asked: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Delete removed keys one by one."""
-    kept = pairs_of(asked.values["extra_specs"])
+    kept, rule = pairs_of(asked.values["extra_specs"]), "os_compute_api:os-flavor-extra-specs:delete"
     for key in asked.item.get("extra_specs") or {}:
         if key not in kept:
-            yield Call("DELETE", _at(asked.item, f"/os-extra_specs/{quote(str(key), safe='')}"))
+            call = Call("DELETE", _at(asked.item, f"/os-extra_specs/{quote(str(key), safe='')}"))
+            yield FollowUp(call, rule, partial(_remove_spec, flavor_id=asked.item["id"], key=key))
+
+
+def _remove_spec(caller: RequestContext, *, flavor_id: str, key: str) -> None:
+    flavors.remove_extra_spec(caller, flavor_id, key)
+
+
+def _item(flavor: FlavorView) -> Item:
+    spec = flavor.spec
+    return {
+        "id": spec.flavor_id,
+        "name": spec.name,
+        "description": flavor.description,
+        "vcpus": spec.vcpus,
+        "ram": spec.memory_mb,
+        "disk": spec.root_gb,
+        "swap": spec.swap_mb,
+        EPHEMERAL: spec.ephemeral_gb,
+        IS_PUBLIC: flavor.is_public,
+        "extra_specs": spec.extra_specs,
+    }
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    given = {"sort_key": query["sort_key"]} if "sort_key" in query else {}
+    found = flavors.list_page(
+        caller,
+        FlavorQuery(
+            is_public=None,
+            is_descending=query.get("sort_dir") == "desc",
+            limit=query["limit"],
+            marker=query.get("marker", ""),
+            **given,
+        ),
+    )
+    return Page([_item(one) for one in found.items], found.has_more)
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    return _item(flavors.get(caller, ident))
+
+
+def _read_access(caller: RequestContext, flavor_id: str) -> list[Item]:
+    return [{"tenant_id": project_id} for project_id in flavors.access(caller, flavor_id)]
+
+
+READER = ItemReader(_list, _get)
+ACCESS = More("access", rule="os_compute_api:os-flavor-access", read=_read_access)
+
+
+def _make(caller: RequestContext, asked: SubmittedForm) -> Item:
+    values = asked.body["flavor"]
+    spec = FlavorSpec(
+        flavor_id=values.get("id", ""),
+        name=values["name"],
+        vcpus=int(values["vcpus"]),
+        memory_mb=int(values["ram"]),
+        root_gb=int(values["disk"]),
+        ephemeral_gb=int(values[EPHEMERAL]),
+        swap_mb=int(values["swap"]),
+    )
+    return _item(flavors.create(caller, NewFlavor(spec, values[IS_PUBLIC], description=values.get("description"))))
+
+
+def _set_specs(caller: RequestContext, asked: SubmittedForm) -> Item:
+    specs = asked.body["extra_specs"]
+    extra_specs.check(specs)
+    return _item(flavors.set_extra_specs(caller, asked.item["id"], specs))
+
+
+def _describe(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _item(flavors.describe(caller, asked.item["id"], asked.body["flavor"]["description"]))
+
+
+def _grant(caller: RequestContext, asked: SubmittedForm) -> None:
+    flavors.grant(caller, asked.item["id"], asked.values["tenant"])
+
+
+def _revoke(caller: RequestContext, asked: SubmittedForm) -> None:
+    flavors.revoke(caller, asked.item["id"], asked.values["tenant"])
+
+
+def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
+    flavors.delete(caller, asked.item["id"])
 
 
 def _access(asked: SubmittedForm, name: str) -> Call:
@@ -122,6 +226,8 @@ FLAVOR_ACTIONS = (
             DESCRIPTION,
         ),
         call=_create,
+        schema=schemas.create(VERSIONS.maximum),
+        execute=_make,
         cli=lambda asked: [
             "openstack flavor create",
             *options(asked.values, vcpus="vcpus", ram="ram", disk="disk", ephemeral="ephemeral", swap="swap", id="id"),
@@ -147,7 +253,9 @@ FLAVOR_ACTIONS = (
         ),
         guide=SPECS,
         call=_specs,
-        also_calls=_specs_gone,
+        schema=schemas.EXTRA_SPECS,
+        execute=_set_specs,
+        follow_ups=_specs_gone,
         cli=lambda asked: [
             "openstack flavor set",
             *(
@@ -167,6 +275,8 @@ FLAVOR_ACTIONS = (
         call=lambda asked: Call(
             "PUT", _at(asked.item), {"flavor": {"description": asked.values["description"] or None}}
         ),
+        schema=schemas.UPDATE,
+        execute=_describe,
         cli=lambda asked: [
             "openstack flavor set",
             *options(asked.values, description="description"),
@@ -181,6 +291,8 @@ FLAVOR_ACTIONS = (
         why_not=_why_public,
         fields=(Field("tenant", "Project", "choice", choices=PROJECTS, is_required=True),),
         call=lambda asked: _access(asked, "addTenantAccess"),
+        schema=schemas.ADD_ACCESS,
+        execute=_grant,
         cli=lambda asked: [
             "openstack flavor set",
             "--project",
@@ -196,6 +308,8 @@ FLAVOR_ACTIONS = (
         why_not=_why_not_revoke,
         fields=(Field("tenant", "Project", "choice", choices=_granted, is_required=True), REASON),
         call=lambda asked: _access(asked, "removeTenantAccess"),
+        schema=schemas.REMOVE_ACCESS,
+        execute=_revoke,
         cli=lambda asked: [
             "openstack flavor unset",
             "--project",
@@ -213,6 +327,7 @@ FLAVOR_ACTIONS = (
         icon="trash",
         fields=(REASON,),
         call=lambda asked: Call("DELETE", _at(asked.item)),
+        execute=_delete,
         cli=lambda asked: ["openstack flavor delete", named(asked.item)],
     ),
 )

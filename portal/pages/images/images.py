@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from portal.pages.amounts import megabytes
-from portal.pages.images.flavors import ACCESS, FLAVOR_ACTIONS
+from portal.pages.images.flavors import ACCESS, FLAVOR_ACTIONS, READER
 from portal.pages.resources import columns
 from portal.pages.resources.fields import NAME, OWN_NAME, REASON, any_state, filled, named, options, whole
 from portal.pages.resources.model import (
@@ -17,6 +17,7 @@ from portal.pages.resources.model import (
     Column,
     Field,
     FieldOption,
+    FollowUp,
     Item,
     Names,
     Resource,
@@ -56,10 +57,10 @@ def _create(asked: SubmittedForm) -> Call:
     return Call("POST", PATH, body)
 
 
-def _data(asked: SubmittedForm, made: Any) -> Iterable[Call]:
+def _data(asked: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Upload the file after the record was created, as a stream."""
     if asked.file is not None:
-        yield _upload(asked, str(made["id"]))
+        yield FollowUp(_upload(asked, str(made["id"])))
 
 
 def _upload(asked: SubmittedForm, ident: str) -> Call:
@@ -153,7 +154,7 @@ IMAGES = Resource(
                 _MIN_RAM,
             ),
             call=_create,
-            also_calls=_data,
+            follow_ups=_data,
             cli=lambda asked: [
                 "openstack image create",
                 "--file",
@@ -266,7 +267,7 @@ FLAVORS = Resource(
     rule="os_compute_api:servers:index",
     sorting="sort_key",
     empty="A flavor defines the size of a server. Operators create flavors.",
-    query={"is_public": "none"},
+    reader=READER,
     names=("projects",),
     more=(ACCESS,),
     actions=FLAVOR_ACTIONS,

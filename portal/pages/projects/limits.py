@@ -17,6 +17,7 @@ from portal.pages.resources.model import (
     Cell,
     Column,
     Field,
+    FollowUp,
     Item,
     More,
     Names,
@@ -102,13 +103,13 @@ def _network(asked: SubmittedForm) -> Call:
     return Call("PUT", f"{NETWORK}/{asked.item.get('id', 'ID')}", {"quota": {**body, **checked}})
 
 
-def _also_reset(asked: SubmittedForm, made: Any) -> Iterable[Call]:
+def _also_reset(asked: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Reset the other limits; those of the network service only if it has some of its own."""
-    yield Call("DELETE", f"{STORAGE}/{asked.item['id']}", reason=asked.values.get("reason", ""))
-    yield Call("DELETE", f"{ROWS}/{asked.item['id']}", reason=asked.values.get("reason", ""))
+    yield FollowUp(Call("DELETE", f"{STORAGE}/{asked.item['id']}", reason=asked.values.get("reason", "")))
+    yield FollowUp(Call("DELETE", f"{ROWS}/{asked.item['id']}", reason=asked.values.get("reason", "")))
     typical = asked.item.get("network_defaults") or {}
     if any(_limit(asked.item, "network", name) != typical.get(name) for name in NETWORK_WORDS):
-        yield Call("DELETE", f"{NETWORK}/{asked.item['id']}", reason=asked.values.get("reason", ""))
+        yield FollowUp(Call("DELETE", f"{NETWORK}/{asked.item['id']}", reason=asked.values.get("reason", "")))
 
 
 def _rows(asked: SubmittedForm) -> Call:
@@ -253,7 +254,7 @@ PROJECT_QUOTAS = Resource(
             rule="os_compute_api:os-quota-sets:delete",
             fields=(REASON,),
             call=lambda asked: Call("DELETE", f"{COMPUTE}/{asked.item.get('id', 'ID')}"),
-            also_calls=_also_reset,
+            follow_ups=_also_reset,
             cli=_cli("openstack quota delete"),
         ),
     ),

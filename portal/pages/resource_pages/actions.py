@@ -23,7 +23,8 @@ from portal.pages.resource_pages.catalog import may_do
 from portal.pages.resource_pages.views import all_of, item_url, items_of, list_url, resource_of
 from portal.pages.resources import forms, service_calls
 from portal.pages.resources.api_calls import send
-from portal.pages.resources.model import ActionResult, Call, Item, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import ActionResult, Call, FollowUp, Item, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.service_calls import Operation
 
 MOST_AT_ONCE = LONG_PAGE
 FILE = "file"
@@ -135,6 +136,13 @@ def _carry_out(request: PageRequest, sheet: Sheet, asked: SubmittedForm) -> Acti
     return service_calls.execute(request.caller, sheet.resource, sheet.action, asked, call)
 
 
+def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResult:
+    if one.execute is None:
+        return send(request, one.call)
+    operation = Operation(sheet.action.service or sheet.resource.service, one.rule, one.call)
+    return service_calls.change(request.caller, operation, one.execute)
+
+
 def _done(request: PageRequest, sheet: Sheet, asked: SubmittedForm, answer: ActionResult) -> HttpResponse:
     resource, action = sheet.resource, sheet.action
     body = answer.body if isinstance(answer.body, Mapping) else {}
@@ -144,7 +152,9 @@ def _done(request: PageRequest, sheet: Sheet, asked: SubmittedForm, answer: Acti
     if action.reveals and made.get(action.reveals):
         return _reveal_once(request, sheet, made)
     refused = [
-        found.message for found in (send(request, one) for one in action.also_calls(asked, made)) if not found.is_good
+        found.message
+        for found in (_follow_up(request, sheet, one) for one in action.follow_ups(asked, made))
+        if not found.is_good
     ]
     for message in refused:
         leave_note(request, message, "bad")

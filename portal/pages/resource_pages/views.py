@@ -25,7 +25,7 @@ from portal.pages.resource_pages.catalog import BY_ID, may_do
 from portal.pages.resource_pages.server_resources import SERVER
 from portal.pages.resources import forms, service_calls
 from portal.pages.resources.api_calls import ask
-from portal.pages.resources.model import Cell, Column, Item, Names, RelatedTable, Resource, ResourceAction
+from portal.pages.resources.model import Cell, Column, Item, More, Names, RelatedTable, Resource, ResourceAction
 from portal.pages.timeline import presenter
 from portal.pages.timeline.presenter import WorkflowPresenter
 
@@ -348,9 +348,15 @@ def _more_of(request: PageRequest, resource: Resource, ident: str) -> dict[str, 
     found: dict[str, Any] = {}
     for more in resource.more:
         if policies.may(request.caller, more.service or resource.service, more.rule):
-            path, _, query = more.path.replace("{id}", quote(ident, safe="")).partition("?")
             try:
-                found[more.name] = ask(request, path, parse_qsl(query)).get(more.key)
+                found[more.name] = _more(request, more, ident)
             except NovellaError:
                 found[more.name] = None
     return found
+
+
+def _more(request: PageRequest, more: More, ident: str) -> Any:
+    if more.read is not None:
+        return more.read(request.caller, ident)
+    path, _, query = more.path.replace("{id}", quote(ident, safe="")).partition("?")
+    return ask(request, path, parse_qsl(query)).get(more.key)

@@ -151,6 +151,15 @@ class SubmittedForm:
     body: Any = None
 
 
+@dataclass(frozen=True)
+class FollowUp:
+    """A further change after an action, with its own policy and audit record. Without `execute` the call is made."""
+
+    call: Call
+    rule: str = ""
+    execute: Callable[[RequestContext], Item | None] | None = None
+
+
 def never_refused(item: Item) -> str:
     return ""
 
@@ -182,7 +191,7 @@ class ResourceAction:
     tab: str = ""  # of the page to return to
     flow: str = ""  # the workflow that it starts: until the state shows it, the action counts as requested
     guide: tuple[tuple[str, str], ...] = ()  # values that may be typed, with their meaning
-    also_calls: Callable[[SubmittedForm, Any], Iterable[Call]] = lambda asked, made: ()
+    follow_ups: Callable[[SubmittedForm, Any], Iterable[FollowUp]] = lambda asked, made: ()
     # fields for some callers or items only
     fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
     service: str = ""  # the service of the policy, if it is not the resource's
@@ -208,13 +217,17 @@ class RelatedTable:
 
 @dataclass(frozen=True)
 class More:
-    """The response of another request about a resource, stored in the item under `name`. `{id}` in `path` is its id."""
+    """More about a resource, stored in the item under `name`: what `read` returns of its id, or else an API.
+
+    `{id}` in `path` is the id.
+    """
 
     name: str
-    path: str
-    key: str
-    rule: str
+    path: str = ""
+    key: str = ""
+    rule: str = ""
     service: str = ""  # the service of the policy, if it is not the resource's
+    read: Callable[[RequestContext, str], Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ of the API that does the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,26 +41,47 @@ def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
     return resource.reader.get(caller, ident)
 
 
+@dataclass(frozen=True)
+class Operation:
+    """A change, with the API's service, its policy, and the request that does the same."""
+
+    service: str
+    rule: str
+    call: Call
+
+
 def execute(
     caller: RequestContext, resource: Resource, action: ResourceAction, asked: SubmittedForm, call: Call
 ) -> ActionResult:
     """Carry out an action; `call` is the API's request that does the same. A refusal is returned too."""
-    service, path = action.service or resource.service, unquote(call.path.partition("?")[0])
+
+    def run(caller: RequestContext) -> Item | None:
+        body = validate(call.body, action.schema) if action.schema else call.body
+        return action.execute(caller, replace(asked, body=body)) if action.execute else None
+
+    return change(caller, Operation(action.service or resource.service, action.rule, call), run, resource.one)
+
+
+def change(
+    caller: RequestContext, operation: Operation, run: Callable[[RequestContext], Item | None], noun: str = ""
+) -> ActionResult:
+    """Carry out a change, which returns the created or changed item. A refusal is returned too."""
+    call, service = operation.call, operation.service
+    path = unquote(call.path.partition("?")[0])
     try:
         _count(caller, call.method)
     except TooOften as error:
         return _refused(error, service, caller.request_id)
     before = member_changes.before(caller, call.method, path)
-    change = ApiChange(call.method, path, call.body, audited.plain(call.reason))
+    record = ApiChange(call.method, path, call.body, audited.plain(call.reason))
     try:
-        policies.require(caller, service, action.rule)
-        body = validate(call.body, action.schema) if action.schema else call.body
-        made = action.execute(caller, replace(asked, body=body)) if action.execute else None
+        policies.require(caller, service, operation.rule)
+        made = run(caller)
     except Exception as error:
-        audited.record(caller, change, ChangeResult(error=error, is_refused=True, before=before))
+        audited.record(caller, record, ChangeResult(error=error, is_refused=True, before=before))
         return _refused(error, service, caller.request_id)
-    answer = {resource.one: made} if made else None
-    audited.record(caller, change, ChangeResult(body=answer, before=before))
+    answer = {noun: made} if made else None
+    audited.record(caller, record, ChangeResult(body=answer, before=before))
     return ActionResult(200, answer)
 
 
