@@ -34,7 +34,7 @@ DESCRIBED: Mapping[str, tuple[int, ...]] = {
     "Measure": (1,),
     "MigrationAction": (1, 2),
     "RelatedTable": (0,),
-    "Group": (0,),
+    "SearchGroup": (0,),
     "NavigationEntry": (0, 5),
     "_CellAction": (1, 2),
     "_HostAction": (1, 2),
