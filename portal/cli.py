@@ -20,7 +20,10 @@ EXIT_BAD_ENVIRONMENT = 2
 # The project's commands by purpose.
 GROUPS: dict[str, Sequence[str]] = {
     "Start Novella": ("up",),
-    "Run it as several processes": ("seed", "web", "conductor", "compute", "hosts", "broker_accounts", "upgrade_check"),
+    "Run it as several processes": (
+        *("seed", "web", "conductor", "scheduler", "compute"),
+        *("hosts", "broker_accounts", "upgrade_check"),
+    ),
     "Operate it": ("members", "drain", "reconcile", "prune", "verify_audit"),
     "Scheduling and plugins": ("plugins", "what_if", "simulate_scheduling", "startplugin"),
     "Set up your shell": ("completion",),

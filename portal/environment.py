@@ -110,6 +110,9 @@ class Environment:
     keep_events_days: int = _variable(kind.integer("a number of days", 0, 36_500), "30")
     keep_decisions_days: int = _variable(kind.integer("a number of days", 0, 36_500), "30")
     keep_snapshots_days: int = _variable(kind.integer("a number of days", 0, 36_500), "7")
+    scheduler: str = _variable(kind.choice("in-process", "service"), "in-process")
+    scheduler_seconds: float = _variable(kind.seconds(0.5, 600), "5")
+    scheduler_calls: int = _variable(kind.integer("a number of calls", 1, 10_000), "12")
     decision_sample: float = _variable(kind.share, "1")
     snapshot_hosts: int = _variable(kind.integer("a number of hosts", 0, 1_000_000), "10000")
     keep_consoles_days: int = _variable(kind.integer("a number of days", 0, 36_500), "7")
@@ -167,6 +170,8 @@ def load(variables: Mapping[str, str]) -> Environment:
     }
     values["allowed_hosts"] = _allowed_hosts(values["host"], values["public_url"], values["allowed_hosts"] or ())
     values["compute_queues"] = values["compute_queues"] or ("per-host" if values["broker_url"] else "shared")
+    if values["scheduler"] == "service" and not values["broker_url"]:
+        raise InvalidEnvironment(f"{PREFIX}SCHEDULER: schedulers are called over a broker; give {PREFIX}BROKER_URL")
     for path in ("tls_cert", "tls_key"):
         values[path] = values[path] or None
     for several in ("notification_webhooks", "cors_origins", "oidc_roles", "trusted_proxies"):

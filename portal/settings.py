@@ -176,6 +176,12 @@ SPECTACULAR_SETTINGS = {
 
 NOVELLA_DATA = environment.data_dir
 NOVELLA_BROKER_URL = environment.broker_url
+NOVELLA_SCHEDULER_CLIENT = {
+    "in-process": "conductor.scheduler.manager.select_for_many",
+    "service": "conductor.workflows.scheduler_calls.select_for_many",
+}[environment.scheduler]
+NOVELLA_SCHEDULER_SECONDS = environment.scheduler_seconds
+NOVELLA_SCHEDULER_CALLS = environment.scheduler_calls
 NOVELLA_COMPUTE_QUEUES = environment.compute_queues
 NOVELLA_CHANNEL_URL = environment.channel_url
 NOVELLA_MEMBERSHIP_URL = environment.membership_url

@@ -1,4 +1,4 @@
-"""Message actors of the conductor: notifications of runs, and messages from compute hosts."""
+"""Message actors of the conductor: notifications of runs, and messages from compute hosts and schedulers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from conductor.rpc.messages import (
     ConsolesOffered,
     ConsolesWritten,
     ConsoleWritten,
+    DestinationsSelected,
     GuestsCounted,
     HostReported,
     RefusalsCounted,
+    SchedulerReported,
     StepAnswered,
     StepProgressed,
 )
@@ -25,6 +27,7 @@ from conductor.services.consoles import connections, logs
 from conductor.services.operations import refused_messages
 from conductor.services.operations.reconciliation import undos
 from conductor.services.servers import guest_metrics
+from conductor.workflows import scheduler_calls
 from conductor.workflows.engine import executor
 
 
@@ -49,6 +52,8 @@ RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     ConsolesOffered: connections.record,
     GuestsCounted: guest_metrics.record,
     RefusalsCounted: refused_messages.record,
+    DestinationsSelected: scheduler_calls.take_replies,
+    SchedulerReported: scheduler_calls.record_report,
 }
 
 
@@ -60,7 +65,7 @@ def conductor_notified(received: Received) -> None:
 
 @message_actor(trust.TO_CONDUCTOR, CONDUCTOR_QUEUE)
 def conductor_message(received: Received) -> None:
-    """Handle a message from a compute host about itself, as a conductor of its cell."""
+    """Handle a message from a compute host about itself, as a conductor of its cell, or from a scheduler."""
     try:
         message = decode(received.body)
     except UnknownMessage:

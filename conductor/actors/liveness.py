@@ -14,6 +14,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.errors import Invalid
 from conductor.core.membership import Member, Membership, MembershipLocation
 from conductor.membership.database import DatabaseMembership
+from conductor.workflows import scheduler_calls
 from conductor.workflows.engine import leases, recovery
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Group:
 def take_over(aliases: Iterable[str], life: str) -> None:
     """Release a dead process's runs in these journals; where that fails, its leases expire by themselves. Never raises.
 
+    Of a dead scheduler, the runs that wait for its reply call another one.
+
     Leases of periodic work for the whole cloud are in the API database, whichever journals this process serves.
     """
     for alias in dict.fromkeys((*aliases, API_ALIAS)):
@@ -73,4 +76,8 @@ def take_over(aliases: Iterable[str], life: str) -> None:
         else:
             if freed:
                 log.warning("a process died, its runs go on: alias=%s life=%s runs=%s", alias, life, freed)
+    try:
+        scheduler_calls.note_end(life)
+    except Exception:
+        log.exception("calls of a dead scheduler are made again at their deadline: life=%s", life)
     connections.close_all()  # the thread is the membership's: it may end now, or wait for long

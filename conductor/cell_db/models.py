@@ -174,7 +174,7 @@ class Migration(models.Model):
 
 
 class Service(models.Model):
-    """A process that belongs to the cell: a compute agent or a conductor."""
+    """A process that belongs to the cell: a compute agent or a conductor; of cell0 also a scheduler."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     binary = models.CharField(max_length=64)
@@ -193,6 +193,7 @@ class Service(models.Model):
     unsettled = models.JSONField(default=dict)  # unmatched guests, and how often in a row: {"unmanaged", "missing"}
     guests = models.JSONField(null=True)  # of the newest report: power state by instance uuid; null: never reported
     kept = models.JSONField(null=True)  # instances whose disks the host keeps for a revert; null: never reported
+    figures = models.JSONField(null=True)  # of a scheduler's newest report: fields of cells.schedulers.Scheduler
     last_seen_at = models.DateTimeField()
     created_at = models.DateTimeField()
 

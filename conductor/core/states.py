@@ -219,6 +219,7 @@ class WaitCause(StrEnum):
     TIMER = "timer"
     CHILDREN = "children"
     CELL = "cell down"
+    SCHEDULER = "scheduler"
 
 
 CELL_IN_QUARANTINE = "it is in quarantine"  # in place of why a cell does not answer

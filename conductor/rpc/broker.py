@@ -1,4 +1,4 @@
-"""The dramatiq broker and the product's two actors: one for conductors, one for compute agents.
+"""The dramatiq broker and the product's actors: for conductors, for compute agents, and for schedulers.
 
 A message is only a notification: it may be lost, doubled, late or reordered without harm. The work is the row that it
 refers to. The operator chooses the broker; only this module and `senders` depend on it. A message is sent in a signed
@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -35,6 +35,7 @@ from conductor.rpc.senders import AtOnce, Outage, Publisher, Sender
 
 COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
+SCHEDULER_QUEUE = "scheduler"
 PUT_BACK_MILLISECONDS = 5_000
 # Within this time a worker's thread notices that it should stop.
 IDLE_MILLISECONDS = 100
@@ -215,6 +216,26 @@ def send_to_compute(queue: str, body: Mapping[str, Any], *, known_to_host: Itera
     if signer is not None:
         recipient = envelope.host_sender(body["body"]["host"])
         _send(trust.TO_COMPUTE, queue, signer.seal(body["message"], recipient, body))
+
+
+def scheduler_queue(name: str) -> str:
+    """Return the queue of a scheduler's calls."""
+    return f"{SCHEDULER_QUEUE}.{name}"
+
+
+def call_scheduler(body: Any) -> None:
+    """Send a call (rpc.messages.to_scheduler) to the scheduler that it names."""
+    signer, queue, sentence = _conductor_signer(), scheduler_queue(body.scheduler), encode(body)
+    if signer is not None:
+        _send(trust.TO_SCHEDULER, queue, signer.seal(sentence["message"], queue, sentence))
+
+
+def reply_to_conductor(queue: str, cell: str, body: Any) -> None:
+    """Send a message of a scheduler to the conductors of a queue; `cell` names the journal that it is about."""
+    signer, sentence = _conductor_signer(), {"cell": cell, **encode(body)}
+    if signer is not None:
+        own = replace(signer, sender=envelope.SCHEDULER)
+        _send(trust.TO_CONDUCTOR, queue, own.seal(sentence["message"], queue, sentence))
 
 
 def _conductor_signer(known_to_host: Iterable[str] | None = None) -> envelope.Signer | None:

@@ -1,6 +1,7 @@
-"""Accounts at the broker: a host's account may only read its own queue and write into others.
+"""Accounts at the broker: a host's or scheduler's account may only read its own queue and write into others.
 
-The account keeps hosts from reading each other's messages. A message counts only with a valid signature (`trust.py`).
+The account keeps hosts from reading each other's messages, and webs from calling schedulers. A message counts only with
+a valid signature (`trust.py`).
 """
 
 from __future__ import annotations
@@ -27,20 +28,35 @@ def _password() -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """An account of one host, or of all webs and conductors where `host` is empty."""
+    """An account of one host or scheduler, of all webs, or of all conductors.
+
+    A process with one reads its `own` queue only. `written` are the queues that it writes to, as a pattern with `*`;
+    an account without one may use all queues of the product but those of schedulers.
+    """
 
     name: str
     password: str
-    host: str = ""
-    cell: str = ""
+    label: str
+    own: str = ""
+    written: tuple[str, ...] = ()
 
     @classmethod
     def of_host(cls, host: str, cell: str) -> Account:
-        return cls(f"novella-host-{host}", _password(), host, cell)
+        return cls(f"novella-host-{host}", _password(), f"host {host}", f"compute.{host}", (f"conductor.{cell}",))
+
+    @classmethod
+    def of_scheduler(cls, name: str) -> Account:
+        own = f"scheduler.{name}"
+        return cls(f"novella-scheduler-{name}", _password(), f"scheduler {name}", own, ("conductor", "conductor.*"))
+
+    @classmethod
+    def of_webs(cls) -> Account:
+        """Return the account of webs: they notify conductors, and send urgent commands to hosts."""
+        return cls("novella-web", _password(), "webs", "", ("conductor", "conductor.*", "compute", "compute.*"))
 
     @classmethod
     def of_conductors(cls) -> Account:
-        return cls(CONDUCTORS, _password())
+        return cls(CONDUCTORS, _password(), "conductors")
 
     def url(self, broker_url: str) -> str:
         """Return the broker's address with this account in place of its own."""
@@ -54,11 +70,10 @@ def rabbitmq_commands(account: Account, vhost: str = "/") -> list[str]:
 
     Messages are sent through the default exchange, whose permission covers all queues.
     """
-    if account.host:
-        queue = f"^{re.escape(f'compute.{account.host}')}(\\.DQ|\\.XQ)?$"
-    else:
-        queue = "^(conductor|compute)(\\..*)?$"
-    name, patterns = shlex.quote(account.name), (queue, "^amq\\.default$", queue)
+    shared = "^(conductor|compute)(\\..*)?$"
+    own = f"^{re.escape(account.own)}(\\.DQ|\\.XQ)?$" if account.own else shared
+    reads = own if account.own or not account.written else "^$"
+    name, patterns = shlex.quote(account.name), (own, "^amq\\.default$", reads)
     return [
         f"rabbitmqctl add_user {name} {shlex.quote(account.password)}",
         f"rabbitmqctl set_permissions --vhost {shlex.quote(vhost)} {name} {' '.join(map(shlex.quote, patterns))}",
@@ -68,12 +83,15 @@ def rabbitmq_commands(account: Account, vhost: str = "/") -> list[str]:
 def redis_rules(account: Account) -> list[str]:
     """Return the words of `ACL SETUSER`, and of a line `user …` in Redis's file of accounts (Redis 7 or newer)."""
     head = [account.name, "reset", "on", f">{account.password}"]
-    if not account.host:
+    if not account.written:
         return [*head, "~*", "&*", "+@all", "-@admin"]
-    own = f"dramatiq:compute.{account.host}"
+    own = f"dramatiq:{account.own}"
     keys = ["dramatiq", "dramatiq:__heartbeats__"]
-    keys += [f"{own}{part}{content}" for part in QUEUE_PARTS for content in ("", ".msgs")]
-    keys += [f"dramatiq:__acks__.*.compute.{account.host}{part}" for part in QUEUE_PARTS[:2]]
-    written = [f"dramatiq:conductor.{account.cell}{content}" for content in ("", ".msgs")]
+    if account.own:
+        keys += [f"{own}{part}{content}" for part in QUEUE_PARTS for content in ("", ".msgs")]
+        keys += [f"dramatiq:__acks__.*.{account.own}{part}" for part in QUEUE_PARTS[:2]]
+    else:  # a web deletes the queue of a removed host
+        keys.append("dramatiq:__acks__.*.compute.*")
+    written = [f"dramatiq:{queue}{content}" for queue in account.written for content in ("", ".msgs")]
     rules = [*(f"~{key}" for key in keys), *(f"%W~{key}" for key in written)]
     return [*head, *rules, "-@all", *(f"+{command}" for command in REDIS_COMMANDS.split())]

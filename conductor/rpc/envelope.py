@@ -23,6 +23,7 @@ from conductor.core import json_text
 from conductor.core.errors import Forbidden
 
 CONDUCTOR = "conductor"
+SCHEDULER = "scheduler"
 HOST_PREFIX = "host:"
 LONGEST_HEADER = 300  # of one field: names of hosts have at most 255 characters
 _SURROGATE = re.compile(r"\\u[dD][89abcdefABCDEF]")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from conductor.core.errors import NotFound, Unavailable
 from conductor.rpc import envelope
-from conductor.rpc.envelope import CONDUCTOR, Signer
+from conductor.rpc.envelope import CONDUCTOR, SCHEDULER, Signer
 from conductor.rpc.identities import HostIdentity
 
 
@@ -113,7 +113,7 @@ def public_key_of(sealed: envelope.Envelope) -> Ed25519PublicKey | None:
     if sealed.recipient.startswith(envelope.HOST_PREFIX):
         identity = identity_of(sealed.recipient.removeprefix(envelope.HOST_PREFIX))
         return None if identity is None else identity.conductor_key(sealed.key_id)
-    if sealed.sender == CONDUCTOR:
+    if sealed.sender in (CONDUCTOR, SCHEDULER):  # schedulers share their keys: both are where the databases are
         return authority().conductor_key(sealed.key_id)
     key = authority().host_key(sealed.key_id)
     return key.public if key is not None and key.host == sealed.host else None

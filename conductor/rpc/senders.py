@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from dramatiq import Broker, Message
 
-from conductor.rpc.trust import TO_CONDUCTOR
+from conductor.rpc.trust import TO_CONDUCTOR, TO_SCHEDULER
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Publisher:
                 act()
 
     def _deliver(self, message: Message[Any], delay: int | None) -> None:
-        if message.actor_name == TO_CONDUCTOR and delay is None:
+        if message.actor_name in (TO_CONDUCTOR, TO_SCHEDULER) and delay is None:
             self._kind.expect(self._broker, message.queue_name)
         self._broker.declare_queue(message.queue_name)
         self._broker.enqueue(message, delay=delay)

@@ -1,7 +1,7 @@
 """Authorization of messages: which sender may send which kind, and about what; checked before any handler runs.
 
 A host may send messages about itself, about steps that were sent to it and about guests that it has or that move to or
-from it; a conductor about all. A message without such a signature has no effect.
+from it; a conductor about all; a scheduler about what it was asked. A message without such a signature has no effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from conductor.core.identifiers import uuid_or_none
 from conductor.rpc import envelope, keys
-from conductor.rpc.envelope import CONDUCTOR, Envelope, Refused, Signer
+from conductor.rpc.envelope import CONDUCTOR, SCHEDULER, Envelope, Refused, Signer
 from conductor.rpc.messages import to_compute
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,7 @@ HOST = "host"
 NOTIFICATION = "conductor_notified"
 TO_CONDUCTOR = "conductor_message"
 TO_COMPUTE = "compute_message"
+TO_SCHEDULER = "scheduler_message"
 WINDOW_SECONDS = 300.0  # maximum difference of clocks, and maximum age of a message
 
 CAUSES: Mapping[str, str] = {
@@ -57,7 +58,7 @@ Check = Callable[[Envelope, dict[str, Any]], None]
 class MessageRule:
     """The sender of a kind of message, its actor, and the checks of its subject."""
 
-    sender: str  # CONDUCTOR or HOST
+    sender: str  # CONDUCTOR, SCHEDULER or HOST
     actor: str
     checks: tuple[Check, ...] = ()
 
@@ -137,6 +138,12 @@ def _once(sealed: Envelope, body: dict[str, Any]) -> None:
         raise sealed.refusal("replay", "The message was received by another process before.")
 
 
+def _addressed_to_scheduler(sealed: Envelope, body: dict[str, Any]) -> None:
+    """Require that a call is for the scheduler that it names."""
+    if sealed.recipient != f"{SCHEDULER}.{body['body']['scheduler']}":
+        raise sealed.refusal("recipient", "The call is for another scheduler than the one that it is addressed to.")
+
+
 _COMMAND = MessageRule(CONDUCTOR, TO_COMPUTE, (_addressed_to_host,))
 
 
@@ -157,6 +164,9 @@ KINDS: Mapping[str, MessageRule] = {
     "consoles_written": _word(_own_pieces),
     "guests_counted": _word(_own_counts),
     "refusals_counted": _word(_once),
+    "select_destinations": MessageRule(CONDUCTOR, TO_SCHEDULER, (_addressed_to_scheduler,)),
+    "destinations_selected": MessageRule(SCHEDULER, TO_CONDUCTOR),
+    "scheduler_reported": MessageRule(SCHEDULER, TO_CONDUCTOR, (_once,)),
 }
 # Required sender of a kind that only a newer release knows, by the actor that received it.
 _NEWER = {TO_CONDUCTOR: HOST, TO_COMPUTE: CONDUCTOR}

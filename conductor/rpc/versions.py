@@ -21,6 +21,7 @@ SERVICE_VERSION_HISTORY = (
     "files, shared volumes: spawn_instance 1.5, take_over_instance 1.3, attach_volume, swap_volume 1.1, others 1.4",
     "keys_announced, refusals_counted 1.0 (signed envelopes)",
     "host_reported 1.3 (disks that it keeps for going back)",
+    "select_destinations, destinations_selected, scheduler_reported 1.0 (schedulers that are called)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -69,6 +70,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     | dict.fromkeys(("attach_volume", "swap_volume"), "1.1"),
     {"keys_announced": "1.0", "refusals_counted": "1.0"},
     {"host_reported": "1.3"},
+    dict.fromkeys(("select_destinations", "destinations_selected", "scheduler_reported"), "1.0"),
 )
 
 

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from django.conf import settings
 from django.db import IntegrityError
+from django.utils.module_loading import import_string
 
 from conductor.api_db.models import InstanceGroup, SchedulingDecision
 from conductor.core.context import RequestContext
@@ -26,6 +27,7 @@ from conductor.core.scheduling.shadows import differences
 from conductor.core.scheduling.watching import IN_QUARANTINE, NO_TIME_LEFT
 from conductor.core.selection import Selection
 from conductor.db.transactions import each_in_turn, write_tx
+from conductor.journal.models import WorkflowRun
 from conductor.placement.allocations import ConsumerHolds, ProviderFull, hold_providers, newest_holder
 from conductor.plugins.log import notes
 from conductor.scheduler import claims, decision_log, request_specs
@@ -63,17 +65,62 @@ class _Seen:
     plugins: str
 
 
+class CallingStep(Protocol):
+    """The attempt of a step that calls the scheduler."""
+
+    @property
+    def alias(self) -> str: ...
+    @property
+    def run(self) -> WorkflowRun: ...
+    @property
+    def step_key(self) -> str: ...
+    @property
+    def token(self) -> int: ...
+
+    def fenced(self, alias: str) -> AbstractContextManager[None]: ...
+
+
 @dataclass
 class Question:
-    """One step's request: see `select_destinations`. It keeps the claims that it has lost so far."""
+    """One step's request: see `select_destinations`. It keeps the claims that it has lost so far.
+
+    `caller` is the step; a scheduler in another process gets its run and fencing token.
+    """
 
     spec: RequestSpec
     instance_uuids: Sequence[str]
     step_key: str
     run_uuid: str
     transaction: Transaction
+    caller: CallingStep | None = None
     lost_races: list[dict[str, Any]] = field(default_factory=list)
     seen: _Seen | None = None
+
+    @classmethod
+    def of(cls, caller: CallingStep, spec: RequestSpec, instance_uuids: Sequence[str]) -> Question:
+        """Return the question of a step. A stale owner must not claim capacity that is never released: it is fenced."""
+        return cls(spec, instance_uuids, caller.step_key, str(caller.run.uuid), caller.fenced, caller)
+
+
+Selections = list[list[Selection]]
+SchedulerClient = Callable[[Sequence[Question]], list[Selections | Exception]]
+
+
+def call(questions: Sequence[Question]) -> list[Selections | Exception]:
+    """Ask the scheduler that the settings choose: `select_for_many` in this process, or schedulers of their own.
+
+    An answer may be a `Suspend`: the step is executed again with the reply, and asks again.
+    """
+    client: SchedulerClient = import_string(settings.NOVELLA_SCHEDULER_CLIENT)
+    return client(questions)
+
+
+def call_one(question: Question) -> Selections:
+    """Ask the scheduler as `call` does. Raises what it answers with."""
+    (answer,) = call([question])
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def select_destinations(
@@ -84,7 +131,7 @@ def select_destinations(
     step_key: str,
     run_uuid: str,
     transaction: Transaction = write_tx,
-) -> list[list[Selection]]:
+) -> Selections:
     """Return, per instance, the host that is claimed for it, and its alternates; for all of them or for none.
 
     The same `step_key` gets the same result, for every caller and call. `transaction(alias)` is the write
@@ -94,7 +141,7 @@ def select_destinations(
     return _answered(Question(spec, list(instance_uuids), step_key, run_uuid, transaction))
 
 
-def select_for_many(questions: Sequence[Question]) -> list[list[list[Selection]] | Exception]:
+def select_for_many(questions: Sequence[Question]) -> list[Selections | Exception]:
     """Answer the questions of several steps, each as `select_destinations` does, or with the error that it raises.
 
     One snapshot serves all, each decision counts with those before it, and one transaction stores them. A question
@@ -105,11 +152,11 @@ def select_for_many(questions: Sequence[Question]) -> list[list[list[Selection]]
     return each_in_turn(questions, lambda question: _answered(question, rows.get(question.step_key)))
 
 
-def _answered(question: Question, row: SchedulingDecision | None = None) -> list[list[Selection]]:
+def _answered(question: Question, row: SchedulingDecision | None = None) -> Selections:
     for is_last in [False] * (PASSES - 1) + [True]:
         row = row or decision_log.find(question.step_key) or _one_pass(question, is_last=is_last)
         if row is not None:
-            return _answer(row)
+            return answer_of(row)
     raise ConcurrentUpdate("The step's decision appears and vanishes.")
 
 
@@ -257,7 +304,8 @@ def _refuse_moved_group(spec: RequestSpec) -> None:
         raise GroupMoved()
 
 
-def _answer(row: SchedulingDecision) -> list[list[Selection]]:
+def answer_of(row: SchedulingDecision) -> Selections:
+    """Return the answer that a stored decision gives. Raises NoValidHost."""
     if row.is_successful:
         return decision_log.selections_of(row)
     first = unpack(row.summary["advice"][0]) if row.summary["advice"] else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -104,17 +104,30 @@ class RetryPolicy:
         return min(self.pause_seconds * 2.0 ** min(try_number - 1, 16), self.max_pause_seconds)
 
 
+@dataclass(frozen=True)
+class RemoteCall:
+    """A call to another process, whose reply wakes the run.
+
+    `send` sends the request, once the run is suspended. `progress` is stored in the step's record.
+    """
+
+    send: Callable[[], object]
+    progress: Mapping[str, Any]
+
+
 class Suspend(Exception):
     """Raised by `execute` of a step that can only wait: the run suspends, and the step is executed again.
 
-    That happens after `seconds`, or earlier on a notification; pages show `cause` as the reason to wait.
+    That happens after `seconds`, or earlier on a notification; pages show `cause` as the reason to wait. With a `call`
+    the run waits for its reply, and `seconds` is the deadline.
     """
 
-    def __init__(self, cause: WaitCause, detail: str, seconds: float) -> None:
+    def __init__(self, cause: WaitCause, detail: str, seconds: float, call: RemoteCall | None = None) -> None:
         super().__init__(detail)
         self.cause = cause
         self.detail = detail
         self.seconds = seconds
+        self.call = call
 
 
 ONCE = RetryPolicy()

@@ -114,6 +114,7 @@ WAIT_WORDS: Mapping[str, str] = {
     WaitCause.TIMER: "a timer",
     WaitCause.CHILDREN: "its children",
     WaitCause.CELL: "a cell that is down",
+    WaitCause.SCHEDULER: "a scheduler",
 }
 
 

@@ -78,7 +78,7 @@ def _forget_templates() -> None:
 class Member:
     """One process of the deployment: what it is started with, and its present life."""
 
-    role: str  # "web", "api", a cell's name, or "host"
+    role: str  # "web", "api", "scheduler", a cell's name, or "host"
     name: str
     arguments: tuple[str, ...]
     log_path: Path
@@ -105,7 +105,7 @@ class Member:
 
 
 class Deployment:
-    """See above. `webs`, `api_conductors` and `cells` are numbers of processes; `hosts` are named per cell.
+    """See above. `webs`, `api_conductors`, `schedulers` and `cells` are numbers of processes, `hosts` names per cell.
 
     `variables` go to all processes. They are started by `nursery`, or else by one that ends with the deployment.
     """
@@ -117,6 +117,7 @@ class Deployment:
         broker: str = "rabbitmq",
         webs: int = 2,
         api_conductors: int = 2,
+        schedulers: int = 0,
         cells: Mapping[str, int] = CELLS,
         hosts: Mapping[str, Iterable[str]] = HOSTS,
         nursery: Nursery | None = None,
@@ -137,6 +138,8 @@ class Deployment:
             self._add("web", f"web-{number}", "web", "--port", str(port))
         for number in range(1, api_conductors + 1):
             self._add("api", f"api-{number}", "conductor", "--api-level", "--name", f"api-{number}")
+        for number in range(1, schedulers + 1):
+            self._add("scheduler", f"scheduler-{number}", "scheduler", "--name", f"scheduler-{number}")
         for cell, count in cells.items():
             for number in range(1, count + 1):
                 name = f"{cell}-{number}"
@@ -308,7 +311,7 @@ class Deployment:
     # -- one process --------------------------------------------------------------------------------------------
 
     def of(self, role: str) -> list[Member]:
-        """The processes of a role: "web", "api", "host" or a cell's name (its conductors)."""
+        """The processes of a role: "web", "api", "scheduler", "host" or a cell's name (its conductors)."""
         return [member for member in self.members if member.role == role]
 
     def kill(self, role: str, index: int = 0, number: int = signal.SIGKILL) -> int:
@@ -360,13 +363,17 @@ class Deployment:
 
     def make_broker_account(self, host: str) -> str:
         """Give a host an account of its own, as an operator does; the broker's address with it."""
-        kind = {"rabbitmq": "rabbitmq", "redis": "redis"}[self._broker_kind]
-        printed = self.manage("broker_accounts", kind, host).splitlines()
-        (url,) = [line.partition("NOVELLA_BROKER_URL=")[2] for line in printed if line.startswith("#")]
+        (url,) = self.make_broker_accounts(host).values()
+        return url
+
+    def make_broker_accounts(self, *named: str) -> dict[str, str]:
+        """Make accounts as an operator does; the broker's address with each, by what the command calls its user."""
+        printed = self.manage("broker_accounts", self._broker_kind, *named).splitlines()
+        heads = [line.removeprefix("# ").partition(": NOVELLA_BROKER_URL=") for line in printed if line.startswith("#")]
         for line in printed:
             if line.startswith(("rabbitmqctl ", "redis-cli ")):
                 self.broker.administer(shlex.split(line)[1:])
-        return url
+        return {label: url for label, _, url in heads}
 
     # -- from outside -------------------------------------------------------------------------------------------
 

@@ -72,6 +72,8 @@ PLANTED = (
     Planted("conductor/compute/planted.py", "import conductor.rpc.outbox", "no-database"),
     Planted("conductor/compute/planted.py", "import conductor.db.transactions", "no-database"),
     Planted("conductor/services/planted.py", "import conductor.compute.agent", "by-message"),
+    Planted("conductor/scheduler/planted.py", "import conductor.rpc.outbox", "scheduler-decides"),
+    Planted("conductor/services/planted.py", "import conductor.workflows.scheduler_calls", "scheduler-calls"),
     Planted("conductor/core/planted.py", "import conductor.services.servers.instances", "no-cycles"),
 )
 

@@ -13,7 +13,7 @@ import pytest
 
 from conductor.core.compute_driver import GuestSpec, Inventory, NetworkPort, NodeReport, PortAddress, VolumeConnection
 from conductor.core.port_filters import AddressPair, FilterRule, PortFilter
-from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, MoveSpec, RequestSpec
 from conductor.rpc import messages  # registers every message
 from conductor.rpc.codec import decode, encode, registered
 from conductor.rpc.versions import SERVICE_VERSION
@@ -39,6 +39,7 @@ CARRIED: dict[str, tuple[type[Any], ...]] = {
     "port": (NetworkPort, PortAddress),
     "filters": (PortFilter, FilterRule, AddressPair),
     "report": (NodeReport, Inventory),
+    "spec": (RequestSpec, FlavorSpec, ImageSpec, GroupSpec, MoveSpec),
 }
 
 

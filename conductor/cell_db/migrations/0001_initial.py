@@ -266,6 +266,7 @@ class Migration(migrations.Migration):
                 ("unsettled", models.JSONField(default=dict)),
                 ("guests", models.JSONField(null=True)),
                 ("kept", models.JSONField(null=True)),
+                ("figures", models.JSONField(null=True)),
                 ("last_seen_at", models.DateTimeField()),
                 ("created_at", models.DateTimeField()),
             ],

@@ -14,6 +14,10 @@ TEXTS: Mapping[str, Text] = {
         "%(count)s of %(total)s hosts is eligible.", "%(count)s of %(total)s hosts are eligible."
     ),
     "scheduling.partial": "Only %(placed)s of %(total)s instances found a host: none was placed.",
+    "scheduling.no_scheduler": "No scheduler is running.",
+    "scheduling.schedulers_slow": "No scheduler replied in time. Asked: %(names)s.",
+    "scheduling.schedulers_dead": "No scheduler replied in time. Asked: %(names)s. Not running: %(dead)s.",
+    "scheduling.failed": "Scheduler %(name)s failed: %(kind)s.",
     "scheduling.taken": "Every host that was eligible was taken by other requests at the same moment. Retry.",
     "scheduling.rejected": "%(rejected)s of %(total)s hosts: %(reason)s.",
     "scheduling.reason_with_need": "%(reason)s (%(need)s needed)",

@@ -67,6 +67,7 @@ TEXTS: Mapping[str, Text] = {
     "wait.lock": "lock %(detail)s",
     "wait.timer": "timer %(detail)s",
     "wait.children": "children %(detail)s",
+    "wait.scheduler": "scheduler %(detail)s",
     # canaries
     "canary.failed": "The canary failed: %(reason)s",
     "canary.refused": "The canary was refused: %(reason)s",

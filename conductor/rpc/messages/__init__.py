@@ -42,12 +42,15 @@ from conductor.rpc.messages.to_conductor import (
     ConsolesOffered,
     ConsolesWritten,
     ConsoleWritten,
+    DestinationsSelected,
     GuestsCounted,
     HostReported,
     RefusalsCounted,
+    SchedulerReported,
     StepAnswered,
     StepProgressed,
 )
+from conductor.rpc.messages.to_scheduler import DestinationsRequested
 
 __all__ = [
     "AbortLiveMigration",
@@ -59,6 +62,8 @@ __all__ = [
     "ConsoleWritten",
     "ConsolesOffered",
     "ConsolesWritten",
+    "DestinationsRequested",
+    "DestinationsSelected",
     "DestroyInstance",
     "DetachInterface",
     "DetachVolume",
@@ -82,6 +87,7 @@ __all__ = [
     "RescueInstance",
     "ResumeInstance",
     "RevertMigration",
+    "SchedulerReported",
     "SetAdminPassword",
     "SnapshotInstance",
     "SpawnInstance",

@@ -1,4 +1,4 @@
-"""Messages from a compute agent to its cell's conductor."""
+"""Messages to a conductor: from the compute agents of its cell, and from schedulers."""
 
 from __future__ import annotations
 
@@ -108,3 +108,23 @@ class RefusalsCounted:
 
     host: str
     refusals: list[dict[str, Any]]
+
+
+@message("destinations_selected", version="1.0")
+class DestinationsSelected:
+    """Replies of a scheduler to calls of one journal: each has run_uuid, step_key and fencing_token of its call.
+
+    An `error` of a reply is {"class", "message"}. Without one the stored decision is the answer.
+    """
+
+    scheduler: str
+    replies: list[dict[str, Any]]
+
+
+@message("scheduler_reported", version="1.0")
+class SchedulerReported:
+    """A scheduler is alive. `figures` are fields of cells.schedulers.Scheduler: its process, its queue, its speed."""
+
+    scheduler: str
+    service_version: int
+    figures: dict[str, Any]

@@ -186,9 +186,9 @@ def _for_tenant(view: RunView) -> RunView:
 
 
 def _waits_for_tenant(waits_for: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if waits_for is None or waits_for.get("cause") != WaitCause.HOST:
+    if waits_for is None or waits_for.get("cause") not in (WaitCause.HOST, WaitCause.SCHEDULER):
         return waits_for
-    return {"cause": WaitCause.HOST, "detail": ""}
+    return {"cause": waits_for["cause"], "detail": ""}
 
 
 def _steps_for_tenant(views: Sequence[RunView]) -> list[RunView]:

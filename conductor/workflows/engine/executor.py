@@ -234,7 +234,7 @@ class RunExecutor:
             try:
                 result = step.execute(self.context_of_effect()) or {}
             except Suspend as wait:
-                self.transitions.suspend(wait.cause, wait.detail, wait.seconds)
+                self.transitions.suspend(wait.cause, wait.detail, wait.seconds, wait.call)
                 return
         reach(f"{place}.effect")
         self.transitions.advance(step, result)
@@ -263,7 +263,7 @@ class RunExecutor:
             raise result
         with self.transitions.transaction():
             if isinstance(result, Suspend):
-                self.transitions.suspend(result.cause, result.detail, result.seconds)
+                self.transitions.suspend(result.cause, result.detail, result.seconds, result.call)
             elif isinstance(result, Exception):
                 self.transitions.fail(step, records.describe(result, step, self.run))
             else:

@@ -33,7 +33,7 @@ from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.workflows.engine import records
 from conductor.workflows.engine.unit_of_work import UnitOfWork
-from conductor.workflows.flow import Flow, RemoteStep, Result, Step, StepContext
+from conductor.workflows.flow import Flow, RemoteCall, RemoteStep, Result, Step, StepContext
 
 # Not errors of the step: the executor gives up, and the sweep wakes the run when its lease has expired.
 NOT_THE_STEPS_FAULT = (StaleToken, OperationalError, InterfaceError)
@@ -131,15 +131,21 @@ class Transitions:
 
         self._commit(change, is_rows_only=self._is_known() and self._fails_by_rows(step))
 
-    def suspend(self, cause: WaitCause, detail: str, seconds: float) -> None:
-        """Release the run until `seconds` have passed or a message wakes it; no thread waits."""
-        self._commit(lambda: self._suspend(cause, detail, seconds), is_rows_only=False)
+    def suspend(self, cause: WaitCause, detail: str, seconds: float, call: RemoteCall | None = None) -> None:
+        """Release the run until `seconds` have passed or a message wakes it; no thread waits.
 
-    def _suspend(self, cause: WaitCause, detail: str, seconds: float) -> None:
+        The request of a `call` is sent once this is committed: its reply finds a run that waits.
+        """
+        self._commit(lambda: self._suspend(cause, detail, seconds, call), is_rows_only=False)
+
+    def _suspend(self, cause: WaitCause, detail: str, seconds: float, call: RemoteCall | None = None) -> None:
         must_look_again = self.run.is_cancel_requested and self.flow.may_cancel_at(self.run.position)
         if must_look_again and self.run.direction == "do":
             seconds = 0.0
             outbox.notify_after_commit(self.alias, self.run.uuid)
+        elif call is not None:
+            self.unit.note_progress(self.record, call.progress)
+            transaction.on_commit(call.send, using=self.alias)
         waits_for = {"cause": cause, **messages.fields(detail, "detail")}
         self.unit.save(
             state=RunState.WAITING, waits_for=waits_for, wake_at=Later(seconds), owner=None, lease_expires_at=None

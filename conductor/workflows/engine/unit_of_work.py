@@ -90,6 +90,11 @@ class UnitOfWork:
         if record is not self._opened:
             statements.RECORDS.update(self._connection, record.pk, **waiting)
 
+    def note_progress(self, record: Record, progress: Mapping[str, Any]) -> None:
+        """Store the progress of a step that waits for another process."""
+        self.write_steps()
+        statements.RECORDS.update(self._connection, record.pk, progress=dict(progress))
+
     def emit(self, kind: str, record: Record | None = None, **data: Any) -> None:
         """Append an event about the run and the step."""
         event = records.event_of(self._run, kind, record, **data)

@@ -55,7 +55,7 @@ class SelectDestinations(SetStep):
     def execute_many(self, works: Sequence[StepContext]) -> Sequence[Result | Exception]:
         wanted = still_wanted(works)
         asked = [work for work in works if wanted[work.run.uuid]]
-        answers = manager.select_for_many([_question(work, wanted[work.run.uuid]) for work in asked])
+        answers = manager.call([_question(work, wanted[work.run.uuid]) for work in asked])
         found = {work.run.uuid: answer for work, answer in zip(asked, answers, strict=True)}
         return [_selections(wanted[work.run.uuid], found.get(work.run.uuid, [])) for work in works]
 
@@ -78,16 +78,11 @@ def still_wanted(works: Sequence[StepContext]) -> dict[UUID, list[str]]:
 
 
 def _question(work: StepContext, instance_uuids: Sequence[str]) -> manager.Question:
-    return manager.Question(
-        RequestSpec.from_json({**work.inputs["spec"], "num_instances": len(instance_uuids)}),
-        instance_uuids,
-        step_key=work.step_key,
-        run_uuid=str(work.run.uuid),
-        transaction=work.fenced,  # a stale owner must not claim capacity that is never released
-    )
+    spec = RequestSpec.from_json({**work.inputs["spec"], "num_instances": len(instance_uuids)})
+    return manager.Question.of(work, spec, instance_uuids)
 
 
-def _selections(instance_uuids: Sequence[str], answer: list[list[Selection]] | Exception) -> Result | Exception:
+def _selections(instance_uuids: Sequence[str], answer: manager.Selections | Exception) -> Result | Exception:
     if isinstance(answer, Exception):
         return answer
     chosen = zip(instance_uuids, answer, strict=True)

@@ -147,14 +147,7 @@ class ChooseHostAgain(Step):
     def execute(self, work: StepContext) -> Result:
         if not is_offloaded(work):
             return {}
-        (selections,) = manager.select_destinations(
-            work.context,
-            _spec(work),
-            [work.instance_uuid],
-            step_key=work.step_key,
-            run_uuid=str(work.run.uuid),
-            transaction=work.fenced,  # a stale owner must not claim capacity that is never released
-        )
+        (selections,) = manager.call_one(manager.Question.of(work, _spec(work), [work.instance_uuid]))
         return {"selection": selections[0].to_json()}
 
     def commit(self, work: StepContext, result: Result) -> None:

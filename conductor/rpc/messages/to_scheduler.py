@@ -1,0 +1,25 @@
+"""Calls of a conductor to a scheduler that is a service of its own; its replies are in `to_conductor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.rpc.codec import message
+
+
+@message("select_destinations", version="1.0")
+class DestinationsRequested:
+    """A request of a step: decide about its instances, and claim what was decided. `spec` is core.RequestSpec as JSON.
+
+    `step_key` makes a repeated call the same one. Claims and decision are written only while `fencing_token` is the
+    newest of the run, which is in the journal `cell` under `run_id`.
+    """
+
+    scheduler: str
+    cell: str
+    run_id: int
+    run_uuid: str
+    step_key: str
+    fencing_token: int
+    instance_uuids: list[str]
+    spec: dict[str, Any]
