@@ -64,6 +64,7 @@ class Environment:
     heartbeat_seconds: float = _variable(kind.seconds(0.2, 600), "5")
     conductor_seconds: float = _variable(kind.seconds(0, 86_400), "0")
     host_down_seconds: float = _variable(kind.seconds(1, 3600), "30")
+    first_report_seconds: float = _variable(kind.seconds(0, 3600), "5")
     command_seconds: float = _variable(kind.seconds(1, 30 * 86_400), "14400")
     shutdown_seconds: float = _variable(kind.seconds(0, 3600), "60")
     reclaim_seconds: float = _variable(kind.seconds(0, 10 * 365 * 86_400), "0")

@@ -295,6 +295,7 @@ NOVELLA_CANDIDATES_AT_RANDOM = False  # False: in the order in which providers w
 NOVELLA_HEARTBEAT_SECONDS = environment.heartbeat_seconds
 NOVELLA_CONDUCTOR_SECONDS = environment.conductor_seconds
 NOVELLA_HOST_DOWN_SECONDS = environment.host_down_seconds
+NOVELLA_FIRST_REPORT_SECONDS = environment.first_report_seconds
 NOVELLA_COMMAND_SECONDS = environment.command_seconds
 
 LOGGING = {

@@ -46,3 +46,5 @@ NOVELLA_TOKEN_RECHECK_SECONDS = 3600.0
 NOVELLA_INTERFACE_SECONDS = 0.0
 # Hosts of tests report once. None is down before the time limit of its test, however slow the machine is.
 NOVELLA_HOST_DOWN_SECONDS = 300.0
+# A launch in a cloud without hosts is about its failure.
+NOVELLA_FIRST_REPORT_SECONDS = 0.0

@@ -220,6 +220,7 @@ class WaitCause(StrEnum):
     CHILDREN = "children"
     CELL = "cell down"
     SCHEDULER = "scheduler"
+    FIRST_REPORT = "first report"
 
 
 CELL_IN_QUARANTINE = "it is in quarantine"  # in place of why a cell does not answer

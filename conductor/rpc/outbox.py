@@ -169,6 +169,13 @@ def wake(alias: str, run_uuid: UUID | str) -> None:
     notify_after_commit(alias, run_uuid)
 
 
+def wake_waiting_for(alias: str, cause: WaitCause) -> None:
+    """Wake all runs that wait for `cause`; inside `write_tx(alias)`."""
+    waiting = WorkflowRun.objects.using(alias).filter(state=RunState.WAITING, waits_for__cause=cause)
+    for run_uuid in waiting.values_list("uuid", flat=True):
+        wake(alias, run_uuid)
+
+
 def notify_after_commit(alias: str, run_uuid: UUID | str) -> None:
     """Notify the conductor of `alias` of a run once the transaction commits."""
     body = {"alias": alias, "run_uuid": str(run_uuid)}

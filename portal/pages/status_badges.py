@@ -115,6 +115,7 @@ WAIT_WORDS: Mapping[str, str] = {
     WaitCause.CHILDREN: "its children",
     WaitCause.CELL: "a cell that is down",
     WaitCause.SCHEDULER: "a scheduler",
+    WaitCause.FIRST_REPORT: "the first report of a host",
 }
 
 

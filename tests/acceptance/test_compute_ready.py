@@ -1,4 +1,4 @@
-"""`compute` is ready once a conductor has stored a report of its host, and not before."""
+"""`compute` is ready once a conductor has stored a report of its host; launches wait for the first report."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ WAITING = "Waiting for a conductor of cell1 at amqp://"
 
 
 def test_a_new_host_waits_for_a_conductor_and_can_then_be_chosen(tmp_path: Path) -> None:
-    with Deployment(tmp_path, webs=1, api_conductors=1, cells={"cell1": 1}, hosts={"cell1": ()}) as cloud:
+    patient = {"NOVELLA_FIRST_REPORT_SECONDS": "3600"}
+    with Deployment(tmp_path, webs=1, api_conductors=1, cells={"cell1": 1}, hosts={"cell1": ()}, **patient) as cloud:
+        early = _launch(cloud, "web-0")
+        waits = "select waits_for->>'cause' from journal_workflowrun where flow = 'build_instances'"
+        wait_until("it waits for the first report", lambda: cloud.rows("api", waits) == [("first report",)])
         cloud.enroll_host("cell1", "h1")
         _is_ready_only_with_a_conductor(cloud)
+        assert _end_of(cloud, early) == "ACTIVE", cloud.log_tail()
         assert _launched(cloud, "web-1") == "ACTIVE", cloud.log_tail()
         cloud.kill("host", 0, signal.SIGTERM)
         _is_ready_only_with_a_conductor(cloud)  # as a known host too: the report is that of its new life
@@ -34,9 +39,16 @@ def _is_ready_only_with_a_conductor(cloud: Deployment) -> None:
 
 def _launched(cloud: Deployment, name: str) -> str:
     """Launch a server; return its status at the end."""
+    return _end_of(cloud, _launch(cloud, name))
+
+
+def _launch(cloud: Deployment, name: str) -> str:
     answer = cloud.api(0).launch(name, flavor="tiny")
     assert answer.status == 202, answer.raw
-    uuid = str(answer.json["server"]["id"])
+    return str(answer.json["server"]["id"])
+
+
+def _end_of(cloud: Deployment, uuid: str) -> str:
     status: str = wait_until("the launch has ended", lambda: ended(cloud, uuid))
     return status
 

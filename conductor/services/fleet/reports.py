@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 from zlib import crc32
@@ -23,11 +23,12 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.cells.targeting import target_cell
 from conductor.core.compute_driver import NodeReport
 from conductor.core.errors import Conflict, Invalid
-from conductor.core.states import PowerState
+from conductor.core.states import PowerState, WaitCause
 from conductor.db.dialect import NOW
 from conductor.db.rows import Rows
 from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.placement import hardware, inventories, traits
+from conductor.rpc import outbox
 from conductor.rpc.messages import HostReported
 from conductor.services.fleet import evacuations, reported_guests
 from conductor.services.hosts import aggregate_zones, aggregates
@@ -59,7 +60,8 @@ def record(cell: str, message: HostReported) -> bool:
         if is_known or changes_guests_only:
             return True
         report = NodeReport.from_json(message.report)
-        if not _belongs(cell, message) or not _may_have_node(cell, message.host, report.node):
+        known = _nodes_of(cell, message.host)
+        if not _belongs(cell, message) or not _may_have_node(known, message.host, report.node):
             return False
         node_uuid = _take(cell, message, report)
         if node_uuid is None:
@@ -71,6 +73,8 @@ def record(cell: str, message: HostReported) -> bool:
             log.error("nothing can be placed on host %s: %s", message.host, error)
             return True
         _update_placement(cell, message.host, node_uuid)
+        if report.node not in known:
+            _wake_first_requests()
         _settle(cell, message, digest)
         evacuations.clean(cell, message.host, message.guests)
     return True
@@ -128,9 +132,18 @@ def _belongs(cell: str, message: HostReported) -> bool:
     return True
 
 
-def _may_have_node(cell: str, host: str, name: str) -> bool:
-    """Whether a host may report a node of this name: it has the node, or few others."""
-    nodes = list(ComputeNode.objects.using(cell).filter(host=host).values_list("node", flat=True))
+def _wake_first_requests() -> None:
+    """Wake the launches that came before the first report of a host."""
+    with write_tx(API_ALIAS):
+        outbox.wake_waiting_for(API_ALIAS, WaitCause.FIRST_REPORT)
+
+
+def _nodes_of(cell: str, host: str) -> list[str]:
+    return list(ComputeNode.objects.using(cell).filter(host=host).values_list("node", flat=True))
+
+
+def _may_have_node(nodes: Sequence[str], host: str, name: str) -> bool:
+    """Whether a host with these nodes may report one of this name: it has the node, or few others."""
     is_allowed = name in nodes or len(nodes) < MOST_NODES
     if not is_allowed:
         log.error("report refused: host=%s has %d nodes already, and reports another: %s", host, len(nodes), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,11 +22,12 @@ from conductor.core.errors import NoValidHost
 from conductor.core.messages import text_of, to_json_text
 from conductor.core.request_spec import RequestSpec
 from conductor.core.selection import Selection
-from conductor.core.states import PowerState, TaskState, VmState
+from conductor.core.states import PowerState, TaskState, VmState, WaitCause
 from conductor.db.transactions import database_now, database_time, each_in_turn, write_tx
 from conductor.journal import cross_database_locks, statements
-from conductor.journal.models import WorkflowRun
+from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.network import ports
+from conductor.placement.models import Inventory
 from conductor.rpc import outbox
 from conductor.rpc.messages import DestroyInstance, SpawnInstance
 from conductor.scheduler import claims, manager
@@ -39,6 +41,7 @@ from conductor.workflows.flow import (
     SetStep,
     Step,
     StepContext,
+    Suspend,
     guarded,
 )
 from conductor.workflows.steps import instance_rows, instance_state
@@ -53,6 +56,10 @@ class SelectDestinations(SetStep):
     event = "schedule_instances"
 
     def execute_many(self, works: Sequence[StepContext]) -> Sequence[Result | Exception]:
+        early = _before_first_report(works)
+        if early:
+            late = iter(self.execute_many([work for work in works if work.run.uuid not in early]))
+            return [early.get(work.run.uuid) or next(late) for work in works]
         wanted = still_wanted(works)
         asked = [work for work in works if wanted[work.run.uuid]]
         answers = manager.call([_question(work, wanted[work.run.uuid]) for work in asked])
@@ -68,6 +75,24 @@ class SelectDestinations(SetStep):
             for instance_uuid in work.inputs["instance_uuids"]:
                 if instance_uuid not in kept:
                     claims.release(instance_uuid)
+
+
+has_hosts = threading.Event()  # set once a host has reported: a process asks no more after that
+
+
+def _before_first_report(works: Sequence[StepContext]) -> dict[UUID, Suspend]:
+    """Return the waits of runs that began before any host has reported, by run, for as long as the settings allow."""
+    seconds = settings.NOVELLA_FIRST_REPORT_SECONDS
+    if not seconds or has_hosts.is_set():
+        return {}
+    if Inventory.objects.exists():
+        has_hosts.set()
+        return {}
+    keys = {work.step_key: work.run.uuid for work in works}
+    records = StepRecord.objects.filter(step_key__in=keys, started_at__gt=database_now(-seconds))
+    return {
+        keys[key]: Suspend(WaitCause.FIRST_REPORT, "", seconds) for key in records.values_list("step_key", flat=True)
+    }
 
 
 def still_wanted(works: Sequence[StepContext]) -> dict[UUID, list[str]]:
