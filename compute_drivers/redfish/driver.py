@@ -20,6 +20,7 @@ class RedfishDriver(ComputeDriver):
     """
 
     name: ClassVar[str] = "redfish"
+    network_is_host_specific: ClassVar[bool] = True  # the ports of a guest are the cards of its machine
     capabilities: frozenset[str] = frozenset({"rebuild", "crash_dump"})
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:

@@ -86,6 +86,8 @@ class Heartbeat:
         """Return the driver's report with what the agent adds."""
         self._last_report = validate_report(self._driver.report(), self._last_report)
         added = {"actions": sorted(self._driver.capabilities), **boot_time(), **self._keys()}
+        if self._driver.network_is_host_specific:
+            added["network_is_host_specific"] = True
         return {**self._last_report, "capabilities": {**self._last_report["capabilities"], **added}}
 
     def _keys(self) -> dict[str, Any]:

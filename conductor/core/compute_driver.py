@@ -293,6 +293,8 @@ class ComputeDriver:
         capabilities: The supported ones of CAPABILITIES; methods of others are never called. `start` may remove
             those that the machine lacks.
         filters_ports: The driver applies the rules of security groups.
+        network_is_host_specific: The networking of guests belongs to the host. A build that moves on to another host
+            releases its ports and gets new ones there; else it keeps them.
     """
 
     name: ClassVar[str] = ""
@@ -301,6 +303,7 @@ class ComputeDriver:
     log = PluginLog("driver")
     capabilities: frozenset[str] = frozenset()
     filters_ports: bool = False
+    network_is_host_specific: ClassVar[bool] = False
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
         self.host = host

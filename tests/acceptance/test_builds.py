@@ -49,6 +49,16 @@ def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
     return cloud.rows("cell1", sql) + cloud.rows("cell2", sql)
 
 
+def ports_of_attempts(cloud: Cloud, uuid: str) -> list[list[dict[str, Any]]]:
+    """The ports that each attempt of a build had."""
+    sql = (
+        "select s.result from journal_steprecord s join journal_workflowrun r on r.id = s.run_id "
+        "where s.name = 'PlugNetworks' and s.direction = 'do' "
+        f"and r.instance_uuid = '{uuid.replace('-', '')}' order by s.attempt"
+    )
+    return [json.loads(result)["ports"] for (result,) in cloud.rows("cell1", sql) + cloud.rows("cell2", sql)]
+
+
 def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., Cloud]) -> None:
     cloud = new_cloud(NOVELLA_SIMULATED_HOSTS="8", NOVELLA_SIMULATED_LATENCY_SECONDS="0.2").start()
     answer = cloud.launch("fleet", min_count=50, max_count=50)
@@ -77,6 +87,12 @@ def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Clou
     assert ("SpawnOnHost", "do", 1, "failed") in seen
     assert ("SpawnOnHost", "undo", 1, "undone") in seen
     assert ("SpawnOnHost", "do", 2, "done") in seen
+    assert ("PlugNetworks", "undo", 1, "undone") not in seen
+    first, second = ports_of_attempts(cloud, uuid)
+    assert first == second
+    (port,) = second
+    bound = f"select binding_host from network_port where uuid = '{port['port_uuid'].replace('-', '')}'"
+    assert cloud.rows("api", bound) == [(cloud.server(uuid)["OS-EXT-SRV-ATTR:host"],)]
     assert cloud.guests() == [uuid]
     assert len(cloud.rows("api", "select distinct provider_id from placement_allocation")) == 1
 

@@ -14,7 +14,7 @@ from django.db import connections
 from conductor import events
 from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping
 from conductor.cell_db import build_failures
-from conductor.cell_db.models import Instance, InstanceFault
+from conductor.cell_db.models import ComputeNode, Instance, InstanceFault
 from conductor.cells import quarantine
 from conductor.cells.lookup import CELL0
 from conductor.core.compute_driver import NetworkPort
@@ -402,13 +402,22 @@ class ClaimDestination(Step):
         instance_rows.update(work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone)
 
     def revert(self, work: StepContext, result: Result) -> None:
+        owns_networks = bool(result) and _owns_networks(work, Selection.from_json(result["selection"]))
         with work.fenced("default"):
             claims.release(work.instance_uuid)
+            if owns_networks:
+                ports.unplug(work.instance_uuid)
 
     def commit_revert(self, work: StepContext) -> None:
         _note_failure(work)
         let_go_of_hosts(work)
         instance_rows.update(work, host=None, node=None)
+
+
+def _owns_networks(work: StepContext, left: Selection) -> bool:
+    """Whether the networking of guests belongs to the host that is left: then no other host can have their ports."""
+    node = ComputeNode.objects.using(work.alias).filter(host=left.host, node=left.node)
+    return node.filter(report__capabilities__network_is_host_specific=True).exists()
 
 
 def _note_failure(work: StepContext) -> None:
@@ -426,6 +435,12 @@ def alternates_left(work: StepContext) -> list[dict[str, Any]]:
 
 
 class PlugNetworks(SetStep):
+    """Gives the instance its ports, or binds those of an earlier attempt to this attempt's host.
+
+    No revert: the ports stay with the instance until its build ends, so that it has the same addresses on each host.
+    `MarkFailed` releases them, and `ClaimDestination` those of a host whose networking is its own.
+    """
+
     title = "Plug networks"
     lane = "Cell conductor"
     event = "compute_allocate_networks"
@@ -439,13 +454,6 @@ class PlugNetworks(SetStep):
 
     def commit(self, work: StepContext, result: Result) -> None:
         instance_rows.update(work, addresses=result["ports"])
-
-    def revert(self, work: StepContext, result: Result) -> None:
-        with work.fenced("default"):
-            ports.unplug(work.instance_uuid)
-
-    def commit_revert(self, work: StepContext) -> None:
-        instance_rows.update(work, addresses=[])
 
 
 def _plug(work: StepContext) -> Result:
@@ -495,10 +503,18 @@ class MarkActive(Step):
 
 
 class MarkFailed(Step):
+    """Releases the ports, which all attempts share."""
+
     title = "Mark as failed"
     lane = "Cell conductor"
 
+    def execute(self, work: StepContext) -> Result:
+        with work.fenced("default"):
+            ports.unplug(work.instance_uuid)
+        return {}
+
     def commit(self, work: StepContext, result: Result) -> None:
+        instance_rows.update(work, addresses=[])
         if instance_rows.read(work).task_state == TaskState.DELETING:
             return  # the delete that cancelled the build continues
         instance_state.keep_first_cause(work)
@@ -530,11 +546,11 @@ BUILD_IN_CELL = BuildInCell(
     version=1,
     steps=(
         ClaimDestination(),  # the scheduler's claim, later the next alternate's; revert releases it
-        PlugNetworks(),  # ports get addresses and the host; revert releases them
+        PlugNetworks(),  # ports get addresses and the host; all attempts share them
         SpawnOnHost(),  # one command to the host, the run suspends; revert destroys the guest
         MarkActive(),
     ),
-    on_failure=MarkFailed(),
+    on_failure=MarkFailed(),  # releases the ports
     on_cancel=MarkFailed(),
     max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
 )

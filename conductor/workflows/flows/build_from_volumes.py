@@ -37,7 +37,7 @@ class MarkVolumesInUse(Step):
 
 
 class MarkWithoutVolumes(MarkFailed):
-    """Deletes volumes that were created for the server, and releases the others.
+    """Releases the ports; deletes volumes that were created for the server, and releases the others.
 
     While a host may still write to them they stay `detaching`, and the delete of the server releases them.
     """
@@ -45,6 +45,7 @@ class MarkWithoutVolumes(MarkFailed):
     retry = UNTIL_DONE
 
     def execute(self, work: StepContext) -> Result:
+        super().execute(work)
         host = devices.kept_by(work)
         for device in work.inputs["devices"]:
             with work.fenced("default"):
@@ -112,12 +113,12 @@ BUILD_FROM_VOLUMES = BuildInCell(
     steps=(
         ClaimDestination(),  # the scheduler's claim, later the next alternate's; revert releases it
         FillVolumes(),  # the launch has reserved them; those created for the server get their data
-        PlugNetworks(),  # ports get addresses and the host; revert releases them
+        PlugNetworks(),  # ports get addresses and the host; all attempts share them
         SpawnOnHost(),  # one command to the host, the run suspends; revert destroys the guest
         MarkVolumesInUse(),
         MarkActive(),
     ),
-    on_failure=MarkWithoutVolumes(),  # releases the volumes
+    on_failure=MarkWithoutVolumes(),  # releases the ports and the volumes
     on_cancel=MarkWithoutVolumes(),
     is_retryable=False,  # the volumes have been released
     max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,

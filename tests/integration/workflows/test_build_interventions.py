@@ -15,7 +15,7 @@ from conductor.services.servers import instances
 from conductor.services.workflows import interventions
 from conductor.services.workflows.interventions import InterventionRequest
 from conductor.workflows.engine import executor
-from conductor.workflows.flows.build import MarkFailed, PlugNetworks
+from conductor.workflows.flows.build import ClaimDestination, MarkFailed
 from tests.fixtures.builds import held, instance_of, launch, run_to_the_end
 from tests.integration.workflows import test_flows as flows
 from tests.trouble import Trouble
@@ -113,11 +113,11 @@ def test_a_spawn_marked_as_done_on_an_unresponsive_host(ana: Any, people: Any) -
 
 
 def test_what_could_not_be_given_back_is_given_back_later(ana: Any, people: Any, trouble: Trouble) -> None:
-    trouble.strike(PlugNetworks(), "revert", times=5)  # as often as an undo is tried
+    trouble.strike(ClaimDestination(), "revert", times=5)  # as often as an undo is tried
     uuid = launch(ana)
     run_to_the_end(refused=9)
     run = WorkflowRun.objects.using("cell1").get()
-    assert (run.state, run.uncompensated) == (RunState.FAILED_NOT_CLEAN, ["Plug networks: RuntimeError"])
+    assert (run.state, run.uncompensated) == (RunState.FAILED_NOT_CLEAN, ["Claim host: RuntimeError"])
     order(people.admin.context(), run, "undo")
     run_to_the_end()
     ended = WorkflowRun.objects.using("cell1").get()
