@@ -507,6 +507,7 @@ class MarkFailed(Step):
 
     title = "Mark as failed"
     lane = "Cell conductor"
+    retry = UNTIL_DONE
 
     def execute(self, work: StepContext) -> Result:
         with work.fenced("default"):
