@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
+from conductor.core.context import RequestContext
+from conductor.core.errors import CellUnavailable, Conflict, Forbidden, NotSupported
+from conductor.core.page import Page
+from conductor.core.phrases import phrase
+from conductor.services.audit import audit
+from conductor.services.server_migrations import resizes
+from conductor.services.servers import instances, interfaces, security_groups, server_images, server_volumes, updates
+from conductor.services.servers.interfaces import InterfaceCreate
+from conductor.services.servers.server_images import ServerImageCreate
+from conductor.services.servers.server_volumes import AttachmentCreate
+from conductor.services.servers.types import InstanceData, InstanceQuery
+from portal.api.compute.microversions import VERSIONS
+from portal.api.compute.schemas import actions_power as power
+from portal.api.compute.schemas import moves, servers
+from portal.api.compute.schemas import storage_actions as storage
+from portal.api.schema_parts import Schema, closed
 from portal.pages.access.security import GROUPS
 from portal.pages.resources.fields import OWN_NETWORKS, VOLUMES, filled, named, own
-from portal.pages.resources.model import Call, Field, Item, Resource, ResourceAction, Source, SubmittedForm
+from portal.pages.resources.model import (
+    Call,
+    Field,
+    Item,
+    ItemReader,
+    Query,
+    Resource,
+    ResourceAction,
+    Source,
+    SubmittedForm,
+)
 
 PATH = "/compute/v2.1/servers"
+REFUSALS = (Conflict, Forbidden, NotSupported)  # recorded in the audit log
 FREE_VOLUMES = Source(
     VOLUMES.path,
     VOLUMES.key,
@@ -35,6 +63,91 @@ def _action(name: str, /, **fields: str) -> Any:
         return Call("POST", _path(asked, "action"), {name: {key: asked.values[field] for key, field in fields.items()}})
 
     return call
+
+
+def _body(action: str, schema: Schema) -> Schema:
+    """Return the schema of the body of POST …/action."""
+    return closed({action: schema}, required=(action,))
+
+
+def _item(server: InstanceData) -> Item:
+    same = {name: getattr(server, name) for name in ("name", "description", "metadata", "tags", "status")}
+    return {**same, "id": server.uuid}
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    found = instances.get(caller, ident)
+    if found.is_partial:
+        raise CellUnavailable(phrase("The cell of instance %(instance)s does not answer.", instance=ident))
+    return _item(found)
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    found = instances.list_page(caller, InstanceQuery(limit=query["limit"], with_partial=False))
+    return Page([_item(one) for one in found.items], found.has_more)
+
+
+def _recorded(
+    name: str, change: Callable[[RequestContext, str, SubmittedForm], object]
+) -> Callable[[RequestContext, SubmittedForm], None]:
+    """Return an action of a server whose refusals are recorded under the Compute API's name."""
+
+    def execute(caller: RequestContext, asked: SubmittedForm) -> None:
+        uuid = str(asked.item["id"])
+        try:
+            change(caller, uuid, asked)
+        except REFUSALS as error:
+            audit.record_refusal(caller, name, uuid, error)
+            raise
+
+    return execute
+
+
+def _attach_volume(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
+    values = asked.body["volumeAttachment"]
+    requested = AttachmentCreate(values["volumeId"], values.get("device") or "")
+    server_volumes.attach(caller, uuid, requested)
+
+
+def _detach_volume(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
+    server_volumes.detach(caller, uuid, asked.values["volume"])
+
+
+def _attach_network(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
+    network_id = asked.body["interfaceAttachment"]["net_id"]
+    interfaces.attach_and_wait(caller, uuid, InterfaceCreate(network_id=network_id))
+
+
+def _detach_port(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
+    interfaces.detach(caller, uuid, asked.values["port"])
+
+
+def _add_group(caller: RequestContext, asked: SubmittedForm) -> None:
+    security_groups.add(caller, str(asked.item["id"]), asked.values["group"])
+
+
+def _remove_group(caller: RequestContext, asked: SubmittedForm) -> None:
+    security_groups.remove(caller, str(asked.item["id"]), asked.values["group"])
+
+
+def _make_image(caller: RequestContext, asked: SubmittedForm) -> None:
+    server_images.create_image(caller, str(asked.item["id"]), ServerImageCreate(name=asked.values["name"], metadata={}))
+
+
+def _resize(caller: RequestContext, asked: SubmittedForm) -> None:
+    resizes.resize(caller, str(asked.item["id"]), asked.values["flavor"])
+
+
+def _rename(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _item(updates.update(caller, str(asked.item["id"]), asked.body["server"]))
+
+
+def _replace_metadata(caller: RequestContext, asked: SubmittedForm) -> None:
+    updates.replace_metadata(caller, str(asked.item["id"]), asked.body["metadata"])
+
+
+def _replace_tags(caller: RequestContext, asked: SubmittedForm) -> None:
+    updates.replace_tags(caller, str(asked.item["id"]), asked.body["tags"])
 
 
 def _metadata(asked: SubmittedForm) -> Call:
@@ -69,6 +182,7 @@ SERVER = Resource(
     key="servers",
     one="server",
     rule="os_compute_api:servers:index",
+    reader=ItemReader(_list, _get, "os_compute_api:servers:show"),
     list_route="servers",
     page_route="server",
     columns=(),
@@ -90,6 +204,8 @@ SERVER = Resource(
                 _path(asked, "os-volume_attachments"),
                 {"volumeAttachment": filled(asked.values, "volumeId", "device")},
             ),
+            schema=storage.attach_volume(VERSIONS.maximum),
+            execute=_recorded("attach_volume", _attach_volume),
             cli=_server_cli("add volume", "volumeId"),
         ),
         ResourceAction(
@@ -105,6 +221,7 @@ SERVER = Resource(
             call=lambda asked: Call(
                 "DELETE", _path(asked, "os-volume_attachments", asked.values.get("volume") or "VOLUME")
             ),
+            execute=_recorded("detach_volume", _detach_volume),
             cli=_server_cli("remove volume", "volume"),
         ),
         ResourceAction(
@@ -118,6 +235,8 @@ SERVER = Resource(
             call=lambda asked: Call(
                 "POST", _path(asked, "os-interface"), {"interfaceAttachment": filled(asked.values, "net_id")}
             ),
+            schema=storage.attach_interface(VERSIONS.maximum),
+            execute=_recorded("attach_interface", _attach_network),
             cli=_server_cli("add network", "net_id"),
         ),
         ResourceAction(
@@ -129,6 +248,7 @@ SERVER = Resource(
             tab="network",
             fields=(Field("port", "Port", is_required=True),),
             call=lambda asked: Call("DELETE", _path(asked, "os-interface", asked.values.get("port") or "PORT")),
+            execute=_recorded("detach_interface", _detach_port),
             cli=_server_cli("remove port", "port"),
         ),
         ResourceAction(
@@ -139,6 +259,9 @@ SERVER = Resource(
             tab="network",
             fields=(Field("group", "Group", "choice", choices=GROUPS, is_required=True, also=("name",)),),
             call=_action("addSecurityGroup", name="group"),
+            schema=_body("addSecurityGroup", power.SECURITY_GROUP),
+            execute=_add_group,
+            refused_as="addSecurityGroup",
             cli=_server_cli("add security group", "group"),
         ),
         ResourceAction(
@@ -149,6 +272,9 @@ SERVER = Resource(
             tab="network",
             fields=(Field("group", "Group", "choice", choices=GROUPS, is_required=True, also=("name",)),),
             call=_action("removeSecurityGroup", name="group"),
+            schema=_body("removeSecurityGroup", power.SECURITY_GROUP),
+            execute=_remove_group,
+            refused_as="removeSecurityGroup",
             cli=_server_cli("remove security group", "group"),
         ),
         ResourceAction(
@@ -159,6 +285,9 @@ SERVER = Resource(
             tab="snapshots",
             fields=(Field("name", "Name", is_required=True, start=lambda item: f"{item.get('name', '')}-image"),),
             call=_action("createImage", name="name"),
+            schema=_body("createImage", storage.CREATE_IMAGE),
+            execute=_make_image,
+            refused_as="createImage",
             cli=lambda asked: [
                 "openstack server image create",
                 "--name",
@@ -177,6 +306,8 @@ SERVER = Resource(
                 _path(asked),
                 {"server": {"name": asked.values["name"], "description": asked.values["description"] or None}},
             ),
+            schema=servers.update(VERSIONS.maximum),
+            execute=_rename,
             cli=lambda asked: [
                 "openstack server set",
                 "--name",
@@ -196,6 +327,8 @@ SERVER = Resource(
                 Field("metadata", "Metadata", "area", start=_metadata_lines, help="One “key = value” pair per line."),
             ),
             call=_metadata,
+            schema=servers.METADATA_BODY,
+            execute=_replace_metadata,
             cli=lambda asked: [
                 "openstack server set",
                 *(
@@ -222,6 +355,8 @@ SERVER = Resource(
                 ),
             ),
             call=_tags,
+            schema=servers.TAGS_BODY,
+            execute=_replace_tags,
             cli=lambda asked: [
                 "openstack server set",
                 *(word for tag in asked.values.get("tags", "").split() for word in ("--tag", tag)),
@@ -248,6 +383,9 @@ SERVER = Resource(
                 ),
             ),
             call=_action("resize", flavorRef="flavor"),
+            schema=_body("resize", moves.RESIZE),
+            execute=_resize,
+            refused_as="resize",
             cli=lambda asked: [
                 "openstack server resize",
                 "--flavor",

@@ -54,6 +54,7 @@ class ActionResult:
     body: Any = field(default=None, repr=False)
     message: str = ""
     field: str = ""
+    error: Exception | None = None
 
     @property
     def is_good(self) -> bool:
@@ -197,6 +198,7 @@ class ResourceAction:
     service: str = ""  # the service of the policy, if it is not the resource's
     execute: Callable[[RequestContext, SubmittedForm], Item | None] | None = None
     schema: Mapping[str, Any] | None = None
+    refused_as: str = ""  # an action of servers: the name under which the audit log has its refusals
 
     def for_caller(self, caller: RequestContext, items: Sequence[Item]) -> ResourceAction:
         """Return the action with the fields for this caller and these items."""

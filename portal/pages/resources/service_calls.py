@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import NovellaError, TooOften
+from conductor.core.errors import Conflict, Forbidden, NotSupported, NovellaError, QuotaExceeded, TooOften
 from conductor.core.page import Page
+from conductor.services.audit import audit
 from portal import callers
 from portal.api import audited, errors, member_changes, rate_limits
 from portal.api.member_changes import ApiChange, ChangeResult
@@ -22,6 +23,8 @@ from portal.api.validation import validate
 from portal.pages import policies
 from portal.pages.resources.model import ActionResult, Call, Item, Query, Resource, ResourceAction, SubmittedForm
 
+# Errors of actions of servers that the audit log records: a valid request that was refused.
+REFUSALS = (Conflict, Forbidden, NotSupported, QuotaExceeded)
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +62,10 @@ def execute(
         body = validate(call.body, action.schema) if action.schema else call.body
         return action.execute(caller, replace(asked, body=body)) if action.execute else None
 
-    return change(caller, Operation(action.service or resource.service, action.rule, call), run, resource.one)
+    result = change(caller, Operation(action.service or resource.service, action.rule, call), run, resource.one)
+    if action.refused_as and isinstance(result.error, REFUSALS):
+        audit.record_refusal(caller, action.refused_as, str(asked.item["id"]), result.error)
+    return result
 
 
 def change(
@@ -91,7 +97,7 @@ def _refused(error: Exception, service: str, request_id: str) -> ActionResult:
         _log.error("page_action_failed request_id=%s", request_id, exc_info=error)
     details: Mapping[str, Any] = getattr(error, "details", {})
     message = errors.message_of(error, status, request_id)
-    return ActionResult(status, message=message, field=str(details.get("field") or ""))
+    return ActionResult(status, message=message, field=str(details.get("field") or ""), error=error)
 
 
 def _count(caller: RequestContext, method: str) -> None:

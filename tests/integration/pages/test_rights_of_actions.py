@@ -11,18 +11,22 @@ import pytest
 from conductor.core.errors import Forbidden
 from conductor.journal.models import AuditRecord
 from portal.pages import policies
-from portal.pages.resource_pages.catalog import RESOURCES
+from portal.pages.resource_pages.catalog import BY_ID
 from portal.pages.resources import forms, service_calls
 from portal.pages.resources.model import SubmittedForm
+from tests import factories
 from tests.api_client import ApiClient
 
-ACTIONS = [(resource, action) for resource in RESOURCES for action in resource.actions if action.execute]
+ACTIONS = [(resource, action) for resource in BY_ID.values() for action in resource.actions if action.execute]
 ID = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.mark.parametrize(("resource", "action"), ACTIONS, ids=lambda one: one.id)
 def test_a_page_refuses_an_action_as_the_api_does(people: Any, resource: Any, action: Any) -> None:
     item = defaultdict(str, {"id": ID, "uuid": ID, "name": "x"})
+    if resource.id == "server":  # the API answers 404 before 403 for a server that does not exist
+        factories.cells()
+        item["id"] = str(factories.instance(people.ana.context(), "web").uuid)
     asked = SubmittedForm(item, forms.beginnings(action, item, {}))
     call, executed = action.call(asked), []
     guarded = replace(action, execute=lambda caller, asked: executed.append(caller))
@@ -49,7 +53,7 @@ def records() -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("resource", [one for one in RESOURCES if one.reader], ids=lambda one: one.id)
+@pytest.mark.parametrize("resource", [one for one in BY_ID.values() if one.reader], ids=lambda one: one.id)
 def test_a_page_reads_what_the_policy_allows(people: Any, resource: Any) -> None:
     caller = replace(people.ana.context(), roles=frozenset())
     if policies.may(caller, resource.service, resource.rule):
