@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
@@ -25,6 +26,8 @@ from conductor.volume.states import AVAILABLE, BACKUP, CREATING, ERROR, IMAGE, I
 FLOW = "create_volume"
 ZONE = "nova"
 GIB = 1 << 30
+# Sources that this cloud does not support.
+NOT_OFFERED = ("consistencygroup_id", "cgsnapshot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,37 @@ class VolumeAsk:
     source_volid: str | None = None
     backup_id: str | None = None
     group_id: str | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> VolumeAsk:
+        """Parse a request by the names of the API's fields. Raises Invalid naming what is not offered."""
+        for name in NOT_OFFERED:
+            if given.get(name):
+                raise Invalid(
+                    f"Invalid input for field/attribute volume.{name}. There are none of these here: leave it out.",
+                    field=f"volume.{name}",
+                )
+        if str(given.get("multiattach")).lower() in ("true", "1", "on", "yes"):
+            raise Invalid(
+                'multiattach is decided by the type: choose one with the extra spec multiattach="<is> True".',
+                field="volume.multiattach",
+            )
+        if not any(given.get(name) not in (None, "") for name in ("size", "snapshot_id", "source_volid", "backup_id")):
+            raise Invalid("Invalid input for field/attribute volume.size. 'size' is a required property.", field="size")
+        size = given.get("size")
+        return cls(
+            size_gb=None if size in (None, "") else int(size),
+            name=given.get("name") or given.get("display_name") or "",
+            description=given["description"] if "description" in given else given.get("display_description"),
+            availability_zone=given.get("availability_zone"),
+            metadata=given.get("metadata") or {},
+            type_ref=given.get("volume_type") or None,
+            image_id=given.get("imageRef") or given.get("image_id") or None,
+            snapshot_id=given.get("snapshot_id") or None,
+            source_volid=given.get("source_volid") or None,
+            backup_id=given.get("backup_id") or None,
+            group_id=given.get("group_id") or None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

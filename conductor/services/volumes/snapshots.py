@@ -20,8 +20,11 @@ from conductor.services.volumes import volumes
 from conductor.volume import operations, snapshots
 from conductor.volume.models import Snapshot, Volume
 from conductor.volume.queries import Usage, get_visible
-from conductor.volume.snapshots import SnapshotCreate
+from conductor.volume.snapshots import SnapshotCreate, SnapshotQuery, list_visible
+from conductor.volume.snapshots import get_visible as get_snapshot
 from conductor.volume.states import AVAILABLE, CREATING, DELETING, IN_USE, REVERTING, SNAPSHOT_TELLABLE
+
+__all__ = ["SnapshotCreate", "SnapshotQuery", "get_snapshot", "list_visible"]
 
 FLOW = "create_snapshot"
 REVERT_FLOW = "revert_volume"

@@ -80,6 +80,18 @@ def update(context: RequestContext, volume_id: str, values: Mapping[str, Any]) -
     return get_visible(context, volume_id)
 
 
+def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changed fields of a Volume or Snapshot."""
+    found: dict[str, Any] = {}
+    for name in ("display_name", "name"):
+        if name in given:
+            found["name"] = (given[name] or "").strip()
+    for name in ("display_description", "description"):
+        if name in given:
+            found["description"] = given[name]
+    return found | ({"metadata": given["metadata"]} if "metadata" in given else {})
+
+
 def set_readonly(context: RequestContext, volume_id: str, *, is_readonly: bool) -> None:
     """Set whether servers may only read it, once they attach it. Raises NotFound, Invalid while one has it attached."""
     with write_tx():

@@ -7,10 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import CellUnavailable, Conflict, Forbidden, NotSupported
+from conductor.core.errors import CellUnavailable
 from conductor.core.page import Page
 from conductor.core.phrases import phrase
-from conductor.services.audit import audit
 from conductor.services.server_migrations import resizes
 from conductor.services.servers import instances, interfaces, security_groups, server_images, server_volumes, updates
 from conductor.services.servers.interfaces import InterfaceCreate
@@ -35,9 +34,9 @@ from portal.pages.resources.model import (
     Source,
     SubmittedForm,
 )
+from portal.pages.resources.service_calls import recorded_refusals
 
 PATH = "/compute/v2.1/servers"
-REFUSALS = (Conflict, Forbidden, NotSupported)  # recorded in the audit log
 FREE_VOLUMES = Source(
     VOLUMES.path,
     VOLUMES.key,
@@ -94,11 +93,8 @@ def _recorded(
 
     def execute(caller: RequestContext, asked: SubmittedForm) -> None:
         uuid = str(asked.item["id"])
-        try:
+        with recorded_refusals(caller, name, uuid):
             change(caller, uuid, asked)
-        except REFUSALS as error:
-            audit.record_refusal(caller, name, uuid, error)
-            raise
 
     return execute
 

@@ -152,6 +152,9 @@ class SubmittedForm:
     body: Any = None
 
 
+Execute = Callable[[RequestContext, SubmittedForm], Item | None]
+
+
 @dataclass(frozen=True)
 class FollowUp:
     """A further change after an action, with its own policy and audit record. Without `execute` the call is made."""
@@ -196,7 +199,7 @@ class ResourceAction:
     # fields for some callers or items only
     fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
     service: str = ""  # the service of the policy, if it is not the resource's
-    execute: Callable[[RequestContext, SubmittedForm], Item | None] | None = None
+    execute: Execute | None = None
     schema: Mapping[str, Any] | None = None
     refused_as: str = ""  # an action of servers: the name under which the audit log has its refusals
 

@@ -7,7 +7,8 @@ of the API that does the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -89,6 +90,16 @@ def change(
     answer = {noun: made} if made else None
     audited.record(caller, record, ChangeResult(body=answer, before=before))
     return ActionResult(200, answer)
+
+
+@contextmanager
+def recorded_refusals(caller: RequestContext, action: str, server_id: str) -> Iterator[None]:
+    """Record a refusal by a service under the Compute API's name of the action."""
+    try:
+        yield
+    except (Conflict, Forbidden, NotSupported) as error:
+        audit.record_refusal(caller, action, server_id, error)
+        raise
 
 
 def _refused(error: Exception, service: str, request_id: str) -> ActionResult:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from portal.pages.resources.fields import OWN_DESCRIPTION, OWN_NAME, options
-from portal.pages.resources.model import Call, ResourceAction
+from portal.pages.resources.model import Call, Execute, ResourceAction
 
 
-def rename(noun: str, rule: str, path: str, cli: str) -> ResourceAction:
+def rename(
+    noun: str,
+    rule: str,
+    path: str,
+    cli: str,
+    *,
+    execute: Execute | None = None,
+    schema: Mapping[str, Any] | None = None,
+) -> ResourceAction:
     """Change name and description: a PUT of `{noun: …}` on `path`/id, and `openstack CLI set`."""
     return ResourceAction(
         id="edit",
         title="Rename",
         does="Changes the name and description.",
         rule=rule,
+        execute=execute,
+        schema=schema,
         fields=(OWN_NAME, OWN_DESCRIPTION),
         call=lambda asked: Call(
             "PUT",

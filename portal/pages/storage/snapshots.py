@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.volumes import snapshots
+from conductor.services.volumes.snapshots import SnapshotQuery
+from conductor.services.volumes.volumes import changes as changes_of
+from portal.api.volume.schemas import volumes as schemas
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -12,11 +18,49 @@ from portal.pages.resources.fields import (
     options,
     whole,
 )
-from portal.pages.resources.model import Call, Column, Field, Resource, ResourceAction
+from portal.pages.resources.model import (
+    Call,
+    Column,
+    Field,
+    Item,
+    ItemReader,
+    Query,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
 from portal.pages.resources.shared_actions import rename
 from portal.pages.storage import volumes
 
 PATH = "/volume/v3/snapshots"
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    requested = SnapshotQuery(
+        filters=volumes.filters_of(query, "name", "status"),
+        volume_id=query.get("volume_id"),
+        **volumes.page_of(query),
+    )
+    return volumes.page_items(snapshots.list_visible(caller, requested), query, volumes.snapshot_item)
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    return volumes.snapshot_item(snapshots.get_snapshot(caller, ident))
+
+
+def _restore(caller: RequestContext, asked: SubmittedForm) -> None:
+    volumes.create_volume(caller, asked)
+
+
+def _rename(caller: RequestContext, asked: SubmittedForm) -> Item:
+    changes = changes_of(asked.body["snapshot"])
+    return volumes.snapshot_item(snapshots.update(caller, asked.item["id"], changes))
+
+
+def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
+    snapshots.delete(caller, asked.item["id"])
+
+
 SNAPSHOTS = Resource(
     id="snapshots",
     noun="snapshot",
@@ -28,6 +72,7 @@ SNAPSHOTS = Resource(
     key="snapshots",
     one="snapshot",
     rule="volume:get_all_snapshots",
+    reader=ItemReader(_list, _get, "volume:get_snapshot"),
     search="name~",
     sorting="sort",
     empty="A snapshot is a copy of a volume's data at one point in time.",
@@ -55,6 +100,8 @@ SNAPSHOTS = Resource(
             call=lambda asked: Call(
                 "POST", PATH, {"snapshot": filled(asked.values, "volume_id", "name", "description")}
             ),
+            schema=schemas.CREATE_SNAPSHOT,
+            execute=volumes.take_snapshot,
             cli=lambda asked: [
                 "openstack volume snapshot create",
                 *options(asked.values, volume_id="volume", description="description"),
@@ -81,6 +128,8 @@ SNAPSHOTS = Resource(
                     }
                 },
             ),
+            schema=schemas.CREATE,
+            execute=_restore,
             cli=lambda asked: [
                 "openstack volume create",
                 "--snapshot",
@@ -89,7 +138,14 @@ SNAPSHOTS = Resource(
                 asked.values["name"] or "NAME",
             ],
         ),
-        rename("snapshot", "volume:update_snapshot", PATH, "volume snapshot"),
+        rename(
+            "snapshot",
+            "volume:update_snapshot",
+            PATH,
+            "volume snapshot",
+            execute=_rename,
+            schema=schemas.UPDATE_SNAPSHOT,
+        ),
         ResourceAction(
             id="delete",
             title="Delete",
@@ -102,6 +158,7 @@ SNAPSHOTS = Resource(
                 "" if item["status"] in ("available", "error") else columns.state_refusal(item, volumes.BADGES)
             ),
             call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
+            execute=_delete,
             cli=lambda asked: ["openstack volume snapshot delete", named(asked.item)],
         ),
     ),

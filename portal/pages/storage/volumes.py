@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.servers import external_events, server_volumes
+from conductor.services.servers.server_volumes import AttachmentCreate
+from conductor.services.volumes import creation, management, snapshots, volumes
+from conductor.services.volumes.creation import VolumeAsk
+from conductor.services.volumes.management import ManageAsk
+from conductor.services.volumes.snapshots import SnapshotCreate
+from conductor.services.volumes.volumes import VolumeQuery
+from portal.api.compute.microversions import VERSIONS
+from portal.api.compute.schemas.storage_actions import attach_volume
+from portal.api.volume.schemas import volumes as schemas
+from portal.pages import policies
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -21,13 +37,16 @@ from portal.pages.resources.model import (
     Column,
     Field,
     Item,
+    ItemReader,
     Names,
+    Query,
     RelatedTable,
     Resource,
     ResourceAction,
     Source,
     SubmittedForm,
 )
+from portal.pages.resources.service_calls import recorded_refusals
 from portal.pages.resources.shared_actions import rename
 from portal.pages.status_badges import StatusBadge
 
@@ -102,6 +121,121 @@ def _of(asked: SubmittedForm, call: Call) -> Call:
     return Call(call.method, call.path.format(asked.item["id"]), call.body)
 
 
+def _item(row: Any) -> Item:
+    lent = [one for one in row.attachments.all() if one.status in ("in-use", "detaching")]
+    mode = {"attached_mode": lent[0].mode} if lent and lent[0].connector is not None else {}
+    return {
+        "id": str(row.uuid),
+        "name": row.name,
+        "description": row.description,
+        "size": row.size_gb,
+        "status": row.status,
+        "attachments": [{"server_id": str(one.instance_uuid or "")} for one in lent],
+        "availability_zone": row.availability_zone,
+        "bootable": row.is_bootable,
+        "volume_type": volumes.type_name_of(row),
+        "multiattach": row.is_multiattach,
+        "snapshot_id": str(row.source_uuid) if row.source_kind == "snapshot" else None,
+        "source_volid": str(row.source_uuid) if row.source_kind == "volume" else None,
+        "metadata": {
+            **row.metadata,
+            **({"readonly": str(row.is_readonly)} if row.is_readonly is not None else {}),
+            **mode,
+        },
+        "created_at": row.created_at,
+    }
+
+
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    found = volumes.list_visible(caller, VolumeQuery(filters=filters_of(query, "name", "status"), **page_of(query)))
+    return page_items(found, query, _item)
+
+
+def filters_of(query: Query, *names: str) -> dict[str, str]:
+    """Return filters by name; `name~` matches a part, and is returned as `~` before the value."""
+    found = {name: query[name] for name in names if name in query}
+    return found | {name: f"~{query[f'{name}~']}" for name in names if f"{name}~" in query}
+
+
+def page_of(query: Query) -> dict[str, Any]:
+    """Return the fields of the page of a service's query, which reads one row more than is shown."""
+    key, _, direction = query.get("sort", "").partition(":")
+    order = {"sort": [(key, direction != "asc")]} if key else {}
+    return {"limit": query["limit"] + 1, "marker": query.get("marker", ""), **order}
+
+
+def page_items(rows: Sequence[Any], query: Query, item: Callable[[Any], Item]) -> Page[Item]:
+    """Return a page of the rows that were read for it."""
+    limit = query["limit"]
+    return Page([item(row) for row in rows[:limit]], len(rows) > limit)
+
+
+def create_volume(caller: RequestContext, asked: SubmittedForm) -> Item:
+    """Create the volume of a checked body."""
+    return _item(creation.create(caller, VolumeAsk.parse(asked.body["volume"])))
+
+
+def _manage_file(caller: RequestContext, asked: SubmittedForm) -> Item:
+    values = asked.body["volume"]
+    ask = ManageAsk(
+        host=values["host"],
+        source_name=values["ref"]["source-name"],
+        name=values.get("name") or "",
+        description=values.get("description"),
+        is_bootable=values["bootable"],
+    )
+    return _item(management.manage(caller, ask))
+
+
+def _attach_to(caller: RequestContext, asked: SubmittedForm) -> None:
+    values = asked.body["volumeAttachment"]
+    requested = AttachmentCreate(values["volumeId"], values.get("device") or "")
+    with recorded_refusals(caller, "attach_volume", asked.values["server"]):
+        server_volumes.attach(caller, asked.values["server"], requested)
+
+
+def _detach_from(caller: RequestContext, asked: SubmittedForm) -> None:
+    server = asked.values.get("server") or asked.item["attachments"][0]["server_id"]
+    with recorded_refusals(caller, "detach_volume", server):
+        server_volumes.detach(caller, server, asked.item["id"])
+
+
+def _extend(caller: RequestContext, asked: SubmittedForm) -> None:
+    may_be_in_use = policies.may(caller, "volume", "volume:extend_attached_volume")
+    size = int(asked.body["os-extend"]["new_size"])
+    external_events.extend(caller, asked.item["id"], size, may_be_in_use=may_be_in_use)
+
+
+def _rename(caller: RequestContext, asked: SubmittedForm) -> Item:
+    return _item(volumes.update(caller, asked.item["id"], volumes.changes(asked.body["volume"])))
+
+
+def _unmanage(caller: RequestContext, asked: SubmittedForm) -> None:
+    management.unmanage(caller, asked.item["id"])
+
+
+def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
+    volumes.delete(caller, asked.item["id"])
+
+
+def take_snapshot(caller: RequestContext, asked: SubmittedForm) -> Item:
+    """Take the snapshot of a checked body; the volume may be in use."""
+    values = asked.body["snapshot"]
+    requested = SnapshotCreate(name=values.get("name") or "", description=values.get("description"))
+    row = snapshots.create(caller, str(values["volume_id"]), requested, may_be_in_use=True)
+    return snapshot_item(row)
+
+
+def _take_snapshot(caller: RequestContext, asked: SubmittedForm) -> None:
+    take_snapshot(caller, asked)
+
+
+def snapshot_item(row: Any) -> Item:
+    """Return a snapshot as an item of its page."""
+    same = {name: getattr(row, name) for name in ("name", "description", "status", "metadata", "created_at")}
+    return {**same, "id": str(row.uuid), "volume_id": str(row.volume.uuid), "size": row.size_gb}
+
+
 def _servers(item: Item, names: Names) -> Cell:
     held = item.get("attachments") or ()
     found = [columns.link_to(str(one["server_id"]), "servers", names) for one in held if one.get("server_id")]
@@ -156,6 +290,7 @@ VOLUMES_KIND = Resource(
     key="volumes",
     one="volume",
     rule="volume:get_all",
+    reader=ItemReader(_list, lambda caller, ident: _item(volumes.get_visible(caller, ident)), "volume:get"),
     search="name~",
     sorting="sort",
     empty="A volume is a disk that outlives servers. Attach it, create snapshots of it, or extend it.",
@@ -211,6 +346,8 @@ VOLUMES_KIND = Resource(
                 DESCRIPTION,
             ),
             call=_create,
+            schema=schemas.CREATE,
+            execute=create_volume,
             cli=lambda asked: [
                 "openstack volume create",
                 *options(
@@ -238,6 +375,8 @@ VOLUMES_KIND = Resource(
                 DESCRIPTION,
             ),
             call=_manage,
+            schema=schemas.MANAGE,
+            execute=_manage_file,
             cli=lambda asked: [
                 "openstack volume create",
                 "--remote-source",
@@ -262,6 +401,8 @@ VOLUMES_KIND = Resource(
             flow="attach_volume",
             why_not=lambda item: "" if item["multiattach"] else _is_free(item),
             call=_attach,
+            schema=attach_volume(VERSIONS.maximum),
+            execute=_attach_to,
             cli=lambda asked: [
                 "openstack server add volume",
                 *options(asked.values, device="device"),
@@ -280,6 +421,7 @@ VOLUMES_KIND = Resource(
             flow="detach_volume",
             why_not=_is_attached,
             call=_detach,
+            execute=_detach_from,
             cli=lambda asked: [
                 "openstack server remove volume",
                 _detach(asked).path.split("/")[4],
@@ -298,6 +440,8 @@ VOLUMES_KIND = Resource(
                 "/volume/v3/snapshots",
                 {"snapshot": {"volume_id": asked.item["id"], **filled(asked.values, "name", "description")}},
             ),
+            schema=schemas.CREATE_SNAPSHOT,
+            execute=_take_snapshot,
             cli=lambda asked: [
                 "openstack volume snapshot create",
                 "--volume",
@@ -325,9 +469,11 @@ VOLUMES_KIND = Resource(
             ),
             why_not=_has_data,
             call=lambda asked: _of(asked, _action("os-extend", {"new_size": whole(asked.values["new_size"])})),
+            schema=schemas.ACTIONS["os-extend"],
+            execute=_extend,
             cli=lambda asked: ["openstack volume set", "--size", asked.values["new_size"], named(asked.item)],
         ),
-        rename("volume", "volume:update", PATH, "volume"),
+        rename("volume", "volume:update", PATH, "volume", execute=_rename, schema=schemas.UPDATE),
         ResourceAction(
             id="unmanage",
             title="Unmanage",
@@ -336,6 +482,7 @@ VOLUMES_KIND = Resource(
             fields=(REASON,),
             why_not=_is_free,
             call=lambda asked: _of(asked, _action("os-unmanage", {})),
+            execute=_unmanage,
             cli=lambda asked: ["openstack volume delete --remote", named(asked.item)],
         ),
         ResourceAction(
@@ -348,6 +495,7 @@ VOLUMES_KIND = Resource(
             icon="trash",
             why_not=_is_deletable,
             call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
+            execute=_delete,
             cli=lambda asked: ["openstack volume delete", named(asked.item)],
         ),
     ),

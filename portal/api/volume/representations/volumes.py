@@ -1,14 +1,11 @@
-"""JSON of volumes, and bodies parsed into requests."""
+"""JSON of volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from conductor.core.errors import Invalid
-from conductor.services.volumes.creation import VolumeAsk
 from conductor.services.volumes.volumes import type_name_of
 from conductor.volume.capabilities import BACKEND
 from conductor.volume.models import Volume, VolumeAttachment
@@ -18,8 +15,6 @@ from portal.api.base import ApiRequest
 from portal.api.links import absolute
 
 SERVICE_UUID = str(uuid5(NAMESPACE_DNS, BACKEND))
-# Sources that this cloud does not support.
-NOT_OFFERED = ("consistencygroup_id", "cgsnapshot_id")
 
 
 def moment(value: datetime | None) -> str | None:
@@ -89,49 +84,6 @@ def _since(row: Volume, request: ApiRequest, *, is_admin: bool) -> dict[str, Any
         for since, name in (("3.21", "provider_id"), ("3.61", "cluster_name")):
             found |= {name: None} if version.covers(since) else {}
     return found
-
-
-def wanted_volume(given: Mapping[str, Any]) -> VolumeAsk:
-    """Parse a request for a volume. Raises Invalid naming what is not offered."""
-    for name in NOT_OFFERED:
-        if given.get(name):
-            raise Invalid(
-                f"Invalid input for field/attribute volume.{name}. There are none of these here: leave it out.",
-                field=f"volume.{name}",
-            )
-    if str(given.get("multiattach")).lower() in ("true", "1", "on", "yes"):
-        raise Invalid(
-            'multiattach is decided by the type: choose one with the extra spec multiattach="<is> True".',
-            field="volume.multiattach",
-        )
-    if not any(given.get(name) not in (None, "") for name in ("size", "snapshot_id", "source_volid", "backup_id")):
-        raise Invalid("Invalid input for field/attribute volume.size. 'size' is a required property.", field="size")
-    size = given.get("size")
-    return VolumeAsk(
-        size_gb=None if size in (None, "") else int(size),
-        name=given.get("name") or given.get("display_name") or "",
-        description=given["description"] if "description" in given else given.get("display_description"),
-        availability_zone=given.get("availability_zone"),
-        metadata=given.get("metadata") or {},
-        type_ref=given.get("volume_type") or None,
-        image_id=given.get("imageRef") or given.get("image_id") or None,
-        snapshot_id=given.get("snapshot_id") or None,
-        source_volid=given.get("source_volid") or None,
-        backup_id=given.get("backup_id") or None,
-        group_id=given.get("group_id") or None,
-    )
-
-
-def changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changed fields of a Volume or Snapshot."""
-    found: dict[str, Any] = {}
-    for name in ("display_name", "name"):
-        if name in given:
-            found["name"] = (given[name] or "").strip()
-    for name in ("display_description", "description"):
-        if name in given:
-            found["description"] = given[name]
-    return found | ({"metadata": given["metadata"]} if "metadata" in given else {})
 
 
 def _metadata(row: Volume, *, with_flags: bool) -> dict[str, str]:

@@ -157,6 +157,25 @@ SNAPSHOT_ACTIONS: dict[str, Schema] = {
     "os-force_delete": _bare("os-force_delete"),
     "os-unmanage": _bare("os-unmanage"),
 }
+_DESCRIBED: Schema = {
+    "name": named(NULLABLE),
+    "description": NULLABLE,
+    "metadata": {**METADATA_VALUE, "type": ["object", "null"]},
+    "ref": {"type": "object", "minProperties": 1, "maxProperties": 4},
+}
+MANAGE = wrapped(
+    "volume",
+    {
+        **_DESCRIBED,
+        "bootable": {"anyOf": [BOOLEAN, {"type": "null"}]},
+        "volume_type": NULLABLE,
+        "availability_zone": NULLABLE,
+        "host": NULLABLE,
+        "cluster": NULLABLE,
+    },
+    required=("ref",),
+)
+MANAGE_SNAPSHOT = wrapped("snapshot", {**_DESCRIBED, "volume_id": UUID}, required=("ref", "volume_id"))
 QUOTAS: Schema = closed(
     {
         "quota_set": {

@@ -16,33 +16,12 @@ from conductor.volume.unmanaged_files import StorageFile
 from portal.api import microversions
 from portal.api.base import ApiRequest
 from portal.api.pagination import next_links, parse_page
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, named, wrapped
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
 from portal.api.volume.representations.resources import snapshot
 from portal.api.volume.representations.volumes import volume
-from portal.api.volume.schemas.volumes import METADATA_VALUE, NULLABLE
+from portal.api.volume.schemas import volumes as schemas
 from portal.api.volume.view import VolumeView
-
-_DESCRIBED: Schema = {
-    "name": named(NULLABLE),
-    "description": NULLABLE,
-    "metadata": {**METADATA_VALUE, "type": ["object", "null"]},
-    "ref": {"type": "object", "minProperties": 1, "maxProperties": 4},
-}
-MANAGE = wrapped(
-    "volume",
-    {
-        **_DESCRIBED,
-        "bootable": {"anyOf": [BOOLEAN, {"type": "null"}]},
-        "volume_type": NULLABLE,
-        "availability_zone": NULLABLE,
-        "host": NULLABLE,
-        "cluster": NULLABLE,
-    },
-    required=("ref",),
-)
-MANAGE_SNAPSHOT = wrapped("snapshot", {**_DESCRIBED, "volume_id": UUID}, required=("ref", "volume_id"))
 
 SORT_KEYS = ("size", "reference")
 
@@ -107,7 +86,7 @@ class ManageVolume(Files):
     def post(self, request: ApiRequest) -> Response:
         microversions.require(request.microversion, self.first_version, None)
         self.authorize("volume_extension:volume_manage")
-        given = validate(request.data, MANAGE)["volume"]
+        given = validate(request.data, schemas.MANAGE)["volume"]
         host = given.get("host") or given.get("cluster")
         if not host:
             raise Invalid("Missing required element 'host' in request body.", field="volume.host")
@@ -133,7 +112,7 @@ class ManageSnapshot(Files):
     def post(self, request: ApiRequest) -> Response:
         microversions.require(request.microversion, self.first_version, None)
         self.authorize("snapshot_extension:snapshot_manage")
-        given = validate(request.data, MANAGE_SNAPSHOT)["snapshot"]
+        given = validate(request.data, schemas.MANAGE_SNAPSHOT)["snapshot"]
         requested = SnapshotCreate(
             name=given.get("name") or "",
             description=given.get("description"),

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.services.volumes import management
+from conductor.services.volumes import management, volumes
 from conductor.services.volumes import snapshots as volume_snapshots
 from conductor.volume import snapshots
 from conductor.volume.models import Snapshot
@@ -16,7 +16,6 @@ from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, one_action, validate
 from portal.api.volume import listing
 from portal.api.volume.representations.resources import snapshot
-from portal.api.volume.representations.volumes import changes
 from portal.api.volume.schemas import volumes as schemas
 from portal.api.volume.view import VolumeView
 from portal.api.volume.views.volumes import one_item, pairs
@@ -89,7 +88,7 @@ class SnapshotById(VolumeView):
         self.authorize("volume:update_snapshot")
         snapshots.get_visible(request.context, snapshot_id)
         given = validate(request.data, schemas.UPDATE_SNAPSHOT)["snapshot"]
-        row = volume_snapshots.update(request.context, snapshot_id, changes(given))
+        row = volume_snapshots.update(request.context, snapshot_id, volumes.changes(given))
         return Response({"snapshot": snapshot(row, request, is_detailed=False)})
 
     def delete(self, request: ApiRequest, snapshot_id: str) -> Response:

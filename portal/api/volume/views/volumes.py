@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.services.volumes import creation, volumes
+from conductor.services.volumes.creation import VolumeAsk
 from conductor.services.volumes.volumes import VolumeQuery
 from conductor.volume import queries
 from conductor.volume.models import Volume
@@ -45,7 +46,7 @@ class Volumes(VolumeView):
     @idempotent(is_one_commit=True)
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:create")
-        ask = serializers.wanted_volume(validate(request.data, schemas.CREATE)["volume"])
+        ask = VolumeAsk.parse(validate(request.data, schemas.CREATE)["volume"])
         made = creation.create(request.context, ask)
         return Response({"volume": serializers.volume(made, request, is_new=True)}, status=202)
 
@@ -90,7 +91,7 @@ class VolumeById(VolumeView):
         given = validate(request.data, schemas.UPDATE)["volume"]
         if request.microversion.covers("3.53") and not given:
             raise Invalid("Invalid input for field/attribute volume. At least one property is needed.", field="volume")
-        row = volumes.update(request.context, volume_id, serializers.changes(given))
+        row = volumes.update(request.context, volume_id, volumes.changes(given))
         return Response({"volume": serializers.volume(row, request, is_new=True)})
 
     def delete(self, request: ApiRequest, volume_id: str) -> Response:
