@@ -39,6 +39,7 @@ TEXTS: Mapping[str, Text] = {
     "workflow.host_alive": "Its command is running on host %(host)s, which is up.",
     "approval.waits": "An action already waits for another operator's approval: approve or decline it first.",
     "approval.none": "No action waits for approval.",
+    "approval.delegated": "This needs two people: sign in yourself, not with a trust or an application credential.",
     "approval.own": "You requested this. Another operator must approve it.",
     # lines of a log
     "log.queued": "accepted, queued",

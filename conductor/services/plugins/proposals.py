@@ -13,7 +13,7 @@ from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.api_db.models import PluginProposal
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.messages import message
 from conductor.core.phrases import phrase
@@ -23,6 +23,7 @@ from conductor.services.audit import audit
 from conductor.services.audit.audit import LONGEST_TEXT, Entry
 from conductor.services.plugins import plugins
 from conductor.services.plugins.plugins import Change, Difference
+from conductor.services.workflows.approvals import DELEGATED
 
 OPEN, APPLIED, DECLINED = "open", "applied", "declined"
 DONE: Mapping[str, str] = {"apply": APPLIED, "decline": DECLINED}
@@ -61,6 +62,8 @@ def propose(context: RequestContext, changes: Changes, *, question: str, reason:
     _require_reason(reason)
     if not plugins.differences(context, changes):
         raise Invalid(message("proposal.no_change"), field="plugins")
+    if settings.NOVELLA_SECOND_PERSON and context.delegated_by:
+        raise Forbidden(DELEGATED)
     if len(question) > LONGEST_QUESTION:
         raise Invalid(phrase("The configuration is too long to store."), field="question")
     with write_tx(API_ALIAS):
@@ -151,9 +154,9 @@ def _row(proposal_uuid: str) -> PluginProposal:
 def _why_not(context: RequestContext, row: PluginProposal, *, is_applied: bool = True) -> str:
     if row.state != OPEN:
         return message(DECIDED[row.state], name=row.decided_by)
-    if is_applied and settings.NOVELLA_SECOND_PERSON and row.by_id == context.user_id:
-        return OWN
-    return ""
+    if not (is_applied and settings.NOVELLA_SECOND_PERSON):
+        return ""
+    return OWN if row.by_id == context.user_id else DELEGATED if context.delegated_by else ""
 
 
 def _view(context: RequestContext, row: PluginProposal, *, is_brief: bool = False) -> ProposalView:

@@ -17,6 +17,7 @@ from conductor.db.transactions import database_time
 from conductor.journal.models import WorkflowRun
 
 OWN = message("approval.own")
+DELEGATED = message("approval.delegated")
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,13 @@ def open_of(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, ApprovalView]:
 
 
 def why_not_for(context: RequestContext, one: Intervention, asked_by: str) -> str:
-    """Return why the caller must not approve what the rules permit: requesters cannot approve their own request."""
-    return OWN if one.id == AGREE and asked_by == context.user_id else ""
+    """Return why the caller must not request or approve what the rules permit.
+
+    Requesters cannot approve their own request. A token that was handed on takes no part: its holder could be both.
+    """
+    if one.id == AGREE and asked_by == context.user_id:
+        return OWN
+    return DELEGATED if context.delegated_by and (one.id == AGREE or is_needed(one)) else ""
 
 
 def _view(kept: Mapping[str, Any]) -> ApprovalView:

@@ -13,6 +13,7 @@ from conductor.identity.models import RoleAssignment
 from conductor.journal.models import WorkflowRun
 from tests import factories
 from tests.api_client import ApiClient
+from tests.fixtures.delegation import by_credential, credential_of, log_in
 
 LIST = "/api/approvals"
 ALIAS = "cell1"
@@ -73,6 +74,27 @@ def test_what_is_declined_or_too_late_is_not_listed(run: WorkflowRun, people: An
     kept = rows.get(pk=run.pk).approval
     rows.filter(pk=run.pk).update(approval={**(kept or {}), "until": "2020-01-31T12:00:00+00:00"})
     assert admin.get(LIST).json()["approvals"] == []
+
+
+def handed_on(client: ApiClient, person: Any) -> ApiClient:
+    """A client with an application credential of the person's, in the project of the client's token."""
+    made = credential_of(client, person.user.id).json()["application_credential"]
+    return ApiClient(log_in(by_credential(made)).headers["X-Subject-Token"])
+
+
+def test_a_token_that_was_handed_on_takes_neither_part(run: WorkflowRun, people: Any, api_client: Any) -> None:
+    """Its holder could be the other person as well."""
+    admin, bo = api_client("admin"), second(people)
+    robot = handed_on(bo, people.bo)
+    body = {"reason": "its host is gone", "confirm": str(run.uuid)[:8]}
+    refused = robot.post(f"/api/workflows/{run.uuid}/force", body)
+    assert (refused.status_code, "needs two people" in refused.json()["error"]["message"]) == (403, True)
+    found = asked(run, admin)
+    (seen,) = robot.get(LIST).json()["approvals"]
+    assert "needs two people" in seen["why_not"]
+    assert robot.post(answer_of(found, "agree"), {"reason": "I saw it"}).status_code == 403
+    assert admin.get(LIST).json()["approvals"] == [found]
+    assert robot.post(answer_of(found, "decline"), {"reason": "not now"}).status_code == 202  # nothing happens then
 
 
 def test_it_is_for_operators(run: WorkflowRun, api_client: Any) -> None:

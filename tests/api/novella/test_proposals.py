@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from conductor.identity.models import RoleAssignment
 from conductor.services.plugins import plugins
 from conductor.services.plugins.plugins import Change
 from tests import factories
+from tests.api_client import ApiClient
+from tests.fixtures.delegation import by_credential, credential_of, log_in
 
 PATH = "/api/what-if/proposals"
 OFF = {"enabled": False}
@@ -101,3 +105,16 @@ def test_what_cannot_be_proposed_is_refused_by_name(admin: Any, body: dict[str, 
     answer = admin.post(PATH, {**REQUEST, **body})
     assert (answer.status_code, named in answer.json()["error"]["message"]) == (400, True), answer.content
     assert admin.get(PATH).json()["proposals"] == []
+
+
+def test_a_token_that_was_handed_on_neither_proposes_nor_applies(admin: Any, people: Any, settings: Any) -> None:
+    place, _ = proposed(admin)
+    settings.NOVELLA_SECOND_PERSON = True
+    RoleAssignment.objects.create(user=people.bo.user, project=people.admin.project, role=people.admin.role)
+    bo = ApiClient(replace(people.bo, project=people.admin.project).token())
+    made = credential_of(bo, people.bo.user.id).json()["application_credential"]
+    robot = ApiClient(log_in(by_credential(made)).headers["X-Subject-Token"])
+    assert robot.post(PATH, REQUEST).status_code == 403
+    seen = {"If-Match": robot.get(place)["ETag"]}
+    assert robot.post(f"{place}/apply", {"reason": "yes"}, headers=seen).status_code == 409
+    assert bo.post(f"{place}/apply", {"reason": "yes"}, headers=seen).status_code == 200
