@@ -458,7 +458,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("name", models.CharField(max_length=255)),
-                ("description", models.TextField(db_default="", default="")),
+                ("description", models.TextField(null=True)),
                 ("options", models.JSONField(db_default={}, default=dict)),
                 ("extra", models.JSONField(db_default={}, default=dict)),
                 (

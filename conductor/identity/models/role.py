@@ -19,7 +19,7 @@ class Role(models.Model):
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     name = models.CharField(max_length=255)
     domain = models.ForeignKey(Domain, on_delete=models.CASCADE, null=True, related_name="roles")
-    description = models.TextField(default="", db_default="")
+    description = models.TextField(null=True)
     options = models.JSONField(default=dict, db_default={})
     extra = models.JSONField(default=dict, db_default={})
 

@@ -235,7 +235,7 @@ RESOURCES = [
             ("users", "user", {"name": USER_NAME, "description": TEXT, "enabled": FLAG}, ("name",), {}),
             ("groups", "group", {"name": NAME, "description": TEXT}, ("name",), {}),
             ("projects", "project", {"name": NAME, "description": TEXT, "enabled": FLAG}, ("name",), {"tags": TAGS}),
-            ("roles", "role", {"name": NAME, "description": TEXT.filter(bool)}, ("name",), {}),
+            ("roles", "role", {"name": NAME, "description": TEXT}, ("name",), {}),
             ("domains", "domain", {"name": NAME, "description": TEXT, "enabled": FLAG}, ("name",), {}),
             (
                 "services",

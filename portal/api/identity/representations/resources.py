@@ -105,7 +105,7 @@ def role(request: ApiRequest, row: Role) -> Document:
         "id": row.id,
         "name": row.name,
         "domain_id": row.domain_id,
-        "description": row.description or None,
+        "description": row.description,
         "options": {"immutable": True} if is_built_in(row) else row.options,
         "links": link_to(request, f"roles/{row.id}"),
     }

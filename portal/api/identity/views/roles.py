@@ -17,9 +17,7 @@ from portal.api.validation import validate
 
 def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changeable fields in a body, by column."""
-    fields: dict[str, Any] = {name: given[name] for name in ("name", "options") if name in given}
-    if "description" in given:
-        fields["description"] = given["description"] or ""
+    fields: dict[str, Any] = {name: given[name] for name in ("name", "description", "options") if name in given}
     return {**fields, "extra": extra} if extra else fields
 
 
