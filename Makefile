@@ -6,7 +6,7 @@ SEED ?= 1
 # Bytecode is kept, whatever the environment says: processes start in half the time with it.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help run wheel check test test-changed lint format types docs reference site words bench chaos pictures audit lock clean setup setup-dev
+.PHONY: help run wheel check test test-changed lint format types docs reference site words bench chaos conformance pictures audit lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -67,6 +67,9 @@ chaos: setup-dev ## kill everything on purpose: simulated schedules, every place
 	@$(VENV_PYTHON) -m tests.chaos.simulate --crowded 20000 --schedules 5000 --real 3000 --planted 2000
 	@$(VENV_PYTHON) -m tests.chaos --mode every-point
 	@$(VENV_PYTHON) -m tests.chaos --mode random --seed $(SEED) --actions 10000 --kills 1000 --server-kills 40
+
+conformance: setup-dev ## run the integration tests of OpenStack (Tempest) against a cloud of its own
+	@$(VENV_PYTHON) -m tests.tempest_suite $(if $(T),--tests '$(T)')
 
 pictures: setup-dev ## draw the screens of the README and of docs/reference/screens again
 	@$(VENV_PYTHON) -m pytest -q tests/browser/pictures.py
