@@ -16,6 +16,7 @@ from tools import (  # noqa: E402 - they read Django's registry
     command_reference,
     name_references,
     plugin_reference,
+    setting_reference,
     table_reference,
 )
 
@@ -23,6 +24,7 @@ PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/api/microversions.md": name_references.microversions,
     "docs/reference/commands.md": command_reference.page,
+    "docs/reference/configuration.md": setting_reference.page,
     "docs/reference/event-types.md": name_references.event_types,
     "docs/reference/glossary.md": table_reference.page,
     "docs/reference/metrics.md": name_references.metric_names,

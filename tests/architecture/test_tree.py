@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from portal.setting_facts import PAGE
 from tests.architecture.tree import PACKAGES, PROJECT_DIR, own_files, read
 
 LOCKS = (
@@ -69,7 +68,7 @@ def test_the_package_includes_the_files_that_it_reads_outside_of_its_folders() -
     targets = tomllib.loads(read("pyproject.toml"))["tool"]["hatch"]["build"]["targets"]
     included = targets["wheel"]["force-include"]
     assert [path for path in included if not (PROJECT_DIR / path).exists()] == []
-    assert included == {path: f"portal/{path}" for path in ("templates", PAGE)}
+    assert included == {"templates": "portal/templates"}
     assert {f"/{path}" for path in included} <= set(targets["sdist"]["include"])
 
 

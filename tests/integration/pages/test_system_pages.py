@@ -139,7 +139,8 @@ def test_every_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch,
     assert found["NOVELLA_ALLOWED_HOSTS"].source == "derived"
     assert found["NOVELLA_BROKER_URL"].value == "not set"
     assert found["NOVELLA_MAX_BUILD_ATTEMPTS"].source == "portal/settings.py"
-    assert all(one.meaning for one in found.values() if one.source != "portal/settings.py")
+    assert found["NOVELLA_MAX_BUILD_ATTEMPTS"].default == "3"
+    assert all(one.meaning and one.default for one in found.values())
 
 
 def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
