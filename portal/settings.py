@@ -176,6 +176,7 @@ SPECTACULAR_SETTINGS = {
 
 NOVELLA_DATA = environment.data_dir
 NOVELLA_BROKER_URL = environment.broker_url
+NOVELLA_SCHEDULER = environment.scheduler
 NOVELLA_SCHEDULER_CLIENT = {
     "in-process": "conductor.scheduler.manager.select_for_many",
     "service": "conductor.workflows.scheduler_calls.select_for_many",

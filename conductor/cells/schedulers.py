@@ -14,6 +14,7 @@ from django.conf import settings
 from conductor.cell_db.models import Service
 from conductor.cells.lookup import CELL0
 from conductor.core.membership import life_of
+from conductor.core.plain_json import known_fields
 from conductor.db.transactions import database_now, database_time, write_tx
 
 BINARY = "nova-scheduler"
@@ -62,10 +63,15 @@ def all_known() -> list[Scheduler]:
     rows = list(Service.objects.using(CELL0).filter(binary=BINARY).order_by("host"))
     now = database_time(CELL0) if rows else None
     return [
-        Scheduler(name=row.host, age_seconds=(now - row.last_seen_at).total_seconds(), **(row.figures or {}))
+        Scheduler(**_known(row.figures or {}), name=row.host, age_seconds=(now - row.last_seen_at).total_seconds())
         for row in rows
         if now is not None
     ]
+
+
+def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures that this release knows: a newer scheduler may report more."""
+    return {"worker": "", **known_fields(Scheduler, figures)}
 
 
 def note_end(life: str) -> str:

@@ -52,6 +52,7 @@ def select_for_many(questions: Sequence[Question]) -> list[Selections | Exceptio
     """Answer what is decided, and have schedulers decide the rest: its answer is a `Suspend` until they reply."""
     rows = decision_log.find_all(question.step_key for question in questions)
     known = schedulers.all_known() if len(rows) < len(questions) else []
+    random.shuffle(known)  # once: what is asked together goes to one scheduler, and is decided together
 
     def answer(question: Question) -> Selections:
         row = rows.get(question.step_key)
@@ -93,11 +94,11 @@ def _called(question: Question, known: Sequence[Scheduler]) -> Selections:
 
 
 def _next(known: Sequence[Scheduler], asked: Sequence[str]) -> str | None:
-    """Return the scheduler to call: the one that was called least by this step, not a slow one, then any."""
+    """Return the scheduler to call: the one that was called least by this step, not a slow one, then the first."""
     alive = [one for one in known if one.is_alive]
     if not alive:
         return None
-    return min(alive, key=lambda one: (asked.count(one.name), one.is_slow, random.random())).name
+    return min(alive, key=lambda one: (asked.count(one.name), one.is_slow)).name
 
 
 def _why_none(asked: Sequence[str], known: Sequence[Scheduler]) -> str:

@@ -13,8 +13,10 @@ from django.conf import settings
 from django.db import connections
 from django.db.models import Max
 
-from conductor.cells.lookup import API_ALIAS
+from conductor.cells import schedulers
+from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.cells.scatter_gather import scatter_gather
+from conductor.cells.schedulers import Scheduler
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.phrases import Phrase, phrase, phrases
@@ -82,6 +84,7 @@ def survey(context: RequestContext) -> SystemHealth:
         *(_cell_database(cell) for cell in health.cells),
         _broker(),
         _conductors(health),
+        _schedulers(health),
         _computes(health),
         _queue(health),
         _events(logs.answers),
@@ -219,6 +222,49 @@ def _conductors(health: Health) -> Component:
         risk="Accepted requests wait: servers stay in BUILD or keep their task state until a conductor is running.",
         facts=facts,
         troubles=tuple(troubles),
+    )
+
+
+def _schedulers(health: Health) -> Component:
+    """Schedulers that are services of their own: their queues, and the time that each takes for a decision."""
+    is_used = settings.NOVELLA_SCHEDULER == "service"
+    is_known = any(cell.name == CELL0 and cell.is_up for cell in health.cells)
+    known = schedulers.all_known() if is_known else []
+    alive = [one for one in known if one.is_alive]
+    risk = "Requests that need a host wait, and fail after a while. Servers keep running."
+    if not is_used and not alive:
+        return Component("schedulers", "Schedulers", OFF, risk, ((phrase("Fallback"), phrase("the conductors")),))
+    troubles = tuple(filter(None, map(_trouble_of_scheduler, known)))
+    if is_used and is_known and not alive:
+        troubles = (*troubles, phrase("None is running."))
+    return Component(
+        id="schedulers",
+        title="Schedulers",
+        state=DOWN if is_used and not alive else LOOK if troubles else UP,
+        risk=risk,
+        facts=tuple((one.name, _speed(one)) for one in known),
+        troubles=troubles,
+    )
+
+
+def _trouble_of_scheduler(one: Scheduler) -> str:
+    if not one.is_alive:
+        return phrase("%(name)s isn't running. Start it, or remove its service.", name=one.name)
+    if not one.is_slow:
+        return ""
+    oldest = f"{one.oldest_seconds:.1f} s"
+    return phrase("%(name)s is slow: its oldest request waits for %(time)s.", name=one.name, time=oldest)
+
+
+def _speed(one: Scheduler) -> str:
+    if not one.decisions:
+        return phrase("%(count)s waiting, no decision yet", count=one.waiting)
+    took = f"{one.seconds / one.decisions * 1000:.1f} ms"
+    return phrase(
+        "%(count)s waiting, %(time)s per decision (%(decisions)s)",
+        count=one.waiting,
+        time=took,
+        decisions=one.decisions,
     )
 
 

@@ -51,7 +51,7 @@ def list_context(caller: RequestContext, given: Any) -> dict[str, Any]:
         "rows": rows,
         "given": {"q": text, "binary": binary},
         "is_narrowed": bool(text or binary),
-        "kinds": [(name, words.capitalize() + "s") for name, words in KINDS.items() if name != "nova-scheduler"],
+        "kinds": [(name, words.capitalize() + "s") for name, words in KINDS.items()],
         "missing_cells": found.missing_cells,
         "down": sum(row.service.is_known and not row.service.is_up for row in rows),
         "closed": sum(row.service.is_disabled for row in rows),

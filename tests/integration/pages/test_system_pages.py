@@ -10,6 +10,7 @@ import pytest
 from django.db import connections
 from django.test import Client, override_settings
 
+from conductor.cells import schedulers
 from conductor.services.cells import health
 from conductor.services.operations import system_health
 from portal import environment, setting_facts
@@ -174,3 +175,37 @@ def test_settings_are_explained_in_the_language_of_the_page(admin: Client) -> No
     assert "Port für Seiten, APIs und WebSockets" in page
     assert "beim ersten Start erzeugt" in page
     assert "the same for" not in page
+
+
+def test_schedulers_are_shown_with_their_queue_and_their_time_per_decision(admin: Client, people: Any) -> None:
+    caller = people.admin.context()
+    found = part(caller, "schedulers")
+    assert (found.state, dict(found.facts)) == (system_health.OFF, {"Fallback": "the conductors"})
+    with override_settings(NOVELLA_SCHEDULER="service"):
+        found = part(caller, "schedulers")
+        assert (found.state, found.troubles) == (system_health.DOWN, ("None is running.",))
+        for name, figures in {
+            "s1": {"worker": "rack1:1:aaaaaaaa", "waiting": 3, "oldest_seconds": 0.1, "decisions": 200, "seconds": 1.7},
+            "s2": {"worker": "rack1:2:bbbbbbbb", "waiting": 0, "oldest_seconds": 0.0, "decisions": 0, "seconds": 0.0},
+        }.items():
+            schedulers.record(name, 1, figures)
+        found = part(caller, "schedulers")
+        assert found.state == system_health.UP
+        assert dict(found.facts) == {
+            "s1": "3 waiting, 8.5 ms per decision (200)",
+            "s2": "0 waiting, no decision yet",
+        }
+        assert "3 waiting, 8.5 ms per decision (200)" in text(admin.get("/system"))
+        schedulers.record("s1", 1, {"worker": "rack1:1:aaaaaaaa", "waiting": 3, "oldest_seconds": 7.5})
+        schedulers.note_end("bbbbbbbb")
+        found = part(caller, "schedulers")
+        assert (found.state, found.troubles) == (
+            system_health.LOOK,
+            (
+                "s1 is slow: its oldest request waits for 7.5 s.",
+                "s2 isn't running. Start it, or remove its service.",
+            ),
+        )
+    listed = text(admin.get("/services?binary=nova-scheduler"))
+    assert "s1" in listed
+    assert "s2" in listed
