@@ -152,6 +152,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     WaitCause.LOCK: ("a lock", "Another workflow holds the lock."),
     WaitCause.CHILDREN: ("its child workflows", ("The workflow continues when its child workflows have ended.")),
     WaitCause.CELL: ("a cell that is down:", "The workflow continues when the cell responds again."),
+    WaitCause.SCHEDULER: (
+        "a scheduler",
+        "It selects the host. If it doesn't reply in time, the conductor asks another one.",
+    ),
     WaitCause.FIRST_REPORT: (
         "the first report of a host:",
         "The cloud has just started. The workflow continues with the first report, or fails if none arrives in time.",

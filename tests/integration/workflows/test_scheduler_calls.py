@@ -33,6 +33,7 @@ from conductor.workflows import scheduler_calls
 from conductor.workflows.engine import executor
 from tests.fixtures.builds import ana as ana
 from tests.fixtures.builds import instance_of, launch_many, run_to_the_end
+from tests.integration.page_clients import signed_in
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -125,6 +126,17 @@ def test_a_build_waits_for_the_reply_and_no_thread_does(line: Line, ana: Any) ->
     run_to_the_end()
     assert instance_of(call.instance_uuids[0]).vm_state == VmState.ACTIVE
     assert SchedulingDecision.objects.count() == 1
+
+
+def test_the_workflows_page_says_that_it_waits_and_names_the_scheduler_to_operators_only(line: Line, ana: Any) -> None:
+    run = begin(ana)
+    (call,) = line.calls
+    shown = {name: signed_in(name).get(f"/workflows/{run.uuid}/why").content.decode() for name in ("ana", "admin")}
+    for page in shown.values():
+        assert "a scheduler" in page
+        assert "the conductor asks another one" in page
+    assert f"a scheduler {call.scheduler}" in shown["admin"]
+    assert f"a scheduler {call.scheduler}" not in shown["ana"]
 
 
 def test_calls_that_wait_together_are_answered_together(line: Line, ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
