@@ -503,11 +503,14 @@ class MarkActive(Step):
 
 
 class MarkFailed(Step):
-    """Releases the ports, which all attempts share."""
+    """Releases the ports, which all attempts share; it is retried until they are released."""
 
     title = "Mark as failed"
     lane = "Cell conductor"
     retry = UNTIL_DONE
+
+    def is_final(self, work: StepContext, error: Mapping[str, Any]) -> bool:
+        return not ports.plugged(work.instance_uuid)
 
     def execute(self, work: StepContext) -> Result:
         with work.fenced("default"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 
 from conductor.cell_db.models import BlockDevice
@@ -43,6 +46,9 @@ class MarkWithoutVolumes(MarkFailed):
     """
 
     retry = UNTIL_DONE
+
+    def is_final(self, work: StepContext, error: Mapping[str, Any]) -> bool:
+        return False
 
     def execute(self, work: StepContext) -> Result:
         super().execute(work)

@@ -11,6 +11,7 @@ from conductor.core.errors import Conflict
 from conductor.core.states import RunState, VmState
 from conductor.db.transactions import database_now
 from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.network import ports
 from conductor.services.servers import instances
 from conductor.services.workflows import interventions
 from conductor.services.workflows.interventions import InterventionRequest
@@ -155,3 +156,18 @@ def test_a_build_forced_to_its_end_leaves_a_server_that_can_be_deleted(ana: Any,
     instances.delete(ana, uuid)
     run_to_the_end()
     assert state_of(uuid)[0] == VmState.DELETED
+
+
+def test_ports_that_could_not_be_released_are_released_later(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, failures = ports.unplug, iter([RuntimeError("the network is away")] * 3)
+
+    def unplug(instance_uuid: str) -> None:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        whole(instance_uuid)
+
+    monkeypatch.setattr(ports, "unplug", unplug)
+    uuid, _ = failed_build(ana)
+    assert state_of(uuid) == (VmState.ERROR, None)
+    assert next(failures, None) is None
