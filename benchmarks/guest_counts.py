@@ -114,10 +114,10 @@ def prune(servers: int, on_host: int) -> None:
     from conductor.cell_db.models import GuestCount
     from conductor.db.transactions import write_tx
     from conductor.services.operations.pruning import kinds
-    from conductor.services.operations.pruning.needed import Needed
+    from conductor.services.operations.pruning.needed import ReferencedRuns
 
     (kind,) = [one for one in kinds.KINDS if one.name == "metrics"]
-    old = kind.over(CELL, 86_400.0, Needed(frozenset())).order_by("pk").values_list("pk", flat=True)
+    old = kind.over(CELL, 86_400.0, ReferencedRuns(frozenset())).order_by("pk").values_list("pk", flat=True)
     began = time.perf_counter()
     for _ in range(PRUNED):
         with write_tx(CELL):

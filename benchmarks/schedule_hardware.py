@@ -44,7 +44,7 @@ def main() -> None:
     hosts, spec = inside(fleet(options.hosts)), request()
     without = replace(spec, scheduler_hints={name: of for name, of in spec.scheduler_hints.items() if name != "query"})
     shipped = load(["scheduler_plugins.plugin"], PluginOptions(), finds_installed=False)
-    pipeline = replace(as_shipped(), filters=shipped.brought_filters)
+    pipeline = replace(as_shipped(), filters=shipped.loaded_filters)
     pipeline = replace(pipeline, rules=replace(pipeline.rules, clock=time.thread_time, trusted=trusted(shipped)))
 
     def one(asked: RequestSpec = spec) -> SelectionResult:
@@ -61,8 +61,8 @@ def main() -> None:
 
 
 def trusted(shipped: Registry) -> frozenset[PluginKey]:
-    filters = {(FILTER, one.name) for one in shipped.brought_filters}
-    return frozenset(filters | {(WEIGHER, one.name) for one in shipped.brought_weighers})
+    filters = {(FILTER, one.name) for one in shipped.loaded_filters}
+    return frozenset(filters | {(WEIGHER, one.name) for one in shipped.loaded_weighers})
 
 
 def request() -> RequestSpec:

@@ -208,7 +208,7 @@ def _parsed(variables: Mapping[str, str], name: str, metadata: Mapping[str, Any]
 def _value(variable: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text.strip())
-    except (kind.Refused, BadDatabaseUrl) as refused:
+    except (kind.InvalidValue, BadDatabaseUrl) as refused:
         raise InvalidEnvironment(f"{variable}: {refused}") from None
 
 

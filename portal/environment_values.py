@@ -18,14 +18,14 @@ NOT_FOR_CELLS = ("api", "cell0", "default")
 ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")
 
 
-class Refused(ValueError):
+class InvalidValue(ValueError):
     """An invalid value. The message leaves the variable's name out."""
 
 
 def choice(*allowed: str, fold: Callable[[str], str] = str.lower) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if fold(text) not in allowed:
-            raise Refused(f'"{text}" is not one of {", ".join(allowed)}')
+            raise InvalidValue(f'"{text}" is not one of {", ".join(allowed)}')
         return fold(text)
 
     return parse
@@ -34,7 +34,7 @@ def choice(*allowed: str, fold: Callable[[str], str] = str.lower) -> Callable[[s
 def integer(what: str, lowest: int, highest: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= highest:
-            raise Refused(f'"{text}" is not {what} ({lowest} to {highest})')
+            raise InvalidValue(f'"{text}" is not {what} ({lowest} to {highest})')
         return int(text)
 
     return parse
@@ -47,7 +47,7 @@ def seconds(lowest: float, highest: float) -> Callable[[str], float]:
         except ValueError:
             value = math.nan
         if not lowest <= value <= highest:  # false for NaN too
-            raise Refused(f'"{text}" is not a number of seconds ({lowest:g} to {highest:g})')
+            raise InvalidValue(f'"{text}" is not a number of seconds ({lowest:g} to {highest:g})')
         return value
 
     return parse
@@ -59,14 +59,14 @@ def share(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:  # false for NaN too
-        raise Refused(f'"{text}" is not a share (0 to 1)')
+        raise InvalidValue(f'"{text}" is not a share (0 to 1)')
     return value
 
 
 def boolean(text: str) -> bool:
     known = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
     if text.lower() not in known:
-        raise Refused(f'"{text}" is neither on nor off')
+        raise InvalidValue(f'"{text}" is neither on nor off')
     return known[text.lower()]
 
 
@@ -77,14 +77,14 @@ def host(text: str) -> str:
         # Digits and dots alone are a mistyped address, not a host name.
         if HOST_NAME.fullmatch(text) and len(text) <= 253 and not re.fullmatch(r"[0-9.]+", text):
             return text
-    raise Refused(f'"{text}" is neither an IP address nor a host name')
+    raise InvalidValue(f'"{text}" is neither an IP address nor a host name')
 
 
 def hosts(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not ALLOWED_HOST.fullmatch(name):
-            raise Refused(f'"{name}" is not a host name (names separated by commas, or *)')
+            raise InvalidValue(f'"{name}" is not a host name (names separated by commas, or *)')
     return names
 
 
@@ -92,13 +92,13 @@ def directory(text: str) -> Path:
     try:
         path = Path(text).expanduser()
     except RuntimeError:
-        raise Refused(f'"{text}" begins with the home of a user who is not known') from None
+        raise InvalidValue(f'"{text}" begins with the home of a user who is not known') from None
     return path if path.is_absolute() else base_of_relative_paths() / path
 
 
 def secret(text: str) -> str:
     if len(text) < SHORTEST_SECRET_KEY:
-        raise Refused(f"the key is shorter than {SHORTEST_SECRET_KEY} characters")
+        raise InvalidValue(f"the key is shorter than {SHORTEST_SECRET_KEY} characters")
     return text
 
 
@@ -108,14 +108,14 @@ def url(*schemes: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         scheme = text.partition("://")[0].lower()
         if scheme not in schemes or "://" not in text:
-            raise Refused(f"the URL does not begin with {' or '.join(f'{name}://' for name in schemes)}")
+            raise InvalidValue(f"the URL does not begin with {' or '.join(f'{name}://' for name in schemes)}")
         try:
             parts = urlsplit(text)
             has_place = bool(parts.hostname) and (parts.port is None or parts.port > 0)
         except ValueError:
             has_place = False
         if not has_place:
-            raise Refused(f"the URL names no host, or no possible port ({scheme}://user:password@host:port/…)")
+            raise InvalidValue(f"the URL names no host, or no possible port ({scheme}://user:password@host:port/…)")
         return text
 
     return parse
@@ -123,7 +123,7 @@ def url(*schemes: str) -> Callable[[str], str]:
 
 def mail_address(text: str) -> str:
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", text) or not text.isascii():
-        raise Refused(f'"{text}" is not an e-mail address (cloud@example.org)')
+        raise InvalidValue(f'"{text}" is not an e-mail address (cloud@example.org)')
     return text
 
 
@@ -134,7 +134,7 @@ GROUP_URL = re.compile(rf"[a-z][a-z0-9+.-]*://{GROUP_HOST}(,{GROUP_HOST})*(/[A-Z
 def group_url(text: str) -> str:
     """Return a URL with any scheme: plugins define the schemes."""
     if not GROUP_URL.fullmatch(text):
-        raise Refused("the URL is not one of a group service (zookeeper://host:port,host:port/path)")
+        raise InvalidValue("the URL is not one of a group service (zookeeper://host:port,host:port/path)")
     return text
 
 
@@ -149,7 +149,7 @@ def console_listen(text: str) -> tuple[str, int] | None:
         return None
     address, _, port = text.rpartition(":")
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise Refused(f'"{text}" is neither off nor an address with a port (127.0.0.1:0)')
+        raise InvalidValue(f'"{text}" is neither off nor an address with a port (127.0.0.1:0)')
     return host(address.removeprefix("[").removesuffix("]")), int(port)
 
 
@@ -158,13 +158,13 @@ def origins(text: str) -> tuple[str, ...]:
     origins = tuple(part.strip().rstrip("/").lower() for part in text.split(",") if part.strip())
     for origin in origins:
         if not re.fullmatch(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?|\*", origin):
-            raise Refused(f'"{origin}" is not an origin (https://host:port, separated by commas, or *)')
+            raise InvalidValue(f'"{origin}" is not an origin (https://host:port, separated by commas, or *)')
     return origins
 
 
 def failpoint(text: str) -> str:
     if not re.fullmatch(r"@?[A-Za-z0-9_.:/-]+", text):
-        raise Refused(f'"{text}" is not the name of a failpoint, nor @ and a file')
+        raise InvalidValue(f'"{text}" is not the name of a failpoint, nor @ and a file')
     return text
 
 
@@ -177,7 +177,9 @@ def message_faults(text: str) -> Mapping[str, float]:
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
         if name not in MESSAGE_FAULTS or not re.fullmatch(r"0?\.[0-9]+|0|1", share):
-            raise Refused(f'"{part}" is not one of {", ".join(MESSAGE_FAULTS)} with a share from 0 to 1: lose=0.05')
+            raise InvalidValue(
+                f'"{part}" is not one of {", ".join(MESSAGE_FAULTS)} with a share from 0 to 1: lose=0.05'
+            )
         shares[name] = float(share)
     return shares
 
@@ -186,15 +188,17 @@ def cells(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not CELL_NAME.fullmatch(name) or name in NOT_FOR_CELLS:
-            raise Refused(f'"{name}" is not the name of a cell (a letter, then letters, digits and _, in lower case)')
+            raise InvalidValue(
+                f'"{name}" is not the name of a cell (a letter, then letters, digits and _, in lower case)'
+            )
     if len(set(names)) != len(names):
-        raise Refused("a cell is named twice")
+        raise InvalidValue("a cell is named twice")
     return names
 
 
 def label(text: str) -> str:
     if len(text) > 40 or not text.isprintable():
-        raise Refused("the text is not one line of at most 40 characters")
+        raise InvalidValue("the text is not one line of at most 40 characters")
     return text
 
 
@@ -202,7 +206,7 @@ def public_url(text: str) -> str:
     """Parse the URL of the cloud: scheme, host and optional port, by default that of the scheme."""
     parts = urlsplit(url("https", "http")(text))
     if parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None:
-        raise Refused(f'"{text}" is not a URL without a path (https://cloud.example.org)')
+        raise InvalidValue(f'"{text}" is not a URL without a path (https://cloud.example.org)')
     name = host(parts.hostname or "")
     default = {"https": 443, "http": 80}[parts.scheme]
     port = f":{parts.port}" if parts.port not in (None, default) else ""
@@ -219,7 +223,7 @@ def networks(text: str) -> tuple[Network, ...]:
         try:
             found.append(ipaddress.ip_network(part))
         except ValueError:
-            raise Refused(f'"{part}" is neither an address nor a network (192.0.2.7, 10.0.0.0/8)') from None
+            raise InvalidValue(f'"{part}" is neither an address nor a network (192.0.2.7, 10.0.0.0/8)') from None
     return tuple(found)
 
 
@@ -233,14 +237,14 @@ def issuer(text: str) -> str:
     parts = urlsplit(url("https", "http")(text))
     is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if (parts.scheme == "http" and not is_here) or parts.query or parts.fragment or parts.username:
-        raise Refused("the URL is not one of an issuer (https://host/path, as the provider writes it)")
+        raise InvalidValue("the URL is not one of an issuer (https://host/path, as the provider writes it)")
     return text
 
 
 def scopes(text: str) -> tuple[str, ...]:
     names = tuple(text.split())
     if "openid" not in names:
-        raise Refused(f'"{text}" lacks openid (words separated by spaces, such as openid profile email)')
+        raise InvalidValue(f'"{text}" lacks openid (words separated by spaces, such as openid profile email)')
     return names
 
 
@@ -253,6 +257,6 @@ def roles(text: str) -> tuple[tuple[str, str, str], ...]:
     for part in filter(None, (one.strip() for one in text.split(","))):
         rule = ROLE.fullmatch(part)
         if rule is None:
-            raise Refused(f'"{part}" is not a value of the claim with a project and a role (crew=shop:member)')
+            raise InvalidValue(f'"{part}" is not a value of the claim with a project and a role (crew=shop:member)')
         found.append((rule["value"].strip(), rule["project"].strip(), rule["role"].strip()))
     return tuple(found)

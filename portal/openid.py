@@ -40,7 +40,7 @@ class NotProven(Exception):
 
 
 @dataclass(frozen=True)
-class Proof:
+class VerifiedClaims:
     """The verified claims of a user, and the provider's sign-out address."""
 
     claims: Mapping[str, Any]
@@ -59,7 +59,7 @@ def way_there(request: HttpRequest, back_to: str) -> HttpResponse:
     return response
 
 
-def proof(request: HttpRequest) -> Proof:
+def proof(request: HttpRequest) -> VerifiedClaims:
     """Verify the provider's answer, once. Raises ProviderUnavailable, NotBegunHere, SignInRefused and NotProven."""
     if request.GET.get("iss", settings.NOVELLA_OIDC_ISSUER) != settings.NOVELLA_OIDC_ISSUER:
         raise NotProven("another issuer answers")
@@ -91,7 +91,7 @@ def proof(request: HttpRequest) -> Proof:
         raise ProviderUnavailable(type(error).__name__) from None
     except (AuthlibBaseError, JoseError, ValueError, KeyError, TypeError) as error:
         raise NotProven(type(error).__name__) from None
-    return Proof(claims, str(provider.server_metadata.get("end_session_endpoint") or ""))
+    return VerifiedClaims(claims, str(provider.server_metadata.get("end_session_endpoint") or ""))
 
 
 def sign_out_address(sign_out: str, back_to: str) -> str:

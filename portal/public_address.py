@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from django.http.request import split_domain_port, validate_host
 
 from conductor.core.ip_addresses import Address, Network, read_address
-from portal.front_door import Application, Receive, Refused, Scope, Send, refuse
+from portal.request_limits import Application, Receive, RequestRefused, Scope, Send, refuse
 
 HEALTH = ("/healthz", "/readyz")  # requested by address, and without a link in their responses
 SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
@@ -103,8 +103,8 @@ def _sent_to(scope: Scope, scheme: str, host: str) -> Scope:
     return changed
 
 
-def _unknown_host(host: str) -> Refused:
-    return Refused(
+def _unknown_host(host: str) -> RequestRefused:
+    return RequestRefused(
         400,
         f'This cloud does not answer to the name "{host[:LONGEST_SHOWN]}". Its operator can allow the name: set '
         "NOVELLA_PUBLIC_URL to the URL that people use, or add the name to NOVELLA_ALLOWED_HOSTS.",

@@ -19,7 +19,7 @@ PROJECT_KEY = "project_id"
 PROOF = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
 
 Session = MutableMapping[str, Any]
-Proof = tuple[Any, ...]
+VerifiedClaims = tuple[Any, ...]
 
 
 def user_of(session: Session) -> Any:
@@ -46,12 +46,12 @@ def keep_signed_in(session: Any, user: Any) -> None:
     session[HASH_SESSION_KEY] = user.get_session_auth_hash()
 
 
-def proof_of(session: Mapping[str, Any]) -> Proof:
+def proof_of(session: Mapping[str, Any]) -> VerifiedClaims:
     """Return the values of a session that prove its user."""
     return tuple(session.get(name) for name in PROOF)
 
 
-def proven(proof: Proof) -> str:
+def proven(proof: VerifiedClaims) -> str:
     """Return the id of the user that the proof is valid for now; "" if it is not valid any more."""
     kept = _Kept({name: value for name, value in zip(PROOF, proof, strict=True) if value is not None})
     found = get_user(cast(HttpRequest, SimpleNamespace(session=kept)))

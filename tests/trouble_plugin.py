@@ -20,11 +20,11 @@ from conductor.core.extensions import (
     FlowObserver,
     ImageConverter,
     LaunchForm,
+    PageSubject,
     Panel,
     PanelData,
     Prefilter,
     QuotaSource,
-    Shown,
 )
 from conductor.core.notification_sink import Notification, NotificationSink, Send, SinkFailed
 from conductor.core.placement.query import Bounds
@@ -136,7 +136,7 @@ class TroublePanel(Limited, Panel):
     seconds = SECONDS
     options_schema = MODE
 
-    def show(self, subject: Shown) -> PanelData | None:
+    def show(self, subject: PageSubject) -> PanelData | None:
         trouble(self.options["mode"])
         kind = Odd if self.options["mode"] == "lies" else PanelData
         return kind((("process", str(os.getpid())),))

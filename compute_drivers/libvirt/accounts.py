@@ -195,7 +195,9 @@ class GuestAccounts:
             with suppress(FileNotFoundError):  # the volume was deleted
                 posix_acl.forget(Path(path), posix_acl.user(uid))
 
-    def _permit(self, path: Path, party: posix_acl.Party, permissions: int, *, may_be_group: bool = False) -> None:
+    def _permit(
+        self, path: Path, party: posix_acl.AclPrincipal, permissions: int, *, may_be_group: bool = False
+    ) -> None:
         """Add an access control entry.
 
         Args:

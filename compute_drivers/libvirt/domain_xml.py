@@ -16,7 +16,7 @@ from compute_drivers.libvirt.machine_spec import SIGNED_ONLY, MachineSpec
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import BuildAborted
 from conductor.core.hardware.cpu_sets import show
-from conductor.core.hardware.grants import Grant
+from conductor.core.hardware.grants import HardwareGrant
 from conductor.core.hardware.request import CpuTopology, InstanceCell, InstanceTopology
 
 NAMESPACE = "urn:novella:instance"
@@ -42,7 +42,7 @@ class DomainConfig:
     spec: MachineSpec
     disks: Sequence[Disk]
     consoles: ConsoleSockets
-    grant: Grant = Grant()
+    grant: HardwareGrant = HardwareGrant()
     account: Account | None = None
     config_drive: Path | None = None
     kernel: Path | None = None
@@ -152,7 +152,7 @@ def _add_devices(domain: Element, config: DomainConfig) -> None:
 # -- processors, memory and host devices
 
 
-def _add_memory_and_pins(domain: Element, grant: Grant) -> None:
+def _add_memory_and_pins(domain: Element, grant: HardwareGrant) -> None:
     """Add huge pages, CPU pins and NUMA memory; nothing for a guest without NUMA cells."""
     if grant.numa is None:
         return
@@ -169,7 +169,7 @@ def _add_memory_and_pins(domain: Element, grant: Grant) -> None:
         SubElement(tuning, "memnode", cellid=str(index), mode="strict", nodeset=str(cell.id))
 
 
-def _add_processor(domain: Element, virt_type: str, topology: CpuTopology, grant: Grant) -> None:
+def _add_processor(domain: Element, virt_type: str, topology: CpuTopology, grant: HardwareGrant) -> None:
     """Add the processor: the host's model under KVM, QEMU's default where it is emulated."""
     processor = SubElement(domain, "cpu")
     if virt_type == KVM:
@@ -189,7 +189,7 @@ def _add_processor(domain: Element, virt_type: str, topology: CpuTopology, grant
         SubElement(cells, "cell", attributes)
 
 
-def _add_host_devices(devices: Element, grant: Grant) -> None:
+def _add_host_devices(devices: Element, grant: HardwareGrant) -> None:
     """Add the PCI devices of the host that the guest was given."""
     for device in grant.devices:
         domain, bus, rest = _split_address(device.address)

@@ -44,7 +44,7 @@ def living() -> list[Member]:
     return sorted(found.values(), key=lambda member: (member.name, member.worker))
 
 
-class Group:
+class ConductorGroup:
     """A conductor's membership in its group: it is visible to the others, and takes over from those that die."""
 
     def __init__(self, aliases: Iterable[str], name: str) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from django.conf import settings
 from django.db import close_old_connections
 
-from conductor.actors.complaints import Complaints
+from conductor.actors.error_logging import ErrorLogger
 from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
@@ -41,7 +41,7 @@ UNDOS_EVERY_SECONDS = 2.0
 NOTIFY_EVERY_SECONDS = 1.0
 
 
-_complaints = Complaints()
+_complaints = ErrorLogger()
 
 
 class Ticker:

@@ -15,7 +15,7 @@ from functools import partial
 
 from django.db import close_old_connections
 
-from conductor.actors.complaints import Complaints
+from conductor.actors.error_logging import ErrorLogger
 from conductor.compute.keyed_executor import KeyedExecutor
 from conductor.compute.report_round import HostMessage
 from conductor.core.errors import NotFound
@@ -74,7 +74,7 @@ class ReportIntake:
         self._with_changes: dict[Key, HostReported] = {}
         self._singly = KeyedExecutor("host-report", SINGLE_THREADS)
         self._compared_at = 0.0
-        self._complaints = Complaints()
+        self._complaints = ErrorLogger()
         self._thread: threading.Thread | None = None
 
     @property

@@ -20,7 +20,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, close_old_connections, connections
 
 from conductor import process_names
-from conductor.actors.complaints import Complaints
+from conductor.actors.error_logging import ErrorLogger
 from conductor.cells.lookup import API_ALIAS, CELL0, queue_of
 from conductor.core import messages
 from conductor.core.errors import NovellaError, StaleToken
@@ -61,7 +61,7 @@ class SchedulerService:
         self._under_way: list[_Waiting] = []
         self._is_stopped = False
         self._decisions, self._seconds = 0, 0.0
-        self._complaints = Complaints()
+        self._complaints = ErrorLogger()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ LOOK_EVERY_SECONDS = 1.0  # every list needs it: a process reads this often, and
 
 
 @dataclass(frozen=True)
-class Quarantine:
+class CellQuarantine:
     """Quarantine of a cell: who began it, why, and when."""
 
     cell: str
@@ -34,14 +34,14 @@ class _Seen:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.found: Mapping[str, Quarantine] = {}
+        self.found: Mapping[str, CellQuarantine] = {}
         self.due_at = 0.0
 
 
 _seen = _Seen()
 
 
-def all_now() -> Mapping[str, Quarantine]:
+def all_now() -> Mapping[str, CellQuarantine]:
     """Return the cells in quarantine, as of a second ago at most."""
     if time.monotonic() >= _seen.due_at:
         with suppress(OperationalError, InterfaceError):  # then the cached state stays
@@ -72,7 +72,7 @@ def look() -> None:
         _seen.due_at = time.monotonic() + LOOK_EVERY_SECONDS
         rows = CellMapping.objects.filter(quarantined_at__isnull=False)
         _seen.found = {
-            row.name: Quarantine(row.name, row.quarantined_by, row.quarantine_reason, row.quarantined_at)
+            row.name: CellQuarantine(row.name, row.quarantined_by, row.quarantine_reason, row.quarantined_at)
             for row in rows
             if row.quarantined_at is not None
         }

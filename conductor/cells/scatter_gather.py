@@ -30,7 +30,7 @@ _pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="scatter")
 
 
 @dataclass
-class Gathered(Generic[R]):
+class GatherResult(Generic[R]):
     """Answers by cell alias, and the cells that failed with the reason."""
 
     answers: dict[str, R] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class Gathered(Generic[R]):
 
 def scatter_gather(
     ask: Callable[[str], R], cells: Iterable[str], *, timeout_seconds: float = 5.0, asks_quarantined: bool = False
-) -> Gathered[R]:
+) -> GatherResult[R]:
     """Call `ask(alias)` inside each cell.
 
     A file database answers in this thread, one cell after another: another thread would cost more than the query.
     Others are queried concurrently; one that is unresponsive after the timeout is left out and reported, as is one in
     quarantine, without a query.
     """
-    gathered: Gathered[R] = Gathered()
+    gathered: GatherResult[R] = GatherResult()
     remote: dict[str, Future[R]] = {}
     cells = list(cells)
     gathered.failures |= {} if asks_quarantined else quarantine.failures(cells)
@@ -67,7 +67,7 @@ def scatter_gather(
     return gathered
 
 
-def _collect(gathered: Gathered[R], alias: str, answer: Callable[[], R]) -> None:
+def _collect(gathered: GatherResult[R], alias: str, answer: Callable[[], R]) -> None:
     try:
         gathered.answers[alias] = answer()
     except CELL_IS_DOWN as error:

@@ -70,7 +70,9 @@ ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] 
     "trigger_crash_dump": ("crash_dump", lambda driver, guest: driver.trigger_crash_dump(guest.instance_uuid)),
     "snapshot": (
         "snapshot",
-        lambda driver, guest: driver.snapshot(guest.instance_uuid, str(uuid4()), Shelf().store, RecordedProgress()),
+        lambda driver, guest: driver.snapshot(
+            guest.instance_uuid, str(uuid4()), SnapshotImageStore().store, RecordedProgress()
+        ),
     ),
     "open_console vnc": ("vnc_console", lambda driver, guest: driver.open_console(guest.instance_uuid, VNC)),
     "open_console serial": ("serial_console", lambda driver, guest: driver.open_console(guest.instance_uuid, SERIAL)),
@@ -103,7 +105,7 @@ def _read_to_the_end(stream: socket.socket) -> None:
             pass
 
 
-class Shelf:
+class SnapshotImageStore:
     """Stores the images of a driver's snapshots."""
 
     def __init__(self) -> None:
@@ -320,7 +322,7 @@ class ActionConformance(VolumeConformance):
     ) -> None:
         if lacks(driver, "snapshot"):
             return
-        shelf, body = Shelf(), RecordedProgress()
+        shelf, body = SnapshotImageStore(), RecordedProgress()
         driver.snapshot(running.instance_uuid, "first", shelf.store, body)
         assert power_state(driver, running) is PowerState.RUNNING
         driver.power_off(running.instance_uuid, 0.0)
@@ -342,7 +344,7 @@ class ActionConformance(VolumeConformance):
         with pytest.raises((OSError, DriverError)):
             driver.snapshot(running.instance_uuid, "first", full, RecordedProgress())  # type: ignore[arg-type]
         assert power_state(driver, running) is PowerState.RUNNING
-        shelf = Shelf()
+        shelf = SnapshotImageStore()
         driver.snapshot(running.instance_uuid, "first", shelf.store, RecordedProgress())
         assert "first" in shelf.images
 

@@ -20,12 +20,12 @@ MOST_BYTES = 65536
 Report = Callable[[Any], None]
 
 
-class Ended(Exception):
+class CheckProcessEnded(Exception):
     """The process ended, or had to be ended, before it had finished. The text says how."""
 
 
 def results_apart(work: Callable[[Report], None], timeout_seconds: float) -> Iterator[Any]:
-    """Yield the JSON values that `work` reports. Raises `Ended` when its process ends or hangs."""
+    """Yield the JSON values that `work` reports. Raises `CheckProcessEnded` when its process ends or hangs."""
     sys.stdout.flush()
     sys.stderr.flush()
     read, write = os.pipe()
@@ -40,7 +40,7 @@ def results_apart(work: Callable[[Report], None], timeout_seconds: float) -> Ite
             if line == OVER:
                 return
             yield json.loads(line)
-        raise Ended(process.how_it_ended())
+        raise CheckProcessEnded(process.how_it_ended())
     finally:
         os.close(read)
         process.end()
@@ -106,6 +106,6 @@ def _lines(read: int, process: _Process, timeout_seconds: float) -> Iterator[byt
         elif has_ended:
             return
         elif time.monotonic() - heard > timeout_seconds:
-            raise Ended(f"it went on for {timeout_seconds:g} seconds and could not be interrupted")
+            raise CheckProcessEnded(f"it went on for {timeout_seconds:g} seconds and could not be interrupted")
         elif is_readable:  # it has closed the pipe and goes on
             time.sleep(LOOK_SECONDS)

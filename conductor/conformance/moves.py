@@ -22,7 +22,7 @@ OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
 
 
 @dataclass(frozen=True)
-class Two:
+class HostPair:
     """A guest that runs on `source`, and its possible destination."""
 
     source: ComputeDriver
@@ -82,25 +82,27 @@ class MoveBase(Base):
         raise NotImplementedError
 
     @pytest.fixture
-    def two(self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[Two | None]:
+    def two(
+        self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
+    ) -> Iterator[HostPair | None]:
         """Yield a guest and two hosts; None for a driver without cold migration."""
         yield from self._between_two("migrate", request, driver, make_guest)
 
     @pytest.fixture
     def live(
         self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
-    ) -> Iterator[Two | None]:
+    ) -> Iterator[HostPair | None]:
         """Yield a running guest and two hosts; None for a driver without live migration."""
         yield from self._between_two("live_migrate", request, driver, make_guest)
 
     @staticmethod
     def _between_two(
         needed: str, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
-    ) -> Iterator[Two | None]:
+    ) -> Iterator[HostPair | None]:
         if lacks(driver, needed):
             yield None
             return
-        found = Two(driver, request.getfixturevalue("other"), make_guest(str(uuid4())))
+        found = HostPair(driver, request.getfixturevalue("other"), make_guest(str(uuid4())))
         driver.spawn(found.guest, RecordedProgress())
         yield found
         for host in (found.destination, found.source):
@@ -113,7 +115,7 @@ class ColdMoves(MoveBase):
     """Cold migration: out, in, confirmed and reverted."""
 
     @pytest.mark.parametrize("is_running", [True, False])
-    def test_moved_and_confirmed(self, two: Two | None, is_running: bool) -> None:
+    def test_moved_and_confirmed(self, two: HostPair | None, is_running: bool) -> None:
         if two is None:
             return
         disks = two.out()
@@ -130,7 +132,7 @@ class ColdMoves(MoveBase):
         assert two.on() == [two.destination.host]
         assert two.uuid not in two.source.kept_guests()
 
-    def test_moved_and_reverted(self, two: Two | None) -> None:
+    def test_moved_and_reverted(self, two: HostPair | None) -> None:
         if two is None:
             return
         disks = two.out()
@@ -142,13 +144,13 @@ class ColdMoves(MoveBase):
             assert two.uuid not in two.source.kept_guests()
             assert power_state(two.source, two.guest) is PowerState.RUNNING
 
-    def test_a_guest_that_never_went_out_is_left_as_it_is(self, two: Two | None) -> None:
+    def test_a_guest_that_never_went_out_is_left_as_it_is(self, two: HostPair | None) -> None:
         if two is None:
             return
         two.source.revert_migration(two.guest, is_running=False)
         assert power_state(two.source, two.guest) is PowerState.RUNNING
 
-    def test_a_stale_move_leaves_nothing_at_the_destination(self, two: Two | None) -> None:
+    def test_a_stale_move_leaves_nothing_at_the_destination(self, two: HostPair | None) -> None:
         if two is None:
             return
         disks = two.out()
@@ -158,7 +160,7 @@ class ColdMoves(MoveBase):
         two.source.revert_migration(two.guest, is_running=False)
         assert power_state(two.source, two.guest) in OFF
 
-    def test_resized_on_its_own_host(self, two: Two | None) -> None:
+    def test_resized_on_its_own_host(self, two: HostPair | None) -> None:
         if two is None:
             return
         larger = replace(two.guest, flavor=replace(two.guest.flavor, vcpus=two.guest.flavor.vcpus + 1))
@@ -169,7 +171,7 @@ class ColdMoves(MoveBase):
         two.source.revert_migration(two.guest, is_running=True)
         assert power_state(two.source, two.guest) is PowerState.RUNNING
 
-    def test_disks_that_are_gone_are_a_failure_and_leave_nothing(self, two: Two | None) -> None:
+    def test_disks_that_are_gone_are_a_failure_and_leave_nothing(self, two: HostPair | None) -> None:
         if two is None:
             return
         disks = two.out()
@@ -182,7 +184,7 @@ class ColdMoves(MoveBase):
 class LiveMoves(MoveBase):
     """Live migration: prepared, moved, finished, cancelled, aborted, forced."""
 
-    def test_moved_while_it_runs(self, live: Two | None) -> None:
+    def test_moved_while_it_runs(self, live: HostPair | None) -> None:
         if live is None:
             return
         target = live.prepare()
@@ -200,7 +202,7 @@ class LiveMoves(MoveBase):
         assert reported.figures
         assert all({"memory_total", "memory_remaining"} <= set(figures) for figures in reported.figures)
 
-    def test_a_move_that_was_prepared_can_be_cancelled(self, live: Two | None) -> None:
+    def test_a_move_that_was_prepared_can_be_cancelled(self, live: HostPair | None) -> None:
         if live is None:
             return
         target = live.prepare()
@@ -213,7 +215,7 @@ class LiveMoves(MoveBase):
         live.move(live.prepare())
         assert live.on() == [live.destination.host]
 
-    def test_a_stale_live_move_leaves_the_guest_where_it_is(self, live: Two | None) -> None:
+    def test_a_stale_live_move_leaves_the_guest_where_it_is(self, live: HostPair | None) -> None:
         if live is None:
             return
         target = live.prepare()
@@ -222,7 +224,7 @@ class LiveMoves(MoveBase):
         assert live.on() == [live.source.host]
         assert power_state(live.source, live.guest) is PowerState.RUNNING
 
-    def test_abort_and_force_without_a_move_do_nothing(self, live: Two | None) -> None:
+    def test_abort_and_force_without_a_move_do_nothing(self, live: HostPair | None) -> None:
         if live is None:
             return
         live.source.abort_live_migration(live.uuid)
@@ -234,23 +236,23 @@ class LiveMoves(MoveBase):
         assert live.on() == [live.source.host]
         assert power_state(live.source, live.guest) is PowerState.RUNNING
 
-    def test_back_and_forth_and_steered_on_its_way(self, live: Two | None) -> None:
+    def test_back_and_forth_and_steered_on_its_way(self, live: HostPair | None) -> None:
         if live is None:
             return
-        back = Two(live.destination, live.source, live.guest)
+        back = HostPair(live.destination, live.source, live.guest)
         for way, orders in ((live, {}), (back, {DOWNTIME: 2000, THROTTLE: 40}), (live, {POST_COPY: 0})):
             way.move(way.prepare(), Steered(way.source, way.uuid, orders))
             way.destination.finish_live_migration(live.guest)
             assert way.on() == [way.destination.host]
 
-    def test_what_has_just_arrived_can_be_destroyed(self, live: Two | None) -> None:
+    def test_what_has_just_arrived_can_be_destroyed(self, live: HostPair | None) -> None:
         if live is None:
             return
         live.move(live.prepare())
         live.destination.destroy(live.uuid)
         assert live.on() == []
 
-    def test_a_moved_guest_is_reported_once(self, live: Two | None) -> None:
+    def test_a_moved_guest_is_reported_once(self, live: HostPair | None) -> None:
         """Several polls in a row: between two equal polls at the source, the one at the destination differs."""
         if live is None:
             return
@@ -279,14 +281,16 @@ class SharedDisks(MoveBase):
     @pytest.fixture
     def left(
         self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
-    ) -> Iterator[Two | None]:
+    ) -> Iterator[HostPair | None]:
         """Yield a guest whose host cannot run it any more; None for a driver whose hosts share no disks."""
         for two in self._between_two("evacuate", request, driver, make_guest):
             if two is not None:
                 two.source.power_off(two.uuid, 0.0)
             yield two
 
-    def test_the_guest_of_a_dead_host_is_taken_over_and_outlives_what_is_left_there(self, left: Two | None) -> None:
+    def test_the_guest_of_a_dead_host_is_taken_over_and_outlives_what_is_left_there(
+        self, left: HostPair | None
+    ) -> None:
         if left is None:
             return
         for _ in range(2):
@@ -296,7 +300,7 @@ class SharedDisks(MoveBase):
         left.destination.reboot(left.guest, is_hard=True, timeout_seconds=0.0)
         assert power_state(left.destination, left.guest) is PowerState.RUNNING
 
-    def test_what_was_taken_over_can_be_handed_back(self, left: Two | None) -> None:
+    def test_what_was_taken_over_can_be_handed_back(self, left: HostPair | None) -> None:
         if left is None:
             return
         left.destination.take_over(left.guest, left.source.host, RecordedProgress())
@@ -305,7 +309,7 @@ class SharedDisks(MoveBase):
             assert left.on() == [left.source.host]
         self._runs_at_its_source(left)
 
-    def test_a_guest_that_is_not_wanted_there_any_more_keeps_its_disks(self, left: Two | None) -> None:
+    def test_a_guest_that_is_not_wanted_there_any_more_keeps_its_disks(self, left: HostPair | None) -> None:
         if left is None:
             return
         with pytest.raises(StaleToken):
@@ -314,7 +318,7 @@ class SharedDisks(MoveBase):
         left.destination.destroy(left.uuid)
         self._runs_at_its_source(left)
 
-    def test_disks_that_are_not_there_are_a_failure_and_leave_nothing(self, left: Two | None) -> None:
+    def test_disks_that_are_not_there_are_a_failure_and_leave_nothing(self, left: HostPair | None) -> None:
         if left is None:
             return
         nowhere = replace(left.guest, instance_uuid=str(uuid4()))
@@ -323,7 +327,7 @@ class SharedDisks(MoveBase):
         assert nowhere.instance_uuid not in uuids(left.destination)
 
     @staticmethod
-    def _runs_at_its_source(left: Two) -> None:
+    def _runs_at_its_source(left: HostPair) -> None:
         left.source.power_on(left.guest)
         assert power_state(left.source, left.guest) is PowerState.RUNNING
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conductor.conformance import recording
-from conductor.conformance.apart import Ended, results_apart
+from conductor.conformance.apart import CheckProcessEnded, results_apart
 from conductor.conformance.fleet import request
 from conductor.conformance.plugin_laws import (
     MILLISECONDS,
@@ -148,8 +148,8 @@ def _found(target: str) -> list[FoundPlugin]:
     if ":" in target:
         return [FoundPlugin(_imported(target))]
     known = imported()
-    kinds: dict[str, type[Filter] | type[Weigher]] = {one.name: type(one) for one in known.brought_filters}
-    kinds |= {one.name: type(one) for one in known.brought_weighers}
+    kinds: dict[str, type[Filter] | type[Weigher]] = {one.name: type(one) for one in known.loaded_filters}
+    kinds |= {one.name: type(one) for one in known.loaded_weighers}
     for info in known.plugins:
         brought = (*info.filters, *info.weighers)
         wanted = brought if target in (info.name, info.distribution) else [name for name in brought if name == target]
@@ -244,7 +244,7 @@ def _outcome_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:
     """Run a test in a process of its own, as a plugin may end that. Return its result, the reason and its value."""
     try:
         ((outcome, why, value),) = results_apart(lambda report: report(_came_of(law, seconds)), seconds + GRACE_SECONDS)
-    except Ended as error:
+    except CheckProcessEnded as error:
         return BROKEN, str(error), None
     return outcome, why, value
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conductor.conformance.apart import Ended, Report, results_apart
+from conductor.conformance.apart import CheckProcessEnded, Report, results_apart
 from conductor.conformance.base import ASKED, NOT_ASKED
 from conductor.conformance.report import BROKEN, KEPT, NOT_OFFERED, Law
 from conductor.conformance.time_limits import at_most
@@ -105,7 +105,7 @@ def run(suite: Path, subject: DriversUnderTest, law_seconds: float) -> list[Law]
                 else:
                     laws[asked] = Law(**sentence | {"capabilities": tuple(sentence["capabilities"])})
             break
-        except Ended as error:
+        except CheckProcessEnded as error:
             laws[asked] = Law(asked, BROKEN, why=str(error))
     not_asked = f"not asked: {MOST_LOST} laws before hung or ended their process"
     return [*laws.values(), *(Law(name, BROKEN, why=not_asked) for name in left if name not in laws)]

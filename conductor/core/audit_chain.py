@@ -31,7 +31,7 @@ class ChainPosition:
 
 
 @dataclass(frozen=True)
-class Sealed:
+class SealedRecord:
     """A record as its database or a file stores it. `content` has a value for each name of CONTENT."""
 
     place: ChainPosition
@@ -60,7 +60,7 @@ class Chain:
         text = json.dumps([purpose, self.database, *reported], sort_keys=True, separators=(",", ":"))
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
-    def fault(self, begin: ChainPosition, end: ChainPosition, rows: Iterable[Sealed]) -> str:
+    def fault(self, begin: ChainPosition, end: ChainPosition, rows: Iterable[SealedRecord]) -> str:
         """Return the first fault in the records after `begin` up to `end`, in the order of their numbers; "" for
         none.
         """
@@ -86,7 +86,7 @@ def key_of(secret: str) -> bytes:
     return hashlib.sha256(b"novella audit log\0" + secret.encode()).digest()
 
 
-def named(row: Sealed) -> Message:
+def named(row: SealedRecord) -> Message:
     """Return the message that names a record in a fault."""
     about = {"uuid": str(row.content["uuid"]), "action": str(row.content["action"])}
     if not row.place.number:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conductor.core.errors import NoRoom
+from conductor.core.errors import StorageFull
 
 GIB = 1 << 30
 _lock = threading.Lock()
@@ -16,7 +16,7 @@ _reserved: dict[int, int] = {}  # bytes that writers of this process still need,
 
 
 def require(folder: Path, kept_free_gb: float, size: int = 0) -> None:
-    """Raise NoRoom unless `size` bytes fit on the disk of `folder` and `kept_free_gb` GiB stay free."""
+    """Raise StorageFull unless `size` bytes fit on the disk of `folder` and `kept_free_gb` GiB stay free."""
     _require(_existing(folder), kept_free_gb, size)
 
 
@@ -38,7 +38,7 @@ def reserved(folder: Path, kept_free_gb: float, size: int) -> Iterator[None]:
 def _require(there: Path, kept_free_gb: float, size: int) -> None:
     found = os.statvfs(there)
     if found.f_bavail * found.f_frsize - size < kept_free_gb * GIB:
-        raise NoRoom("The storage of this cloud has no room for that; ask its operator for more.")
+        raise StorageFull("The storage of this cloud has no room for that; ask its operator for more.")
 
 
 def _existing(folder: Path) -> Path:

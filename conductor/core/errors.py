@@ -59,11 +59,11 @@ class Unavailable(NovellaError):
     """A service that is needed does not answer."""
 
 
-class TooOften(NovellaError):
+class TooManyRequests(NovellaError):
     """Too many requests."""
 
 
-class NoRoom(NovellaError):
+class StorageFull(NovellaError):
     """The storage has no room."""
 
 

@@ -95,7 +95,7 @@ PLACES = (SERVER, HOST)
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageSubject:
     """Subject of the page: uuid and name of a server, or a host's name twice; `facts` holds what the page shows too."""
 
     place: str
@@ -124,7 +124,7 @@ class Panel(Extension):
     place: ClassVar[str] = SERVER
     for_operators: ClassVar[bool] = False
 
-    def show(self, subject: Shown) -> PanelData | None:
+    def show(self, subject: PageSubject) -> PanelData | None:
         """Return the content of the card; None for no card."""
         raise NotImplementedError
 

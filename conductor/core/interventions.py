@@ -17,7 +17,7 @@ BROKEN_STEP_STATES = (StepState.FAILED, StepState.UNDO_FAILED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class InterventionFacts:
     """Facts about a run that the rules read. `step_…` is the newest record of the step that is next or under way."""
 
     state: str
@@ -82,12 +82,12 @@ class Intervention:
     title: str
     role: str
     needs: tuple[str, ...]
-    why_not: Callable[[Facts], str] = field(repr=False)
+    why_not: Callable[[InterventionFacts], str] = field(repr=False)
     does: str = ""
     is_danger: bool = False
 
 
-def _cancel(facts: Facts) -> str:
+def _cancel(facts: InterventionFacts) -> str:
     if not facts.is_live:
         if facts.live_children:
             return ""
@@ -105,7 +105,7 @@ def _cancel(facts: Facts) -> str:
     return ""
 
 
-def _retry(facts: Facts) -> str:
+def _retry(facts: InterventionFacts) -> str:
     if facts.is_live:
         return message("workflow.not_ended")
     if facts.state == RunState.FAILED_NOT_CLEAN:
@@ -117,7 +117,7 @@ def _retry(facts: Facts) -> str:
     return _unheld(facts)
 
 
-def _resume(facts: Facts) -> str:
+def _resume(facts: InterventionFacts) -> str:
     if facts.state == RunState.NEEDS_OPERATOR:
         return ""
     if facts.state not in (RunState.WAITING, RunState.QUEUED) or not facts.wait_cause:
@@ -129,7 +129,7 @@ def _resume(facts: Facts) -> str:
     return reasons.get(WaitCause(facts.wait_cause), "")
 
 
-def _reschedule(facts: Facts) -> str:
+def _reschedule(facts: InterventionFacts) -> str:
     if not facts.is_live:
         return _needs_operator(facts) or message("workflow.ended", state=word(facts.state))
     if facts.direction != "do" or facts.is_cancel_requested:
@@ -142,7 +142,7 @@ def _reschedule(facts: Facts) -> str:
     return ""
 
 
-def _skip(facts: Facts) -> str:
+def _skip(facts: InterventionFacts) -> str:
     if facts.asked_for:
         return WAITS_ALREADY
     if not facts.is_live and facts.state != RunState.NEEDS_OPERATOR:
@@ -154,7 +154,7 @@ def _skip(facts: Facts) -> str:
     return ""
 
 
-def _force(facts: Facts) -> str:
+def _force(facts: InterventionFacts) -> str:
     if facts.asked_for:
         return WAITS_ALREADY
     if facts.state == RunState.NEEDS_OPERATOR:
@@ -166,7 +166,7 @@ def _force(facts: Facts) -> str:
     return _under_way(facts)
 
 
-def _take_over(facts: Facts) -> str:
+def _take_over(facts: InterventionFacts) -> str:
     if not facts.is_live:
         return _needs_operator(facts) or message("workflow.ended", state=word(facts.state))
     if not facts.is_owned:
@@ -174,7 +174,7 @@ def _take_over(facts: Facts) -> str:
     return "" if facts.is_lease_over else message("workflow.owner_alive")
 
 
-def _undo(facts: Facts) -> str:
+def _undo(facts: InterventionFacts) -> str:
     if facts.state != RunState.FAILED_NOT_CLEAN:
         return message("workflow.nothing_left")
     if not facts.to_undo:
@@ -182,28 +182,28 @@ def _undo(facts: Facts) -> str:
     return _unheld(facts)
 
 
-def _agree(facts: Facts) -> str:
+def _agree(facts: InterventionFacts) -> str:
     if not facts.asked_for:
         return message("approval.none")
     return BY_ID[facts.asked_for].why_not(replace(facts, asked_for=""))
 
 
-def _decline(facts: Facts) -> str:
+def _decline(facts: InterventionFacts) -> str:
     return "" if facts.asked_for else message("approval.none")
 
 
-def _needs_operator(facts: Facts) -> str:
+def _needs_operator(facts: InterventionFacts) -> str:
     return message("workflow.needs_operator") if facts.state == RunState.NEEDS_OPERATOR else ""
 
 
-def _unheld(facts: Facts) -> str:
+def _unheld(facts: InterventionFacts) -> str:
     """Return why a run that has released its locks must not continue; "" if it may."""
     if facts.later_run:
         return message("workflow.later_run", run=facts.later_run)
     return "" if facts.has_resources else message("workflow.no_locks")
 
 
-def _under_way(facts: Facts) -> str:
+def _under_way(facts: InterventionFacts) -> str:
     if facts.is_at_work:
         return message("workflow.worker_alive")
     if facts.step_state == StepState.WAITING and facts.is_host_heard:

@@ -22,34 +22,34 @@ Entries = dict[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
-class Party:
+class AclPrincipal:
     """A user or a group that an entry of a list names."""
 
     tag: int
     number: int
 
 
-def user(uid: int) -> Party:
-    return Party(USER, uid)
+def user(uid: int) -> AclPrincipal:
+    return AclPrincipal(USER, uid)
 
 
-def group(gid: int) -> Party:
-    return Party(GROUP, gid)
+def group(gid: int) -> AclPrincipal:
+    return AclPrincipal(GROUP, gid)
 
 
-def named(path: Path) -> dict[Party, int]:
+def named(path: Path) -> dict[AclPrincipal, int]:
     """Return the users and groups that the list names, with their effective permissions. Raises OSError."""
-    return {Party(tag, number): may for (tag, number), may in _effective(path).items() if tag in (USER, GROUP)}
+    return {AclPrincipal(tag, number): may for (tag, number), may in _effective(path).items() if tag in (USER, GROUP)}
 
 
-def permit(path: Path, party: Party, permissions: int) -> None:
+def permit(path: Path, party: AclPrincipal, permissions: int) -> None:
     """Grant a user or group exactly these permissions; other entries keep theirs. Raises OSError."""
     entries = _effective(path)
     if entries.get((party.tag, party.number)) != permissions:
         _write(path, {**entries, (party.tag, party.number): permissions})
 
 
-def forget(path: Path, party: Party) -> None:
+def forget(path: Path, party: AclPrincipal) -> None:
     """Remove the entry of a user or group, if there is one. Raises OSError."""
     entries = _effective(path)
     if entries.pop((party.tag, party.number), None) is not None:

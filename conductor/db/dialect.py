@@ -36,7 +36,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Later:
+class SecondsFromNow:
     """A time by the database's clock, this many seconds from now."""
 
     seconds: float = 0.0
@@ -51,11 +51,11 @@ class Later:
         return (self.seconds,) if self.seconds else ()
 
 
-NOW = Later()
+NOW = SecondsFromNow()
 
 
 @dataclass(frozen=True)
-class Unless:
+class UnlessConstant:
     """A value for `column`, unless the column has the constant `kept`, which stays."""
 
     column: str
@@ -198,11 +198,11 @@ class Insert:
 
 
 def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[str, list[Any]]:
-    """Return an UPDATE and its parameters; values may be `Later` or `Unless`."""
+    """Return an UPDATE and its parameters; values may be `SecondsFromNow` or `UnlessConstant`."""
     words: list[tuple[str, str]] = []
     params: list[Any] = []
     for name, value in values:
-        if isinstance(value, (Later, Unless)):
+        if isinstance(value, (SecondsFromNow, UnlessConstant)):
             words.append((name, value.word))
             params.extend(value.params)
         else:

@@ -15,7 +15,18 @@ from django.db.models import AutoField, BooleanField, CharField, Field, IntegerF
 from django.db.models.base import ModelState
 from django.db.models.functions import Now
 
-from conductor.db.dialect import NOW, Later, Unless, names, padded, places, run, run_each, run_many, update
+from conductor.db.dialect import (
+    NOW,
+    SecondsFromNow,
+    UnlessConstant,
+    names,
+    padded,
+    places,
+    run,
+    run_each,
+    run_many,
+    update,
+)
 
 M = TypeVar("M", bound=Model)
 Converters = tuple[Callable[..., Any], ...]
@@ -111,7 +122,7 @@ class Rows(Generic[M]):
         return head, f"({places(fields)})", params
 
     def update(self, connection: BaseDatabaseWrapper, value: Any, **changes: Any) -> None:
-        """Update these fields of the row; times may be `Later`, or the result of `database_now()`."""
+        """Update these fields of the row; times may be `SecondsFromNow`, or the result of `database_now()`."""
         run(connection, *self._change(connection, value, changes))
 
     def update_each(self, connection: BaseDatabaseWrapper, changes: Mapping[Any, Mapping[str, Any]]) -> None:
@@ -159,7 +170,7 @@ class Rows(Generic[M]):
         return [self._as_param(connection, key, value) for key, value in zip(self._keys, values, strict=True)]
 
     def _as_param(self, connection: BaseDatabaseWrapper, name: str, value: Any) -> Any:
-        if isinstance(value, (Later, Unless, Now)):
+        if isinstance(value, (SecondsFromNow, UnlessConstant, Now)):
             return NOW if isinstance(value, Now) else value
         if value is None or name in self._taken_as_they_are.get(type(value), ()):
             return value

@@ -16,7 +16,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.identity import delegation, passwords, rights
 from conductor.identity.delegation import Power
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import AccessRule, ApplicationCredential, Role, User
 from conductor.identity.tokens import Granted
 
@@ -47,7 +47,7 @@ def get(user_id: str, credential_id: str) -> ApplicationCredential:
     return found
 
 
-def find(user_id: str, question: Question) -> tuple[list[ApplicationCredential], bool]:
+def find(user_id: str, question: IdentityListQuery) -> tuple[list[ApplicationCredential], bool]:
     """A user's credentials by name, and whether there are more."""
     return paged(narrowed(_rows().filter(user_id=user_id), question, {"name": "name"}), question, "name")
 

@@ -110,7 +110,7 @@ def take_away(place: AssignmentScope, role_id: str, *, check: rights.Check | Non
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AssignmentFilter:
     """Filter of a list of assignments; None means any."""
 
     role_id: str | None = None
@@ -129,7 +129,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ListedAssignment:
     """One assignment in a list; an effective one names its source."""
 
     role: Role
@@ -145,7 +145,7 @@ class Shown:
 _RELATED = ("user__domain", "group__domain", "project__domain", "domain", "role__domain")
 
 
-def given(wanted: Wanted) -> Iterator[Shown]:
+def given(wanted: AssignmentFilter) -> Iterator[ListedAssignment]:
     """Yield the assignments as they are stored."""
     rows = RoleAssignment.objects.select_related(*_RELATED).order_by("id")
     for column in ("role_id", "user_id", "group_id", "is_on_system", "is_inherited"):
@@ -155,7 +155,7 @@ def given(wanted: Wanted) -> Iterator[Shown]:
         yield _as_given(row)
 
 
-def _on_targets(rows: QuerySet[RoleAssignment], wanted: Wanted) -> QuerySet[RoleAssignment]:
+def _on_targets(rows: QuerySet[RoleAssignment], wanted: AssignmentFilter) -> QuerySet[RoleAssignment]:
     if wanted.with_subtree and wanted.project_id is not None:
         return rows.filter(project_id__in=_tree(projects.get(wanted.project_id)))
     return rows.filter(**wanted.target_ids)
@@ -165,11 +165,13 @@ def _tree(project: Project) -> set[str]:
     return {project.id, *(row.id for row in projects.subtree_of(project))}
 
 
-def _as_given(row: RoleAssignment) -> Shown:
-    return Shown(row.role, row.user, row.group, row.project, row.domain, is_inherited=row.is_inherited, source=row)
+def _as_given(row: RoleAssignment) -> ListedAssignment:
+    return ListedAssignment(
+        row.role, row.user, row.group, row.project, row.domain, is_inherited=row.is_inherited, source=row
+    )
 
 
-def in_effect(wanted: Wanted) -> list[Shown]:
+def in_effect(wanted: AssignmentFilter) -> list[ListedAssignment]:
     """Return users' effective assignments: groups expanded to members, inheritance to projects, roles to implied ones.
 
     A narrow filter reads little: rows and projects that cannot matter to it are left out in the database.
@@ -189,7 +191,7 @@ def in_effect(wanted: Wanted) -> list[Shown]:
     held = list(rows)
     tree = _tree(project) if project is not None else None
     found = _with_implied(_on_projects(_to_members(held, wanted), held, wanted))
-    unique: dict[tuple[Any, ...], Shown] = {}
+    unique: dict[tuple[Any, ...], ListedAssignment] = {}
     for shown in found:
         is_inside = tree is None or (shown.project is not None and shown.project.id in tree)
         if is_inside and wanted.role_id in (None, shown.role.id):
@@ -198,7 +200,7 @@ def in_effect(wanted: Wanted) -> list[Shown]:
     return list(unique.values())
 
 
-def _to_members(held: list[RoleAssignment], wanted: Wanted) -> list[Shown]:
+def _to_members(held: list[RoleAssignment], wanted: AssignmentFilter) -> list[ListedAssignment]:
     group_ids = {row.group_id for row in held if row.group_id is not None}
     members: dict[str, list[Any]] = {}
     memberships = Membership.objects.filter(group_id__in=group_ids).select_related("user__domain").order_by("id")
@@ -214,7 +216,9 @@ def _to_members(held: list[RoleAssignment], wanted: Wanted) -> list[Shown]:
     return spread
 
 
-def _on_projects(spread: list[Shown], held: list[RoleAssignment], wanted: Wanted) -> Iterator[Shown]:
+def _on_projects(
+    spread: list[ListedAssignment], held: list[RoleAssignment], wanted: AssignmentFilter
+) -> Iterator[ListedAssignment]:
     reached = _projects_below(held, wanted)
     for shown in spread:
         if not shown.is_inherited:
@@ -226,7 +230,7 @@ def _on_projects(spread: list[Shown], held: list[RoleAssignment], wanted: Wanted
                 yield replace(shown, project=project, domain=None, is_inherited=False)
 
 
-def _projects_below(held: list[RoleAssignment], wanted: Wanted) -> list[Project]:
+def _projects_below(held: list[RoleAssignment], wanted: AssignmentFilter) -> list[Project]:
     below = Q()
     for row in held:
         if row.is_inherited:
@@ -241,7 +245,7 @@ def _projects_below(held: list[RoleAssignment], wanted: Wanted) -> list[Project]
     return list(found)
 
 
-def _with_implied(spread: Iterator[Shown]) -> Iterator[Shown]:
+def _with_implied(spread: Iterator[ListedAssignment]) -> Iterator[ListedAssignment]:
     for shown in spread:
         book = roles.book([shown.role.id])
         for role in book.in_token([shown.role.id]):

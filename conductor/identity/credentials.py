@@ -18,7 +18,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Unavai
 from conductor.core.sealing import box
 from conductor.db.transactions import write_tx
 from conductor.identity import projects, users
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import Credential, new_id
 from conductor.identity.tokens import Granted
 
@@ -46,7 +46,7 @@ def get(credential_id: str) -> Credential:
     return found
 
 
-def find(question: Question) -> tuple[list[Credential], bool]:
+def find(question: IdentityListQuery) -> tuple[list[Credential], bool]:
     """Return a page of credentials, and whether there are more."""
     return paged(narrowed(Credential.objects.all(), question, COLUMNS), question, "type")
 

@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity import rights
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import Domain, Group, Project, Role, RoleAssignment, User
 from conductor.identity.options import merged, refuse_immutable
 from conductor.identity.revocations import end_portal_sessions, revoke_where
@@ -28,7 +28,7 @@ def get(domain_id: str) -> Domain:
     return domain
 
 
-def find(question: Question, ids: list[str] | None = None) -> tuple[list[Domain], bool]:
+def find(question: IdentityListQuery, ids: list[str] | None = None) -> tuple[list[Domain], bool]:
     """Domains by name, and whether there are more; of `ids` only, where given."""
     rows = narrowed(Domain.objects.all(), question, COLUMNS)
     return paged(rows if ids is None else rows.filter(id__in=ids), question, "name")

@@ -19,7 +19,7 @@ from conductor.identity.models import EndpointGroup, Project, ProjectEndpoint
 
 
 @dataclass(frozen=True)
-class Narrowing:
+class CatalogFilter:
     """The visible part of a catalog."""
 
     endpoint_ids: Collection[str]
@@ -35,11 +35,11 @@ def is_in(endpoint: Mapping[str, Any], filters: Mapping[str, str]) -> bool:
     return all(endpoint[name] == value for name, value in filters.items())
 
 
-def narrowing(project_id: str) -> Narrowing | None:
+def narrowing(project_id: str) -> CatalogFilter | None:
     """Return the project's filter; None for a project that sees all."""
     ids = frozenset(ProjectEndpoint.objects.filter(project_id=project_id).values_list("endpoint_id", flat=True))
     filters = list(EndpointGroup.objects.filter(projects=project_id).values_list("filters", flat=True))
-    return Narrowing(ids, filters) if ids or filters else None
+    return CatalogFilter(ids, filters) if ids or filters else None
 
 
 def add(project_id: str, endpoint_id: str) -> None:

@@ -11,7 +11,7 @@ from conductor.core.errors import Conflict, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity import domains, lost_roles, rights, users
 from conductor.identity.domains import merged_value
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import Group, Membership
 
 CHANGEABLE = frozenset({"name", "description", "extra"})
@@ -31,7 +31,7 @@ def domain_id_of(group_id: str) -> str:
     return Group.objects.filter(id=group_id).values_list("domain_id", flat=True).first() or ""
 
 
-def find(question: Question, *, user_id: str | None = None) -> tuple[list[Group], bool]:
+def find(question: IdentityListQuery, *, user_id: str | None = None) -> tuple[list[Group], bool]:
     """Return a page of groups by name, and whether there are more; of `user_id` only, where given."""
     rows = narrowed(Group.objects.all(), question, COLUMNS)
     return paged(rows if user_id is None else rows.filter(memberships__user_id=user_id), question, "name")

@@ -10,7 +10,7 @@ from django.db.models import ProtectedError
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.db.transactions import write_tx
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import Domain, Limit, Project, Region, RegisteredLimit, Service
 
 KEYS = ("service_id", "region_id", "resource_name")
@@ -29,7 +29,7 @@ def registered(limit_id: str) -> RegisteredLimit:
     return found
 
 
-def find_registered(question: Question) -> tuple[list[RegisteredLimit], bool]:
+def find_registered(question: IdentityListQuery) -> tuple[list[RegisteredLimit], bool]:
     """Return a page of registered limits by resource, and whether there are more."""
     return paged(narrowed(RegisteredLimit.objects.all(), question, COLUMNS), question, "resource_name")
 
@@ -89,7 +89,7 @@ def get(limit_id: str) -> Limit:
     return found
 
 
-def find(question: Question, of: Mapping[str, str] | None = None) -> tuple[list[Limit], bool]:
+def find(question: IdentityListQuery, of: Mapping[str, str] | None = None) -> tuple[list[Limit], bool]:
     """Return a page of limits, and whether there are more; of one project or domain only (`of`), where given."""
     rows = narrowed(Limit.objects.select_related("registered"), question, LIMIT_COLUMNS)
     return paged(rows.filter(**(of or {})), question, "id")

@@ -16,7 +16,7 @@ _LOOKUPS = {"equals": "exact", "iequals": "iexact"}
 
 
 @dataclass(frozen=True)
-class Question:
+class IdentityListQuery:
     """Query of a list: `filters` by the names that clients use, e.g. `name` or `name__contains`."""
 
     filters: Mapping[str, Any] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Question:
     marker: str = ""
 
 
-def narrowed(rows: QuerySet[M], question: Question, columns: Mapping[str, str]) -> QuerySet[M]:
+def narrowed(rows: QuerySet[M], question: IdentityListQuery, columns: Mapping[str, str]) -> QuerySet[M]:
     """Return the rows that match. A filter without a column here is ignored."""
     for name, value in question.filters.items():
         plain, _, operator = name.partition("__")
@@ -36,7 +36,7 @@ def narrowed(rows: QuerySet[M], question: Question, columns: Mapping[str, str]) 
     return rows
 
 
-def paged(rows: QuerySet[M], question: Question, order: str) -> tuple[list[M], bool]:
+def paged(rows: QuerySet[M], question: IdentityListQuery, order: str) -> tuple[list[M], bool]:
     """Return one page of rows by `order` and id, and whether more follow. Raises NotFound for an unknown marker."""
     ordered = rows.order_by(order, "pk")
     if question.marker:

@@ -122,7 +122,7 @@ def _account_of(user: Reference) -> str:
 def log_in(login: Login, *, on_issue: Callable[[Granted], None] = lambda _: None) -> tuple[str, Granted]:
     """Issue a token. Return its text and what it grants; `on_issue` runs in the transaction that stores the token.
 
-    Raises NotAuthenticated, TooOften where too many sign-ins failed lately or are in progress.
+    Raises NotAuthenticated, TooManyRequests where too many sign-ins failed lately or are in progress.
     """
     account = login.account
     with sign_in_limits.attempt(login.address, account) if account is not None else nullcontext():

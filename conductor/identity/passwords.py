@@ -20,7 +20,7 @@ from django.contrib.auth.password_validation import CommonPasswordValidator
 from django.core.exceptions import ValidationError
 from django.db.models import F
 
-from conductor.core.errors import Invalid, NotAuthenticated, TooOften
+from conductor.core.errors import Invalid, NotAuthenticated, TooManyRequests
 from conductor.core.messages import message
 from conductor.db.transactions import database_now, write_tx
 from conductor.identity.models import User
@@ -39,7 +39,7 @@ _NOT_LETTERS = re.compile(r"[\W\d_]+")
 class SignIn:
     """A sign-in in progress: whether its address is known for the account, and how many hashes it cost.
 
-    `require_room` raises TooOften once too many others have failed meanwhile.
+    `require_room` raises TooManyRequests once too many others have failed meanwhile.
     """
 
     is_known: bool
@@ -65,7 +65,7 @@ class HashLimiter:
 
     @contextmanager
     def entered(self, *, is_known: bool) -> Iterator[None]:
-        """Wait for a free place to run one hash. Raises TooOften, with seconds to wait, where too many are waiting."""
+        """Wait for a free place to run one hash. Raises TooManyRequests with a delay where too many are waiting."""
         with self._changed:
             self._wait(is_known)
             self._running += 1
@@ -92,24 +92,24 @@ class HashLimiter:
         return self._running < self._size and (is_known or not self._waiting[True])
 
 
-def _busy() -> TooOften:
-    return TooOften(message("sign_in.busy"), retry_after=1)
+def _busy() -> TooManyRequests:
+    return TooManyRequests(message("sign_in.busy"), retry_after=1)
 
 
-gate = HashLimiter(max(1, len(os.sched_getaffinity(0)) // 2))
+limiter = HashLimiter(max(1, len(os.sched_getaffinity(0)) // 2))
 
 
 @contextmanager
 def _hashing() -> Iterator[None]:
     current = sign_in.get()
-    with gate.entered(is_known=current is None or current.is_known):
+    with limiter.entered(is_known=current is None or current.is_known):
         yield
     if current is not None:
         current.hashes += 1
 
 
 def hashed(text: str) -> str:
-    """Return the hash to store for a new password or secret. Raises TooOften while too many hashes are in progress."""
+    """Return the hash to store for a new password or secret. Raises TooManyRequests while too many hashes run."""
     with _hashing():
         return make_password(text)
 
@@ -117,7 +117,7 @@ def hashed(text: str) -> str:
 def matches(stored: str, text: str) -> bool:
     """Whether the text matches the stored hash.
 
-    Raises TooOften while too many hashes are in progress, and for a right text once too many sign-ins have failed.
+    Raises TooManyRequests while too many hashes run, and for a right text once too many sign-ins have failed.
     """
     is_right = _matches(stored, text)
     current = sign_in.get()

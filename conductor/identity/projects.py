@@ -12,7 +12,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity import domains, project_tags, rights
 from conductor.identity.domains import merged_value
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import Project
 from conductor.identity.options import refuse_immutable
 from conductor.identity.revocations import revoke_where
@@ -44,7 +44,7 @@ def exists(project_id: str) -> bool:
     return Project.objects.filter(id=project_id).exists()
 
 
-def find(question: Question, ids: list[str] | None = None) -> tuple[list[Project], bool]:
+def find(question: IdentityListQuery, ids: list[str] | None = None) -> tuple[list[Project], bool]:
     """Return a page of projects by name, and whether there are more; of `ids` only, where given."""
     rows = narrowed(_rows(), question, COLUMNS)
     parent_id = question.filters.get("parent_id")

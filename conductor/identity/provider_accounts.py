@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Person:
+class ProviderClaims:
     """A user's claims from the provider; `issuer` and `subject` identify the user, the rest may change."""
 
     issuer: str
@@ -28,7 +28,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Given:
+class ProjectRole:
     """A role in a project, by their names; both of the domain `default`, or of all domains."""
 
     project: str
@@ -36,7 +36,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProviderSignIn:
     """Result of a sign-in: the user, and the changes that it made."""
 
     user: User
@@ -45,7 +45,7 @@ class Entry:
     taken: list[str]
 
 
-def enter(person: Person, wanted: Collection[Given]) -> Entry:
+def enter(person: ProviderClaims, wanted: Collection[ProjectRole]) -> ProviderSignIn:
     """Sign in a provider's user, creating the account at the first time, with exactly the provider's roles.
 
     An existing account is never adopted by its name. Raises Conflict where another user has the name, and Forbidden
@@ -69,15 +69,15 @@ def enter(person: Person, wanted: Collection[Given]) -> Entry:
         given, taken = _settle(account, wanted)
         if given or taken:
             rights.changed()
-    return Entry(user, is_new, given, taken)
+    return ProviderSignIn(user, is_new, given, taken)
 
 
-def _account(person: Person) -> ProviderAccount | None:
+def _account(person: ProviderClaims) -> ProviderAccount | None:
     found = ProviderAccount.objects.select_related("user__domain")
     return found.filter(issuer=person.issuer, subject=person.subject).first()
 
 
-def _new_user(person: Person) -> User:
+def _new_user(person: ProviderClaims) -> User:
     name = names.plain(person.name)  # the provider may allow more characters
     try:
         return users.create(name, None, email=person.email)
@@ -85,7 +85,7 @@ def _new_user(person: Person) -> User:
         raise Conflict(f"The name {name} belongs to another account here.") from None
 
 
-def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[str], list[str]]:
+def _settle(account: ProviderAccount, wanted: Collection[ProjectRole]) -> tuple[list[str], list[str]]:
     """Add missing roles and remove the provider's former ones; other assignments stay."""
     there = {
         (row.assignment.project_id, row.assignment.role_id): row.assignment
@@ -111,7 +111,7 @@ def _settle(account: ProviderAccount, wanted: Collection[Given]) -> tuple[list[s
     return given, [f"{row.project.name}:{row.role.name}" for row in gone if row.project is not None]
 
 
-def _known(wanted: Collection[Given]) -> dict[tuple[str, str], str]:
+def _known(wanted: Collection[ProjectRole]) -> dict[tuple[str, str], str]:
     """Return the ids of known names; the log reports names that match no project or role of this cloud."""
     projects = {
         row.name: row.id

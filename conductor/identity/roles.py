@@ -13,7 +13,7 @@ from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity import domains, rights
 from conductor.identity.domains import merged_value
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import ImpliedRole, Role, RoleAssignment
 from conductor.identity.options import refuse_immutable
 
@@ -35,7 +35,7 @@ def implied_names(names: Iterable[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Book:
+class RoleCatalog:
     """All roles, and the roles that each implies."""
 
     by_id: Mapping[str, Role]
@@ -58,10 +58,10 @@ class Book:
         return sorted((role for role in found if role.domain_id is None), key=lambda role: (role.name, role.id))
 
 
-_book: tuple[int, Book] | None = None
+_book: tuple[int, RoleCatalog] | None = None
 
 
-def book(needed: Iterable[str] = ()) -> Book:
+def book(needed: Iterable[str] = ()) -> RoleCatalog:
     """Return the current roles: cached until rights change, and read again for an id in `needed` that is unknown."""
     global _book
     number, held = rights.version(), _book
@@ -70,7 +70,7 @@ def book(needed: Iterable[str] = ()) -> Book:
     return held[1]
 
 
-def _read_book() -> Book:
+def _read_book() -> RoleCatalog:
     by_id = {role.id: role for role in Role.objects.all()}
     implies: dict[str, set[str]] = {}
     for prior_id, implied_id in ImpliedRole.objects.values_list("prior_id", "implied_id"):
@@ -79,7 +79,7 @@ def _read_book() -> Book:
     for upper, lower in _hierarchy_pairs():
         if upper in steps and lower in steps:
             implies.setdefault(steps[upper], set()).add(steps[lower])
-    return Book(by_id, {prior: frozenset(implied) for prior, implied in implies.items()})
+    return RoleCatalog(by_id, {prior: frozenset(implied) for prior, implied in implies.items()})
 
 
 def _hierarchy_pairs() -> set[tuple[str, str]]:
@@ -95,7 +95,7 @@ def get(role_id: str) -> Role:
     return role
 
 
-def find(question: Question) -> tuple[list[Role], bool]:
+def find(question: IdentityListQuery) -> tuple[list[Role], bool]:
     """Return a page of roles by name, and whether there are more: of the filter's domain, else roles of all domains."""
     rows = narrowed(Role.objects.all(), question, COLUMNS)
     if "domain_id" not in question.filters:

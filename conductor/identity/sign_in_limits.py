@@ -25,7 +25,7 @@ from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Now
 
-from conductor.core.errors import NotAuthenticated, TooOften
+from conductor.core.errors import NotAuthenticated, TooManyRequests
 from conductor.core.messages import message
 from conductor.db.transactions import database_now, database_time, one_at_a_time, write_tx
 from conductor.identity import passwords
@@ -90,8 +90,8 @@ def of_name(name: str, *, domain_id: str = "", domain_name: str = "") -> str:
 def attempt(address: str, account: str) -> Iterator[None]:
     """Guard one attempt to prove a password or a secret, from an address, for an account's key.
 
-    Raises TooOften with the seconds to wait where too many failed lately. NotAuthenticated inside counts as a failure;
-    it costs one hash whatever the reason, so that its duration reveals nothing.
+    Raises TooManyRequests with the seconds to wait where too many failed lately. NotAuthenticated inside counts as a
+    failure; it costs one hash whatever the reason, so that its duration reveals nothing.
 
     Of attempts at the same moment no more than the limit learn whether they were right: each is checked again with its
     result, a failure in the transaction that counts it.
@@ -146,11 +146,11 @@ def _require_room(limits: Sequence[SignInLimit], left: Mapping[str, float]) -> N
     wait = max((limit.wait(left.get(limit.key, 0.0)) for limit in limits), default=0.0)
     if wait > 0:
         seconds = math.ceil(wait)
-        raise TooOften(message("sign_in.too_many_failed", seconds=seconds), retry_after=seconds)
+        raise TooManyRequests(message("sign_in.too_many_failed", seconds=seconds), retry_after=seconds)
 
 
 def _count(limits: Sequence[SignInLimit]) -> None:
-    """Count a failure. Raises TooOften, and counts nothing, where others have used up a limit meanwhile."""
+    """Count a failure. Raises TooManyRequests, and counts nothing, where others have used up a limit meanwhile."""
     keys = [limit.key for limit in limits]
     with write_tx():
         one_at_a_time("default", *keys)

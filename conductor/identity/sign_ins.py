@@ -20,7 +20,7 @@ class Backend(ModelBackend):
     ) -> User | None:
         """Return the user if enabled and the password is right; else None.
 
-        `address`, where the request came from, is limited as `sign_in_limits` says. Raises TooOften.
+        `address`, where the request came from, is limited as `sign_in_limits` says. Raises TooManyRequests.
         """
         if username is None or password is None:
             return None

@@ -12,7 +12,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated
 from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.identity import domains, passwords, rights, second_factors
 from conductor.identity.domains import merged_value
-from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.listing import IdentityListQuery, narrowed, paged
 from conductor.identity.models import User
 from conductor.identity.revocations import end_portal_sessions, revoke_where
 
@@ -36,7 +36,7 @@ def domain_id_of(user_id: str) -> str:
     return User.objects.filter(id=user_id).values_list("domain_id", flat=True).first() or ""
 
 
-def find(question: Question, *, group_id: str | None = None) -> tuple[list[User], bool]:
+def find(question: IdentityListQuery, *, group_id: str | None = None) -> tuple[list[User], bool]:
     """Return a page of users by name, and whether there are more; of `group_id` only, where given."""
     rows = narrowed(User.objects.all(), question, COLUMNS)
     return paged(rows if group_id is None else rows.filter(memberships__group_id=group_id), question, "username")

@@ -23,7 +23,7 @@ from conductor.image.models import Image
 from conductor.image.queries import ImageQuery, get_visible, list_visible
 
 __all__ = [
-    "Change", "ImageQuery", "add_tag", "create", "delete", "get_visible", "image_spec", "list_visible",
+    "ImageChange", "ImageQuery", "add_tag", "create", "delete", "get_visible", "image_spec", "list_visible",
     "open_data", "remove_tag", "set_active", "settle_broken_uploads", "stage", "take_staged", "update", "upload",
     "usage",
 ]  # fmt: skip
@@ -32,7 +32,7 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ImageChange:
     """One change of an attribute or property: `operation` is add, replace or remove."""
 
     operation: str
@@ -47,7 +47,7 @@ def create(context: RequestContext, wanted: Mapping[str, Any], *, image_uuid: UU
     """
     now = timezone.now()
     image = Image(uuid=image_uuid or uuid4(), project_id=context.project_id, created_at=now, updated_at=now)
-    _apply(context, image, [Change("add", name, value) for name, value in wanted.items()])
+    _apply(context, image, [ImageChange("add", name, value) for name, value in wanted.items()])
     try:
         with write_tx():
             image.save(force_insert=True)
@@ -56,7 +56,7 @@ def create(context: RequestContext, wanted: Mapping[str, Any], *, image_uuid: UU
     return image
 
 
-def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
+def update(context: RequestContext, ref: str, changes: Sequence[ImageChange]) -> Image:
     """Apply all of `changes` or none. Raises Forbidden, Conflict (replaced or removed a missing attribute), Invalid."""
     with write_tx():
         image = _lock_own(context, ref)
@@ -134,7 +134,7 @@ def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
         if not Image.objects.filter(pk=image.pk, status="queued", deleted_at=None).exists():
             raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
         store.stage(image.uuid, image.disk_format or "", chunks)
-        size = (store.reported_by_host(image.uuid) or ("", store.Stored(0, "", "")))[1].size
+        size = (store.reported_by_host(image.uuid) or ("", store.StoredData(0, "", "")))[1].size
         if not _in_status(image.uuid, "queued", status="uploading", size=size):
             store.remove(image.uuid)
             raise NotFound(f"Image {ref} was deleted while its data were staged.")
@@ -242,7 +242,7 @@ def _used_by(image: Image) -> Image | None:
     return others.filter(Q(properties__kernel_id=text) | Q(properties__ramdisk_id=text)).first()
 
 
-def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> None:
+def _apply(context: RequestContext, image: Image, changes: Sequence[ImageChange]) -> None:
     """Change the fields of `image` in memory."""
     wanted = dict(image.properties)
     for change in changes:
@@ -255,7 +255,7 @@ def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> 
     image.properties = wanted
 
 
-def _set_attribute(context: RequestContext, image: Image, change: Change) -> None:
+def _set_attribute(context: RequestContext, image: Image, change: ImageChange) -> None:
     attribute = WRITABLE[change.name]
     old = getattr(image, attribute.field)
     if change.operation == "remove":
@@ -269,7 +269,7 @@ def _set_attribute(context: RequestContext, image: Image, change: Change) -> Non
     setattr(image, attribute.field, _checked_tags(change.value) if change.name == "tags" else change.value)
 
 
-def _change_property(wanted: dict[str, str], change: Change) -> None:
+def _change_property(wanted: dict[str, str], change: ImageChange) -> None:
     if change.operation != "add" and change.name not in wanted:
         raise Conflict(f"Property {change.name} does not exist.")
     if change.operation == "remove":
@@ -298,7 +298,7 @@ def _start_saving(image: Image) -> None:
         raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
 
 
-def _finish_saving(image: Image, stored: store.Stored) -> bool:
+def _finish_saving(image: Image, stored: store.StoredData) -> bool:
     return _in_status(
         image.uuid,
         "saving",

@@ -29,7 +29,7 @@ ROOM_STEP = 16 << 20  # bytes between two checks of the disk's free space
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredData:
     """Result of a write: the bytes, and their hex digests."""
 
     size: int
@@ -74,10 +74,10 @@ def upload_claim(image_uuid: UUID) -> Iterator[None]:
         os.close(lock)
 
 
-def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
+def write(image_uuid: UUID, chunks: Iterable[bytes]) -> StoredData:
     """Write the data and make them durable; call it under `upload_claim`. Exceptions of `chunks` pass through.
 
-    Raises NoRoom when less than the reserve would stay free on the disk.
+    Raises StorageFull when less than the reserve would stay free on the disk.
     """
     unchecked = 0
     md5, sha512, size = hashlib.md5(usedforsecurity=False), hashlib.sha512(), 0
@@ -100,7 +100,7 @@ def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
         os.fsync(file.fileno())
     part.replace(_path(image_uuid))
     _sync_directory()
-    return Stored(size=size, md5=md5.hexdigest(), sha512=sha512.hexdigest())
+    return StoredData(size=size, md5=md5.hexdigest(), sha512=sha512.hexdigest())
 
 
 def remove(image_uuid: UUID) -> None:
@@ -135,13 +135,13 @@ def _write_noted(image_uuid: UUID, disk_format: str, chunks: Iterable[bytes]) ->
     _sync_directory()
 
 
-def reported_by_host(image_uuid: UUID) -> tuple[str, Stored] | None:
+def reported_by_host(image_uuid: UUID) -> tuple[str, StoredData] | None:
     """Return disk format and figures of data that a host has stored completely; None when there are none."""
     try:
         note = json.loads(_path(image_uuid, _NOTE).read_text())
     except FileNotFoundError:
         return None
-    return note.pop("disk_format"), Stored(**note)
+    return note.pop("disk_format"), StoredData(**note)
 
 
 def _directory() -> Path:

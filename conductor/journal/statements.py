@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, DateTimeField, Field, JSONField, UUIDField
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
-from conductor.db.dialect import NOW, Insert, Later, Row, names, places, run, run_each, run_many, update
+from conductor.db.dialect import NOW, Insert, Row, SecondsFromNow, names, places, run, run_each, run_many, update
 from conductor.db.rows import Rows, loaded
 from conductor.journal.models import Event, LeaseGrant, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 
@@ -239,7 +239,7 @@ def fence_in_other_database(connection: BaseDatabaseWrapper, run_uuid: UUID, tok
 
 
 def save_run(connection: BaseDatabaseWrapper, run_id: int, values: Mapping[str, Any]) -> None:
-    """Update columns of a run; times may be `Later`.
+    """Update columns of a run; times may be `SecondsFromNow`.
 
     Index: the primary key. Raw SQL, since each transaction of each step does it, and the ORM composes it each time.
     """
@@ -516,8 +516,8 @@ def uuid_param(value: UUID | str | None) -> str | None:
 
 
 def as_column(name: str, value: Any) -> Any:
-    """Return a value of a run's column as the database takes it; `Later` stays as it is."""
-    if isinstance(value, Later) or value is None:
+    """Return a value of a run's column as the database takes it; `SecondsFromNow` stays as it is."""
+    if isinstance(value, SecondsFromNow) or value is None:
         return value
     return json.dumps(value) if name in _json_columns() else str(value) if isinstance(value, str) else value
 

@@ -37,7 +37,7 @@ def conductor_name() -> str:
 
 
 @dataclass(frozen=True)
-class Charge:
+class ServedQueues:
     """The queues that a conductor serves: whole queues, so that all journals of one queue are swept together."""
 
     queues: frozenset[str]
@@ -51,15 +51,15 @@ class Charge:
         return ", ".join(sorted(self.queues))
 
 
-def charge(*, cells: Sequence[str], is_api_level: bool) -> Charge:
+def charge(*, cells: Sequence[str], is_api_level: bool) -> ServedQueues:
     """Return the API level and all cells, or the named ones. Raises CommandError for an unknown cell."""
     known = cell_aliases(with_cell0=False)
     for name in cells:
         if name not in known:
             raise CommandError(f"--cell: there is no cell {name}. Known cells: {', '.join(known) or 'none'}.")
     if not cells and not is_api_level:
-        return Charge(frozenset(queue_of(alias) for alias in journal_aliases()))
-    return Charge(frozenset(queue_of(alias) for alias in [*cells, *([CELL0] if is_api_level else [])]))
+        return ServedQueues(frozenset(queue_of(alias) for alias in journal_aliases()))
+    return ServedQueues(frozenset(queue_of(alias) for alias in [*cells, *([CELL0] if is_api_level else [])]))
 
 
 def keep_to_core(core: int) -> None:
@@ -78,12 +78,12 @@ def keep_to_core(core: int) -> None:
 class ConductorProcess:
     """Parts of a conductor, started bottom-up and stopped top-down. It never takes over what a lease protects."""
 
-    def __init__(self, charge: Charge, name: str) -> None:
+    def __init__(self, charge: ServedQueues, name: str) -> None:
         self._aliases = charge.aliases
         self._name = name
         self._worker = broker.make_worker(charge.queues, threads=THREADS, prefetch=PREFETCH)
         self._tickers = periodic.conductor_tickers(charge.aliases, name)
-        self._group = liveness.Group(charge.aliases, name)
+        self._group = liveness.ConductorGroup(charge.aliases, name)
 
     def start(self) -> None:
         assert conductor_actors is not None, "importing them registers their actors"

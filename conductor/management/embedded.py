@@ -59,7 +59,7 @@ class Embedded:
         queues = {*(queue_of(alias) for alias in self._aliases), *(broker.compute_queue(host.host) for host in hosts)}
         self._worker = broker.make_worker(queues, threads=WORKER_THREADS, prefetch=2 * WORKER_THREADS)
         self._tickers = [*periodic.conductor_tickers(self._aliases, conductor_name()), *periodic.web_tickers()]
-        self._group = liveness.Group(self._aliases, conductor_name())
+        self._group = liveness.ConductorGroup(self._aliases, conductor_name())
 
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""

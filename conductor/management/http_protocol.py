@@ -18,7 +18,7 @@ METHODS = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"
 _REQUEST_LINE = re.compile(rb"[A-Za-z-]{1,40} \S+ HTTP/1\.[01]\r\n")
 
 
-class _TooMuch(Exception):
+class _HeadersTooLarge(Exception):
     """The headers are larger than the limit."""
 
 
@@ -85,7 +85,7 @@ class BoundedProtocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MOST_HEADER_BYTES:
             self._is_too_large = True
-            raise _TooMuch  # the parser stops, and calls `send_400_response`
+            raise _HeadersTooLarge  # the parser stops, and calls `send_400_response`
         super().on_headers_complete()
 
     # -- the deadline --------------------------------------------------------------------------------------------

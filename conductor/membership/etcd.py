@@ -13,7 +13,7 @@ from etcd3gw.client import Etcd3Client
 from conductor.core.errors import Unavailable
 from conductor.core.membership import Member, Membership, MembershipLocation, life_of
 from conductor.membership.addresses import parse
-from conductor.membership.polled import Lives, Polled
+from conductor.membership.polled import Lives, PolledMembership
 
 PORT = 2379
 PREFIX = "/novella/members"
@@ -22,7 +22,7 @@ RENEW_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 
 
-class EtcdMembership(Polled, Membership):
+class EtcdMembership(PolledMembership, Membership):
     """`etcd://host:port,host:port/prefix`: the first server that answers is used."""
 
     poll_seconds = 0.1
@@ -30,7 +30,7 @@ class EtcdMembership(Polled, Membership):
 
     def __init__(self, place: MembershipLocation) -> None:
         Membership.__init__(self, place)
-        Polled.__init__(self, "etcd")
+        PolledMembership.__init__(self, "etcd")
         self._addresses = parse(place.url, port=PORT, path=PREFIX)
         self._prefix = f"{self._addresses.path}/"
 

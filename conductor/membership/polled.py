@@ -24,7 +24,7 @@ STOP_SECONDS = 5.0
 Lives = Callable[[], set[str] | None]
 
 
-class Polled(ABC):
+class PolledMembership(ABC):
     """Joins a group, watches it, and joins again after a failure; logs each outage once, and its end.
 
     Known members are forgotten with each join: the loss of a whole group is no death.

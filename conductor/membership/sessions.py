@@ -11,7 +11,7 @@ from django.db import connections
 
 from conductor.core.errors import Unavailable
 from conductor.core.membership import Member
-from conductor.membership.polled import Lives, Polled
+from conductor.membership.polled import Lives, PolledMembership
 
 LOCK_CLASS = 7001
 LONGEST_NAME = 63  # of a session's application name
@@ -31,7 +31,7 @@ _SESSION = (
 )
 
 
-class SessionWatch(Polled):
+class SessionWatch(PolledMembership):
     """One session on the server behind `alias`: it holds this process's lock, and reads those of all others."""
 
     # Polls with short statements: a session that blocks in one on the others' locks would keep the server from

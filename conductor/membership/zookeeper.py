@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from conductor.core.errors import Unavailable
 from conductor.core.membership import Member, Membership, MembershipLocation, life_of
 from conductor.membership.addresses import parse
-from conductor.membership.polled import Lives, Polled
+from conductor.membership.polled import Lives, PolledMembership
 
 PORT = 2181
 PATH = "/novella/members"
@@ -27,7 +27,7 @@ _client_log = logging.getLogger(f"{__name__}.client")
 _client_log.setLevel(logging.CRITICAL)
 
 
-class ZooKeeperMembership(Polled, Membership):
+class ZooKeeperMembership(PolledMembership, Membership):
     """`zookeeper://host:port,host:port/path`."""
 
     poll_seconds = 0.1
@@ -35,7 +35,7 @@ class ZooKeeperMembership(Polled, Membership):
 
     def __init__(self, place: MembershipLocation) -> None:
         Membership.__init__(self, place)
-        Polled.__init__(self, "zookeeper")
+        PolledMembership.__init__(self, "zookeeper")
         self._addresses = parse(place.url, port=PORT, path=PATH)
 
     @contextmanager

@@ -23,7 +23,7 @@ from conductor.network.errors import (
     SubnetShareExceeded,
 )
 from conductor.network.models import AddressAllocation, Port, ShareEntry, Subnet
-from conductor.network.statements import Near
+from conductor.network.statements import NearbyAddresses
 
 # How often a concurrent allocation may take the free address that was read before this one gives up.
 ATTEMPTS = 20
@@ -123,7 +123,7 @@ def is_held(subnet: Subnet, address: str) -> bool:
     return AddressAllocation.objects.filter(subnet=subnet, ip_address=address).exists()
 
 
-def _near_within_share(subnet: Subnet, port: Port) -> Near:
+def _near_within_share(subnet: Subnet, port: Port) -> NearbyAddresses:
     """Return the addresses near the lowest free one. Raises SubnetShareExceeded, see `allocate`."""
     connection = connections[DEFAULT_DB_ALIAS]
     starts = (subnet.lowest_gap, _digits(_bounds(subnet)[0][0]) if subnet.allocation_pools else "")
@@ -156,7 +156,7 @@ def _share(subnet: Subnet) -> int:
     return max(LEAST_SHARE, size * settings.NOVELLA_SHARED_SUBNET_PERCENT // 100)
 
 
-def lowest_free(subnet: Subnet, near: Near) -> Iterator[str]:
+def lowest_free(subnet: Subnet, near: NearbyAddresses) -> Iterator[str]:
     """Yield the free addresses of the pools, upwards: freed ones, and gaps between the allocated ones."""
     make = IPv6Address if subnet.ip_version == 6 else IPv4Address
     previous = -1

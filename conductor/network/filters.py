@@ -24,7 +24,7 @@ NOTHING = Q(pk__in=[])
 
 
 @dataclass(frozen=True, slots=True)
-class ListQuery:
+class NetworkListQuery:
     """Values of one filter are alternatives; filters that a collection does not know are ignored.
 
     `sort` is a list of (key, is_descending); `limit` None means all. `is_backwards`: the page before the marker.
@@ -235,7 +235,7 @@ _SORT = {
 }
 
 
-def select(rows: QuerySet[Row], query: ListQuery, table: Mapping[str, Condition]) -> list[Row]:
+def select(rows: QuerySet[Row], query: NetworkListQuery, table: Mapping[str, Condition]) -> list[Row]:
     """Return the page of `rows` that `query` selects. Raises InvalidInput for a bad value, sort key or marker."""
     conditions = [table[name](values) for name, values in query.filters.items() if name in table]
     narrowed = rows.filter(reduce(and_, conditions, Q()))

@@ -23,7 +23,7 @@ from conductor.network.errors import (
     IpAddressGenerationFailure,
     SubnetNotFound,
 )
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import FloatingIp, Network, Port, Router
 from conductor.network.operations import get_network, is_external_for, refuse_other_project
 from conductor.network.port_operations import get_port
@@ -62,7 +62,7 @@ def visible_floating_ips(context: RequestContext) -> QuerySet[FloatingIp]:
     return rows if context.is_admin else rows.filter(project_id=context.project_id)
 
 
-def list_floating_ips(context: RequestContext, query: ListQuery) -> list[FloatingIp]:
+def list_floating_ips(context: RequestContext, query: NetworkListQuery) -> list[FloatingIp]:
     return filters.select(visible_floating_ips(context), query, filters.FLOATING_IPS)
 
 

@@ -9,7 +9,7 @@ from django.db.models import Count
 
 from conductor.core.context import RequestContext
 from conductor.network import filters, operations, ranges
-from conductor.network.filters import Condition, ListQuery
+from conductor.network.filters import Condition, NetworkListQuery
 from conductor.network.models import AddressAllocation, Network, Subnet
 
 FILTERS: dict[str, Condition] = {
@@ -46,7 +46,7 @@ class NetworkUse:
         return sum(use.used for use in self.subnets)
 
 
-def list_uses(context: RequestContext, query: ListQuery) -> list[NetworkUse]:
+def list_uses(context: RequestContext, query: NetworkListQuery) -> list[NetworkUse]:
     """Return usage of the networks that the caller may see, in a constant number of queries."""
     rows = operations.visible_networks(context).prefetch_related("subnets").distinct()
     networks = filters.select(rows, query, FILTERS)
@@ -69,4 +69,4 @@ def list_uses(context: RequestContext, query: ListQuery) -> list[NetworkUse]:
 
 def get_use(context: RequestContext, network_id: str) -> NetworkUse:
     network = operations.get_network(context, network_id)
-    return list_uses(context, ListQuery({"network_id": [str(network.uuid)]}))[0]
+    return list_uses(context, NetworkListQuery({"network_id": [str(network.uuid)]}))[0]

@@ -13,7 +13,7 @@ AUTOMATIC = ("slaac", "dhcpv6-stateless")
 _PREFIX_LENGTH = 64
 
 
-class Modes(Protocol):
+class Ipv6Modes(Protocol):
     """Address modes of a subnet, or of a request for one."""
 
     @property
@@ -24,17 +24,17 @@ class Modes(Protocol):
     def is_dhcp_enabled(self) -> bool: ...
 
 
-class Ranged(Modes, Protocol):
+class Ranged(Ipv6Modes, Protocol):
     @property
     def cidr(self) -> str: ...
 
 
-def is_automatic(subnet: Modes) -> bool:
+def is_automatic(subnet: Ipv6Modes) -> bool:
     """Whether guests derive their own addresses."""
     return subnet.ipv6_address_mode in AUTOMATIC or subnet.ipv6_ra_mode in AUTOMATIC
 
 
-def of(subnet: Modes) -> str:
+def of(subnet: Ipv6Modes) -> str:
     """Return the mode that the host announces to guests, as the network has no other router; "" for none."""
     return subnet.ipv6_address_mode or subnet.ipv6_ra_mode or ""
 
@@ -46,7 +46,7 @@ def address_of(subnet: Ranged, mac_address: str) -> str:
     return str(ip_network(subnet.cidr)[int.from_bytes(interface, "big")])
 
 
-def check(address_range: Range, requested: Modes) -> None:
+def check(address_range: Range, requested: Ipv6Modes) -> None:
     """Raise InvalidInput naming the mode that does not fit."""
     address_mode, ra_mode = requested.ipv6_address_mode, requested.ipv6_ra_mode
     if not address_mode and not ra_mode:

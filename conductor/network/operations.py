@@ -14,7 +14,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, provider_networks, quotas, zones
 from conductor.network.errors import InvalidInput, InvalidSharedSetting, NetworkInUse, NetworkNotFound
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import FloatingIp, Network, Port, RbacPolicy
 from conductor.network.revisions import touch
 
@@ -56,7 +56,7 @@ def visible_networks(context: RequestContext) -> QuerySet[Network]:
     return rows if context.is_admin else rows.filter(seen_by(context.project_id))
 
 
-def list_networks(context: RequestContext, query: ListQuery) -> list[Network]:
+def list_networks(context: RequestContext, query: NetworkListQuery) -> list[Network]:
     """Return networks with their subnets, in a constant number of queries."""
     table = filters.ADMIN_NETWORKS if context.is_admin else filters.NETWORKS
     return filters.select(_shown(visible_networks(context)), query, table)

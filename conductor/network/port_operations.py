@@ -21,7 +21,7 @@ from conductor.network.errors import (
     PortNotFound,
     ServicePortInUse,
 )
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import FloatingIp, Network, Port, Router
 from conductor.network.operations import get_network, refuse_for_admins, refuse_other_project
 from conductor.network.port_rows import AddressRequest
@@ -55,7 +55,7 @@ def visible_ports(context: RequestContext) -> QuerySet[Port]:
     return rows if context.is_admin else rows.filter(project_id=context.project_id)
 
 
-def list_ports(context: RequestContext, query: ListQuery) -> list[Port]:
+def list_ports(context: RequestContext, query: NetworkListQuery) -> list[Port]:
     """Return ports with addresses and groups, in a constant number of queries."""
     table = filters.ADMIN_PORTS if context.is_admin else filters.PORTS
     return filters.select(visible_ports(context), query, table)

@@ -31,7 +31,7 @@ UNLIMITED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class LimitedResource:
     """A limited resource: its default limit, and the rows that count."""
 
     limit: int
@@ -40,16 +40,16 @@ class Counted:
 
 
 # Ports of launches count too but are not refused: servers have a quota of their own, and few networks each.
-RESOURCES: Mapping[str, Counted] = {
-    "network": Counted(100, Network),
-    "subnet": Counted(100, Subnet),
-    "subnetpool": Counted(100, SubnetPool),
-    "port": Counted(500, Port),
-    "router": Counted(10, Router),
-    "floatingip": Counted(50, FloatingIp),
-    "security_group": Counted(10, SecurityGroup),
-    "security_group_rule": Counted(100, SecurityGroupRule, "group__project_id"),
-    "rbac_policy": Counted(10, RbacPolicy),
+RESOURCES: Mapping[str, LimitedResource] = {
+    "network": LimitedResource(100, Network),
+    "subnet": LimitedResource(100, Subnet),
+    "subnetpool": LimitedResource(100, SubnetPool),
+    "port": LimitedResource(500, Port),
+    "router": LimitedResource(10, Router),
+    "floatingip": LimitedResource(50, FloatingIp),
+    "security_group": LimitedResource(10, SecurityGroup),
+    "security_group_rule": LimitedResource(100, SecurityGroupRule, "group__project_id"),
+    "rbac_policy": LimitedResource(10, RbacPolicy),
 }
 
 

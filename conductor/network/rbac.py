@@ -16,7 +16,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, quotas
 from conductor.network.errors import DuplicateRbacPolicy, RbacPolicyInUse, RbacPolicyNotFound
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import Network, RbacPolicy
 from conductor.network.operations import ALL_PROJECTS, EXTERNAL, SHARED, own_network
 from conductor.network.revisions import touch
@@ -39,7 +39,7 @@ def visible_policies(context: RequestContext) -> QuerySet[RbacPolicy]:
     return rows if context.is_admin else rows.filter(project_id=context.project_id)
 
 
-def list_policies(context: RequestContext, query: ListQuery) -> list[RbacPolicy]:
+def list_policies(context: RequestContext, query: NetworkListQuery) -> list[RbacPolicy]:
     return filters.select(visible_policies(context), query, filters.RBAC_POLICIES)
 
 

@@ -26,7 +26,7 @@ from conductor.network.subnets import get_subnet
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class RouterInterface:
     """A router's connection to some subnets by one port."""
 
     router: Router
@@ -38,7 +38,7 @@ class Interface:
         return str(self.port.network.uuid)
 
 
-def add(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id: str = "") -> Interface:
+def add(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id: str = "") -> RouterInterface:
     """Add an interface: by a subnet, whose gateway the router becomes, or by an existing port.
 
     Raises InvalidInput for a subnet without a gateway or one that overlaps, PortInUse, IpAddressAlreadyAllocated.
@@ -53,7 +53,7 @@ def add(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id
         return _described(router, port)
 
 
-def remove(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id: str = "") -> Interface:
+def remove(context: RequestContext, router_id: str, *, subnet_id: str = "", port_id: str = "") -> RouterInterface:
     """Remove an interface with its port.
 
     Raises NotFound where the router has no such interface, Conflict while floating IPs or routes use it.
@@ -141,6 +141,6 @@ def _refuse_in_use(router: Router, port: Port) -> None:
     refuse_cut(router, port)
 
 
-def _described(router: Router, port: Port) -> Interface:
+def _described(router: Router, port: Port) -> RouterInterface:
     held = port.addresses.select_related("subnet").order_by("pk")
-    return Interface(router, port, [str(address.subnet.uuid) for address in held])
+    return RouterInterface(router, port, [str(address.subnet.uuid) for address in held])

@@ -20,7 +20,7 @@ from conductor.network.errors import (
     RouterInUse,
     RouterNotFound,
 )
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import Port, Router
 from conductor.network.operations import get_network, is_external_for, refuse_other_project
 from conductor.network.port_rows import AddressRequest
@@ -55,7 +55,7 @@ def visible_routers(context: RequestContext) -> QuerySet[Router]:
     return rows if context.is_admin else rows.filter(project_id=context.project_id)
 
 
-def list_routers(context: RequestContext, query: ListQuery) -> list[Router]:
+def list_routers(context: RequestContext, query: NetworkListQuery) -> list[Router]:
     """Return routers with their gateways, in a constant number of queries."""
     return filters.select(visible_routers(context), query, filters.ROUTERS)
 

@@ -24,7 +24,7 @@ from conductor.network.errors import (
     SecurityGroupRuleExists,
     SecurityGroupRuleNotFound,
 )
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.network.operations import refuse_other_project
 from conductor.network.ranges import normalized_range
@@ -72,7 +72,7 @@ def ensure_default(project_id: str) -> SecurityGroup:
         return SecurityGroup.objects.get(project_id=project_id, name=DEFAULT_NAME)
 
 
-def list_groups(context: RequestContext, query: ListQuery) -> list[SecurityGroup]:
+def list_groups(context: RequestContext, query: NetworkListQuery) -> list[SecurityGroup]:
     """Return groups with their rules, in a constant number of queries."""
     ensure_default(context.project_id)
     return filters.select(_with_rules(_visible(context)), query, filters.SECURITY_GROUPS)
@@ -124,7 +124,7 @@ def delete_group(context: RequestContext, group_id: str) -> None:
         group.delete()
 
 
-def list_rules(context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
+def list_rules(context: RequestContext, query: NetworkListQuery) -> list[SecurityGroupRule]:
     ensure_default(context.project_id)
     return filters.select(_visible_rules(context), query, filters.SECURITY_GROUP_RULES)
 

@@ -48,7 +48,7 @@ def ports_made_for(connection: BaseDatabaseWrapper, instance_uuid: str) -> list[
 
 
 @dataclass(frozen=True)
-class Near:
+class NearbyAddresses:
     """Addresses of a subnet as numbers in hexadecimal digits, each list in order and at most WINDOW long.
 
     `held` are the lowest allocated ones from a number on, `freed` the lowest that were allocated before. `of_project`
@@ -63,7 +63,7 @@ class Near:
 
 def near_addresses(
     connection: BaseDatabaseWrapper, subnet_id: int, held_from: str, freed_from: str, project_id: str | None
-) -> Near:
+) -> NearbyAddresses:
     """Return allocated addresses from one number on, freed ones from another, and how many a project has, if given.
 
     Indexes: `addresses_in_order`, `freed_once`, and `share_of_project`. Raw SQL, as each allocation reads it, and the
@@ -74,7 +74,7 @@ def near_addresses(
     if project_id is not None:
         template, params = _NEAR_AND_SHARE, (*params, subnet_id, project_id)
     rows = run(connection, template, params)
-    return Near(
+    return NearbyAddresses(
         held=sorted(number for part, number, _, _ in rows if part == "held"),
         freed=sorted(number for part, number, _, _ in rows if part == "freed"),
         of_project=sum(count for _, _, count, _ in rows),

@@ -24,7 +24,7 @@ from conductor.network.errors import (
     SubnetPoolInUse,
     SubnetPoolNotFound,
 )
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import AddressScope, SubnetPool
 from conductor.network.operations import refuse_for_admins, refuse_other_project
 from conductor.network.revisions import touch
@@ -39,7 +39,7 @@ def visible_pools(context: RequestContext) -> QuerySet[SubnetPool]:
     return rows if context.is_admin else rows.filter(Q(project_id=context.project_id) | Q(is_shared=True))
 
 
-def list_pools(context: RequestContext, query: ListQuery) -> list[SubnetPool]:
+def list_pools(context: RequestContext, query: NetworkListQuery) -> list[SubnetPool]:
     return filters.select(visible_pools(context), query, filters.SUBNET_POOLS)
 
 
@@ -111,7 +111,7 @@ def visible_scopes(context: RequestContext) -> QuerySet[AddressScope]:
     return rows if context.is_admin else rows.filter(Q(project_id=context.project_id) | Q(is_shared=True))
 
 
-def list_scopes(context: RequestContext, query: ListQuery) -> list[AddressScope]:
+def list_scopes(context: RequestContext, query: NetworkListQuery) -> list[AddressScope]:
     return filters.select(visible_scopes(context), query, filters.ADDRESS_SCOPES)
 
 

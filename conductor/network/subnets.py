@@ -15,7 +15,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
 from conductor.network.errors import GatewayIpInUse, InvalidInput, SubnetInUse, SubnetNotFound, SubnetPoolQuotaExceeded
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
 from conductor.network.operations import own_network, seen_by
 from conductor.network.ranges import Pool, Range
@@ -60,7 +60,7 @@ def visible_subnets(context: RequestContext) -> QuerySet[Subnet]:
     return rows.filter(Q(project_id=context.project_id) | Q(network__in=seen.values("pk")))
 
 
-def list_subnets(context: RequestContext, query: ListQuery) -> list[Subnet]:
+def list_subnets(context: RequestContext, query: NetworkListQuery) -> list[Subnet]:
     return filters.select(visible_subnets(context), query, filters.SUBNETS)
 
 

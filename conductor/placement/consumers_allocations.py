@@ -33,7 +33,7 @@ class Unchecked(Enum):
 UNCHECKED: Final = Unchecked.UNCHECKED
 
 
-class Share(NamedTuple):
+class ProviderAllocation(NamedTuple):
     """Amounts held of one provider, and its generation, which writers may omit."""
 
     generation: int
@@ -53,7 +53,7 @@ class ConsumerAllocations:
     user_id: str = ""
     generation: int | Unchecked | None = UNCHECKED
     consumer_type: str | None = None
-    allocations: Mapping[str, Share] = field(default_factory=dict)
+    allocations: Mapping[str, ProviderAllocation] = field(default_factory=dict)
 
 
 def of_consumer(consumer_uuid: UUID | str) -> ConsumerAllocations:
@@ -61,11 +61,11 @@ def of_consumer(consumer_uuid: UUID | str) -> ConsumerAllocations:
     consumer = Consumer.objects.filter(uuid=consumer_uuid).first()
     if consumer is None:
         return ConsumerAllocations(str(consumer_uuid), generation=None)
-    shares: dict[str, Share] = {}
+    shares: dict[str, ProviderAllocation] = {}
     rows = Allocation.objects.filter(consumer=consumer).order_by("pk")
     fields = ("provider__uuid", "provider__generation", "resource_class", "amount")
     for provider, generation, kind, amount in rows.values_list(*fields):
-        shares.setdefault(str(provider), Share(generation, {})).resources[kind] = amount  # type: ignore[index]
+        shares.setdefault(str(provider), ProviderAllocation(generation, {})).resources[kind] = amount  # type: ignore[index]
     return _shown(consumer, shares)
 
 
@@ -77,7 +77,10 @@ def of_provider(provider_uuid: UUID | str) -> tuple[int, list[ConsumerAllocation
     for item in Allocation.objects.filter(provider=row).select_related("consumer").order_by("pk"):
         held[item.consumer_id][item.resource_class] = item.amount
         consumers[item.consumer_id] = item.consumer
-    shown = [_shown(consumers[pk], {str(row.uuid): Share(row.generation, amounts)}) for pk, amounts in held.items()]
+    shown = [
+        _shown(consumers[pk], {str(row.uuid): ProviderAllocation(row.generation, amounts)})
+        for pk, amounts in held.items()
+    ]
     return row.generation, shown
 
 
@@ -116,7 +119,7 @@ def replace_all(requests: Sequence[ConsumerAllocations]) -> None:
     touch({*(pk for pk, _ in held), *(pk for pk, _ in wanted)})
 
 
-def _shown(consumer: Consumer, shares: Mapping[str, Share]) -> ConsumerAllocations:
+def _shown(consumer: Consumer, shares: Mapping[str, ProviderAllocation]) -> ConsumerAllocations:
     return ConsumerAllocations(
         str(consumer.uuid),
         consumer.project_id,

@@ -16,7 +16,7 @@ from django.db import connections
 
 from conductor.core.hardware import wire
 from conductor.core.hardware.fit import Limits
-from conductor.core.hardware.grants import Grant, Host, Wanted, grant
+from conductor.core.hardware.grants import HardwareGrant, HardwareRequest, Host, grant
 from conductor.core.hardware.topology import HostTopology, PciPool, pools_of
 from conductor.db.transactions import write_tx
 from conductor.placement import statements
@@ -44,7 +44,7 @@ def report(provider_uuid: UUID | str, cells: Sequence[Json], devices: Sequence[J
         touch([provider.pk])
 
 
-def claim(consumer_uuid: str, provider_uuid: str, wanted: Wanted) -> None:
+def claim(consumer_uuid: str, provider_uuid: str, wanted: HardwareRequest) -> None:
     """Assign the requested hardware to the consumer; inside the transaction that granted its allocations.
 
     That transaction locks the provider's row, so no other claim interferes. A consumer that has its share already is
@@ -68,13 +68,13 @@ def claim(consumer_uuid: str, provider_uuid: str, wanted: Wanted) -> None:
     HardwareClaim.objects.create(consumer=consumer, provider=provider, grant=wire.grant_to_json(given))
 
 
-def held_by(consumer_uuid: UUID | str) -> dict[str, Grant]:
+def held_by(consumer_uuid: UUID | str) -> dict[str, HardwareGrant]:
     """Return the consumer's hardware, by provider uuid."""
     rows = statements.hardware_of(connections[ALIAS], consumer_uuid)
     return {str(UUID(str(provider))): wire.grant_from_json(json.loads(given)) for provider, given in rows}
 
 
-def restore(consumer_uuid: UUID | str, held: Mapping[str, Grant]) -> None:
+def restore(consumer_uuid: UUID | str, held: Mapping[str, HardwareGrant]) -> None:
     """Restore a consumer's former hardware; inside the transaction in which another consumer gave it up."""
     consumer = Consumer.objects.filter(uuid=consumer_uuid).first()
     if consumer is None:
@@ -92,7 +92,7 @@ def inside_of(provider_uuids: Iterable[str]) -> dict[str, Inside]:
         return {}
     found: dict[str, Inside] = {}
     for part in chunks(wanted):
-        held: defaultdict[str, list[Grant]] = defaultdict(list)
+        held: defaultdict[str, list[HardwareGrant]] = defaultdict(list)
         claims = HardwareClaim.objects.filter(provider__uuid__in=part)
         for uuid, given in claims.values_list("provider__uuid", "grant"):
             held[str(uuid)].append(wire.grant_from_json(given))

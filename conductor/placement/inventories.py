@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 NOTHING = Inventory(total=0)
 WRITABLE = tuple(asdict(NOTHING))
-Stock = tuple[int, dict[str, Amount]]  # generation, amounts by resource class
+ProviderInventory = tuple[int, dict[str, Amount]]  # generation, amounts by resource class
 
 
 def report(provider_uuid: UUID | str, name: str, inventory: Mapping[str, Inventory], has: Iterable[str] = ()) -> int:
@@ -52,13 +52,13 @@ def report(provider_uuid: UUID | str, name: str, inventory: Mapping[str, Invento
     return row.generation
 
 
-def all_of(provider_uuid: UUID | str) -> Stock:
+def all_of(provider_uuid: UUID | str) -> ProviderInventory:
     """Return the provider's generation and inventory. Raises NotFound."""
     row = found(provider_uuid)
     return row.generation, _amounts(row)
 
 
-def replace(provider_uuid: UUID | str, amounts: Mapping[str, Amount], generation: int) -> Stock:
+def replace(provider_uuid: UUID | str, amounts: Mapping[str, Amount], generation: int) -> ProviderInventory:
     """Replace the provider's inventory. Less of a class than is in use is accepted; removing the class is not.
 
     Raises NotFound, Invalid, ConcurrentUpdate when `generation` is not the provider's, Conflict for a class in use.
@@ -70,7 +70,7 @@ def replace(provider_uuid: UUID | str, amounts: Mapping[str, Amount], generation
         return _written(row)
 
 
-def add(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -> Stock:
+def add(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -> ProviderInventory:
     """Add a class to the provider. Raises Conflict when it has the class, and what `replace` raises."""
     with write_tx(ALIAS):
         row = held(provider_uuid, generation)
@@ -80,7 +80,7 @@ def add(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -
         return _written(row)
 
 
-def put(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -> Stock:
+def put(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -> ProviderInventory:
     """Update a class of the provider. Raises Invalid when it does not have it, and what `replace` raises."""
     with write_tx(ALIAS):
         row = held(provider_uuid, generation)
@@ -91,7 +91,7 @@ def put(provider_uuid: UUID | str, kind: str, amount: Amount, generation: int) -
         return _written(row)
 
 
-def delete_one(provider_uuid: UUID | str, kind: str) -> Stock:
+def delete_one(provider_uuid: UUID | str, kind: str) -> ProviderInventory:
     """Remove a class. Raises NotFound, or Conflict while it is in use."""
     with write_tx(ALIAS):
         row = held(provider_uuid, None)
@@ -101,7 +101,7 @@ def delete_one(provider_uuid: UUID | str, kind: str) -> Stock:
         return _written(row)
 
 
-def delete_all(provider_uuid: UUID | str) -> Stock:
+def delete_all(provider_uuid: UUID | str) -> ProviderInventory:
     """Remove all classes. Raises NotFound, or Conflict while any is in use."""
     with write_tx(ALIAS):
         row = held(provider_uuid, None)
@@ -150,7 +150,7 @@ def _amounts(row: ResourceProvider) -> dict[str, Amount]:
     return {item.resource_class: Amount(**_values_of(item), used=item.used) for item in rows}
 
 
-def _written(row: ResourceProvider) -> Stock:
+def _written(row: ResourceProvider) -> ProviderInventory:
     touch([row.pk])
     row.refresh_from_db(fields=["generation"])
     return row.generation, _amounts(row)

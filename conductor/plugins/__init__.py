@@ -2,19 +2,26 @@
 
 from conductor.plugins.discovery import imported, registry
 from conductor.plugins.loading import SHIPPED, load
-from conductor.plugins.ordering import InForce, chosen, missing, run_order
-from conductor.plugins.registry import Nonsense, PluginInfo, PluginMissing, PluginOptions, Quarantined, Registry
-from conductor.plugins.stand_ins import declared
+from conductor.plugins.ordering import ActivePlugins, chosen, missing, run_order
+from conductor.plugins.proxies import declared
+from conductor.plugins.registry import (
+    DisabledPlugin,
+    InvalidHookResult,
+    PluginInfo,
+    PluginMissing,
+    PluginOptions,
+    Registry,
+)
 from conductor.plugins.system_checks import check_plugins
 
 __all__ = [
     "SHIPPED",
-    "InForce",
-    "Nonsense",
+    "ActivePlugins",
+    "DisabledPlugin",
+    "InvalidHookResult",
     "PluginInfo",
     "PluginMissing",
     "PluginOptions",
-    "Quarantined",
     "Registry",
     "check_plugins",
     "chosen",

@@ -10,14 +10,14 @@ import pluggy
 from conductor.core.filter import Filter
 from conductor.core.weigher import Weigher
 from conductor.hookspecs import CONTRACTS, DEPRECATED
-from conductor.plugins.registry import Nonsense
+from conductor.plugins.registry import InvalidHookResult
 
 DECLARED = "novella_contract"
 OLDEST, NEWEST = min(CONTRACTS), max(CONTRACTS)
 
 
 def require_contract(plugin: Any) -> None:
-    """Raise Nonsense for a plugin made for contract versions that are not supported.
+    """Raise InvalidHookResult for a plugin made for contract versions that are not supported.
 
     `novella_contract` is a number, or a pair of the first and the last supported one. Without it, every version counts.
     """
@@ -26,17 +26,19 @@ def require_contract(plugin: Any) -> None:
         return
     first, last = _span(declared)
     if first > NEWEST:
-        raise Nonsense(f"it was made for contract {first}, and here is {NEWEST}: it needs a newer Novella")
+        raise InvalidHookResult(f"it was made for contract {first}, and here is {NEWEST}: it needs a newer Novella")
     if last < OLDEST:
-        raise Nonsense(f"it was made for contract {last}, and the oldest here is {OLDEST}: it needs a newer version")
+        raise InvalidHookResult(
+            f"it was made for contract {last}, and the oldest here is {OLDEST}: it needs a newer version"
+        )
 
 
 def require_known_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
-    """Raise Nonsense for a hook that does not exist, unless the plugin marks it as optional."""
+    """Raise InvalidHookResult for a hook that does not exist, unless the plugin marks it as optional."""
     for caller in manager.get_hookcallers(plugin) or ():
         needed = [one for one in caller.get_hookimpls() if one.plugin is plugin and not one.optionalhook]
         if needed and not caller.has_spec():
-            raise Nonsense(f"it has the hook {caller.name}, which is not known in contract {NEWEST}")
+            raise InvalidHookResult(f"it has the hook {caller.name}, which is not known in contract {NEWEST}")
 
 
 def warnings_about(kinds: Iterable[type[Any]]) -> list[str]:
@@ -58,5 +60,5 @@ def troubles_of(plugins: Iterable[Filter | Weigher]) -> list[str]:
 def _span(declared: Any) -> tuple[int, int]:
     span = declared if isinstance(declared, tuple | list) else (declared, declared)
     if len(span) != 2 or not all(type(one) is int for one in span) or span[0] > span[1]:
-        raise Nonsense(f"{DECLARED} is to be a number, or a pair of the first and the last that will do")
+        raise InvalidHookResult(f"{DECLARED} is to be a number, or a pair of the first and the last that will do")
     return span[0], span[1]

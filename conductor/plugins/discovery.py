@@ -12,8 +12,8 @@ from conductor.core.errors import NovellaError
 from conductor.plugins import workers
 from conductor.plugins.loading import (
     SHIPPED,
-    Brought,
     Source,
+    SourceContents,
     class_of,
     collected,
     foreign_sources,
@@ -22,8 +22,8 @@ from conductor.plugins.loading import (
     refuse_doubles,
     shipped_sources,
 )
-from conductor.plugins.registry import Loads, PluginOptions, Registry
-from conductor.plugins.stand_ins import stand_in
+from conductor.plugins.proxies import stand_in
+from conductor.plugins.registry import LoadParameters, PluginOptions, Registry
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def registry() -> Registry:
         options, names = _by_settings(), tuple(settings.NOVELLA_PLUGINS)
     except ImproperlyConfigured:  # no Django here
         return load(SHIPPED, PluginOptions())
-    return find(Loads(names, options), settings.NOVELLA_PLUGIN_LOAD_SECONDS)
+    return find(LoadParameters(names, options), settings.NOVELLA_PLUGIN_LOAD_SECONDS)
 
 
 @functools.cache
@@ -63,24 +63,24 @@ def _by_settings() -> PluginOptions:
     )
 
 
-def find(loads: Loads, seconds: float) -> Registry:
+def find(loads: LoadParameters, seconds: float) -> Registry:
     """The plugins that these settings find. Each foreign source has `seconds` to load in a process of its own."""
     foreign = foreign_sources(loads.options)
     descriptions = {one.key: workers.describe(loads, one.key, seconds) for one in foreign}
     broken = frozenset(key for key, found in descriptions.items() if found.reason)
-    loads = Loads(loads.import_names, loads.options, broken)
+    loads = LoadParameters(loads.import_names, loads.options, broken)
     shipped = importing(loads)
 
-    def bring(source: Source, kept: Brought) -> Brought:
+    def bring(source: Source, kept: SourceContents) -> SourceContents:
         return _described(source, kept) if source.key in descriptions else shipped(source, kept)
 
-    def _described(source: Source, kept: Brought) -> Brought:
+    def _described(source: Source, kept: SourceContents) -> SourceContents:
         found = descriptions[source.key]
         if found.trace:
             log.error("plugin cannot be loaded: name=%s %s", source.name, found.trace)
         if found.reason:
             raise NotLoaded(found.reason)
-        brought = Brought(warnings=list(found.warnings))
+        brought = SourceContents(warnings=list(found.warnings))
         for one in found.brought:
             real = functools.partial(class_of, loads, source, one.kind, one.name)
             brought.add(one.kind, one.name, stand_in(one, loads, real), one.options)

@@ -25,18 +25,18 @@ from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.weigher import Weigher
 from conductor.plugins.contract import require_contract, require_known_hooks, troubles_of, warnings_about
 from conductor.plugins.ordering import default_filters, default_weighers
+from conductor.plugins.proxies import DRIVER, MEMBERSHIP, SINK, LocalClasses, described
 from conductor.plugins.registry import (
     DISTRIBUTION,
-    Description,
-    Loads,
-    Nonsense,
+    DisabledPlugin,
+    InvalidHookResult,
+    LoadParameters,
     PluginInfo,
     PluginOptions,
-    Quarantined,
     Registry,
+    SourceDescription,
     SourceKey,
 )
-from conductor.plugins.stand_ins import DRIVER, MEMBERSHIP, SINK, UsedHere, described
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Source:
 
 
 @dataclass
-class Brought:
+class SourceContents:
     filters: list[Filter] = field(default_factory=list)
     weighers: list[Weigher] = field(default_factory=list)
     drivers: dict[str, type[ComputeDriver]] = field(default_factory=dict)
@@ -110,20 +110,22 @@ def load(
     without: Collection[SourceKey] = (),
 ) -> Registry:
     """Import the named modules, then whatever is installed under the entry-point group. Never raises."""
-    loads = Loads(tuple(import_names), options, frozenset(without))
+    loads = LoadParameters(tuple(import_names), options, frozenset(without))
     sources = [*shipped_sources(loads), *(foreign_sources(options) if finds_installed else _nova(options))]
     return collected([one for one in sources if one.key not in loads.without], loads, importing(loads))
 
 
-def importing(loads: Loads) -> Callable[[Source, Brought], Brought]:
+def importing(loads: LoadParameters) -> Callable[[Source, SourceContents], SourceContents]:
     """Return a function that imports a source in this process and collects what it registers."""
     manager = _manager()
     return lambda source, kept: _brought_by(manager, source, kept, loads.options.values)
 
 
-def collected(sources: Iterable[Source], loads: Loads, bring: Callable[[Source, Brought], Brought]) -> Registry:
+def collected(
+    sources: Iterable[Source], loads: LoadParameters, bring: Callable[[Source, SourceContents], SourceContents]
+) -> Registry:
     """Return what `bring` returns for each source; one for which it raises is quarantined."""
-    kept, infos, quarantined, options = Brought(), [], [], loads.options
+    kept, infos, quarantined, options = SourceContents(), [], [], loads.options
     for source in sources:
         try:
             brought = bring(source, kept)
@@ -131,7 +133,7 @@ def collected(sources: Iterable[Source], loads: Loads, bring: Callable[[Source, 
             reason, is_foreign = _reason(error), not isinstance(error, NovellaError)
             sentence = "plugin quarantined: name=%s distribution=%s reason=%s"
             log.error(sentence, source.name, source.distribution, reason, exc_info=is_foreign)
-            quarantined.append(Quarantined(source.name, source.distribution, reason))
+            quarantined.append(DisabledPlugin(source.name, source.distribution, reason))
             continue
         kept.filters += brought.filters
         kept.weighers += brought.weighers
@@ -145,32 +147,32 @@ def collected(sources: Iterable[Source], loads: Loads, bring: Callable[[Source, 
         plugins=tuple(infos),
         filters=default_filters(kept.filters, options),
         weighers=default_weighers(kept.weighers, options),
-        drivers=UsedHere(kept.drivers),
-        memberships=UsedHere(kept.memberships),
+        drivers=LocalClasses(kept.drivers),
+        memberships=LocalClasses(kept.memberships),
         sinks=kept.sinks,
         extensions=kept.extensions,
         quarantined=tuple(quarantined),
-        brought_filters=tuple(kept.filters),
-        brought_weighers=tuple(kept.weighers),
+        loaded_filters=tuple(kept.filters),
+        loaded_weighers=tuple(kept.weighers),
         options=options,
         loads=loads,
     )
 
 
-def describe(loads: Loads, key: SourceKey) -> Description:
+def describe(loads: LoadParameters, key: SourceKey) -> SourceDescription:
     """Return what a source registers, in plain values. It imports it in this process, which may hang: for workers."""
     try:
         source = next(one for one in foreign_sources(loads.options) if one.key == key)
-        brought = importing(loads)(source, Brought())
+        brought = importing(loads)(source, SourceContents())
         found = tuple(described(kind, name, one) for kind, named in brought.by_kind().items() for name, one in named)
-        return Description(found, tuple(brought.warnings))
+        return SourceDescription(found, tuple(brought.warnings))
     except (Exception, SystemExit) as error:
-        return Description(reason=_reason(error), trace=traceback.format_exc())
+        return SourceDescription(reason=_reason(error), trace=traceback.format_exc())
 
 
-def class_of(loads: Loads, source: Source, kind: str, name: str) -> type[Any]:
+def class_of(loads: LoadParameters, source: Source, kind: str, name: str) -> type[Any]:
     """Return the class of the source, imported in this process."""
-    brought = importing(loads)(source, Brought())
+    brought = importing(loads)(source, SourceContents())
     return dict(brought.by_kind()[kind])[name]  # type: ignore[no-any-return]
 
 
@@ -180,7 +182,7 @@ def _manager() -> pluggy.PluginManager:
     return manager
 
 
-def shipped_sources(loads: Loads) -> list[Source]:
+def shipped_sources(loads: LoadParameters) -> list[Source]:
     """Return the modules that the settings name: they are trusted, and imported here."""
     return list(_shipped(loads.import_names))
 
@@ -222,17 +224,19 @@ def _installed() -> Iterator[Source]:
         yield Source(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
 
 
-def _brought_by(manager: pluggy.PluginManager, source: Source, kept: Brought, values: Mapping[str, Any]) -> Brought:
+def _brought_by(
+    manager: pluggy.PluginManager, source: Source, kept: SourceContents, values: Mapping[str, Any]
+) -> SourceContents:
     """Return what a plugin registers, validated. Raises any fault; the plugin is then unregistered."""
     plugin = source.load()
     require_contract(plugin)
     name = f"{source.distribution}:{source.name}"
     if manager.register(plugin, name) is None:
-        raise Nonsense(f"the name {name} is blocked")
+        raise InvalidHookResult(f"the name {name} is blocked")
     try:
         require_known_hooks(manager, plugin)
         answers = {hook: _answers(manager, plugin, hook) for hook in HOOKS}
-        brought = Brought()
+        brought = SourceContents()
         for answer in answers["register_filters"]:
             brought.filters += [_made(item, Filter, values) for item in _sequence(answer)]
         for answer in answers["register_weighers"]:
@@ -271,18 +275,18 @@ def _answers(manager: pluggy.PluginManager, plugin: Any, hook: str) -> list[Any]
 
 def _sequence(answer: Any) -> Sequence[Any]:
     if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
-        raise Nonsense(f"a sequence of classes expected, not {type(answer).__name__}")
+        raise InvalidHookResult(f"a sequence of classes expected, not {type(answer).__name__}")
     return answer
 
 
 def _made(item: Any, base: type[P], values: Mapping[str, Any]) -> P:
     if not (inspect.isclass(item) and issubclass(item, base)):
-        raise Nonsense(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
+        raise InvalidHookResult(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
     if not item.name or not isinstance(item.name, str):
-        raise Nonsense(f"{item.__name__} has no name")
+        raise InvalidHookResult(f"{item.__name__} has no name")
     needed = "host_passes" if issubclass(item, Filter) else "weigh"
     if getattr(item, needed) is getattr(base, needed):
-        raise Nonsense(f"{item.__name__} does not define {needed}")
+        raise InvalidHookResult(f"{item.__name__} does not define {needed}")
     return item(values)
 
 
@@ -291,19 +295,19 @@ def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]
     found: dict[str, type[C]] = {}
     for item in _sequence(answer):
         if not (inspect.isclass(item) and issubclass(item, base)):
-            raise Nonsense(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
+            raise InvalidHookResult(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
         name = getattr(item, "name", "")
         if not name or not isinstance(name, str):
-            raise Nonsense(f"{item.__name__} has no name")
+            raise InvalidHookResult(f"{item.__name__} has no name")
         if getattr(item, method) is getattr(base, method):
-            raise Nonsense(f"{item.__name__} does not define {method}")
+            raise InvalidHookResult(f"{item.__name__} does not define {method}")
         if name in found:
-            raise Nonsense(f"there is a {WORDS.get(base.__name__, base.__name__)} named {name} already")
+            raise InvalidHookResult(f"there is a {WORDS.get(base.__name__, base.__name__)} named {name} already")
         found[name] = item
     return found
 
 
-def _warned(plugin: str, brought: Brought) -> list[str]:
+def _warned(plugin: str, brought: SourceContents) -> list[str]:
     """Return a warning for each deprecated attribute and certain failure of the plugin; they are logged too."""
     kinds: list[type[Any]] = [type(one) for one in brought.scheduling]
     kinds += [*brought.drivers.values(), *brought.sinks.values()]
@@ -323,14 +327,14 @@ def _name_of(item: Any) -> str:
 
 def _checked(answer: Any, base: type[Any], what: str) -> dict[str, type[Any]]:
     if not isinstance(answer, Mapping):
-        raise Nonsense(f"a mapping of names to {what} classes expected, not {type(answer).__name__}")
+        raise InvalidHookResult(f"a mapping of names to {what} classes expected, not {type(answer).__name__}")
     for name, found in answer.items():
         if not (isinstance(name, str) and name and inspect.isclass(found) and issubclass(found, base)):
-            raise Nonsense(f"a subclass of {base.__name__} expected as {what} {name}, not {_name_of(found)}")
+            raise InvalidHookResult(f"a subclass of {base.__name__} expected as {what} {name}, not {_name_of(found)}")
     return dict(answer)
 
 
-def refuse_doubles(brought: Brought, kept: Brought) -> None:
+def refuse_doubles(brought: SourceContents, kept: SourceContents) -> None:
     """Refuse duplicate names: the first plugin with a name keeps it."""
     pairs = (
         ("filter", [one.name for one in kept.filters], [one.name for one in brought.filters]),
@@ -343,10 +347,10 @@ def refuse_doubles(brought: Brought, kept: Brought) -> None:
     for kind, taken, names in pairs:
         for index, name in enumerate(names):
             if name in taken or name in names[:index]:
-                raise Nonsense(f"there is a {kind} named {name} already")
+                raise InvalidHookResult(f"there is a {kind} named {name} already")
 
 
-def _info(source: Source, brought: Brought) -> PluginInfo:
+def _info(source: Source, brought: SourceContents) -> PluginInfo:
     return PluginInfo(
         name=source.name,
         distribution=source.distribution,

@@ -15,7 +15,7 @@ from types import TracebackType
 from conductor.core.plugin_choice import PluginKey
 from conductor.core.plugin_log import PREFIX, key_of
 from conductor.core.redaction import redacted
-from conductor.core.scheduling.watching import Raised
+from conductor.core.scheduling.watching import PluginException
 
 FAULT, LINE, DIFFERENCE = "fault", "line", "difference"
 SOURCES = (FAULT, LINE, DIFFERENCE)
@@ -101,7 +101,7 @@ class Notes(logging.Handler):
 
 def place_of(exception: BaseException | None) -> str:
     """Return module, line and function in which it was raised, without paths."""
-    if isinstance(exception, Raised):
+    if isinstance(exception, PluginException):
         return exception.place
     trace: TracebackType | None = exception.__traceback__ if exception is not None else None
     while trace is not None and trace.tb_next is not None:

@@ -29,7 +29,7 @@ class OptionsRefused(NovellaError):
 
 
 @dataclass(frozen=True)
-class InForce:
+class ActivePlugins:
     """Plugins in force, and their settings. `shadows` run and are recorded only; `quarantined` do not run.
     `choices` are the operators' settings, from which all else follows.
 
@@ -50,14 +50,14 @@ class InForce:
 
 def chosen(
     found: Registry, choices: Mapping[str, PluginChoice], quarantined: frozenset[PluginKey] = frozenset()
-) -> InForce:
+) -> ActivePlugins:
     """Return the plugins in force: the operator's choices override the settings. Never raises."""
     choice = {kind: choices.get(kind) or PluginChoice() for kind in (FILTER, WEIGHER)}
     per_plugin = [((kind, name), settings) for kind, one in choice.items() for name, settings in one.per_plugin.items()]
-    filters = _in_order(found.brought_filters, found.filters, choice[FILTER], _MissingFilter)
-    weighers = _in_order(found.brought_weighers, found.weighers, choice[WEIGHER], _MissingWeigher)
+    filters = _in_order(found.loaded_filters, found.filters, choice[FILTER], _MissingFilter)
+    weighers = _in_order(found.loaded_weighers, found.weighers, choice[WEIGHER], _MissingWeigher)
     values = found.options.values
-    return InForce(
+    return ActivePlugins(
         filters=tuple(_with_options(one, choice[FILTER], values, _MissingFilter) for one in filters),
         weighers=tuple(
             _with_range(_with_options(one, choice[WEIGHER], values, _MissingWeigher), found.options.ranges)
@@ -82,7 +82,7 @@ def default_weighers(found: Sequence[Weigher], options: PluginOptions) -> tuple[
     return _ordered(found, options.enabled_weighers, _MissingWeigher)
 
 
-def missing(found: Registry | InForce) -> list[str]:
+def missing(found: Registry | ActivePlugins) -> list[str]:
     """Return names in the operator's lists that no plugin registers."""
     stand_ins = [*found.filters, *found.weighers]
     return [

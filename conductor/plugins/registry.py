@@ -23,7 +23,7 @@ class PluginMissing(NovellaError):
     """A plugin that the operator's option names was not found."""
 
 
-class Nonsense(NovellaError):
+class InvalidHookResult(NovellaError):
     """A plugin returned something else than its hook asks for."""
 
 
@@ -71,7 +71,7 @@ SourceKey = tuple[str, str]  # distribution, and name of the entry point
 
 
 @dataclass(frozen=True)
-class Loads:
+class LoadParameters:
     """Parameters to find the same plugins in another process: the settings, without the sources in `without`."""
 
     import_names: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Loads:
 
 
 @dataclass(frozen=True)
-class Described:
+class PluginDeclaration:
     """Declarations of a plugin's class, or of an object created from it with these `options`.
 
     `values` are its plain attributes, as far as they are not those of the base class; `defines` names the methods of
@@ -98,18 +98,18 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Description:
+class SourceDescription:
     """Description of one source: its contents in order, and its warnings. `reason` is why it is empty."""
 
-    brought: tuple[Described, ...] = ()
+    brought: tuple[PluginDeclaration, ...] = ()
     warnings: tuple[str, ...] = ()
     reason: str = ""
     trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A quarantined plugin, and why."""
+class DisabledPlugin:
+    """A plugin that was disabled when it was loaded, and why."""
 
     name: str
     distribution: str
@@ -131,11 +131,11 @@ class Registry:
     memberships: Mapping[str, type[Membership]] = field(default_factory=dict)
     sinks: Mapping[str, type[NotificationSink]] = field(default_factory=dict)
     extensions: Mapping[str, Mapping[str, type[Extension]]] = field(default_factory=dict)  # by kind and name
-    quarantined: tuple[Quarantined, ...] = ()
-    brought_filters: tuple[Filter, ...] = ()
-    brought_weighers: tuple[Weigher, ...] = ()
+    quarantined: tuple[DisabledPlugin, ...] = ()
+    loaded_filters: tuple[Filter, ...] = ()
+    loaded_weighers: tuple[Weigher, ...] = ()
     options: PluginOptions = field(default_factory=PluginOptions)
-    loads: Loads = field(default_factory=Loads)
+    loads: LoadParameters = field(default_factory=LoadParameters)
 
     def source_of(self, kind: str, name: str) -> PluginInfo | None:
         """Return the plugin with the filter, weigher, driver, membership or sink of that name."""

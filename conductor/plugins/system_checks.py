@@ -41,7 +41,7 @@ def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
 
 def _options(found: Registry) -> Iterator[checks.CheckMessage]:
     values = found.options.values
-    plugins: tuple[Filter | Weigher, ...] = (*found.brought_filters, *found.brought_weighers)
+    plugins: tuple[Filter | Weigher, ...] = (*found.loaded_filters, *found.loaded_weighers)
     known = {key for one in plugins for key in one.options_schema}
     for key in sorted(set(values) - known):
         text = f"NOVELLA_SCHEDULER_OPTIONS: no plugin has an option {key}. {nearest(key, known)}"
@@ -55,7 +55,7 @@ def _options(found: Registry) -> Iterator[checks.CheckMessage]:
 
 
 def _ranges(found: Registry) -> Iterator[checks.CheckMessage]:
-    known = {one.name for one in found.brought_weighers}
+    known = {one.name for one in found.loaded_weighers}
     for name, ends in sorted(found.options.ranges.items()):
         if name not in known:
             text = f"NOVELLA_WEIGHT_RANGES: no plugin brings a weigher {name}. {nearest(name, known)}"

@@ -22,10 +22,10 @@ from conductor.core.extensions import BY_KIND
 from conductor.core.host_state import HostTable
 from conductor.core.plugin_choice import FILTER
 from conductor.core.plugin_log import PREFIX
-from conductor.core.scheduling.watching import Left, Nonsense, NotAsked
+from conductor.core.scheduling.watching import InvalidResult, NotCalled, PluginExited
 from conductor.plugins.extensions import made
 from conductor.plugins.loading import SHIPPED, describe, load
-from conductor.plugins.ordering import InForce, chosen
+from conductor.plugins.ordering import ActivePlugins, chosen
 from conductor.plugins.registry import Registry
 from conductor.plugins.sinks import sink_of
 from conductor.plugins.worker_protocol import (
@@ -36,9 +36,9 @@ from conductor.plugins.worker_protocol import (
     READY,
     SINK,
     CallResult,
-    Question,
     Start,
     Unpickler,
+    WorkerCall,
     packed,
     receive,
     send,
@@ -77,14 +77,14 @@ class _Server:
 
     def __init__(self, found: Registry) -> None:
         self._found = found
-        self._force: InForce = chosen(found, {})
+        self._force: ActivePlugins = chosen(found, {})
         self._hosts = HostTable.from_states(())
         self._made: dict[tuple[str, str], tuple[Any, Any]] = {}  # sinks and extensions, with their options
         self._lines = _LogCollector()
         logger = logging.getLogger(PREFIX.rstrip("."))
         logger.handlers, logger.propagate = [self._lines], False
 
-    def answer(self, question: Question) -> CallResult:
+    def answer(self, question: WorkerCall) -> CallResult:
         """Answer a call. Never raises: the answer has the plugin's exception."""
         try:
             if question.choices is not None:
@@ -95,9 +95,9 @@ class _Server:
         except Exception as error:
             return CallResult(None, error, self._lines.take())
         except BaseException as error:
-            return CallResult(None, Left(type(error).__name__), self._lines.take())
+            return CallResult(None, PluginExited(type(error).__name__), self._lines.take())
 
-    def _see(self, question: Question) -> None:
+    def _see(self, question: WorkerCall) -> None:
         if not isinstance(question.states, Mapping):
             self._hosts = HostTable.from_states(question.states)
         elif question.states:
@@ -111,11 +111,11 @@ class _Server:
         if options:
             return self._made_of(kind, called, options[0])
         in_use: Sequence[Any] = self._force.filters if kind == FILTER else self._force.weighers
-        brought: Sequence[Any] = self._found.brought_filters if kind == FILTER else self._found.brought_weighers
+        brought: Sequence[Any] = self._found.loaded_filters if kind == FILTER else self._found.loaded_weighers
         for one in (*in_use, *brought):
             if one.name == called:
                 return one
-        raise NotAsked(NOT_FOUND)
+        raise NotCalled(NOT_FOUND)
 
     def _made_of(self, kind: str, name: str, options: Any) -> Any:
         """Return the sink or extension with these options; it keeps its state within this process."""
@@ -123,7 +123,7 @@ class _Server:
         if kept is not None and kept[0] == options:
             return kept[1]
         if name not in (self._found.sinks if kind == SINK else self._found.extensions.get(kind, {})):
-            raise NotAsked(NOT_FOUND)
+            raise NotCalled(NOT_FOUND)
         new = made(self._found, kind, name, options) if kind in BY_KIND else sink_of(self._found.sinks, name, options)
         self._made[kind, name] = options, new
         return new
@@ -139,7 +139,7 @@ def serve(link: socket.socket) -> None:
     server = _Server(load(start.loads.import_names, start.loads.options, without=start.loads.without))
     send(link, READY)
     while True:
-        question: Question = pickle.loads(receive(link))
+        question: WorkerCall = pickle.loads(receive(link))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process if the parent does not live to do so
         signal.setitimer(signal.ITIMER_REAL, question.seconds + GRACE_SECONDS)
         answer = server.answer(question)
@@ -147,7 +147,7 @@ def serve(link: socket.socket) -> None:
             data = packed(answer)
         except Exception as error:
             data = packed(
-                CallResult(None, Nonsense(f"its answer cannot be used ({type(error).__name__})"), answer.lines)
+                CallResult(None, InvalidResult(f"its answer cannot be used ({type(error).__name__})"), answer.lines)
             )
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(link, data)

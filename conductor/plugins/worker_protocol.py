@@ -19,10 +19,10 @@ from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.notification_sink import NotificationSink, SinkFailed
 from conductor.core.plugin_choice import FILTER, WEIGHER, PluginChoice
-from conductor.core.scheduling.watching import Left, Nonsense, NotAsked, Raised, describe
+from conductor.core.scheduling.watching import InvalidResult, NotCalled, PluginException, PluginExited, describe
 from conductor.core.weigher import Weigher
 from conductor.plugins.log import place_of
-from conductor.plugins.registry import Loads, SourceKey
+from conductor.plugins.registry import LoadParameters, SourceKey
 
 FORK, END, DONE = b"f", b"e", b"\n"
 READY = b"ready"
@@ -36,12 +36,12 @@ class Start:
     """First message to a new worker: what to load. One that `describes` a source returns its description, and ends."""
 
     path: Sequence[str]
-    loads: Loads
+    loads: LoadParameters
     describes: SourceKey | None = None
 
 
 @dataclass(frozen=True)
-class Question:
+class WorkerCall:
     """One call of a plugin. `body` is the call, without data that both sides have.
 
     `choices` is None where they are those of the previous call. `states` are all hosts, or by row those that have
@@ -65,7 +65,7 @@ class CallResult:
     lines: list[dict[str, Any]] = field(default_factory=list)
 
 
-class RaisedForPeople(Raised):
+class UserFacingError(PluginException):
     """A plugin's error whose message is meant for users: its class, message and details, and where it was raised."""
 
     def __init__(self, kind: str, message: str, details: Mapping[str, Any], place: str = "") -> None:
@@ -73,7 +73,7 @@ class RaisedForPeople(Raised):
         self.kind, self.details = kind, details
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RaisedForPeople, (self.kind, self.text, self.details, self.place)
+        return UserFacingError, (self.kind, self.text, self.details, self.place)
 
     def error(self) -> NovellaError | SinkFailed:
         """Return the error as the plugin raised it."""
@@ -85,16 +85,22 @@ class RaisedForPeople(Raised):
 
 
 def speaking(method: Callable[..., T], *args: Any) -> T:
-    """Call a method of an extension or a sink. An error with a message for users is raised as RaisedForPeople."""
+    """Call a method of an extension or a sink. An error with a message for users is raised as UserFacingError."""
     try:
         return method(*args)
     except SinkFailed as error:
-        raise RaisedForPeople(SinkFailed.__name__, str(error), {}, place_of(error)) from None
+        raise UserFacingError(SinkFailed.__name__, str(error), {}, place_of(error)) from None
     except NovellaError as error:
-        raise RaisedForPeople(type(error).__name__, error.message, error.details, place_of(error)) from None
+        raise UserFacingError(type(error).__name__, error.message, error.details, place_of(error)) from None
 
 
-OURS = (Nonsense, NotAsked, Left, Raised, RaisedForPeople)  # errors that go over the socket as they are
+OURS = (
+    InvalidResult,
+    NotCalled,
+    PluginExited,
+    PluginException,
+    UserFacingError,
+)  # errors that go over the socket as they are
 
 
 class Pickler(pickle.Pickler):
@@ -116,7 +122,7 @@ class Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         """Reduce errors of plugins, whose classes may not be importable elsewhere, to type and place."""
         if isinstance(value, Exception) and type(value) not in OURS:
-            return Raised, (describe(value), place_of(value), "".join(traceback.format_exception(value)))
+            return PluginException, (describe(value), place_of(value), "".join(traceback.format_exception(value)))
         return NotImplemented
 
 
@@ -135,7 +141,7 @@ class Unpickler(pickle.Unpickler):
 CORE = "conductor.core."
 PLAIN: Mapping[str, frozenset[str]] = {
     "builtins": frozenset({"bytearray", "complex", "frozenset", "range", "set", "slice"}),
-    "conductor.plugins.registry": frozenset({"Described", "Description"}),
+    "conductor.plugins.registry": frozenset({"PluginDeclaration", "SourceDescription"}),
     "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
     "copyreg": frozenset({"_reconstructor"}),
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone"}),
@@ -149,7 +155,7 @@ PLAIN: Mapping[str, frozenset[str]] = {
     "numpy": frozenset({"dtype", "ndarray"}),
     "numpy._core.multiarray": frozenset({"_reconstruct", "scalar"}),
     "numpy._core.numeric": frozenset({"_frombuffer"}),
-    __name__: frozenset({"CallResult", "RaisedForPeople"}),
+    __name__: frozenset({"CallResult", "UserFacingError"}),
 }
 
 
@@ -163,7 +169,7 @@ class AnswerUnpickler(Unpickler):
             found = super().find_class(module, name)
             if isinstance(found, type) and found.__module__.startswith(CORE):  # not a name that a module has imported
                 return found
-        raise Nonsense(f"its answer cannot be used ({name})")
+        raise InvalidResult(f"its answer cannot be used ({name})")
 
 
 def packed(value: Any) -> bytes:

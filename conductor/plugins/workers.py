@@ -21,10 +21,10 @@ from weakref import WeakSet
 
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.plugin_choice import PluginChoice
-from conductor.core.scheduling.watching import Ended, LeftBehind, NotAsked
+from conductor.core.scheduling.watching import NotCalled, PluginProcessEnded, PluginTimedOut
 from conductor.plugins import worker_protocol
-from conductor.plugins.registry import Description, Loads, SourceKey
-from conductor.plugins.worker_protocol import DONE, END, FORK, READY, AnswerUnpickler, CallResult, Question, Start
+from conductor.plugins.registry import LoadParameters, SourceDescription, SourceKey
+from conductor.plugins.worker_protocol import DONE, END, FORK, READY, AnswerUnpickler, CallResult, Start, WorkerCall
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class _Forker:
 class _Process:
     """One worker process: its loaded plugins, and the data that it has from the last call."""
 
-    def __init__(self, loads: Loads) -> None:
+    def __init__(self, loads: LoadParameters) -> None:
         self.loads = loads
         self._digest: str | None = None
         self._states: Sequence[HostState] = ()
@@ -98,12 +98,12 @@ class _Process:
             self.end()
             raise
 
-    def ask(self, apart: Apart, seconds: float, call: tuple[Any, ...]) -> CallResult:
+    def ask(self, apart: SharedWorkers, seconds: float, call: tuple[Any, ...]) -> CallResult:
         """Make a call. Raises TimeoutError, and EOFError or OSError where the process has ended."""
         hosts = next((one for one in call[1] if isinstance(one, HostTable)), None)
         states = tuple(hosts.states) if hosts is not None else self._states
         digest = self._digest if apart.choices is None else apart.digest
-        question = Question(
+        question = WorkerCall(
             seconds=seconds,
             choices=None if self._digest == digest else apart.choices,
             states=_news(self._states, states),
@@ -160,18 +160,18 @@ def _answer(data: bytes, hosts: HostTable | None) -> CallResult:
 
 
 @dataclass(frozen=True)
-class Apart:
+class SharedWorkers:
     """Calls in any free worker with these loaded plugins, the operators' choices, and their digest.
 
     `choices` is None for kinds without choices.
     """
 
-    loads: Loads
+    loads: LoadParameters
     choices: Mapping[str, PluginChoice] | None = None
     digest: str = ""
 
     def prepare(self) -> float:
-        """Start a process if none is free. Return the seconds that the plugin had to wait. Raises NotAsked."""
+        """Start a process if none is free. Return the seconds that the plugin had to wait. Raises NotCalled."""
         began = time.monotonic()
         _put_back(_taken(self.loads))
         return time.monotonic() - began
@@ -180,9 +180,9 @@ class Apart:
         """Make a call in another process; return or raise its result.
 
         Raises:
-            LeftBehind: the call took longer than `seconds`; its process was killed.
-            Ended: the call ended its process.
-            NotAsked: there is no process for it.
+            PluginTimedOut: the call took longer than `seconds`; its process was killed.
+            PluginProcessEnded: the call ended its process.
+            NotCalled: there is no process for it.
         """
         process = _taken(self.loads)
         answer = _asked(process, self, seconds, (method, args))
@@ -193,14 +193,14 @@ class Apart:
         """Do nothing: free workers are shared."""
 
 
-class Kept:
+class DedicatedWorker:
     """Calls in a worker of one plugin's own, one after another: the plugin's state and connections stay there.
 
-    If a call ends the worker, the next one gets a new worker. Raises as `Apart`.
+    If a call ends the worker, the next one gets a new worker. Raises as `SharedWorkers`.
     """
 
-    def __init__(self, loads: Loads) -> None:
-        self._apart = Apart(loads)
+    def __init__(self, loads: LoadParameters) -> None:
+        self._apart = SharedWorkers(loads)
         self._process: _Process | None = None
         self._lock = threading.Lock()
         _all_kept.add(self)
@@ -244,17 +244,17 @@ class Kept:
         return self._process
 
 
-def _asked(process: _Process, apart: Apart, seconds: float, call: tuple[Any, ...]) -> CallResult:
+def _asked(process: _Process, apart: SharedWorkers, seconds: float, call: tuple[Any, ...]) -> CallResult:
     """Return the process's answer. A process that does not answer is ended."""
     try:
         return process.ask(apart, min(seconds, MOST_SECONDS), call)
     except TimeoutError:
         process.end()
         log.error("plugin was stopped: name=%s seconds=%.1f", _name_in(call), seconds)
-        raise LeftBehind from None
+        raise PluginTimedOut from None
     except (EOFError, OSError):
         process.end()
-        raise Ended from None
+        raise PluginProcessEnded from None
     except BaseException:
         process.end()
         raise
@@ -274,7 +274,7 @@ def _value(answer: CallResult) -> Any:
     """Return or raise the result of the call, and log the plugin's lines."""
     for line in answer.lines:
         logging.getLogger(line["name"]).handle(logging.makeLogRecord(line))
-    if isinstance(answer.error, worker_protocol.RaisedForPeople):
+    if isinstance(answer.error, worker_protocol.UserFacingError):
         raise answer.error.error() from answer.error
     if answer.error is not None:
         raise answer.error
@@ -286,11 +286,11 @@ _forker_lock = threading.Lock()
 _idle: list[_Process] = []
 _forker: _Forker | None = None
 _not_before = 0.0
-_all_kept: WeakSet[Kept] = WeakSet()
+_all_kept: WeakSet[DedicatedWorker] = WeakSet()
 
 
-def _taken(loads: Loads) -> _Process:
-    """Return a process that has loaded these plugins. Raises NotAsked where there is none."""
+def _taken(loads: LoadParameters) -> _Process:
+    """Return a process that has loaded these plugins. Raises NotCalled where there is none."""
     with _lock:
         useless = [one for one in _idle if one.loads is not loads or not one.is_alive()]
         _idle[:] = [one for one in _idle if one not in useless]
@@ -300,41 +300,41 @@ def _taken(loads: Loads) -> _Process:
     return process or _started(loads)
 
 
-def _started(loads: Loads) -> _Process:
-    """Start a process that loads these plugins. Raises NotAsked where it fails.
+def _started(loads: LoadParameters) -> _Process:
+    """Start a process that loads these plugins. Raises NotCalled where it fails.
 
     After a failure there is a pause: each try may take as long as plugins hang.
     """
     global _not_before
     if time.monotonic() < _not_before:
-        raise NotAsked(NO_PROCESS)
+        raise NotCalled(NO_PROCESS)
     try:
         return _Process(loads)
     except (OSError, EOFError):
         log.exception("no process for plugins can be started")
         _not_before = time.monotonic() + PAUSE_SECONDS
-        raise NotAsked(NO_PROCESS) from None
+        raise NotCalled(NO_PROCESS) from None
 
 
-def describe(loads: Loads, source: SourceKey, seconds: float) -> Description:
+def describe(loads: LoadParameters, source: SourceKey, seconds: float) -> SourceDescription:
     """Describe the source in a process of its own. One that hangs there is killed."""
     try:
         pid, link = _fork()
     except (OSError, EOFError):
         log.exception("no process for plugins can be started")
-        return Description(reason=NO_PROCESS)
+        return SourceDescription(reason=NO_PROCESS)
     try:
         ends = time.monotonic() + seconds
         link.settimeout(seconds)
         worker_protocol.send(link, pickle.dumps(Start(tuple(sys.path), loads, source)))
-        found: Description = AnswerUnpickler(worker_protocol.receive(link, ends), _no_plugin).load()
+        found: SourceDescription = AnswerUnpickler(worker_protocol.receive(link, ends), _no_plugin).load()
         return found
     except TimeoutError:
-        return Description(reason=f"it was not loaded within {seconds:g} seconds: its process was stopped")
+        return SourceDescription(reason=f"it was not loaded within {seconds:g} seconds: its process was stopped")
     except (OSError, EOFError):
-        return Description(reason="it ended its process while it was loaded")
+        return SourceDescription(reason="it ended its process while it was loaded")
     except Exception as error:
-        return Description(reason=f"what it brings cannot be read ({type(error).__name__})")
+        return SourceDescription(reason=f"what it brings cannot be read ({type(error).__name__})")
     finally:
         link.close()
         _end(pid)

@@ -24,7 +24,7 @@ from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Invalid, NotFound, NotSupported, StaleToken
 from conductor.core.identifiers import new_run_uuid
 from conductor.core.states import RunState, WaitCause
-from conductor.db.dialect import NOW, Later
+from conductor.db.dialect import NOW, SecondsFromNow
 from conductor.db.transactions import database_now, write_tx
 from conductor.journal import cross_database_locks, locks, sealing, statements
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
@@ -86,7 +86,7 @@ def open_runs(alias: str, wanted: Sequence[NewRun], *, may_wait: bool = False) -
             notify_after_commit(alias, run.uuid)
         else:
             waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(resources)}
-            _update(alias, run, waits_for=waits_for, wake_at=Later(NEVER_SECONDS))
+            _update(alias, run, waits_for=waits_for, wake_at=SecondsFromNow(NEVER_SECONDS))
             _emit(alias, run, "run.queued", {"waits_for": waits_for})
     return runs
 
@@ -260,7 +260,7 @@ def resend_due(alias: str, limit: int = 200) -> int:
         held_back = _held_back(alias, messages)
         for message in messages:
             if message.pk in held_back:
-                changed: dict[str, Any] = {"send_again_at": Later(FIRST_RESEND_SECONDS)}
+                changed: dict[str, Any] = {"send_again_at": SecondsFromNow(FIRST_RESEND_SECONDS)}
             else:
                 changed = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
             statements.COMMANDS.update(connections[alias], message.pk, **changed)
@@ -300,8 +300,8 @@ def _send_next(alias: str, host: str, instance_uuid: str) -> None:
             return
 
 
-def _later(message: OutboxMessage) -> Later:
-    return Later(min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS))
+def _later(message: OutboxMessage) -> SecondsFromNow:
+    return SecondsFromNow(min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS))
 
 
 def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> bool:

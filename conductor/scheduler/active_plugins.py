@@ -21,13 +21,21 @@ from conductor.core.extensions import Extension
 from conductor.core.plugin_choice import PluginChoice, PluginKey
 from conductor.core.scheduling.decision_cache import DecisionCache
 from conductor.core.scheduling.select import Pipeline
-from conductor.core.scheduling.watching import IN_QUARANTINE, Ended, LeftBehind, NotAsked, Rules, Use, describe
+from conductor.core.scheduling.watching import (
+    IN_QUARANTINE,
+    NotCalled,
+    PluginProcessEnded,
+    PluginTimedOut,
+    Rules,
+    Use,
+    describe,
+)
 from conductor.core.scheduling.weighing import Multipliers
-from conductor.plugins import InForce, Registry, chosen, extensions, registry
+from conductor.plugins import ActivePlugins, Registry, chosen, extensions, registry
 from conductor.plugins.extensions import ExtensionFailed
 from conductor.plugins.log import notes
 from conductor.plugins.worker_protocol import speaking
-from conductor.plugins.workers import Apart, Kept
+from conductor.plugins.workers import DedicatedWorker, SharedWorkers
 from conductor.scheduler.plugin_health import plugin_watch
 
 Numbers = tuple[tuple[Any, ...], ...]
@@ -42,7 +50,7 @@ class _Kept:
     numbers: Numbers
     choices: dict[str, PluginChoice] = field(default_factory=dict)
     until: dict[PluginKey, datetime | None] = field(default_factory=dict)
-    by_quarantine: dict[frozenset[PluginKey], InForce] = field(default_factory=dict)
+    by_quarantine: dict[frozenset[PluginKey], ActivePlugins] = field(default_factory=dict)
 
 
 _lock = threading.Lock()
@@ -50,7 +58,7 @@ _kept: _Kept | None = None
 decision_cache = DecisionCache()  # one per process
 
 
-def in_force() -> InForce:
+def in_force() -> ActivePlugins:
     """Return the plugins in force now."""
     rows = list(ChoiceRow.objects.order_by("kind").values_list(*LOOKED_AT, Now()))
     kept = _read(tuple(row[:-1] for row in rows))
@@ -74,8 +82,8 @@ def hypothetical(choices: Mapping[str, PluginChoice]) -> Pipeline:
     return _pipeline(chosen(registry(), choices, in_force().quarantined), None)
 
 
-def _pipeline(force: InForce, remembers: DecisionCache | None) -> Pipeline:
-    apart = Apart(registry().loads, force.choices, force.digest)
+def _pipeline(force: ActivePlugins, remembers: DecisionCache | None) -> Pipeline:
+    apart = SharedWorkers(registry().loads, force.choices, force.digest)
     return Pipeline(
         filters=force.filters,
         weighers=force.weighers,
@@ -125,7 +133,7 @@ class InUse:
     """One extension that the operator named."""
 
     extension: Extension
-    worker: Apart | Kept
+    worker: SharedWorkers | DedicatedWorker
 
     @property
     def key(self) -> tuple[str, str]:
@@ -147,15 +155,15 @@ class InUse:
             if not wrong:
                 return answer
             use.faults = 1
-        except LeftBehind:
+        except PluginTimedOut:
             use.overruns, use.losses, wrong = 1, 1, f"did not answer within {seconds:g} seconds"
-        except NotAsked as refusal:  # there is no process for it: not a fault of the extension
+        except NotCalled as refusal:  # there is no process for it: not a fault of the extension
             wrong = str(refusal)
         except NovellaError:
             raise
         except Exception as error:  # any error of its process: the text may hold secrets
             log.exception("extension raised: kind=%s name=%s", *self.key)
-            use.faults, use.losses = 1, int(isinstance(error, Ended))
+            use.faults, use.losses = 1, int(isinstance(error, PluginProcessEnded))
             wrong, raised = describe(error), error
         finally:
             use.seconds = max(time.perf_counter() - began, 0.0)
@@ -197,7 +205,7 @@ def _kept_extensions(found: Registry, kind: str, name: str, options: Any) -> InU
     one: InUse | None = None
     try:
         extension = extensions.made(found, kind, name, options)
-        one = InUse(extension, Kept(found.loads) if extension.keeps_process else Apart(found.loads))
+        one = InUse(extension, DedicatedWorker(found.loads) if extension.keeps_process else SharedWorkers(found.loads))
     except NovellaError as error:
         log.error("extension is not used: kind=%s name=%s reason=%s", kind, name, error.message)
     _made[kind, name] = found, options, one

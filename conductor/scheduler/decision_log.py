@@ -219,7 +219,7 @@ def seen(row: SchedulingDecision) -> Seen:
     return Seen(HostTable.from_states(states, age_seconds=age), is_partial=False)
 
 
-def _unpacked(content: bytes, row: SchedulingDecision) -> snapshots.Packed:
+def _unpacked(content: bytes, row: SchedulingDecision) -> snapshots.PackedStates:
     try:
         return snapshots.unpack(content)
     except Unreadable as error:

@@ -18,7 +18,7 @@ pipeline_with = hypothetical
 
 
 @dataclass(frozen=True)
-class Now:
+class CurrentHosts:
     """The hosts as they are, and the request completed from the databases."""
 
     table: HostTable
@@ -26,11 +26,11 @@ class Now:
     missing_cells: Mapping[str, str]
 
 
-def now(spec: RequestSpec) -> Now:
+def now(spec: RequestSpec) -> CurrentHosts:
     """Return the inputs of a real decision at this moment. Nothing is claimed."""
     snapshot = fleet()
     complete = completed(spec)
-    return Now(claims.with_room_given_back(snapshot.table, complete.move), complete, snapshot.missing_cells)
+    return CurrentHosts(claims.with_room_given_back(snapshot.table, complete.move), complete, snapshot.missing_cells)
 
 
 def fleet() -> Snapshot:

@@ -22,7 +22,7 @@ SERVICES = ((SCHEDULER, HOST.partition("@")[0]), (VOLUME, HOST))
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceView:
+class VolumeServiceView:
     """A volume service. Enabled unless an operator has disabled it."""
 
     binary: str
@@ -44,7 +44,7 @@ class HostTotals:
     snapshot_gb: int = 0
 
 
-def list_services(*, binary: str | None = None, host: str | None = None) -> list[ServiceView]:
+def list_services(*, binary: str | None = None, host: str | None = None) -> list[VolumeServiceView]:
     """Return all services, or those with this binary and on this host."""
     fields = {(row.binary, row.host): row for row in VolumeService.objects.all()}
     found = []
@@ -54,14 +54,14 @@ def list_services(*, binary: str | None = None, host: str | None = None) -> list
         row = fields.get((name, where))
         now = timezone.now()
         found.append(
-            ServiceView(name, where, now, row.is_disabled, row.disabled_reason, row.is_frozen)
+            VolumeServiceView(name, where, now, row.is_disabled, row.disabled_reason, row.is_frozen)
             if row
-            else ServiceView(name, where, now)
+            else VolumeServiceView(name, where, now)
         )
     return found
 
 
-def update_service(binary: str, host: str, **values: Any) -> ServiceView:
+def update_service(binary: str, host: str, **values: Any) -> VolumeServiceView:
     """Update is_disabled, disabled_reason or is_frozen. Raises NotFound."""
     if (binary, host) not in SERVICES:
         raise NotFound(f"Service {binary[:60]} could not be found on host {host[:60]}.")

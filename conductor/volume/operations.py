@@ -55,7 +55,7 @@ class VolumeCreate:
 
 
 @dataclass(frozen=True, slots=True)
-class Lending:
+class NewAttachment:
     """An attachment of a volume to an instance, under the uuid of the cell's block device."""
 
     attachment_uuid: str
@@ -172,7 +172,7 @@ def turn(volume_uuid: UUID | str, before: Iterable[str], after: str, **values: A
 # -- attachments; each function runs inside the caller's fenced write transaction, and is idempotent
 
 
-def reserve(lending: Lending) -> None:
+def reserve(lending: NewAttachment) -> None:
     """Reserve a volume for an instance. Raises Conflict when it is not available, NotFound when it does not exist."""
     if _lent(lending.attachment_uuid).exists():
         return
@@ -185,7 +185,7 @@ def reserve(lending: Lending) -> None:
     _lend(volume, lending)
 
 
-def promise(volume: Volume, lending: Lending) -> None:
+def promise(volume: Volume, lending: NewAttachment) -> None:
     """Reserve a volume in creation for an instance; inside the write transaction that inserted it."""
     _lend(volume, lending)
 
@@ -272,7 +272,7 @@ def connection_of(volume: Volume, device: str, *, boot_index: int = -1) -> dict[
     )
 
 
-def _lend(volume: Volume, lending: Lending) -> None:
+def _lend(volume: Volume, lending: NewAttachment) -> None:
     VolumeAttachment.objects.create(
         uuid=lending.attachment_uuid,
         volume=volume,

@@ -80,7 +80,7 @@ class VolumeQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class VolumeUsage:
     """Usage of a project's volumes. Snapshots that only an image keeps count as the others do."""
 
     volumes: int
@@ -180,12 +180,12 @@ def _has_metadata(row: Volume, query: VolumeQuery) -> bool:
     return bool(has_own) and query.image_metadata.items() <= row.image_metadata.items()
 
 
-def usage(project_id: str) -> Usage:
+def usage(project_id: str) -> VolumeUsage:
     """Return the usage that counts against the project's limits."""
     volumes, snapshots = _sum(_rows_of(Volume, project_id)), _sum(_rows_of(Snapshot, project_id))
     kept = _sum(without_snapshot(project_id))
     groups, backups = VolumeGroup.objects.filter(project_id=project_id).count(), _sum(_rows_of(Backup, project_id))
-    return Usage(
+    return VolumeUsage(
         volumes=volumes["count"],
         gigabytes=volumes["total"] + snapshots["total"] + kept["total"],
         snapshots=snapshots["count"] + kept["count"],
@@ -195,9 +195,9 @@ def usage(project_id: str) -> Usage:
     )
 
 
-def usage_by_type(project_id: str) -> dict[str, Usage]:
+def usage_by_type(project_id: str) -> dict[str, VolumeUsage]:
     """Return usage by type name, of types that the project uses."""
-    found: dict[str, Usage] = {}
+    found: dict[str, VolumeUsage] = {}
     counted = (
         ("volumes", _rows_of(Volume, project_id), ""),
         ("snapshots", _rows_of(Snapshot, project_id), "volume__"),
@@ -207,7 +207,7 @@ def usage_by_type(project_id: str) -> dict[str, Usage]:
         named = rows.values_list(f"{path}volume_type__name")
         for name, count, total in named.annotate(count=Count("pk"), total=Sum("size_gb")).order_by():
             key = name or DEFAULT_NAME
-            there = found.get(key, Usage(0, 0))
+            there = found.get(key, VolumeUsage(0, 0))
             gained = {"gigabytes": there.gigabytes + total, field_name: getattr(there, field_name) + count}
             found[key] = replace(there, **gained)
     return found

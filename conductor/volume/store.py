@@ -133,12 +133,12 @@ def _convert(source: Path, disk_format: str, target: Path, wanted: str, *limits:
 
 
 def require_room() -> None:
-    """Raise NoRoom when the disk of the volumes is full."""
+    """Raise StorageFull when the disk of the volumes is full."""
     disk_room.require(Path(settings.NOVELLA_DATA), settings.NOVELLA_KEPT_FREE_GB)
 
 
 def _room_for(source: Path) -> AbstractContextManager[None]:
-    """Reserve the size of `source` against other writers. Raises NoRoom.
+    """Reserve the size of `source` against other writers. Raises StorageFull.
 
     Compressed data grow in a copy: `require_room` is checked again while a format is converted.
     """

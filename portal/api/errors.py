@@ -57,12 +57,12 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (errors.ActionFailed, 500),
     (errors.NotSupported, 501),
     (errors.Unavailable, 503),
-    (errors.NoRoom, 507),
+    (errors.StorageFull, 507),
     (UnsupportedVersion, 406),
     (Gone, 410),
     (TooLarge, 413),
     (ConditionNeeded, 428),
-    (errors.TooOften, 429),
+    (errors.TooManyRequests, 429),
     (RequestDataTooBig, 413),
     (SuspiciousOperation, 400),
     (PermissionDenied, 403),
@@ -75,7 +75,7 @@ EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {
     ("network", errors.QuotaExceeded): 409,
     ("volume", errors.QuotaExceeded): 413,
     ("image", errors.QuotaExceeded): 413,
-    ("image", errors.NoRoom): 413,
+    ("image", errors.StorageFull): 413,
 }
 
 # Messages of errors that are not ours: the framework's own may reveal internals.
@@ -175,7 +175,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     service = getattr(context["view"], "service", "novella")
     request_id = request_id_of(request._request)
     status = status_of(error, service)
-    known = (errors.ActionFailed, errors.NotSupported, errors.Unavailable, errors.NoRoom)
+    known = (errors.ActionFailed, errors.NotSupported, errors.Unavailable, errors.StorageFull)
     if status >= 500 and not isinstance(error, known):
         _log.error("request_failed request_id=%s path=%s", request_id, request.path, exc_info=error)
     details = getattr(error, "details", {})

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest
 
-from conductor.core.errors import TooOften
+from conductor.core.errors import TooManyRequests
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_BUCKETS = 20_000  # the least recently used one is dropped first: it is full by then, or nearly
@@ -47,20 +47,20 @@ buckets = Buckets()
 
 
 def charge(request: HttpRequest, who: str) -> None:
-    """Count a request of `who`, "project:<id>" or "address:<ip>". Raises TooOften with the seconds to wait."""
+    """Count a request of `who`, "project:<id>" or "address:<ip>". Raises TooManyRequests with the seconds to wait."""
     if OF_A_STREAM not in request.META.get("asgi.scope", ()):
         charge_for(str(request.method), who)
 
 
 def charge_for(method: str, who: str) -> None:
-    """Count a request by its method, also one that a page's form stands for. Raises TooOften."""
+    """Count a request by its method, also one that a page's form stands for. Raises TooManyRequests."""
     _charge(f"requests {who}", settings.NOVELLA_REQUESTS_PER_MINUTE, "requests")
     if method not in READS:
         _charge(f"changes {who}", settings.NOVELLA_CHANGES_PER_MINUTE, "requests that change something")
 
 
 def charge_at(key: str, per_minute: int, what: str) -> None:
-    """Count against a bucket of its own, regardless of the operator's rates. Raises TooOften."""
+    """Count against a bucket of its own, regardless of the operator's rates. Raises TooManyRequests."""
     _charge(key, per_minute, what)
 
 
@@ -68,4 +68,4 @@ def _charge(key: str, per_minute: int, what: str) -> None:
     wait = buckets.take(key, per_minute) if per_minute else 0.0
     if wait:
         seconds = max(1, math.ceil(wait))
-        raise TooOften(f"More than {per_minute} {what} a minute; try again in {seconds} s.", retry_after=seconds)
+        raise TooManyRequests(f"More than {per_minute} {what} a minute; try again in {seconds} s.", retry_after=seconds)

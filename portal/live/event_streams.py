@@ -23,10 +23,10 @@ from conductor.events import Announcement
 from portal.api.errors import fault_body
 from portal.api.rate_limits import OF_A_STREAM
 from portal.callers import Callers
-from portal.front_door import pieces_of
 from portal.live import follower, stream_rights
 from portal.live.shares import Full, Shares
 from portal.live.viewers import ALL_PROJECTS
+from portal.request_limits import pieces_of
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]

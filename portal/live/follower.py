@@ -133,7 +133,7 @@ class Follower:
                 self._bell.set()
 
     async def _hear_others(self) -> None:
-        layer, outage = hub.spanning_layer(), hub.Outage()
+        layer, outage = hub.spanning_layer(), hub.ChannelOutage()
         while layer is not None:
             try:
                 channel = await layer.new_channel()

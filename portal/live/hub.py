@@ -21,9 +21,9 @@ GROUP = "live.notifications"
 LEAST_PAUSE_SECONDS = 0.05  # between notifications to other processes; a burst is sent as one
 
 Numbers = Mapping[str, int]  # the newest event of each log
-Bell = Callable[[str, int], None]
+NoticeSink = Callable[[str, int], None]
 
-_bells: set[Bell] = set()
+_bells: set[NoticeSink] = set()
 _lock = threading.Lock()
 
 
@@ -35,14 +35,14 @@ def listen() -> None:
     events.subscribe(_hear)
 
 
-def hang(bell: Bell) -> None:
+def hang(bell: NoticeSink) -> None:
     """Call `bell` with each notification, in the committing thread: it must return at once and never raise."""
     listen()
     with _lock:
         _bells.add(bell)
 
 
-def take_down(bell: Bell) -> None:
+def take_down(bell: NoticeSink) -> None:
     """Remove a bell that `hang` added."""
     with _lock:
         _bells.discard(bell)
@@ -54,7 +54,7 @@ def spanning_layer() -> Any:
     return None if isinstance(layer, InMemoryChannelLayer) else layer
 
 
-class Outage:
+class ChannelOutage:
     """Logs the loss of the channel layer once, and its return once."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Publisher:
         self._is_scheduled = False
         self._left_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._outage = Outage()
+        self._outage = ChannelOutage()
 
     def notify(self, layer: Any, alias: str, number: int) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from conductor.core.identifiers import new_request_id
 from conductor.services.accounts import preferences, sign_in
 from conductor.services.accounts.preferences import Preferences
 from portal import sessions
-from portal.session_callers import PROJECT_KEY, Proof, proof_of, proven
+from portal.session_callers import PROJECT_KEY, VerifiedClaims, proof_of, proven
 
 ALL_PROJECTS = "all"
 MOST_REMEMBERED = 4096
@@ -109,7 +109,7 @@ def read_all(tickets: Collection[Ticket]) -> dict[Ticket, Viewer | None]:
 
 # Cached by the version number of the rights: see `sign_in.rights_number`.
 @lru_cache(maxsize=MOST_REMEMBERED)
-def _user_id(_number: int, proof: Proof) -> str:
+def _user_id(_number: int, proof: VerifiedClaims) -> str:
     return proven(proof)
 
 

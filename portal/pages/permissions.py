@@ -37,15 +37,15 @@ View = Callable[..., HttpResponse]
 
 def signed_in(view: View) -> View:
     """Set `request.caller`; redirect to the sign-in page without one, and back here afterwards."""
-    return _door(view, needs_project=True)
+    return _guarded(view, needs_project=True)
 
 
 def of_oneself(view: View) -> View:
     """The same for a user's own pages: a user without any project is a caller without project and roles."""
-    return _door(view, needs_project=False)
+    return _guarded(view, needs_project=False)
 
 
-def _door(view: View, *, needs_project: bool) -> View:
+def _guarded(view: View, *, needs_project: bool) -> View:
     @wraps(view)
     def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         caller = caller_of(request.session, request_id_of(request), language=get_language() or languages.ENGLISH)

@@ -32,7 +32,7 @@ TURNED = frozenset({"age"})
 
 
 @dataclass(frozen=True)
-class Picked:
+class SelectedServers:
     """Servers by uuid; `has_more`: more match the query than one action allows."""
 
     uuids: list[str]
@@ -75,7 +75,7 @@ def sizes(filters: Mapping[str, str]) -> list[tuple[int, bool]]:
     return [(size, size == here) for size in (*PAGE_SIZES, WINDOW_ROWS)]
 
 
-def picked_of(request: PageRequest) -> Picked:
+def picked_of(request: PageRequest) -> SelectedServers:
     """Return the selected servers, or the first that match the list's query.
 
     Raises Invalid for none, or too many.
@@ -84,9 +84,9 @@ def picked_of(request: PageRequest) -> Picked:
     if sent.get("everything"):
         query = instance_query(request.caller, filters_of(dict(parse_qsl(sent.get("query", "")))))
         page = instances.list_page(request.caller, replace(query, limit=MOST_BY_QUERY))
-        found = Picked([one.uuid for one in page.items], page.has_more)
+        found = SelectedServers([one.uuid for one in page.items], page.has_more)
     else:
-        found = Picked(list(dict.fromkeys(sent.getlist("server"))))
+        found = SelectedServers(list(dict.fromkeys(sent.getlist("server"))))
     most = MOST_BY_QUERY if sent.get("everything") or request.method == "POST" else MOST_AT_ONCE
     if not found.uuids:
         raise Invalid(gettext("Select servers first."))

@@ -371,11 +371,11 @@ def _conduct(requested: dict[str, Any], folder: Path) -> None:
 def _record_members(folder: Path) -> None:
     """Have this process write which lives it sees in its polled groups, whenever they change."""
     from conductor.core.membership import Member, OnGone
-    from conductor.membership.polled import Lives, Polled
+    from conductor.membership.polled import Lives, PolledMembership
 
-    watch = Polled._watch
+    watch = PolledMembership._watch
 
-    def watch_and_write(self: Polled, lives: Lives, me: Member, on_gone: OnGone) -> None:
+    def watch_and_write(self: PolledMembership, lives: Lives, me: Member, on_gone: OnGone) -> None:
         before: set[str] | None = None
 
         def look() -> set[str] | None:
@@ -388,7 +388,7 @@ def _record_members(folder: Path) -> None:
 
         watch(self, look, me, on_gone)
 
-    Polled._watch = watch_and_write  # type: ignore[method-assign]
+    PolledMembership._watch = watch_and_write  # type: ignore[method-assign]
 
 
 def _write(folder: Path, what: str, run: str) -> None:

@@ -266,7 +266,7 @@ def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
     web.act({"os-start": None}, "ACTIVE")
 
 
-def test_a_root_volume_outlives_its_shelf_and_is_filled_anew_by_a_rebuild(cloud: Cloud) -> None:
+def test_a_root_volume_survives_shelving_and_is_refilled_by_a_rebuild(cloud: Cloud) -> None:
     (image,) = cloud.call("GET", "/image/v2/images?name=tiny-linux").json["images"]
     root = {"boot_index": 0, "uuid": image["id"], "source_type": "image", "destination_type": "volume"}
     root |= {"volume_size": 1, "delete_on_termination": True}
@@ -324,7 +324,7 @@ def test_it_is_moved_cold_and_has_its_disk(mover: Real) -> None:
     assert mover.line.ask("cat /run/mark 2> /dev/null || echo new") == "new"
 
 
-def test_it_is_shelved_and_taken_from_the_shelf(mover: Real) -> None:
+def test_shelving_and_unshelving(mover: Real) -> None:
     mover.act({"shelve": None}, "SHELVED")
     mover.act({"shelveOffload": None}, "SHELVED_OFFLOADED", user="admin")
     assert qemu_of(mover.uuid) == []

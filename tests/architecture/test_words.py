@@ -79,8 +79,12 @@ RETIRED: dict[str, str] = {
     "lanes": "KeyedExecutor",
     "hands": "DriverContext",
     "honest": "anti-spoofing",
-    "doors": "actors, endpoints or boundaries",
-    "gates": "locks or group commit",
+    "door": "actor, endpoint, middleware or boundary",
+    "doorbells": "notifications",
+    "gate": "lock, limiter or group commit",
+    "gates": "locks, limiters or group commit",
+    "mailbox": "sink, queue or message",
+    "pen": "drawing style",
     "ring": "notify, or cycle",
     "whoever": "the role",
     "anybody": "the role",
@@ -104,7 +108,7 @@ RETIRED_IN_PROSE = (
         "honest",
         "strangers",
     ),
-    *("somebody", "nobody", "whoever", "anybody", "spoken", "worded"),
+    *("somebody", "nobody", "whoever", "anybody", "spoken", "worded", "doorbells"),
 )
 # Texts that quote retired words: this rule, the list of the glossary, and the account `nobody` of Unix.
 QUOTING = ("tests/architecture/test_words.py", "docs/reference/glossary.md", "tests/acceptance/test_private_files.py")
@@ -129,15 +133,9 @@ GENERIC: dict[str, int] = {
 }
 # Names that are defined by several classes with different meanings: rename one of them when you work on it.
 DEFINED_TWICE = (
-    "Command",
-    "Migration",
-    *("Account", "Announcement", "Batch", "CellFacts", "Change", "Connection", "Decision"),
-    *("Device", "Ended", "Entry", "Envelope", "Exchange", "Facts", "Fault"),
-    *("Flavor", "Group", "HostState", "Interface", "Inventory", "LaunchForm", "ListQuery"),
-    *("Membership", "Message", "Nonsense", "Operation", "Outage", "PageRequest", "Panel"),
-    *("PluginChoice", "Power", "Question", "Refused", "Resource", "Service", "ServiceView"),
-    *("Share", "Shown", "Snapshot", "Source", "Subscription", "TimeFilter", "UnknownMessage"),
-    *("UnknownRoute", "Usage", "Verdict", "Wanted"),
+    *("Announcement", "CellFacts", "Command", "Decision", "Device", "Fault", "Inventory", "LaunchForm"),
+    *("Membership", "Message", "PageRequest", "PluginChoice", "Resource", "Service", "Snapshot", "Source"),
+    *("Subscription", "TimeFilter", "UnknownMessage"),
 )
 # Classes that share a name on purpose: Django finds them by it, a view has the name of its resource, and drivers of
 # several kinds have the same parts.

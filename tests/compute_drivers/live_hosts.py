@@ -16,7 +16,7 @@ from typing import Any
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.consoles import ConsoleKind
-from conductor.services.server_migrations.convergence import Sample, Verdict, judge, sample_of
+from conductor.services.server_migrations.convergence import ConvergenceVerdict, Sample, judge, sample_of
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.real_guests import PROJECT, QUICK, SECONDS, SHELF, wait_for
 from tests.waiting import wait_until
@@ -141,7 +141,7 @@ class Judging(Watching):
 
     def __init__(self, does: Callable[[], object], then: Watching) -> None:
         super().__init__(does)
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[ConvergenceVerdict] = []
         self._then = then
         self._samples: list[Sample] = []
 

@@ -22,7 +22,7 @@ import pytest
 from compute_drivers.container import disks, runtime
 from compute_drivers.container.driver import ContainerDriver
 from compute_drivers.container.paths import NEW_DISK
-from conductor.conformance.actions import Shelf
+from conductor.conformance.actions import SnapshotImageStore
 from conductor.conformance.driver import DriverConformance, MakeGuest, RecordedProgress
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, PortAddress
 from conductor.core.consoles import ConsoleKind
@@ -218,7 +218,7 @@ def test_a_container_that_ends_by_itself_is_off_and_starts_again(driver: Contain
 
 
 def test_a_snapshot_has_what_it_has_with_its_owners_and_starts(driver: ContainerDriver) -> None:
-    uuid, shelf = new(driver).instance_uuid, Shelf()
+    uuid, shelf = new(driver).instance_uuid, SnapshotImageStore()
     script = "echo kept > /etc/note; echo hers > /tmp/a; chown 1000:1000 /tmp/a; chmod 4750 /tmp/a; ln /tmp/a /tmp/b"
     inside(driver, uuid, script)
     driver.snapshot(uuid, "copy", shelf.store, RecordedProgress())

@@ -16,7 +16,7 @@ import pytest
 from compute_drivers.libvirt import attachments, embedded, power
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.actions import Shelf
+from conductor.conformance.actions import SnapshotImageStore
 from conductor.conformance.driver import DriverConformance, MakeGuest, RecordedProgress
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
@@ -320,7 +320,7 @@ def test_the_console_says_whether_a_guest_went_on_or_was_booted(
 
 @pytest.mark.parametrize("state", ["running", "paused", "off"])
 def test_a_snapshot_is_whole_and_boots(driver: LibvirtDriver, tmp_path: Path, state: str) -> None:
-    guest, shelf = guest_of(str(uuid4()), IMAGE), Shelf()
+    guest, shelf = guest_of(str(uuid4()), IMAGE), SnapshotImageStore()
     driver.spawn(guest, RecordedProgress())
     if state == "paused":
         driver.pause(guest.instance_uuid)
@@ -340,7 +340,7 @@ def test_a_snapshot_is_whole_and_boots(driver: LibvirtDriver, tmp_path: Path, st
 
 
 def test_a_snapshot_that_was_cut_off_by_a_kill_is_taken_again(driver: LibvirtDriver) -> None:
-    guest, shelf = guest_of(str(uuid4()), IMAGE), Shelf()
+    guest, shelf = guest_of(str(uuid4()), IMAGE), SnapshotImageStore()
     driver.spawn(guest, RecordedProgress())
     root = state_dir(driver) / "instances" / guest.instance_uuid / "root.qcow2"
     with driver.node.guest(guest.instance_uuid, "begin a copy") as found:
@@ -362,7 +362,7 @@ def test_a_guest_boots_from_a_volume_and_another_hangs_on_it(driver: LibvirtDriv
     driver.spawn(guest, RecordedProgress())
     wait_for(driver, guest.instance_uuid, TICK)
     with pytest.raises(DriverError, match="no disk of its own"):
-        driver.snapshot(guest.instance_uuid, "copy", Shelf().store, RecordedProgress())
+        driver.snapshot(guest.instance_uuid, "copy", SnapshotImageStore().store, RecordedProgress())
     driver.destroy(guest.instance_uuid)
     assert paths[0].read_bytes() == DISK
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.actions import Shelf
+from conductor.conformance.actions import SnapshotImageStore
 from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import GuestSpec, VolumeConnection
 from conductor.core.consoles import ConsoleKind
@@ -28,7 +28,7 @@ from tests.compute_drivers.real_guests import DISK, IMAGE, state_dir, wait_for
 from tests.guests import TICK, guest_of, qemu_of
 
 SECRET = b"the keys of the whole cloud"
-Try = tuple[str, Path]
+StepAttempt = tuple[str, Path]
 
 
 def facts_of(guest: GuestSpec) -> dict[str, list[str]]:
@@ -43,7 +43,7 @@ def uid_of(guest: GuestSpec) -> int:
     return int(uid)
 
 
-def opened_by(uid: int, *tries: Try) -> set[Try]:
+def opened_by(uid: int, *tries: StepAttempt) -> set[StepAttempt]:
     """Those of the tries that a process with the account of a guest succeeds with."""
     reader, writer = os.pipe()
     if not (child := os.fork()):
@@ -199,7 +199,7 @@ def test_a_volume_that_is_read_only_is_only_read(driver: LibvirtDriver, volume: 
 def test_a_disk_whose_guest_names_a_file_of_the_host_as_backing_file_is_never_opened(
     driver: LibvirtDriver, secret: Path
 ) -> None:
-    guest, shelf = started(driver), Shelf()
+    guest, shelf = started(driver), SnapshotImageStore()
     driver.power_off(guest.instance_uuid, 0.0)
     disk = disk_of(driver, guest)
     subprocess.run(["qemu-img", "rebase", "-u", "-f", "qcow2", "-F", "raw", "-b", str(secret), str(disk)], check=True)

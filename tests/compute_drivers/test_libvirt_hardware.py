@@ -13,7 +13,7 @@ from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.errors import DriverError
-from conductor.core.hardware.grants import Grant
+from conductor.core.hardware.grants import HardwareGrant
 from conductor.core.hardware.request import InstanceCell, InstanceTopology
 from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec
@@ -49,7 +49,7 @@ def test_all_that_can_be_asked_for_at_once(driver: LibvirtDriver) -> None:
     cpu = min(host_inventory.numa_cells()[0].cpus)
     cell = InstanceCell(0, frozenset(), frozenset({0, 1}), 64, cpu_policy="dedicated", pins=((0, cpu), (1, cpu)))
     spec = demanding()
-    guest = GuestSpec.from_json({**spec.to_json(), "hardware": grant_to_json(Grant(InstanceTopology((cell,))))})
+    guest = GuestSpec.from_json({**spec.to_json(), "hardware": grant_to_json(HardwareGrant(InstanceTopology((cell,))))})
     driver.spawn(guest, RecordedProgress())
     wait_for(driver, guest.instance_uuid, TICK)
     (process,) = qemu_of(guest.instance_uuid)
@@ -96,7 +96,7 @@ def test_huge_pages_that_the_machine_has_not_are_a_clear_fault(driver: LibvirtDr
     """And where it has them, the guest runs on them."""
     cell = InstanceCell(0, frozenset({0, 1}), frozenset(), 64, page_size_kb=2048)
     spec = demanding()
-    guest = GuestSpec.from_json({**spec.to_json(), "hardware": grant_to_json(Grant(InstanceTopology((cell,))))})
+    guest = GuestSpec.from_json({**spec.to_json(), "hardware": grant_to_json(HardwareGrant(InstanceTopology((cell,))))})
     has = any(pages.size_kb == 2048 and pages.total >= 32 for pages in host_inventory.numa_cells()[0].pages)
     if has:
         driver.spawn(guest, RecordedProgress())

@@ -19,7 +19,7 @@ from compute_drivers.libvirt.devices_xml import ConsoleSockets
 from compute_drivers.metadata_files import metadata_files
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, Invalid
-from conductor.core.hardware.grants import Device, Grant
+from conductor.core.hardware.grants import Device, HardwareGrant
 from conductor.core.hardware.request import InstanceCell, InstanceTopology
 from conductor.core.hardware.topology import Pages
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -36,7 +36,7 @@ def guest(specs: dict[str, str] | None = None, properties: dict[str, str] | None
     return guest_of(UUID, image, flavor=flavor, **values)
 
 
-def described(spec: GuestSpec, grant: Grant | None = None) -> ElementTree.Element:
+def described(spec: GuestSpec, grant: HardwareGrant | None = None) -> ElementTree.Element:
     machine = machine_spec.from_guest(spec)
     config = domain_xml.DomainConfig(
         host="h1",
@@ -46,7 +46,7 @@ def described(spec: GuestSpec, grant: Grant | None = None) -> ElementTree.Elemen
             [Path("/s/root.qcow2")], spec.volumes, bus=machine.disk_bus, limits=machine.limits
         ),
         consoles=LINES,
-        grant=grant or Grant(),
+        grant=grant or HardwareGrant(),
         config_drive=Path("/s/config.iso"),
     )
     return ElementTree.fromstring(domain_xml.build(spec, config))
@@ -191,7 +191,7 @@ class TestTheMachine:
             InstanceCell(1, frozenset(), frozenset({0, 1}), 256, 2048, pins=((0, 8), (1, 9)), reserved=frozenset({10})),
             InstanceCell(0, frozenset({2, 3}), frozenset(), 256),
         )
-        grant = Grant(InstanceTopology(cells), (Device("0000:3b:00.1"),))
+        grant = HardwareGrant(InstanceTopology(cells), (Device("0000:3b:00.1"),))
         domain = described(guest(), grant)
         assert attributes(domain, "cputune/vcpupin") == [{"vcpu": "0", "cpuset": "8"}, {"vcpu": "1", "cpuset": "9"}]
         assert attributes(domain, "cputune/emulatorpin") == [{"cpuset": "10"}]

@@ -16,7 +16,7 @@ import pytest
 
 from compute_drivers.libvirt import attachments, guest_agent
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.conformance.actions import Shelf
+from conductor.conformance.actions import SnapshotImageStore
 from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import ConsoleKind
@@ -168,7 +168,7 @@ def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
 
 def _stand_still_for_a_snapshot(driver: LibvirtDriver, listener: Listener) -> None:
     """Check that the guest agent freezes the file systems; without it there is no snapshot of this guest."""
-    shelf = Shelf()
+    shelf = SnapshotImageStore()
     driver.snapshot(listener.uuid, "copy-1", shelf.store, RecordedProgress())
     listener.hears(b"files: freeze")
     listener.hears(b"files: thaw")

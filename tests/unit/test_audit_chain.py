@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.core.audit_chain import CONTENT, Chain, ChainPosition, Sealed, key_of, plain
+from conductor.core.audit_chain import CONTENT, Chain, ChainPosition, SealedRecord, key_of, plain
 
 CHAIN = Chain(key_of("a secret of thirty-two characters"), "cell1")
 THIEF = Chain(key_of("another one"), "cell1")
@@ -17,27 +17,27 @@ BEGIN = ChainPosition()
 OTHER = Chain(CHAIN.key, "cell2")
 
 
-def records(chain: Chain, count: int) -> list[Sealed]:
-    rows: list[Sealed] = []
+def records(chain: Chain, count: int) -> list[SealedRecord]:
+    rows: list[SealedRecord] = []
     for number in range(count):
         before = rows[-1].place if rows else BEGIN
         content = {**dict.fromkeys(CONTENT, ""), "uuid": UUID(int=number), "action": "host.close", "details": {}}
         signature = chain.sign(content)
-        rows.append(Sealed(chain.follow(before, signature), signature, content))
+        rows.append(SealedRecord(chain.follow(before, signature), signature, content))
     return rows
 
 
-def fault(rows: list[Sealed], end: ChainPosition, begin: ChainPosition = BEGIN) -> str:
+def fault(rows: list[SealedRecord], end: ChainPosition, begin: ChainPosition = BEGIN) -> str:
     return CHAIN.fault(begin, end, sorted(rows, key=lambda row: row.place.number))
 
 
-def resealed(chain: Chain, before: ChainPosition, row: Sealed) -> Sealed:
+def resealed(chain: Chain, before: ChainPosition, row: SealedRecord) -> SealedRecord:
     signature = chain.sign(row.content)
-    return Sealed(chain.follow(before, signature), signature, row.content)
+    return SealedRecord(chain.follow(before, signature), signature, row.content)
 
 
 @st.composite
-def attacks(draw: st.DrawFn) -> tuple[str, list[Sealed], list[Sealed]]:
+def attacks(draw: st.DrawFn) -> tuple[str, list[SealedRecord], list[SealedRecord]]:
     """Draw an attack: its name, the records before it and after it."""
     was = records(CHAIN, draw(st.integers(2, 8)))
     rows, at = list(was), draw(st.integers(0, len(was) - 1))
@@ -68,7 +68,7 @@ def attacks(draw: st.DrawFn) -> tuple[str, list[Sealed], list[Sealed]]:
 
 
 @given(attacks())
-def test_whatever_is_done_is_found(attack: tuple[str, list[Sealed], list[Sealed]]) -> None:
+def test_whatever_is_done_is_found(attack: tuple[str, list[SealedRecord], list[SealedRecord]]) -> None:
     action, was, rows = attack
     assert fault(was, was[-1].place) == ""
     assert fault(rows, was[-1].place), action

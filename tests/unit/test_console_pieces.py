@@ -13,24 +13,24 @@ from conductor.compute.console_follower import MAX_BYTES_PER_MESSAGE, MAX_CONSOL
 from conductor.compute.hosts import HostConfig
 from conductor.core.console_text import TAIL_BYTES, to_text
 from conductor.rpc.messages import ConsolesWritten
-from conductor.services.consoles.logs import Stretch, join
+from conductor.services.consoles.logs import ConsoleLogSlice, join
 from tests.tiny_driver import TinyDriver
 
 CONFIG = HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=Path("unused"))
 WRITTEN = st.one_of(st.binary(max_size=40), st.text(max_size=12).map(str.encode))
 
 
-def keep(sent: list[ConsolesWritten]) -> Stretch | None:
+def keep(sent: list[ConsolesWritten]) -> ConsoleLogSlice | None:
     kept = None
     for message in sent:
         kept = join(kept, stretch(message))
     return kept
 
 
-def stretch(message: ConsolesWritten) -> Stretch:
+def stretch(message: ConsolesWritten) -> ConsoleLogSlice:
     """Return the stretch of the message's only console."""
     (piece,) = message.pieces
-    return Stretch(piece["offset"], piece["text"].encode())
+    return ConsoleLogSlice(piece["offset"], piece["text"].encode())
 
 
 @settings(max_examples=200)
@@ -61,16 +61,18 @@ def test_what_is_kept_is_an_end_of_what_was_written(data: st.DataObject) -> None
 @given(st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=8), st.data())
 def test_when_every_piece_comes_again_nothing_is_missing(written: list[bytes], data: st.DataObject) -> None:
     offsets = [sum(map(len, written[:number])) for number in range(len(written))]
-    pieces = [Stretch(offset, raw) for offset, raw in zip(offsets, written, strict=True)]
-    kept: Stretch | None = None
+    pieces = [ConsoleLogSlice(offset, raw) for offset, raw in zip(offsets, written, strict=True)]
+    kept: ConsoleLogSlice | None = None
     for piece in data.draw(st.permutations(pieces)) + pieces[::-1]:
         kept = join(kept, piece)
-    assert kept == Stretch(0, b"".join(written))
+    assert kept == ConsoleLogSlice(0, b"".join(written))
 
 
 def test_no_more_than_the_tail_is_kept_and_it_begins_with_a_character() -> None:
     euros = "€" * TAIL_BYTES
-    kept = join(Stretch(0, euros.encode()[:TAIL_BYTES]), Stretch(TAIL_BYTES, euros.encode()[TAIL_BYTES:]))
+    kept = join(
+        ConsoleLogSlice(0, euros.encode()[:TAIL_BYTES]), ConsoleLogSlice(TAIL_BYTES, euros.encode()[TAIL_BYTES:])
+    )
     assert kept.end == len(euros.encode())
     assert TAIL_BYTES - 3 <= len(kept.raw) <= TAIL_BYTES
     assert set(kept.raw.decode()) == {"€"}

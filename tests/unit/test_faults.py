@@ -26,7 +26,7 @@ INSIDE = (errors.StaleToken, errors.DriverError, errors.CanaryFailed)
         (errors.NotAuthenticated(), 401),
         (errors.NotSupported(), 501),
         (errors.CellUnavailable(), 503),
-        (errors.NoRoom(), 507),
+        (errors.StorageFull(), 507),
         (UnsupportedVersion(), 406),
         (TooLarge(), 413),
         (exceptions.MethodNotAllowed("PUT"), 405),
@@ -45,7 +45,7 @@ def test_networks_call_a_quota_a_conflict() -> None:
 def test_every_error_that_a_caller_may_see_has_a_status() -> None:
     for _, kind in inspect.getmembers(errors, inspect.isclass):
         if issubclass(kind, errors.NovellaError) and kind is not errors.NovellaError and not issubclass(kind, INSIDE):
-            of_ours = errors.ActionFailed | errors.Unavailable | errors.NotSupported | errors.NoRoom
+            of_ours = errors.ActionFailed | errors.Unavailable | errors.NotSupported | errors.StorageFull
             assert status_of(kind(), "compute") < 500 or issubclass(kind, of_ours), kind
 
 

@@ -236,7 +236,9 @@ class TestTheDataFolder:
         assert posix_acl.named(data) == {posix_acl.group(BASE): SEARCH}
 
     @pytest.mark.parametrize("party", [posix_acl.user(1000), posix_acl.group(BASE), posix_acl.user(BASE)])
-    def test_it_is_closed_to_all_users_where_others_have_access_too(self, data: Path, party: posix_acl.Party) -> None:
+    def test_it_is_closed_to_all_users_where_others_have_access_too(
+        self, data: Path, party: posix_acl.AclPrincipal
+    ) -> None:
         volume = data / "volumes" / "v.raw"
         posix_acl.permit(volume, party, READ)
         self.protect(data)

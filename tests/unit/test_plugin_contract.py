@@ -56,7 +56,7 @@ def test_one_that_speaks_none_is_refused_and_nothing_of_it_used(
 ) -> None:
     found = loaded(monkeypatch, novella_contract=declared)
     assert [(one.distribution, one.reason) for one in found.quarantined] == [("tides", reason)]
-    assert (found.plugins, found.filters, found.brought_filters) == ((), (), ())
+    assert (found.plugins, found.filters, found.loaded_filters) == ((), (), ())
 
 
 def test_an_unknown_hook_is_refused_unless_it_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from conductor.core.errors import Invalid
 from conductor.core.notification_sink import SinkFailed
 from conductor.plugins import PluginOptions, Registry, check_plugins, load
 from conductor.plugins.sinks import sink_of
-from conductor.plugins.workers import Kept
+from conductor.plugins.workers import DedicatedWorker
 from conductor.services.notifications import plugin_sinks, sinks
 from conductor.services.notifications.plugin_sinks import PluginSink
 from tests.trouble_plugin import SECRET
@@ -32,7 +32,7 @@ def shelf(found: Registry) -> Iterator[Any]:
     made = []
 
     def make(**options: Any) -> PluginSink:
-        made.append(PluginSink(sink_of(found.sinks, "shelf", options), Kept(found.loads), FAR_SECONDS))
+        made.append(PluginSink(sink_of(found.sinks, "shelf", options), DedicatedWorker(found.loads), FAR_SECONDS))
         return made[-1]
 
     yield make

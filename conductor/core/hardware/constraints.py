@@ -40,7 +40,7 @@ THREADS_TRAIT = "HW_CPU_HYPERTHREADING"
 GROUPED_THREADS_TRAIT = re.compile(rf"trait(?:[1-9][0-9]*)?:{THREADS_TRAIT}")
 
 
-class Flavor(Protocol):
+class HardwareFlavor(Protocol):
     """The fields of a flavor that are read here."""
 
     @property
@@ -54,7 +54,7 @@ class Flavor(Protocol):
 class HardwareRequirements:
     """The hardware requirements of one flavor and one image."""
 
-    def __init__(self, flavor: Flavor, properties: Mapping[str, Any]) -> None:
+    def __init__(self, flavor: HardwareFlavor, properties: Mapping[str, Any]) -> None:
         self.flavor = flavor
         self.extra_specs = flavor.extra_specs
         self.properties = properties

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from conductor.core.errors import Invalid
 from conductor.core.hardware import guest_cpus, pci_aliases
-from conductor.core.hardware.constraints import Flavor, HardwareRequirements, thread_policy_of_trait
+from conductor.core.hardware.constraints import HardwareFlavor, HardwareRequirements, thread_policy_of_trait
 from conductor.core.hardware.request import DEDICATED, ISOLATE, MIXED, SHARED, InstanceCell, InstanceTopology
 
 
@@ -23,7 +23,7 @@ class Request(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def flavor(self) -> Flavor: ...
+    def flavor(self) -> HardwareFlavor: ...
     @property
     def image(self) -> ImageFacts: ...
 
@@ -54,7 +54,7 @@ def with_hardware(spec: S, options: Mapping[str, Any]) -> S:
     return replace(spec, **changes)
 
 
-def check(flavor: Flavor, properties: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def check(flavor: HardwareFlavor, properties: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Raise Invalid, naming the key, where a flavor and an image contradict each other."""
     requirements = HardwareRequirements(flavor, properties)
     guest_cpus.limits_of(requirements)
@@ -145,7 +145,7 @@ def _shares(requirements: HardwareRequirements, nodes: int) -> list[tuple[frozen
     return list(zip(cpus, memory, strict=True))
 
 
-def _refuse_uneven(cpus: list[frozenset[int]], memory: list[int], flavor: Flavor) -> None:
+def _refuse_uneven(cpus: list[frozenset[int]], memory: list[int], flavor: HardwareFlavor) -> None:
     seen: set[int] = set()
     for number, wanted in enumerate(cpus):
         if wanted and max(wanted) >= flavor.vcpus:

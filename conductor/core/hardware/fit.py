@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FitRequest:
     """A guest, the devices that it needs, and how cells are chosen. `limits` None: overcommit is not checked.
 
     `is_matched`: compute one way to place all cells, instead of trying all ways in order of preference.
@@ -59,7 +59,7 @@ class Fit:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit:
+def fit(host: HostTopology, pools: Sequence[PciPool], question: FitRequest) -> Fit:
     """Return the first way to put every guest cell on a host cell of its own, near enough to its devices.
 
     Where CPUs are to be pinned and the search reaches a cell whose thread siblings are unknown, nothing fits.
@@ -85,7 +85,7 @@ def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit
     return Fit(None, attempt.reasons or Counter({FEW_CELLS: 1}))
 
 
-def matched(cells: Sequence[HostCell], question: Question) -> Iterator[tuple[HostCell, ...]]:
+def matched(cells: Sequence[HostCell], question: FitRequest) -> Iterator[tuple[HostCell, ...]]:
     """Yield a host cell of its own for each guest cell, if there is such an assignment, without trying them all."""
     wanted = question.topology.cells
     fits = [
@@ -111,7 +111,7 @@ def matched(cells: Sequence[HostCell], question: Question) -> Iterator[tuple[Hos
 class _Attempt:
     """Search state: what one try settled, such as the page size, holds in the next tries too."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: FitRequest) -> None:
         self.cells = list(question.topology.cells)
         self.limits = question.limits
         self.topology = question.topology
@@ -208,7 +208,7 @@ def _is_shared(cell: InstanceCell) -> bool:
     return cell.cpu_policy != "dedicated"
 
 
-def _by_preference(cells: Sequence[HostCell], pools: Sequence[PciPool], question: Question) -> Iterator[HostCell]:
+def _by_preference(cells: Sequence[HostCell], pools: Sequence[PciPool], question: FitRequest) -> Iterator[HostCell]:
     """Sort cells: those with devices first if the guest needs any, else last; then emptiest, or fullest if packed."""
     count: Counter[int | None] = Counter()
     for pool in pools:

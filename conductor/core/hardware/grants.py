@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from conductor.core.hardware import devices, usage
-from conductor.core.hardware.fit import Fit, Limits, Question, fit
+from conductor.core.hardware.fit import Fit, FitRequest, Limits, fit
 from conductor.core.hardware.request import InstanceTopology, PciRequest
 from conductor.core.hardware.topology import HostTopology, PciDevice, pools_of
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HardwareRequest:
     """The hardware that a guest requests; false where it requests none."""
 
     numa: InstanceTopology | None = None
@@ -31,7 +31,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class HardwareGrant:
     """The hardware that a guest has: its cells on the host's cells, and its devices."""
 
     numa: InstanceTopology | None = None
@@ -45,7 +45,7 @@ class Host:
     topology: HostTopology | None = None
     devices: tuple[PciDevice, ...] = ()
 
-    def without(self, grants: Iterable[Grant]) -> Host:
+    def without(self, grants: Iterable[HardwareGrant]) -> Host:
         """Return what is left beside these grants. A device takes its parts out, and a part its whole."""
         grants = tuple(grants)
         if not grants:
@@ -63,12 +63,12 @@ class Host:
         )
 
 
-def grant(host: Host, wanted: Wanted, limits: Limits) -> Grant | None:
+def grant(host: Host, wanted: HardwareRequest, limits: Limits) -> HardwareGrant | None:
     """Return the guest's share of the host as it is now; None where there is too little."""
     pools = devices.in_order(pools_of(host.devices))
     numa = None
     if wanted.numa is not None:
-        question = Question(wanted.numa, wanted.pci_requests, limits)
+        question = FitRequest(wanted.numa, wanted.pci_requests, limits)
         numa = _sound(host.topology, pools, question).topology if host.topology else None
         if numa is None:
             return None
@@ -77,10 +77,10 @@ def grant(host: Host, wanted: Wanted, limits: Limits) -> Grant | None:
     if taken is None:
         return None
     chosen = _addresses(host.devices, wanted.pci_requests, taken[1])
-    return None if chosen is None else Grant(numa, chosen)
+    return None if chosen is None else HardwareGrant(numa, chosen)
 
 
-def _sound(host: HostTopology, pools: devices.Pools, question: Question) -> Fit:
+def _sound(host: HostTopology, pools: devices.Pools, question: FitRequest) -> Fit:
     """Return a fit in which no CPU is used twice: the first way, or else one found by matching cells."""
     found = fit(host, pools, question)
     if found.topology is None or not usage.clashes(host, found.topology):

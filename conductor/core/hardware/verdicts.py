@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from conductor.core.hardware import devices
-from conductor.core.hardware.fit import FEW_CELLS, UNTOLD, Question, fit
+from conductor.core.hardware.fit import FEW_CELLS, UNTOLD, FitRequest, fit
 from conductor.core.hardware.request import InstanceTopology, PciRequest
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
@@ -16,7 +16,7 @@ Pools = tuple[PciPool, ...]
 
 
 @lru_cache(maxsize=KEPT)
-def has_fit(host: HostTopology, pools: Pools, question: Question) -> bool:
+def has_fit(host: HostTopology, pools: Pools, question: FitRequest) -> bool:
     return fit(host, pools, question).topology is not None
 
 
@@ -25,7 +25,7 @@ def has_devices(pools: Pools, requests: tuple[PciRequest, ...]) -> bool:
     return devices.take_all(pools, requests) is not None
 
 
-def explain_fit(host: HostTopology | None, pools: Pools, question: Question) -> Verdict:
+def explain_fit(host: HostTopology | None, pools: Pools, question: FitRequest) -> Verdict:
     """Judge whether the guest's cells fit, with what is needed and what the host has where they do not."""
     if not host:
         return reject("host reports no NUMA cells", need=_need(question.topology), have="none")

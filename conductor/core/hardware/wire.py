@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conductor.core.errors import Invalid
-from conductor.core.hardware.grants import Device, Grant, Host, Wanted
+from conductor.core.hardware.grants import Device, HardwareGrant, HardwareRequest, Host
 from conductor.core.hardware.request import InstanceCell, InstanceTopology, PciRequest
 from conductor.core.hardware.topology import HostCell, HostTopology, Pages, PciDevice
 
@@ -46,7 +46,7 @@ def host_from_json(cells: Sequence[Json], devices: Sequence[Json]) -> Host:
         raise Invalid(f"The report of NUMA cells and PCI devices cannot be read: {type(error).__name__}.") from error
 
 
-def wanted_to_json(wanted: Wanted) -> dict[str, Any]:
+def wanted_to_json(wanted: HardwareRequest) -> dict[str, Any]:
     """Return the JSON of a request; empty for guests that request no hardware, which most do not."""
     if not wanted:
         return {}
@@ -64,23 +64,23 @@ def wanted_to_json(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def wanted_from_json(data: Json) -> Wanted:
+def wanted_from_json(data: Json) -> HardwareRequest:
     requests = tuple(
         PciRequest(one["count"], tuple(one["specs"]), one["alias"], one["policy"]) for one in data.get("pci", ())
     )
-    return Wanted(_guest(data.get("numa")), requests)
+    return HardwareRequest(_guest(data.get("numa")), requests)
 
 
-def grant_to_json(grant: Grant) -> dict[str, Any]:
+def grant_to_json(grant: HardwareGrant) -> dict[str, Any]:
     return {
         "numa": None if grant.numa is None else _guest_to_json(grant.numa),
         "devices": [{"address": device.address, "alias": device.alias} for device in grant.devices],
     }
 
 
-def grant_from_json(data: Json) -> Grant:
+def grant_from_json(data: Json) -> HardwareGrant:
     devices = tuple(Device(one["address"], one.get("alias", "")) for one in data.get("devices", ()))
-    return Grant(_guest(data.get("numa")), devices)
+    return HardwareGrant(_guest(data.get("numa")), devices)
 
 
 def _guest_to_json(guest: InstanceTopology) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def advise(
 def _grouped(outcome: SelectionResult, reasons: Reasons) -> list[tuple[str, int]]:
     """Return reasons and their number of hosts, the most frequent first."""
     counts: Counter[str] = Counter()
-    nameless = _Nameless(outcome)
+    nameless = _NameRedactor(outcome)
     for stage, by_row in reasons:
         mine = Counter(_text(stage, verdict, outcome.shown.hosts.states[row]) for row, verdict in by_row.items())
         unexplained = stage.rejected - len(by_row)
@@ -59,7 +59,7 @@ def _grouped(outcome: SelectionResult, reasons: Reasons) -> list[tuple[str, int]
     return counts.most_common()
 
 
-class _Nameless:
+class _NameRedactor:
     """Removes names of hosts and nodes from a text: a plugin's reason may hold any of them."""
 
     def __init__(self, outcome: SelectionResult) -> None:

@@ -21,7 +21,7 @@ from conductor.core.scheduling.builtin_filters import Placement
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.host_attributes import changes_with_instances
 from conductor.core.scheduling.host_trees import rows_of
-from conductor.core.scheduling.lookahead import FreeCapacity, Rail, climb, is_exact
+from conductor.core.scheduling.lookahead import FreeCapacity, LookaheadColumn, climb, is_exact
 from conductor.core.scheduling.needs import Needs
 from conductor.core.scheduling.provider_answers import COLUMNS, asks_several
 from conductor.core.scheduling.weighing import OUT, Weighing, WeightTerm, share_ends, totals_of
@@ -31,15 +31,15 @@ from conductor.core.weigher import Weigher
 NEAR_AT_LEAST = 64
 NEAR_PER_PICK = 1
 ROUNDING = 1e-12  # relative to each weigher's factor; above any rounding error of the sums
-Number = Callable[[HostState, "Share", int], float]
+Number = Callable[[HostState, "InstanceShare", int], float]
 
 
-class Unclear(Exception):
+class FilterUndecided(Exception):
     """A filter failed for a host; the general path handles failures."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class InstanceShare:
     """The resources that one instance takes of a host, and the difference between its size and its claim."""
 
     vcpus: int
@@ -50,18 +50,18 @@ class Share:
     drift_disk_gb: int
 
     @classmethod
-    def of(cls, spec: RequestSpec, needs: Needs) -> Share:
+    def of(cls, spec: RequestSpec, needs: Needs) -> InstanceShare:
         flavor, asked = spec.flavor, needs.resources
         vcpus, memory, disk = (asked.get(name, 0) for name in COLUMNS)
         root = flavor.root_gb + flavor.ephemeral_gb
         return cls(vcpus, memory, disk, flavor.vcpus - vcpus, flavor.memory_mb - memory, root - disk)
 
 
-def _free_vcpus(host: HostState, share: Share, more: int) -> float:
+def _free_vcpus(host: HostState, share: InstanceShare, more: int) -> float:
     return (host.vcpus - host.reserved_vcpus) * host.cpu_ratio - (host.vcpus_used + more * share.vcpus)
 
 
-def _unused_disk_mb(host: HostState, share: Share, more: int) -> float:
+def _unused_disk_mb(host: HostState, share: InstanceShare, more: int) -> float:
     least = host.unused_disk_gb  # both numbers shrink alike, so the smaller one stays the smaller one
     return (least - more * (share.disk_gb + share.drift_disk_gb)) * 1024
 
@@ -88,7 +88,7 @@ NUMBERS: Mapping[str, Number] = {
 
 
 # The change of each column per instance, where it is a whole number.
-STEPS: Mapping[str, Callable[[Share], int]] = {
+STEPS: Mapping[str, Callable[[InstanceShare], int]] = {
     "free_vcpus": lambda share: -share.vcpus,
     "unused_vcpus": lambda share: -share.vcpus - share.drift_vcpus,
     "free_memory_mb": lambda share: -share.memory_mb,
@@ -128,7 +128,7 @@ class _BatchVerdicts:
             column[rows] = self.near.column
         self.all = self.near._replace(column=column, multiplier=self.all.multiplier)
 
-    def rail(self, share: Share, candidates: Rows, far: Callable[[], Mask]) -> Rail:
+    def rail(self, share: InstanceShare, candidates: Rows, far: Callable[[], Mask]) -> LookaheadColumn:
         """Return the weigher's rail for the candidates in the near set."""
         part, step = self.near, float(STEPS[self.name](share)) if self.name else 0.0
         factor = part.multiplier
@@ -136,7 +136,7 @@ class _BatchVerdicts:
             column=part.column[candidates],
             multiplier=factor if isinstance(factor, float) else factor[candidates],
         )
-        return Rail(part, step, self._far_ends(far) if step else (np.nan, np.nan))
+        return LookaheadColumn(part, step, self._far_ends(far) if step else (np.nan, np.nan))
 
     def put(self, place: int, number: float, far: Callable[[], Mask]) -> bool:
         """Store a number, or NaN for a host that is no longer a candidate. Return whether the range changed."""
@@ -193,7 +193,7 @@ class Batch:
 
     def __init__(self, hosts: HostTable, spec: RequestSpec, needs: Needs, passing: Mask) -> None:
         self.hosts, self.spec, self.needs = hosts, spec, needs
-        self.share = Share.of(spec, needs)
+        self.share = InstanceShare.of(spec, needs)
         wanted = [(column, needs.resources.get(name, 0)) for name, column in COLUMNS.items()]
         self.room = [(NUMBERS[column], amount) for column, amount in wanted if amount]
         self.wanted = [(column, amount) for column, amount in wanted if amount]
@@ -313,7 +313,7 @@ class Batch:
         try:
             return all(one.host_passes(now, self.spec) for one in self.asked)
         except Exception as error:
-            raise Unclear from error
+            raise FilterUndecided from error
 
 
 def _nearest(totals: Column, count: int) -> tuple[Rows, float]:

@@ -31,7 +31,7 @@ Key = Hashable
 
 
 @dataclass(frozen=True)
-class Remembered:
+class CachedRound:
     """The first round of a class. It is never modified."""
 
     identity: object
@@ -62,17 +62,17 @@ class DecisionCache:
     def __init__(self, size: int = CLASSES_KEPT) -> None:
         self._size = size
         self._lock = threading.Lock()
-        self._classes: OrderedDict[Key, Remembered] = OrderedDict()
+        self._classes: OrderedDict[Key, CachedRound] = OrderedDict()
         self.hits = self.misses = 0
 
-    def find(self, key: Key) -> Remembered | None:
+    def find(self, key: Key) -> CachedRound | None:
         with self._lock:
             found = self._classes.get(key)
             if found is not None:
                 self._classes.move_to_end(key)
             return found
 
-    def keep(self, key: Key, remembered: Remembered) -> None:
+    def keep(self, key: Key, remembered: CachedRound) -> None:
         with self._lock:
             self._classes[key] = remembered
             self._classes.move_to_end(key)
@@ -92,24 +92,24 @@ class ReadOnlyCache(DecisionCache):
     def __init__(self, cache: DecisionCache) -> None:
         self._cache = cache
 
-    def find(self, key: Key) -> Remembered | None:
+    def find(self, key: Key) -> CachedRound | None:
         return self._cache.find(key)
 
-    def keep(self, key: Key, remembered: Remembered) -> None:
+    def keep(self, key: Key, remembered: CachedRound) -> None:
         pass
 
     def count(self, *, is_hit: bool) -> None:
         self._cache.count(is_hit=is_hit)
 
 
-def unchanged(kept: Remembered, watch: Watch) -> Filtering:
+def unchanged(kept: CachedRound, watch: Watch) -> Filtering:
     """Return the filters' stages for unchanged hosts: no filter and no weigher runs."""
     watch.note_all(kept.turns)
     return Filtering(kept.unasked, kept.filtering.passing, (), Watch(watch.rules))
 
 
 def filtered_again(
-    kept: Remembered, hosts: HostTable, spec: RequestSpec, rows: Sequence[int], watch: Watch
+    kept: CachedRound, hosts: HostTable, spec: RequestSpec, rows: Sequence[int], watch: Watch
 ) -> Filtering | None:
     """Return the filters' stages for newer hosts, judging only `rows`; None where all hosts must be judged."""
     clock, passing, coming = watch.rules.clock, hosts.everyone, rows

@@ -18,8 +18,8 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.watching import (
     OUT_OF_TIME,
     Clock,
-    Nonsense,
-    NotAsked,
+    InvalidResult,
+    NotCalled,
     PluginFault,
     Rules,
     Use,
@@ -35,7 +35,7 @@ from conductor.core.verdict import PASS, Verdict, reject
 __all__ = [
     "Clock",
     "Filtering",
-    "Nonsense",
+    "InvalidResult",
     "PluginFault",
     "Rows",
     "Rules",
@@ -241,13 +241,13 @@ def verdict_of(one: Filter, hosts: HostTable, spec: RequestSpec, row: int) -> Ve
         return _checked(verdict)
     if isinstance(verdict, bool | np.bool_):
         return Verdict(bool(verdict))
-    raise Nonsense(f"Verdict expected, not {type(verdict).__name__}")
+    raise InvalidResult(f"Verdict expected, not {type(verdict).__name__}")
 
 
 def _checked(verdict: Verdict) -> Verdict:
-    """Return a verdict whose parts can be stored and shown. Raises Nonsense where their types are wrong."""
+    """Return a verdict whose parts can be stored and shown. Raises InvalidResult where their types are wrong."""
     if not isinstance(verdict.passed, bool | np.bool_):
-        raise Nonsense(f"Verdict with passed true or false expected, not {type(verdict.passed).__name__}")
+        raise InvalidResult(f"Verdict with passed true or false expected, not {type(verdict.passed).__name__}")
     if verdict.passed:
         return PASS
     texts = (verdict.reason, verdict.need, verdict.have)
@@ -269,11 +269,11 @@ def _is_short(text: object) -> bool:
 
 
 def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, watch: Watch) -> Verdict:
-    """Like `verdict_of`, accounting its time. Raises NotAsked where none is left."""
+    """Like `verdict_of`, accounting its time. Raises NotCalled where none is left."""
     use = watch.of(FILTER, one)
     refusal = watch.refusal(use)
     if refusal:
-        raise NotAsked(refusal)
+        raise NotCalled(refusal)
     if use.is_trusted:
         return verdict_of(one, hosts, spec, row)
     began = watch.rules.clock()
@@ -288,7 +288,7 @@ def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, 
     use = watch.of(FILTER, one)
     refusal = watch.refusal(use)
     if refusal:
-        return _by_rule(hosts, passing, use, watch, NotAsked(refusal))
+        return _by_rule(hosts, passing, use, watch, NotCalled(refusal))
     began = watch.rules.clock()
     asked = _ask_each if type(one).mask is Filter.mask else _ask_held
     mask, faults, verdicts = asked(one, hosts, spec, passing=passing, watch=watch)
@@ -322,7 +322,7 @@ def _ask_all(
 
 def _require_mask(mask: Mask, count: int) -> None:
     if not is_mask(mask, count):
-        raise Nonsense(f"mask of {count} bools expected")
+        raise InvalidResult(f"mask of {count} bools expected")
 
 
 class _HostVerdicts:
@@ -360,7 +360,7 @@ def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask
     if asked.judged == len(rows):
         return mask, failed, FilterVerdicts(verdicts)
     mask[rows[asked.judged :]] = watch.lets_pass(use)
-    reason = NotAsked(OUT_OF_TIME)
+    reason = NotCalled(OUT_OF_TIME)
     faults = [*failed, watch.fault(use, len(rows) - asked.judged, reason)]
     return mask, faults, FilterVerdicts(verdicts, _excuse(reason))
 
@@ -390,6 +390,6 @@ def _by_rule(hosts: HostTable, passing: Mask, use: Use, watch: Watch, error: Exc
 
 def _excuse(error: Exception) -> Verdict:
     """Return the verdict on a host that was rejected without being judged."""
-    if isinstance(error, NotAsked):
+    if isinstance(error, NotCalled):
         return reject(message("reject.filter_not_run", error=word(str(error))))
     return reject(message("reject.filter_failed", error=describe(error)))

@@ -10,8 +10,8 @@ import numpy as np
 
 from conductor.core.filter import Filter
 from conductor.core.hardware import devices, usage, wire
-from conductor.core.hardware.fit import Limits, Question, fit
-from conductor.core.hardware.grants import Wanted
+from conductor.core.hardware.fit import FitRequest, Limits, fit
+from conductor.core.hardware.grants import HardwareRequest
 from conductor.core.hardware.topology import HostTopology
 from conductor.core.hardware.verdicts import Pools, explain_devices, explain_fit, has_devices, has_fit
 from conductor.core.host_state import HostState, HostTable, Mask
@@ -46,7 +46,7 @@ class HardwareFit(Filter):
 
 def wanted_of(spec: RequestSpec) -> Mapping[str, Any]:
     """Return the hardware that a claim takes of a host, as JSON; empty where that is nothing."""
-    return wire.wanted_to_json(Wanted(spec.numa, spec.pci_requests))
+    return wire.wanted_to_json(HardwareRequest(spec.numa, spec.pci_requests))
 
 
 def hardware_of(state: HostState) -> Hardware:
@@ -98,10 +98,10 @@ def why_not_offers(state: HostState, spec: RequestSpec) -> Verdict:
     return explain_devices(state.pci_pools, spec.pci_requests)
 
 
-def question_of(spec: RequestSpec, cpu_ratio: float, ram_ratio: float, packs: bool = False) -> Question:
+def question_of(spec: RequestSpec, cpu_ratio: float, ram_ratio: float, packs: bool = False) -> FitRequest:
     if spec.numa is None:
         raise ValueError("nothing is asked of NUMA cells")
-    return Question(spec.numa, spec.pci_requests, Limits(cpu_ratio, ram_ratio), packs)
+    return FitRequest(spec.numa, spec.pci_requests, Limits(cpu_ratio, ram_ratio), packs)
 
 
 def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = False) -> tuple[HostState, RequestSpec]:

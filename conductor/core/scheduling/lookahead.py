@@ -21,7 +21,7 @@ EXACT = float(1 << 50)  # whole numbers below it add up without rounding, in any
 Ends = tuple[float, float]
 
 
-class Rail(NamedTuple):
+class LookaheadColumn(NamedTuple):
     """One weigher's numbers for the near hosts, their change per instance, and the range of all other hosts."""
 
     part: WeightTerm
@@ -36,7 +36,7 @@ class FreeCapacity(NamedTuple):
     amount: float
 
 
-class Climb(NamedTuple):
+class LookaheadResult(NamedTuple):
     """The picked places in order, and all weights afterwards."""
 
     places: list[int]
@@ -51,8 +51,8 @@ def is_exact(columns: Sequence[Column]) -> bool:
 
 
 def climb(
-    weights: Column, rails: Sequence[Rail], rooms: Sequence[FreeCapacity], *, most: int, bound: float
-) -> Climb | None:
+    weights: Column, rails: Sequence[LookaheadColumn], rooms: Sequence[FreeCapacity], *, most: int, bound: float
+) -> LookaheadResult | None:
     """Return the next picks, at most `most`, as long as they weigh more than `bound`; None where there is none.
 
     `weights` are the current ones, all of candidates.
@@ -78,10 +78,10 @@ def climb(
     if not places:
         return None
     counts = np.bincount(places, minlength=count)
-    return Climb(places, counts, totals[counts, np.arange(count)])
+    return LookaheadResult(places, counts, totals[counts, np.arange(count)])
 
 
-def _add(totals: Column, ends: Mask, rail: Rail, more: Column) -> None:
+def _add(totals: Column, ends: Mask, rail: LookaheadColumn, more: Column) -> None:
     """Add the weigher's share at each step, in the order of a single host's sum, and mark where its range may move."""
     part, (low, high) = rail.part, rail.part.ends
     numbers = part.column + more * rail.step

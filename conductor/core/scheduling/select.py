@@ -13,7 +13,7 @@ from conductor.core.frozen import sealed
 from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import Ranking, alternates_by_cell, best_rows, pick
-from conductor.core.scheduling.batch import Plugins, Unclear, batch_of
+from conductor.core.scheduling.batch import FilterUndecided, Plugins, batch_of
 from conductor.core.scheduling.builtin_filters import (
     MoveRange,
     OpenCells,
@@ -22,7 +22,7 @@ from conductor.core.scheduling.builtin_filters import (
     RequestedHosts,
     RequestedZone,
 )
-from conductor.core.scheduling.decision_cache import ROWS_AT_MOST, Key, Remembered, filtered_again, unchanged
+from conductor.core.scheduling.decision_cache import ROWS_AT_MOST, CachedRound, Key, filtered_again, unchanged
 from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
 from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
@@ -31,7 +31,7 @@ from conductor.core.scheduling.pipeline import Pipeline as Pipeline
 from conductor.core.scheduling.pipeline import answers_for_all, class_of
 from conductor.core.scheduling.provider_answers import can_answer, parts_at, resources_at
 from conductor.core.scheduling.watching import Use, Watch
-from conductor.core.scheduling.weighing import OUT, Since, Weighing, weigh
+from conductor.core.scheduling.weighing import OUT, PreviousWeighing, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
 from conductor.core.selection import Selection
 
@@ -171,7 +171,7 @@ class _Placing:
         self.placed: list[Selection] = []
         self._ranking: Ranking | None = None
         self.first = self._first_round(kept)
-        self.since: Since | None = None  # the weighing before the last pick, and the rows changed since
+        self.since: PreviousWeighing | None = None  # the weighing before the last pick, and the rows changed since
         self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
 
@@ -190,7 +190,7 @@ class _Placing:
         draw = None if self.pipeline.keeps_order else self.seed
         try:
             is_placed = batch.place(self.first.weighing.totals, len(self.instance_uuids), draw)
-        except Unclear:
+        except FilterUndecided:
             return None
         if not is_placed:
             for row in batch.picks:
@@ -228,7 +228,7 @@ class _Placing:
         )
         return self._ended(self.first, picks=tuple(self.picks), alternates=alternates)
 
-    def _first_round(self, kept: Remembered | None) -> Round:
+    def _first_round(self, kept: CachedRound | None) -> Round:
         """Return the first round: that of the request's class in the cache, updated where that is cheaper."""
         hosts, decision_cache = self.table.hosts, self.pipeline.decision_cache
         rows = hosts.rows_since(kept.identity) if kept else None
@@ -240,11 +240,11 @@ class _Placing:
             changed = sorted(rows)
             filtering = filtered_again(kept, hosts, self.spec, changed, self.watch)
             if filtering:
-                since = Since.of(kept.weighing, kept.filtering.passing, changed).now(filtering.passing)
+                since = PreviousWeighing.of(kept.weighing, kept.filtering.passing, changed).now(filtering.passing)
                 found = Round(0, hosts, self.spec, filtering, self._weigh(since))
         first = found or self._round(0)
         if decision_cache and self.key and hosts.identity and not self.faults:
-            kept = Remembered(hosts.identity, self.needs, first.filtering, first.weighing, self.pipeline.weighers)
+            kept = CachedRound(hosts.identity, self.needs, first.filtering, first.weighing, self.pipeline.weighers)
             self._ranking = kept.ranking
             decision_cache.keep(self.key, kept)
         return self._counted(first, is_hit=found is not None)
@@ -284,7 +284,7 @@ class _Placing:
             watcher.filtered(self.table.hosts, self.spec, came, filtering)
         return self._weigh(self.since.now(self.passing) if self.since else self.passing)
 
-    def _weigh(self, passing: Mask | Since) -> Weighing:
+    def _weigh(self, passing: Mask | PreviousWeighing) -> Weighing:
         weighing = weigh(
             self.table.hosts,
             self.spec,
@@ -330,7 +330,7 @@ class _Placing:
         if len(self.picks) == 1:
             self.passing = self.passing.copy()  # the first round keeps its own
         self.placed.append(selection_of(self.table.hosts, row, self.needs, wanted_of(self.first.spec)))
-        known = Since.of(weighing, self.passing, (row,)) if self.answers_for_all else None
+        known = PreviousWeighing.of(weighing, self.passing, (row,)) if self.answers_for_all else None
         self.spec = self.table.take(row, self.spec, self.needs)
         group = self.spec.group
         self.since = None if group is not None or self.table.sharers else known

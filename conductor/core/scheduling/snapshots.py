@@ -41,7 +41,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedStates:
     """States by their row in their original table."""
 
     rows: tuple[int, ...]
@@ -61,7 +61,7 @@ def pack(states: Sequence[HostState], rows: Sequence[int] | None = None) -> byte
     return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), LEVEL)
 
 
-def unpack(content: bytes) -> Packed:
+def unpack(content: bytes) -> PackedStates:
     """The inverse of `pack`. Fields that a state no longer has are skipped. Raises Unreadable."""
     try:
         body = json.loads(zlib.decompress(bytes(content)))
@@ -72,7 +72,7 @@ def unpack(content: bytes) -> Packed:
         raise error if isinstance(error, Unreadable) else Unreadable("these bytes are no snapshot of hosts") from None
     states = tuple(HostState(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
     rows = body["rows"]
-    return Packed(tuple(range(len(states))) if rows is None else tuple(rows), states)
+    return PackedStates(tuple(range(len(states))) if rows is None else tuple(rows), states)
 
 
 def changed_rows(base: Sequence[HostState], now: Sequence[HostState], most: int) -> list[int] | None:

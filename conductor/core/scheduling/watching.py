@@ -33,33 +33,33 @@ INTERRUPTS = frozenset({"dramatiq.threading.Interrupt"})
 T = TypeVar("T")
 
 
-class Nonsense(Exception):
+class InvalidResult(Exception):
     """A plugin returned a value of the wrong type or shape."""
 
 
-class Left(Exception):
+class PluginExited(Exception):
     """A plugin raised an exception that ends threads or processes; the text is its type."""
 
 
-class Ended(Left):
+class PluginProcessEnded(PluginExited):
     """The plugin's process ended during a call."""
 
     def __init__(self) -> None:
         super().__init__(ENDED)
 
 
-class NotAsked(Exception):
+class NotCalled(Exception):
     """The plugin was not called; the text says why."""
 
 
-class LeftBehind(NotAsked):
+class PluginTimedOut(NotCalled):
     """The plugin was called and exceeded its time limit by far: it was stopped."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_TIME)
 
 
-class Raised(Exception):
+class PluginException(Exception):
     """Exception of a plugin in a process of its own: its type, its place in the code, and its text for the log."""
 
     def __init__(self, text: str, place: str = "", trace: str = "") -> None:
@@ -107,7 +107,7 @@ class Rules:
     trusted: frozenset[PluginKey] = frozenset()
     plugin_seconds: float = math.inf
     decision_seconds: float = math.inf
-    within: Callable[..., Any] = plainly  # calls plugins with a time limit: raises LeftBehind
+    within: Callable[..., Any] = plainly  # calls plugins with a time limit: raises PluginTimedOut
     prepare: Callable[[], float] = ready  # prepares such a call; returns the seconds that the plugin had to wait
     digest: str = ""  # equal exactly where the same plugins decide in the same way
 
@@ -232,14 +232,14 @@ class Watch:
         return min(self.rules.plugin_seconds - use.seconds, self.rules.decision_seconds - self._spent)
 
     def call(self, use: Use, method: Callable[..., T], *args: Any) -> T:
-        """Call a plugin's method. Raises LeftBehind where it does not return in its time and as much again."""
+        """Call a plugin's method. Raises PluginTimedOut where it does not return in its time and as much again."""
         if use.is_trusted:
             return method(*args)
         self._waited += self.rules.prepare()
         patience = max(self.rules.plugin_seconds, LEAST_PATIENCE_SECONDS)
         try:
             return self.rules.within(self.seconds_left(use) + patience, method, *args)  # type: ignore[no-any-return]
-        except (LeftBehind, Ended) as error:
+        except (PluginTimedOut, PluginProcessEnded) as error:
             use.losses += 1
             self.rules.lost[use.key] = str(error)
             raise
@@ -249,10 +249,10 @@ class Watch:
         return not use.is_trusted and use.seconds >= self.rules.plugin_seconds
 
     def require(self, use: Use) -> None:
-        """Raise NotAsked where the plugin may not run now."""
+        """Raise NotCalled where the plugin may not run now."""
         refusal = self.refusal(use)
         if refusal:
-            raise NotAsked(refusal)
+            raise NotCalled(refusal)
 
     def turned(self, use: Use, seconds: float) -> bool:
         """Record one turn of the plugin. Return whether its time ran out with this turn."""
@@ -278,7 +278,7 @@ class Watch:
 
     def fault(self, use: Use, count: int, error: Exception) -> PluginFault:
         """Record that the plugin failed for `count` hosts, and return the fault with its consequence."""
-        if isinstance(error, NotAsked):
+        if isinstance(error, NotCalled):
             return PluginFault(use.kind, use.name, count, str(error), self.consequence(use))
         use.faults += count
         return PluginFault(use.kind, use.name, count, describe(error), self.consequence(use), error)
@@ -302,9 +302,9 @@ def _is_ours(kind: type[Any]) -> bool:
 
 def describe(error: Exception) -> str:
     """Return the text to show of a foreign error: its type. Its message may hold paths or secrets."""
-    if isinstance(error, Raised):
+    if isinstance(error, PluginException):
         return error.text[:LONGEST_ERROR]
-    if type(error) in (Nonsense, NotAsked, Left, Ended):
+    if type(error) in (InvalidResult, NotCalled, PluginExited, PluginProcessEnded):
         return str(error)[:LONGEST_ERROR]
     return readable(type(error).__name__, LONGEST_ERROR)
 
@@ -329,13 +329,13 @@ def contained(error: BaseException) -> Exception:
     kinds = type(error).__mro__
     if KeyboardInterrupt in kinds or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
         raise error
-    return Left(type(error).__name__)
+    return PluginExited(type(error).__name__)
 
 
 def readable(text: object, longest: int) -> str:
     """Return a foreign text that can be stored and shown anywhere: no control characters, not too long."""
     if not isinstance(text, str):
-        raise Nonsense(f"text expected, not {type(text).__name__}"[:LONGEST_ERROR])
+        raise InvalidResult(f"text expected, not {type(text).__name__}"[:LONGEST_ERROR])
     text = str(text)
     if len(text) > longest:
         text = text[: longest - 1] + "…"

@@ -18,10 +18,10 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.multipliers import Multipliers as Multipliers
 from conductor.core.scheduling.multipliers import options_of
 from conductor.core.scheduling.watching import (
-    LeftBehind,
-    Nonsense,
-    NotAsked,
+    InvalidResult,
+    NotCalled,
     PluginFault,
+    PluginTimedOut,
     Rules,
     Use,
     Watch,
@@ -102,7 +102,7 @@ class Weighing:
 
 
 @dataclass(frozen=True)
-class Since:
+class PreviousWeighing:
     """An earlier weighing of the request, and the few rows that may have changed since.
 
     Of these it has the numbers, and whether they were candidates then. All other rows have the same numbers.
@@ -114,11 +114,11 @@ class Since:
     passing: Mask
 
     @classmethod
-    def of(cls, weighing: Weighing, passing: Mask, rows: Sequence[int]) -> Since:
+    def of(cls, weighing: Weighing, passing: Mask, rows: Sequence[int]) -> PreviousWeighing:
         were = [row for row in rows if passing[row]]
         return cls(weighing, rows, tuple(part.numbers(were) for part in weighing.parts), passing)
 
-    def now(self, passing: Mask) -> Since:
+    def now(self, passing: Mask) -> PreviousWeighing:
         """Return this with the current candidates."""
         return replace(self, passing=passing)
 
@@ -148,14 +148,14 @@ def weigh(
     weighers: Sequence[Weigher],
     *,
     multipliers: Multipliers,
-    passing: Mask | Since,
+    passing: Mask | PreviousWeighing,
     watch: Watch | None = None,
 ) -> Weighing:
     """Weigh the hosts that pass. A weigher that fails is left out, and reported; a shadow weigher does not count.
 
     Whole columns are computed and others masked at the end: to select the candidates from each would cost more.
     """
-    since, passing = (passing, passing.passing) if isinstance(passing, Since) else (None, passing)
+    since, passing = (passing, passing.passing) if isinstance(passing, PreviousWeighing) else (None, passing)
     count = int(np.count_nonzero(passing))
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
@@ -211,7 +211,7 @@ class _WeighingRound:
         self.faults: list[PluginFault] = []
         self.host_options = options_of(hosts)
         self.zeros = hosts.zeros
-        self.since: Since | None = None
+        self.since: PreviousWeighing | None = None
 
     def ask_plain(self, weighers: Sequence[Weigher]) -> None:
         """Run these weighers without time limits."""
@@ -237,9 +237,9 @@ class _WeighingRound:
             part = self._part(one, partial(self.watch.call, use))
             part = part if use.is_trusted else part.of_its_own()
             self.shadows.append((use, part)) if use.is_shadow else self.parts.append(part)
-        except NotAsked as error:
+        except NotCalled as error:
             self.faults.append(self.watch.fault(use, self.candidates.count, error))
-            if isinstance(error, LeftBehind):
+            if isinstance(error, PluginTimedOut):
                 self.watch.turned(use, self.watch.rules.clock() - began)
             return
         except BaseException as error:
@@ -262,7 +262,7 @@ class _WeighingRound:
 
     def _failed(self, one: Weigher, use: Use, error: Exception) -> None:
         """Record a failure. Raises WeightMissing where the weigher's number is required."""
-        if one.must_know and isinstance(error, Nonsense):
+        if one.must_know and isinstance(error, InvalidResult):
             raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
         self.faults.append(self.watch.fault(use, self.candidates.count, error))
 
@@ -338,12 +338,14 @@ def share_ends(
 ) -> tuple[float, float]:
     """Return the range of normalisation: the weigher's own ends, or those of the numbers where it sets none.
 
-    Numbers beyond an end count as that end. Where both ends are equal all shares are 0. Raises Nonsense for numbers
-    that are not finite.
+    Numbers beyond an end count as that end. Where both ends are equal all shares are 0.
+
+    Raises:
+        InvalidResult: a number is not finite.
     """
     least, greatest = ends
     if not (math.isfinite(least) and math.isfinite(greatest)):
-        raise Nonsense("a weight is not finite")
+        raise InvalidResult("a weight is not finite")
     if minval is None and maxval is None:
         return ends
     lower = OUT if minval is None else float(minval)
@@ -378,4 +380,4 @@ def _shares_in(part: WeightTerm, rows: slice, scratch: Column) -> Column:
 
 def _check(column: Column, count: int) -> None:
     if type(column) is not np.ndarray or column.shape != (count,) or column.dtype.kind not in "fiub":
-        raise Nonsense(f"column of {count} numbers expected")
+        raise InvalidResult(f"column of {count} numbers expected")

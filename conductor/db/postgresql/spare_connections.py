@@ -28,7 +28,7 @@ class _Spare(NamedTuple):
     since: float
 
 
-class Spares:
+class SpareConnections:
     """Connections by key; the one returned last is taken first, so that a quiet process keeps few."""
 
     def __init__(self) -> None:
@@ -86,4 +86,4 @@ def _lives(spare: _Spare) -> bool:
     return True
 
 
-SPARES = Spares()
+SPARES = SpareConnections()

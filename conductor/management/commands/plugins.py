@@ -23,7 +23,7 @@ from conductor.plugins import registry
 from conductor.services.plugins import catalog, conformance_records, details, plugins
 from conductor.services.plugins.catalog import MetricsView, PluginView
 from conductor.services.plugins.details import PluginDetail
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 
 
 class Command(ManualCommand):
@@ -125,7 +125,7 @@ class Command(ManualCommand):
         self._switch(options, False)
 
     def _switch(self, options: dict[str, Any], is_enabled: bool) -> None:
-        wanted = Change(is_enabled=is_enabled, keys=frozenset({"is_enabled"}))
+        wanted = PluginSettingsChange(is_enabled=is_enabled, keys=frozenset({"is_enabled"}))
         kinds = {kind_of(name) for name in options["name"]}
         if len(kinds) > 1:
             refuse("Name filters, or weighers, but not both at once.")
@@ -142,7 +142,7 @@ class Command(ManualCommand):
             given["options"] = values
         if not given:
             refuse("Say what to set: KEY=VALUE, --default, --mode, --on-failure or --multiplier.")
-        change = Change(**given, keys=frozenset(given))
+        change = PluginSettingsChange(**given, keys=frozenset(given))
         self._change(options, kind_of(options["name"]), plugins={options["name"]: change})
 
     def _quarantine(self, options: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ class Command(ManualCommand):
             sys.exit(LEFT_OUT)
 
 
-def _lines(pruned: pruner.Pruned) -> list[str]:
+def _lines(pruned: pruner.PruneResult) -> list[str]:
     lines = [
         f"{alias}: {count} {kind}" for alias, kinds in sorted(pruned.counts.items()) for kind, count in kinds.items()
     ]

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from conductor.cells.lookup import cell_aliases
 from conductor.manual import ManualCommand
 from conductor.services.operations.reconciliation import reconciler
-from conductor.services.operations.reconciliation.reconciler import Judged, Report
+from conductor.services.operations.reconciliation.reconciler import ReconciledFinding, ReconciliationReport
 
 SOMETHING_LEFT = 1
 
@@ -55,11 +55,11 @@ class Command(ManualCommand):
             sys.exit(SOMETHING_LEFT)
 
 
-def _body(report: Report) -> dict[str, Any]:
+def _body(report: ReconciliationReport) -> dict[str, Any]:
     return {"findings": [_finding(one) for one in report.judged], "missing_cells": report.down}
 
 
-def _finding(one: Judged) -> dict[str, Any]:
+def _finding(one: ReconciledFinding) -> dict[str, Any]:
     return {
         "kind": one.kind.name,
         "severity": one.kind.severity,
@@ -72,7 +72,7 @@ def _finding(one: Judged) -> dict[str, Any]:
     }
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: ReconciliationReport) -> list[str]:
     lines = [
         f"{one.outcome}: {one.kind.name} ({one.kind.severity}): {one.found.detail} {one.note}".rstrip()
         for one in report.judged

@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from conductor.core.errors import Invalid
-from conductor.core.scheduling.cases import Shipped, answers_of, read
+from conductor.core.scheduling.cases import BuiltinPlugins, answers_of, read
 from conductor.manual import ManualCommand
 from conductor.plugins import SHIPPED, PluginOptions, load
 
@@ -33,8 +33,8 @@ class Command(ManualCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         plugins = load(SHIPPED, PluginOptions(), finds_installed=False)
-        shipped = Shipped(
-            [type(one) for one in plugins.brought_filters], [type(one) for one in plugins.brought_weighers]
+        shipped = BuiltinPlugins(
+            [type(one) for one in plugins.loaded_filters], [type(one) for one in plugins.loaded_weighers]
         )
         try:
             text = Path(options["cases"]).read_text(encoding="utf-8")

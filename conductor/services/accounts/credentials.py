@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from conductor.identity import assignments
-from conductor.identity.assignments import Wanted
+from conductor.identity.assignments import AssignmentFilter
 from conductor.identity.models import Membership, Role
 
 PEOPLE = ("admin", "demo")  # each is also the name of a project
@@ -109,7 +109,7 @@ def members(project_id: str) -> list[str]:
     member = Role.objects.filter(name="member", domain=None).first()
     if member is None:
         return []
-    held = assignments.in_effect(Wanted(role_id=member.id, project_id=project_id))
+    held = assignments.in_effect(AssignmentFilter(role_id=member.id, project_id=project_id))
     return sorted({shown.user.id for shown in held if shown.project is not None})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NovellaError, TooOften
+from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NovellaError, TooManyRequests
 from conductor.core.messages import message
 from conductor.identity import delegation, passwords, second_factors, sign_in_limits, users
 from conductor.identity.delegation import Power
@@ -28,8 +28,11 @@ def change(
 
     A user with a second factor gives a `code` of it, or `granted`, a token that was issued for one.
 
-    Raises NotAuthenticated where the original password or the code is wrong, TooOften after too many of these, Invalid
-    for a new password that is easily guessed, Forbidden where an administrator has locked it or for a delegated token.
+    Raises:
+        NotAuthenticated: the original password or the code is wrong.
+        TooManyRequests: too many of these failed.
+        Invalid: the new password is easily guessed.
+        Forbidden: an administrator has locked the password, or the token is a delegated one.
     """
     try:
         if granted is not None and delegation.is_own_account(granted, context.user_id):
@@ -37,7 +40,7 @@ def change(
         with sign_in_limits.attempt(context.remote_address, sign_in_limits.of_user(context.user_id)):
             has_shown_code = _has_shown_code(granted, context.user_id)
             users.change_own_password(context.user_id, original, password, code=code, has_shown_code=has_shown_code)
-    except TooOften:
+    except TooManyRequests:
         raise  # not audited: so many could fill the log
     except NovellaError as error:
         _keep(context, error)

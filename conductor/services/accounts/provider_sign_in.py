@@ -15,9 +15,9 @@ from conductor.core.phrases import phrase
 from conductor.db.transactions import write_tx
 from conductor.identity import provider_accounts
 from conductor.identity.models import User
-from conductor.identity.provider_accounts import LONGEST, Given, Person
+from conductor.identity.provider_accounts import LONGEST, ProjectRole, ProviderClaims
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 
 ANY_VALUE = "*"
 NAME_CLAIMS = ("preferred_username", "email", "name", "sub")
@@ -39,12 +39,12 @@ def enter(claims: Mapping[str, Any], *, claim: str, rules: Rules, context: Reque
     return entry.user
 
 
-def _person(claims: Mapping[str, Any]) -> Person:
+def _person(claims: Mapping[str, Any]) -> ProviderClaims:
     issuer, subject = (_text(claims.get(name)) for name in ("iss", "sub"))
     if not issuer or not subject:
         raise Invalid(phrase("The provider's answer names no user."))
     name = next(found for found in (_text(claims.get(name)) for name in NAME_CLAIMS) if found)
-    return Person(issuer, subject, name, _email(claims))
+    return ProviderClaims(issuer, subject, name, _email(claims))
 
 
 def _text(value: Any) -> str:
@@ -62,11 +62,11 @@ def _email(claims: Mapping[str, Any]) -> str:
     return reported if len(reported) <= 254 else ""
 
 
-def _roles(reported: Any, rules: Rules) -> list[Given]:
+def _roles(reported: Any, rules: Rules) -> list[ProjectRole]:
     """Return the roles that the rules give; a claim is a list of words, or one word."""
     words = reported if isinstance(reported, list | tuple) else [reported]
     values = {word for word in words if isinstance(word, str)} | {ANY_VALUE}
-    return [Given(project, role) for value, project, role in rules if value in values]
+    return [ProjectRole(project, role) for value, project, role in rules if value in values]
 
 
 def _as(context: RequestContext, user: User) -> RequestContext:
@@ -79,7 +79,7 @@ def _as(context: RequestContext, user: User) -> RequestContext:
     )
 
 
-def _on_person(person: Person, entry: provider_accounts.Entry) -> Entry:
+def _on_person(person: ProviderClaims, entry: provider_accounts.ProviderSignIn) -> AuditEntry:
     details = {"issuer": person.issuer, "subject": person.subject, "given": entry.given, "taken": entry.taken}
     action = "user.create_from_provider" if entry.is_new else "user.roles_from_provider"
-    return Entry(action=action, project_id="", details=details)
+    return AuditEntry(action=action, project_id="", details=details)

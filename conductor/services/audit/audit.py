@@ -41,7 +41,7 @@ SIGN_IN = "session.sign_in"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class AuditEntry:
     """A record to write. `error` is None for a change that succeeded."""
 
     action: str
@@ -106,12 +106,12 @@ class AuditQuery:
     marker: str = ""
 
 
-def record(alias: str, context: RequestContext, entry: Entry) -> None:
+def record(alias: str, context: RequestContext, entry: AuditEntry) -> None:
     """Add a record to the journal in `alias`, inside the transaction of the change."""
     record_all(alias, context, [entry])
 
 
-def record_all(alias: str, context: RequestContext, entries: Sequence[Entry]) -> None:
+def record_all(alias: str, context: RequestContext, entries: Sequence[AuditEntry]) -> None:
     """Add several records at once, with as many statements as for one."""
     if entries:
         now = database_time(alias)  # a value: pages compare it exactly
@@ -120,7 +120,7 @@ def record_all(alias: str, context: RequestContext, entries: Sequence[Entry]) ->
         RECORDS.insert_together(connections[alias], [{name: getattr(row, name) for name in GIVEN} for row in rows])
 
 
-def _row(alias: str, context: RequestContext, entry: Entry, now: datetime) -> AuditRecord:
+def _row(alias: str, context: RequestContext, entry: AuditEntry, now: datetime) -> AuditRecord:
     row = AuditRecord(
         uuid=uuid4(),
         action=entry.action,
@@ -155,7 +155,7 @@ def record_refusal(
     try:
         with write_tx(API_ALIAS):
             mapping = InstanceMapping.objects.filter(instance_uuid=wanted).first() if wanted else None
-            entry = Entry(
+            entry = AuditEntry(
                 action=f"server.{action}"[:64],
                 project_id=mapping.project_id if mapping else context.project_id,
                 instance_uuid=wanted,
@@ -189,7 +189,7 @@ def record_server_action(
         alias,
         context,
         [
-            Entry(
+            AuditEntry(
                 action=f"{SERVER}.{action}"[:64],
                 project_id=project_id or context.project_id,
                 run_uuid=run_uuid,
@@ -219,14 +219,16 @@ def record_sign_in(
             is_known = User.objects.filter(Q(id=account) | Q(username=account)).exists()
             fields["account"] = account if is_known else "unknown"
         with write_tx(API_ALIAS):
-            record(API_ALIAS, context, Entry(action=SIGN_IN, project_id="", error=error, details=fields))
+            record(API_ALIAS, context, AuditEntry(action=SIGN_IN, project_id="", error=error, details=fields))
     except (DatabaseError, InterfaceError):
         log.exception("audit record lost: action=%s user=%s request=%s", SIGN_IN, context.user_id, context.request_id)
 
 
-def of_run(run: WorkflowRun, action: str, reason: str, details: Mapping[str, Any], error: Exception | None) -> Entry:
+def of_run(
+    run: WorkflowRun, action: str, reason: str, details: Mapping[str, Any], error: Exception | None
+) -> AuditEntry:
     """Return an entry about a run; the project and owner come from the run."""
-    return Entry(
+    return AuditEntry(
         action=f"workflow.{action}",
         project_id=run.project_id,
         on_behalf_of=run.user_name or run.user_id,

@@ -13,7 +13,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.db.transactions import write_tx
 from conductor.services.audit import audit, targets
-from conductor.services.audit.audit import LONGEST_TEXT, Entry
+from conductor.services.audit.audit import LONGEST_TEXT, AuditEntry
 from conductor.services.audit.targets import AuditTarget
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,10 @@ def keep(
         log.exception("audit record lost: verb=%s user=%s request=%s", verb, context.user_id, context.request_id)
 
 
-def _entry(context: RequestContext, verb: str, subject: AuditTarget, reason: str, details: dict[str, Any]) -> Entry:
-    return Entry(
+def _entry(
+    context: RequestContext, verb: str, subject: AuditTarget, reason: str, details: dict[str, Any]
+) -> AuditEntry:
+    return AuditEntry(
         action=f"{subject.kind}.{verb}"[:64],
         project_id=subject.project_id or context.project_id,
         instance_uuid=subject.id if subject.kind == targets.SERVER else None,

@@ -15,7 +15,7 @@ from conductor.core.context import RequestContext
 from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import AuditRecord
 from conductor.services.audit import audit
-from conductor.services.audit.audit import LONGEST_TEXT, Entry
+from conductor.services.audit.audit import LONGEST_TEXT, AuditEntry
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def keep(
 
     If the record can't be written, it goes to the server's log, and the caller's answer stays the same.
     """
-    entry = Entry(
+    entry = AuditEntry(
         action=action[:64],
         project_id=context.project_id,
         reason=reason[:LONGEST_TEXT],

@@ -19,7 +19,7 @@ from django.db.models import Max, QuerySet
 
 from conductor.cells.lookup import journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
-from conductor.core.audit_chain import CONTENT, Chain, ChainPosition, Sealed, key_of, named, plain
+from conductor.core.audit_chain import CONTENT, Chain, ChainPosition, SealedRecord, key_of, named, plain
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden
 from conductor.core.messages import message
@@ -205,7 +205,7 @@ def _checked(alias: str) -> str:
     return found
 
 
-def _walk(alias: str, last: int) -> Iterator[Sealed]:
+def _walk(alias: str, last: int) -> Iterator[SealedRecord]:
     """Yield all records with a number up to `last`, a page at a time."""
     after, rows = None, AuditRecord.objects.using(alias).filter(seal__lte=last).order_by("seal")
     while page := _sealed((rows if after is None else rows.filter(seal__gt=after))[:READ]):
@@ -223,8 +223,8 @@ def _unsigned(alias: str, row: AuditChain) -> str:
     return ""
 
 
-def _sealed(rows: QuerySet[AuditRecord]) -> list[Sealed]:
-    return [Sealed(ChainPosition(row.seal or 0, row.digest), row.signature, content_of(row)) for row in rows]
+def _sealed(rows: QuerySet[AuditRecord]) -> list[SealedRecord]:
+    return [SealedRecord(ChainPosition(row.seal or 0, row.digest), row.signature, content_of(row)) for row in rows]
 
 
 def _held(alias: str) -> AuditChain:

@@ -29,7 +29,7 @@ from conductor.identity.models import Project
 from conductor.journal import periodic_leases
 from conductor.services.accounts import credentials
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.billing import costs, usage
 from conductor.services.billing.costs import Prices
 from conductor.services.billing.usage import UsageQuery
@@ -277,7 +277,7 @@ def _record(
     context: RequestContext, project_id: str, verb: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
     details = {"before": before, "after": after}
-    audit.record(API_ALIAS, context, Entry(action=f"budget.{verb}", project_id=project_id, details=details))
+    audit.record(API_ALIAS, context, AuditEntry(action=f"budget.{verb}", project_id=project_id, details=details))
 
 
 def _view(row: Budget, project_name: str) -> BudgetView:

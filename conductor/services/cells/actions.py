@@ -10,14 +10,14 @@ from conductor import events
 from conductor.api_db.models import CellMapping
 from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS, CELL0
-from conductor.cells.quarantine import Quarantine
+from conductor.cells.quarantine import CellQuarantine
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NotFound, NovellaError
 from conductor.core.messages import message
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, write_tx
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.cells.health import require_operator
 from conductor.services.fleet.host_actions import AvailableAction, require_reason
 
@@ -51,7 +51,7 @@ def list_actions(cell: _CellFacts) -> list[AvailableAction]:
     return [_available(action, cell) for action in ACTIONS]
 
 
-def quarantines() -> Mapping[str, Quarantine]:
+def quarantines() -> Mapping[str, CellQuarantine]:
     """Return the quarantined cells, with the operator and the reason."""
     return quarantine.all_now()
 
@@ -95,9 +95,9 @@ def _change(context: RequestContext, cell: CellMapping, action: _CellAction, rea
 
 def _entry(
     context: RequestContext, name: str, action: _CellAction, reason: str, error: Exception | None = None
-) -> Entry:
+) -> AuditEntry:
     details = {"cell": name}
-    return Entry(
+    return AuditEntry(
         action=f"cell.{action.id}", project_id=context.project_id, reason=reason[:255], error=error, details=details
     )
 
@@ -153,7 +153,7 @@ ACTIONS = (
     ),
     _CellAction(
         "quarantine",
-        "Quarantine",
+        "CellQuarantine",
         (
             "Treats the cell as unresponsive: lists omit its hosts and workflows, its servers show as "
             "unknown and can't be changed, no server is placed there, and its conductors start no workflows. "

@@ -271,7 +271,7 @@ def _unused() -> QuerySet[ConsoleToken]:
 
 def _put_on_record(row: ConsoleToken, context: RequestContext) -> None:
     with write_tx(API_ALIAS):
-        entry = audit.Entry(
+        entry = audit.AuditEntry(
             action="server.open_console" if row.share_uuid is None else "server.watch_console",
             project_id=InstanceMapping.objects.get(instance_uuid=row.instance_uuid).project_id,
             instance_uuid=row.instance_uuid,

@@ -23,7 +23,7 @@ KIND = "console.written"
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ConsoleLogSlice:
     """The bytes of a console from `offset` on."""
 
     offset: int
@@ -48,7 +48,7 @@ def store_all(cell: str, message: ConsolesWritten) -> None:
     Pieces from a host where the instance is not, or for a deleted instance, are ignored.
     """
     pieces = [
-        (uuid, Stretch(piece["offset"], piece["text"].encode()))
+        (uuid, ConsoleLogSlice(piece["offset"], piece["text"].encode()))
         for piece in message.pieces
         if (uuid := uuid_or_none(piece["instance_uuid"])) is not None and piece["text"] and piece["offset"] >= 0
     ]
@@ -58,12 +58,12 @@ def store_all(cell: str, message: ConsolesWritten) -> None:
                 _join_in(connections[cell], uuid, message.host, new)
 
 
-def _join_in(connection: BaseDatabaseWrapper, uuid: UUID, host: str, new: Stretch) -> None:
+def _join_in(connection: BaseDatabaseWrapper, uuid: UUID, host: str, new: ConsoleLogSlice) -> None:
     project_id = statements.project_of_guest(connection, uuid, host)
     if project_id is None:
         return
     log = statements.lock_console_log(connection, uuid)
-    kept = Stretch(log[1], log[2].encode()) if log is not None and log[0] == host else None
+    kept = ConsoleLogSlice(log[1], log[2].encode()) if log is not None and log[0] == host else None
     joined = join(kept, new)
     if joined == kept:
         return
@@ -73,7 +73,7 @@ def _join_in(connection: BaseDatabaseWrapper, uuid: UUID, host: str, new: Stretc
     events.append(connection.alias, events.about_instance(uuid, project_id), KIND, {"end": joined.end})
 
 
-def join(kept: Stretch | None, new: Stretch) -> Stretch:
+def join(kept: ConsoleLogSlice | None, new: ConsoleLogSlice) -> ConsoleLogSlice:
     """Return the newest contiguous stretch of two pieces, at most its last 64 KiB.
 
     Where they overlap and differ the guest was rebuilt, and its older output ends there.
@@ -84,18 +84,18 @@ def join(kept: Stretch | None, new: Stretch) -> Stretch:
         return kept
     start, end = max(kept.offset, new.offset), min(kept.end, new.end)
     if _cut(kept, start, end) != _cut(new, start, end):
-        return _tail(Stretch(min(kept.offset, new.offset), _cut(kept, kept.offset, new.offset) + new.raw))
+        return _tail(ConsoleLogSlice(min(kept.offset, new.offset), _cut(kept, kept.offset, new.offset) + new.raw))
     first, second = sorted((kept, new), key=lambda piece: piece.offset)
-    return _tail(Stretch(first.offset, first.raw + second.raw[max(first.end - second.offset, 0) :]))
+    return _tail(ConsoleLogSlice(first.offset, first.raw + second.raw[max(first.end - second.offset, 0) :]))
 
 
-def _cut(piece: Stretch, start: int, end: int) -> bytes:
+def _cut(piece: ConsoleLogSlice, start: int, end: int) -> bytes:
     return piece.raw[max(start - piece.offset, 0) : max(end - piece.offset, 0)]
 
 
-def _tail(piece: Stretch) -> Stretch:
+def _tail(piece: ConsoleLogSlice) -> ConsoleLogSlice:
     raw = console_text.tail(piece.raw, TAIL_BYTES)
-    return Stretch(piece.end - len(raw), raw)
+    return ConsoleLogSlice(piece.end - len(raw), raw)
 
 
 def _forget_reported(cell: str, uuid: UUID) -> None:

@@ -20,7 +20,7 @@ from conductor.db.transactions import database_now, database_time, one_at_a_time
 from conductor.identity import delegation
 from conductor.identity.delegation import Power
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.consoles import consoles
 from conductor.services.consoles.consoles import ConsoleTicket
 from conductor.services.servers import instances
@@ -167,7 +167,7 @@ def _view(row: ConsoleShare, now: datetime) -> ShareView:
 
 
 def _record(context: RequestContext, row: ConsoleShare, verb: str, **details: object) -> None:
-    entry = Entry(
+    entry = AuditEntry(
         action=f"server.{verb}_console",
         project_id=row.project_id,
         instance_uuid=row.instance_uuid,

@@ -14,7 +14,7 @@ from conductor.core.messages import message, sentences
 from conductor.core.phrases import phrase
 from conductor.db.transactions import write_tx
 from conductor.services.audit import audit
-from conductor.services.audit.audit import LONGEST_TEXT, Entry
+from conductor.services.audit.audit import LONGEST_TEXT, AuditEntry
 from conductor.services.fleet import canaries, drains, enabling, evacuations, fleet, host_details
 from conductor.services.fleet.drains import DrainRequest
 from conductor.services.hosts.types import ServiceView
@@ -158,7 +158,7 @@ def steer(context: RequestContext, host: str, action: str, *, deadline_at: datet
         raise
 
 
-def _keep(cell: str, context: RequestContext, entry: Entry) -> None:
+def _keep(cell: str, context: RequestContext, entry: AuditEntry) -> None:
     with write_tx(cell):
         audit.record(cell, context, entry)
 
@@ -176,8 +176,8 @@ def _entry(
     *,
     error: Exception | None = None,
     run_uuid: str | None = None,
-) -> Entry:
-    return Entry(
+) -> AuditEntry:
+    return AuditEntry(
         action=f"host.{action}"[:64],
         project_id=context.project_id,
         reason=reason,
@@ -187,7 +187,7 @@ def _entry(
     )
 
 
-def _with(entry: Entry, details: Mapping[str, str]) -> Entry:
+def _with(entry: AuditEntry, details: Mapping[str, str]) -> AuditEntry:
     return replace(entry, details={**entry.details, **details})
 
 

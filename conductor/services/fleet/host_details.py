@@ -33,7 +33,7 @@ MOST_MOVES = 20
 
 
 @dataclass(frozen=True)
-class Stock:
+class ClassInventory:
     """Inventory of one resource class; `provider` is named where it is not the node itself."""
 
     provider: str
@@ -84,7 +84,7 @@ class HostDetail:
     state: str
     service: ServiceView
     nodes: list[HypervisorView]
-    stocks: list[Stock]
+    stocks: list[ClassInventory]
     traits: list[str]
     aggregates: list[AggregateView]
     guests: Page[InstanceData]
@@ -164,11 +164,11 @@ def _trees(node_uuids: Sequence[str]) -> list[ResourceProvider]:
     return list(ResourceProvider.objects.filter(wanted).order_by("pk"))
 
 
-def _stocks(providers: Sequence[ResourceProvider], own: set[str]) -> list[Stock]:
+def _stocks(providers: Sequence[ResourceProvider], own: set[str]) -> list[ClassInventory]:
     names = {provider.pk: provider.name for provider in providers}
     rows = Inventory.objects.filter(provider_id__in=list(names)).order_by("provider_id", "resource_class")
     return [
-        Stock(
+        ClassInventory(
             "" if names[row.provider_id] in own else names[row.provider_id],
             row.resource_class,
             row.total,

@@ -29,7 +29,7 @@ KNOWN_POWER_STATES = frozenset(int(state) for state in PowerState)
 
 
 @dataclass
-class Unsettled:
+class ReportMismatches:
     """Instances by uuid, with the number of consecutive reports that did not match the cell's rows.
 
     `unmanaged` are unmanaged guests, `missing` instances that the host does not have, `odd` those whose power state
@@ -46,13 +46,13 @@ class Unsettled:
         return bool(self.unmanaged or self.missing or self.odd or self.is_pending)
 
 
-def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str, Any]) -> Unsettled:
+def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str, Any]) -> ReportMismatches:
     """Store power states and destroy guests that don't belong on the host; inside `write_tx(cell)`.
 
     `guests` maps instance uuid to power state; `before` is what the previous report left unsettled.
     """
     found = _by_uuid(guests)
-    unsettled = Unsettled()
+    unsettled = ReportMismatches()
     rows = Instance.objects.using(cell).alive().filter(host=host)
     placed = [Placed(*row) for row in rows.values_list(*Placed._fields)]
     for instance in placed:
@@ -85,7 +85,7 @@ def _known_state(reported: int | None) -> PowerState:
 
 
 def _compare(
-    cell: str, instance: Placed, reported: int | None, missing_before: Mapping[str, int], unsettled: Unsettled
+    cell: str, instance: Placed, reported: int | None, missing_before: Mapping[str, int], unsettled: ReportMismatches
 ) -> None:
     state = _known_state(reported)
     if state == instance.power_state:
@@ -128,7 +128,7 @@ def _is_time(sightings: int) -> bool:
     return sightings & (sightings - 1) == 0 or sightings % RARELY == 0
 
 
-def _turn_out(cell: str, host: str, uuid: UUID, seen_before: Mapping[str, int], unsettled: Unsettled) -> None:
+def _turn_out(cell: str, host: str, uuid: UUID, seen_before: Mapping[str, int], unsettled: ReportMismatches) -> None:
     sightings = seen_before.get(str(uuid), 0) + 1
     unsettled.unmanaged[str(uuid)] = sightings
     if sightings < ENOUGH_SIGHTINGS or not _is_time(sightings):

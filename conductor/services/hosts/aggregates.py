@@ -25,7 +25,7 @@ from conductor.services.hosts.types import AggregateView
 
 COMPUTE = "nova-compute"
 # Rules across several aggregates hold only when changes are serialized.
-GATE = "aggregates"
+LOCK_NAME = "aggregates"
 
 
 def list_all(context: RequestContext) -> list[AggregateView]:
@@ -44,7 +44,7 @@ def get(context: RequestContext, ref: str) -> AggregateView:
 def create(context: RequestContext, name: str, zone: str | None = None) -> AggregateView:
     """Create an aggregate without hosts. Raises Conflict when the name is taken."""
     with write_tx():
-        one_at_a_time(API_ALIAS, GATE)
+        one_at_a_time(API_ALIAS, LOCK_NAME)
         _refuse_taken(name)
         row = Aggregate.objects.create(name=name, metadata={ZONE_KEY: zone} if zone else {})
     return get(context, str(row.uuid))
@@ -76,7 +76,7 @@ def add_host(context: RequestContext, ref: str, host: str) -> AggregateView:
     aggregate = get(context, ref)
     cell, nodes = _home_of(host)
     with write_tx():
-        one_at_a_time(API_ALIAS, GATE)
+        one_at_a_time(API_ALIAS, LOCK_NAME)
         row = _held(aggregate)
         if row.hosts.filter(host=host).exists():
             raise Conflict(f"Aggregate {row.pk} already has host {host}.")
@@ -100,7 +100,7 @@ def remove_host(context: RequestContext, ref: str, host: str) -> AggregateView:
         raise NotFound(f"Cannot remove host {host} in aggregate {aggregate.number}: it is not there.")
     cell, nodes = _home_or_nothing(host)
     with write_tx():
-        one_at_a_time(API_ALIAS, GATE)
+        one_at_a_time(API_ALIAS, LOCK_NAME)
         row = _held(aggregate)
         before = zone_of(host)
         row.hosts.filter(host=host).delete()
@@ -119,7 +119,7 @@ def delete(context: RequestContext, ref: str) -> None:
     """Delete an aggregate. Raises NotFound, or Invalid while there are hosts in it."""
     aggregate = get(context, ref)
     with write_tx():
-        one_at_a_time(API_ALIAS, GATE)
+        one_at_a_time(API_ALIAS, LOCK_NAME)
         row = _held(aggregate)
         if row.hosts.exists():
             raise Invalid(f"Cannot delete aggregate {row.pk}: it is not empty. Remove its hosts first.")
@@ -137,7 +137,7 @@ def _change(context: RequestContext, ref: str, name: str | None, changes: Mappin
     aggregate = get(context, ref)
     check(changes)
     with write_tx():
-        one_at_a_time(API_ALIAS, GATE)
+        one_at_a_time(API_ALIAS, LOCK_NAME)
         row = _held(aggregate)
         if name is not None and name != row.name:
             _refuse_taken(name)
@@ -236,8 +236,8 @@ def _view(row: Aggregate) -> AggregateView:
 def check(changes: Mapping[str, str | None]) -> None:
     """Check metadata changes; None removes a key. Raises Invalid naming the key."""
     found = registry()
-    factors = {one.multiplier_option for one in found.brought_weighers}
-    limits = {one.option for one in found.brought_filters if isinstance(one, CountLimit) and one.asks_aggregates}
+    factors = {one.multiplier_option for one in found.loaded_weighers}
+    limits = {one.option for one in found.loaded_filters if isinstance(one, CountLimit) and one.asks_aggregates}
     for key, value in changes.items():
         if value is None:
             continue

@@ -13,7 +13,7 @@ from conductor import events
 from conductor.api_db.models import CellMapping, HostMapping
 from conductor.cell_db.models import ComputeNode, Instance, Service
 from conductor.cells.lookup import cell_aliases
-from conductor.cells.scatter_gather import Gathered, scatter_gather
+from conductor.cells.scatter_gather import GatherResult, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, NotFound
 from conductor.core.identifiers import uuid_or_none
@@ -264,7 +264,7 @@ def _status(is_forced_down: bool, is_disabled: bool, is_up: bool) -> str:
     return "UP" if is_up else "UNKNOWN"
 
 
-def _ask(ask: Callable[[str, int], list[A]], only: Container[str] | None = None) -> Gathered[list[A]]:
+def _ask(ask: Callable[[str, int], list[A]], only: Container[str] | None = None) -> GatherResult[list[A]]:
     """Query every cell, or only some, with its alias and its number."""
     numbers = dict(CellMapping.objects.values_list("name", "pk"))
     asked = [alias for alias in cell_aliases() if alias in numbers and (only is None or alias in only)]

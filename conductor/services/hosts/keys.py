@@ -41,7 +41,7 @@ class HostKeyView:
 
 
 @dataclass(frozen=True)
-class Enrolled:
+class EnrollmentResult:
     """The answer to a host that has enrolled its key."""
 
     host: str
@@ -81,7 +81,7 @@ def create_token(context: RequestContext, host: str, cell: str, *, seconds: floa
     return token
 
 
-def redeem(context: RequestContext, token: str, public_key: str) -> Enrolled:
+def redeem(context: RequestContext, token: str, public_key: str) -> EnrollmentResult:
     """Enroll the key of the host that the token was created for; the token can be used once.
 
     Raises NotAuthenticated for an invalid token, Invalid for an invalid key.
@@ -95,7 +95,7 @@ def redeem(context: RequestContext, token: str, public_key: str) -> Enrolled:
         rows.delete()
         _add(found.host, found.cell, public_key)
     _audit(context, "host.enroll", found.host, cell=found.cell, key_id=envelope.key_id_of(public_key))
-    return Enrolled(found.host, found.cell, STORE.conductor_keys())
+    return EnrollmentResult(found.host, found.cell, STORE.conductor_keys())
 
 
 def adopt(credentials: Iterable[Credentials]) -> None:

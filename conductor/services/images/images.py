@@ -10,7 +10,7 @@ from conductor.core.context import RequestContext
 from conductor.db.transactions import write_tx
 from conductor.image import operations
 from conductor.image.models import Image
-from conductor.image.operations import Change
+from conductor.image.operations import ImageChange
 from conductor.journal import cross_database_locks
 from conductor.services.quotas import image_quotas
 from conductor.services.servers import volume_images
@@ -29,7 +29,7 @@ def create(context: RequestContext, wanted: Mapping[str, Any], *, image_uuid: UU
         return operations.create(context, wanted, image_uuid=image_uuid)
 
 
-def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
+def update(context: RequestContext, ref: str, changes: Sequence[ImageChange]) -> Image:
     """Update an image as operations.update does.
 
     Raises ResourceLocked naming the workflow that fills or uses the image.

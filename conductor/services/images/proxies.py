@@ -12,7 +12,7 @@ from conductor.core.page import Page
 from conductor.image import queries as image_queries
 from conductor.image.attributes import READ_ONLY, WRITABLE
 from conductor.image.models import Image
-from conductor.image.operations import Change
+from conductor.image.operations import ImageChange
 from conductor.image.queries import ImageQuery
 from conductor.services.images import images
 
@@ -99,15 +99,15 @@ def set_image_metadata(
         raise Invalid(f"{members[0]} is a member of images and no metadata.", field=f"metadata.{members[0]}")
     before = image(context, ref).metadata
     gone = set(before) - set(given) if replaces_all else set()
-    changes = [Change("remove", name) for name in sorted(gone)]
-    images.update(context, ref, [*changes, *(Change("add", name, value) for name, value in given.items())])
+    changes = [ImageChange("remove", name) for name in sorted(gone)]
+    images.update(context, ref, [*changes, *(ImageChange("add", name, value) for name, value in given.items())])
     return image(context, ref).metadata
 
 
 def remove_image_metadata(context: RequestContext, ref: str, key: str) -> None:
     """Remove a metadata item. Raises NotFound."""
     image_metadata_item(context, ref, key)  # raises where the item is missing
-    images.update(context, ref, [Change("remove", key)])
+    images.update(context, ref, [ImageChange("remove", key)])
 
 
 def _row(context: RequestContext, ref: str) -> Image:

@@ -14,7 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.network import floating_ips, operations, security_groups
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.network.floating_ips import FloatingIpCreate
 from conductor.network.models import FloatingIp, Network
 from conductor.network.security_groups import SecurityGroupRuleCreate
@@ -57,7 +57,7 @@ class OldRule:
 
 def networks(context: RequestContext) -> list[NetworkName]:
     """Return the networks that the caller may see."""
-    return [_network(row) for row in operations.list_networks(context, ListQuery())]
+    return [_network(row) for row in operations.list_networks(context, NetworkListQuery())]
 
 
 def network(context: RequestContext, network_id: str) -> NetworkName:
@@ -68,7 +68,7 @@ def network(context: RequestContext, network_id: str) -> NetworkName:
 def groups(context: RequestContext, *, all_projects: bool = False) -> list[GroupOfServer]:
     """Return the project's groups by name; those of all projects for an administrator who requests them."""
     wanted = {} if all_projects and context.is_admin else {"project_id": [context.project_id]}
-    rows = security_groups.list_groups(context, ListQuery(filters=wanted))
+    rows = security_groups.list_groups(context, NetworkListQuery(filters=wanted))
     return sorted((view_of_group(row) for row in rows), key=lambda group: (group.project_id, group.name))
 
 
@@ -121,7 +121,7 @@ def pools(context: RequestContext) -> list[str]:
 def addresses(context: RequestContext) -> list[OuterAddress]:
     """Return the project's floating addresses."""
     wanted = {"project_id": [context.project_id]}
-    return [_address(row) for row in floating_ips.list_floating_ips(context, ListQuery(filters=wanted))]
+    return [_address(row) for row in floating_ips.list_floating_ips(context, NetworkListQuery(filters=wanted))]
 
 
 def address(context: RequestContext, address_id: str) -> OuterAddress:
@@ -165,7 +165,7 @@ def _uuid(text: str, what: str) -> str:
 
 
 def _external(context: RequestContext) -> list[Network]:
-    return operations.list_networks(context, ListQuery(filters={"router:external": ["true"]}))
+    return operations.list_networks(context, NetworkListQuery(filters={"router:external": ["true"]}))
 
 
 def _network(row: Network) -> NetworkName:

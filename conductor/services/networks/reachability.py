@@ -45,7 +45,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Leg:
+class PathCheck:
     """One check on the path, and its result in words."""
 
     title: str
@@ -60,7 +60,7 @@ class Reachability:
 
     is_open: bool
     sentence: str
-    legs: tuple[Leg, ...]
+    legs: tuple[PathCheck, ...]
 
 
 @dataclass(frozen=True)
@@ -162,35 +162,35 @@ def _along(start: _End, end: _End, traffic: Traffic) -> Reachability:
     return Reachability(is_open, sentence, tuple(legs))
 
 
-def _carriage(start: _End, end: _End) -> Leg:
+def _carriage(start: _End, end: _End) -> PathCheck:
     """Check whether the hosts' network carries traffic between the two, whatever the rules permit."""
     title = "Host network"
     if start.port is None or end.port is None or start.port.network_id != end.port.network_id:
         is_carried = carries_routes()
-        return Leg(title, is_carried, "Routed traffic is carried." if is_carried else NO_ROUTING)
+        return PathCheck(title, is_carried, "Routed traffic is carried." if is_carried else NO_ROUTING)
     if WITHIN_HOST not in CARRIES.get(start.guest_network, ()):
         why = f"the host of {start.name} doesn't connect its servers to each other."
-        return Leg(title, False, f"{NOT_CARRIED}: {why}")
+        return PathCheck(title, False, f"{NOT_CARRIED}: {why}")
     if start.host != end.host:
-        return Leg(title, False, f"{NOT_CARRIED}: the servers are on different hosts, which aren't connected.")
-    return Leg(title, True, "Both servers are on one host, which connects them.")
+        return PathCheck(title, False, f"{NOT_CARRIED}: the servers are on different hosts, which aren't connected.")
+    return PathCheck(title, True, "Both servers are on one host, which connects them.")
 
 
-def _way(start: _End, end: _End) -> Leg:
+def _way(start: _End, end: _End) -> PathCheck:
     title = "The way"
     if end.port is None:
-        return Leg(title, False, "It ends outside.")
+        return PathCheck(title, False, "It ends outside.")
     if start.port is None:
         if end.port.network.is_external:
-            return Leg(title, True, f"{end.port.network.name} is an outside network itself.")
+            return PathCheck(title, True, f"{end.port.network.name} is an outside network itself.")
         if end.entry:
-            return Leg(title, True, f"The floating IP {end.entry} leads to {end.address}.")
-        return Leg(title, False, f"No floating IP leads to {end.address}: from outside nothing gets there.")
+            return PathCheck(title, True, f"The floating IP {end.entry} leads to {end.address}.")
+        return PathCheck(title, False, f"No floating IP leads to {end.address}: from outside nothing gets there.")
     if start.port.network_id == end.port.network_id:
-        return Leg(title, True, f"Both are on the network {end.port.network.name or end.port.network.uuid}.")
+        return PathCheck(title, True, f"Both are on the network {end.port.network.name or end.port.network.uuid}.")
     if _routers(start.subnet_pk) & _routers(end.subnet_pk):
-        return Leg(title, True, "A router joins their subnets.")
-    return Leg(title, False, f"No router joins {start.address} and {end.address}: add both subnets to one.")
+        return PathCheck(title, True, "A router joins their subnets.")
+    return PathCheck(title, False, f"No router joins {start.address} and {end.address}: add both subnets to one.")
 
 
 def _routers(subnet_pk: int) -> set[str]:
@@ -198,22 +198,22 @@ def _routers(subnet_pk: int) -> set[str]:
     return set(ports.values_list("device_id", flat=True))
 
 
-def _side(here: _End, there: _End, traffic: Traffic, direction: str) -> Leg:
+def _side(here: _End, there: _End, traffic: Traffic, direction: str) -> PathCheck:
     title = f"Into {here.name}" if direction == _INGRESS else f"Out of {here.name}"
     port = here.port
     if port is None or not port.is_port_security_enabled:
-        return Leg(title, True, "Its port is not filtered.")
+        return PathCheck(title, True, "Its port is not filtered.")
     groups = list(port.security_groups.all())
     if not groups:
-        return Leg(title, False, "Its port has no security group: nothing passes.")
+        return PathCheck(title, False, "Its port has no security group: nothing passes.")
     rules = [rule for group in groups for rule in group.rules.all() if rule.direction == direction]
     opener = next((rule for rule in rules if _lets(rule, there, traffic)), None)
     names = ", ".join(sorted(group.name for group in groups))
     if opener is None:
         word = "from" if direction == _INGRESS else "to"
-        return Leg(title, False, f"No rule of {names} lets {traffic.words} {word} {there.address} through.")
+        return PathCheck(title, False, f"No rule of {names} lets {traffic.words} {word} {there.address} through.")
     group = next(one for one in groups if one.pk == opener.group_id)
-    return Leg(title, True, f"The group {group.name} lets it through: {_rule_words(opener)}.", str(group.uuid))
+    return PathCheck(title, True, f"The group {group.name} lets it through: {_rule_words(opener)}.", str(group.uuid))
 
 
 def _lets(rule: SecurityGroupRule, there: _End, traffic: Traffic) -> bool:

@@ -36,7 +36,7 @@ def address_of(user_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class Mailbox:
+class MailSink:
     """Sink that sends each message to one user; a refusal by the server is a failure."""
 
     address: str

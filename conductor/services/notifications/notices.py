@@ -69,7 +69,7 @@ def clear(context: RequestContext, notice_uuid: str = "") -> None:
 
 
 @dataclass(frozen=True)
-class Bell:
+class NoticeSink:
     """Sink that stores messages as notices of a subscription's owner; a repeated message is stored once."""
 
     subscription: Subscription

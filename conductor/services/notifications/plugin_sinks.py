@@ -10,13 +10,13 @@ from typing import Any
 
 from conductor.core.errors import NovellaError
 from conductor.core.notification_sink import Notification, NotificationSink, Send, SinkFailed
-from conductor.core.scheduling.watching import LeftBehind, describe
+from conductor.core.scheduling.watching import PluginTimedOut, describe
 from conductor.plugins import registry
 from conductor.plugins import sinks as worker_sinks
 from conductor.plugins.log import notes
 from conductor.plugins.sinks import sink_of
 from conductor.plugins.worker_protocol import speaking
-from conductor.plugins.workers import Kept
+from conductor.plugins.workers import DedicatedWorker
 
 log = logging.getLogger(__name__)
 SECONDS = 10.0  # for each call of a sink
@@ -30,7 +30,7 @@ def enabled(wanted: Mapping[str, Mapping[str, Any]]) -> list[PluginSink]:
     plugins, found = registry(), []
     for name, options in wanted.items():
         try:
-            found.append(PluginSink(sink_of(plugins.sinks, name, options), Kept(plugins.loads)))
+            found.append(PluginSink(sink_of(plugins.sinks, name, options), DedicatedWorker(plugins.loads)))
         except NovellaError as error:
             log.error("sink is not used: name=%s reason=%s", name, error.message)
     return found
@@ -41,7 +41,7 @@ class PluginSink:
     """A plugin's sink in a worker process of its own. `seconds` is the time limit of each call."""
 
     inner: NotificationSink
-    worker: Kept
+    worker: DedicatedWorker
     seconds: float = SECONDS
 
     @property
@@ -70,7 +70,7 @@ class PluginSink:
         raised: BaseException | None = None
         try:
             return self.worker.call(self.seconds, speaking, work, self.inner, *args)
-        except LeftBehind:
+        except PluginTimedOut:
             failure = f"did not answer within {self.seconds:g} seconds"
         except SinkFailed as error:
             failure, raised = str(error), error.__cause__

@@ -103,7 +103,7 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeSink:
     """Sink that publishes to a durable topic exchange, the event type as routing key, and waits for confirmation."""
 
     url: str = field(repr=False)
@@ -181,5 +181,5 @@ def configured() -> list[Sink]:
     secret = settings.NOVELLA_NOTIFICATION_SECRET
     found: list[Sink] = [Webhook(url, secret) for url in settings.NOVELLA_NOTIFICATION_WEBHOOKS]
     if settings.NOVELLA_NOTIFICATION_URL:
-        found.append(Exchange(settings.NOVELLA_NOTIFICATION_URL))
+        found.append(ExchangeSink(settings.NOVELLA_NOTIFICATION_URL))
     return [*found, *plugin_sinks.enabled(settings.NOVELLA_NOTIFICATION_SINKS)]

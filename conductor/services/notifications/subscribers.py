@@ -32,7 +32,7 @@ from conductor.services.notifications.chats import as_chat
 from conductor.services.notifications.deliveries import ASKED, DELIVERED, FAILED
 from conductor.services.notifications.dispatcher import EventSelection
 from conductor.services.notifications.event_types import KINDS, TEST
-from conductor.services.notifications.mails import Mailbox
+from conductor.services.notifications.mails import MailSink
 from conductor.services.notifications.payloads import compose, for_tenants
 from conductor.services.notifications.sinks import Sink, Webhook
 
@@ -128,9 +128,9 @@ def sink_of(row: Subscription) -> Sink:
     """Return a subscription's sink. Raises Unavailable where its target cannot be decrypted, or it has no address."""
     name = subscriptions.sink_name(row)
     if row.channel == subscriptions.BELL:
-        return notices.Bell(row, name)
+        return notices.NoticeSink(row, name)
     if row.channel == subscriptions.EMAIL:
-        return Mailbox(mails.address_of(row.user_id), row.name, name)
+        return MailSink(mails.address_of(row.user_id), row.name, name)
     target = sealing.unseal(row.sealed)
     render_body = as_chat if row.channel == subscriptions.CHAT else None
     return Webhook(target.url, target.secret, is_guarded=True, given_name=name, render_body=render_body)

@@ -26,7 +26,7 @@ from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity import delegation
 from conductor.identity.delegation import Power
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.notifications import dispatcher, mails, sealing, targets
 from conductor.services.notifications.event_types import every_event_type
 from conductor.services.notifications.sealing import Target
@@ -63,7 +63,7 @@ class SubscriptionView:
 
 
 @dataclass(frozen=True)
-class Made:
+class CreatedSubscription:
     """A subscription, and its new key, which is never shown again; "" where there is none."""
 
     view: SubscriptionView
@@ -101,7 +101,7 @@ def get(context: RequestContext, subscription_uuid: str) -> SubscriptionView:
     return view_of(row_of(context, subscription_uuid))
 
 
-def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Made:
+def subscribe(context: RequestContext, requested: SubscriptionRequest) -> CreatedSubscription:
     """Create a subscription.
 
     Raises Invalid naming the field, Forbidden, and Conflict for a taken name or too many subscriptions.
@@ -115,7 +115,7 @@ def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Made:
             phrase("Enter the URL to which messages for channel %(channel)s are posted.", channel=channel), field="url"
         )
     if channel == EMAIL:
-        _require_mailbox(context)
+        _require_mail_address(context)
     if requested.name is None:
         raise Invalid(phrase("Enter a name for the subscription."), field="name")
     row = Subscription(user_id=context.user_id, project_id=context.project_id, channel=channel, events=["*"])
@@ -135,7 +135,7 @@ def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Made:
     except IntegrityError:
         raise _taken(row) from None
     begin(row)
-    return Made(get(context, str(row.uuid)), secret)
+    return CreatedSubscription(get(context, str(row.uuid)), secret)
 
 
 def change(
@@ -168,7 +168,7 @@ def change(
     return get(context, subscription_uuid)
 
 
-def renew_secret(context: RequestContext, subscription_uuid: str, revision: int | None) -> Made:
+def renew_secret(context: RequestContext, subscription_uuid: str, revision: int | None) -> CreatedSubscription:
     """Replace the key; the old one signs nothing from now on. Raises what `change` raises."""
     with write_tx(API_ALIAS):
         row = _changeable(context, subscription_uuid, revision)
@@ -176,7 +176,7 @@ def renew_secret(context: RequestContext, subscription_uuid: str, revision: int 
             raise Conflict(phrase("Only webhooks have a key."))
         secret = _give_secret(row, sealing.unseal(row.sealed).url)
         _store(context, row, "subscription.renew_secret")
-    return Made(get(context, subscription_uuid), secret)
+    return CreatedSubscription(get(context, subscription_uuid), secret)
 
 
 def unsubscribe(context: RequestContext, subscription_uuid: str, revision: int | None = None) -> None:
@@ -284,7 +284,7 @@ def _give_secret(row: Subscription, url: str) -> str:
     return secret
 
 
-def _require_mailbox(context: RequestContext) -> None:
+def _require_mail_address(context: RequestContext) -> None:
     try:
         mails.address_of(context.user_id)
     except Unavailable as error:
@@ -345,7 +345,7 @@ def _record(context: RequestContext, row: Subscription, action: str) -> None:
         "events": list(row.events),
         "is_enabled": row.is_enabled,
     }
-    audit.record(API_ALIAS, context, Entry(action=action, project_id=row.project_id, details=details))
+    audit.record(API_ALIAS, context, AuditEntry(action=action, project_id=row.project_id, details=details))
 
 
 def _taken(row: Subscription) -> Conflict:

@@ -15,7 +15,7 @@ from conductor.rpc import trust
 from conductor.rpc.messages import RefusalsCounted
 from conductor.rpc.refusals import MOST_ROWS, RefusalCount, Refusals, row_from_json
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def flush(*, is_urgent: bool = False) -> None:
         return
     log.warning("messages refused: %s", describe(rows))
     context = system_context()
-    entry = Entry(
+    entry = AuditEntry(
         action=ACTION,
         project_id=context.project_id,
         error=Forbidden(describe(rows)),

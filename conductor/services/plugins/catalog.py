@@ -22,7 +22,7 @@ from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_A
 from conductor.core.scheduling import durations
 from conductor.core.weigher import Weigher
 from conductor.db.transactions import database_time
-from conductor.plugins import Quarantined, Registry, chosen, declared, registry, run_order
+from conductor.plugins import DisabledPlugin, Registry, chosen, declared, registry, run_order
 from conductor.plugins.contract import troubles_of, warnings_about
 from conductor.plugins.options import is_secret, shown
 from conductor.scheduler.plugin_health import is_open
@@ -134,7 +134,7 @@ class Catalogue:
 
     plugins: tuple[PluginView, ...]
     versions: Mapping[str, int]
-    shut_out: tuple[Quarantined, ...]
+    shut_out: tuple[DisabledPlugin, ...]
 
 
 @dataclass(frozen=True)

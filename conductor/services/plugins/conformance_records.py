@@ -16,7 +16,7 @@ from conductor.core.plugin_choice import KINDS
 from conductor.db.transactions import database_time, write_tx
 from conductor.plugins import Registry, registry
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.plugins import plugins
 from conductor.services.plugins.plugins import require_operator
 
@@ -98,7 +98,7 @@ def record(context: RequestContext, report: Any) -> list[tuple[str, str]]:
         for one in shown:
             _keep(context, one, shown_at)
         details = {f"{one.kind} {one.name}": one.level for one in shown}
-        entry = Entry(action="plugins.record", project_id=context.project_id, details=details)
+        entry = AuditEntry(action="plugins.record", project_id=context.project_id, details=details)
         audit.record(ALIAS, context, entry)
     return [(one.kind, one.name) for one in shown]
 

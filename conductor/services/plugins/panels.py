@@ -9,7 +9,7 @@ from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NovellaError
-from conductor.core.extensions import HOST, SERVER, Panel, PanelData, Shown
+from conductor.core.extensions import HOST, SERVER, PageSubject, Panel, PanelData
 from conductor.core.frozen import FrozenDict
 from conductor.scheduler.active_plugins import ExtensionFailed, InUse, in_use
 from conductor.services.fleet.host_details import HostDetail
@@ -33,7 +33,7 @@ class PanelView:
     problem: str = ""
 
 
-def shown(context: RequestContext, subject: Shown) -> list[PanelView]:
+def shown(context: RequestContext, subject: PageSubject) -> list[PanelView]:
     """Return the panels for a page, in the operator's order. Never raises."""
     views, cards = [], in_use(Panel.kind)
     began = time.monotonic()
@@ -52,7 +52,7 @@ def shown(context: RequestContext, subject: Shown) -> list[PanelView]:
     return views
 
 
-def _asked(context: RequestContext, one: InUse, panel: Panel, subject: Shown) -> PanelView | None:
+def _asked(context: RequestContext, one: InUse, panel: Panel, subject: PageSubject) -> PanelView | None:
     try:
         data = one.ask(subject, check=_wrong)
     except ExtensionFailed as failure:
@@ -102,10 +102,10 @@ def of_server(context: RequestContext, server: InstanceData) -> list[PanelView]:
     }
     if not context.is_admin:
         del facts["host"]
-    return shown(context, Shown(SERVER, server.uuid, server.name, server.project_id, FrozenDict(facts)))
+    return shown(context, PageSubject(SERVER, server.uuid, server.name, server.project_id, FrozenDict(facts)))
 
 
 def of_host(context: RequestContext, host: HostDetail) -> list[PanelView]:
     """Return panels for the page of a host."""
     facts = {"cell": host.service.cell, "zone": host.service.zone, "traits": tuple(host.traits)}
-    return shown(context, Shown(HOST, host.name, host.name, facts=FrozenDict(facts)))
+    return shown(context, PageSubject(HOST, host.name, host.name, facts=FrozenDict(facts)))

@@ -19,7 +19,7 @@ from conductor.plugins import Registry, registry
 from conductor.plugins.options import nearest_name, require_options, shown
 from conductor.scheduler import plugin_health
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 
 ALIAS = "default"
 LONGEST_QUARANTINE_SECONDS = 366 * 86400
@@ -27,7 +27,7 @@ LONGEST_ECHO = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class PluginSettingsChange:
     """Requested change of one plugin's settings. Fields not in `keys` stay; None resets to the default.
 
     `options` holds values to set; None as a value resets that option too.
@@ -46,7 +46,7 @@ def change(
     kind: str,
     *,
     order: list[str] | None = None,
-    plugins: Mapping[str, Change] | None = None,
+    plugins: Mapping[str, PluginSettingsChange] | None = None,
     version: int | None = None,
     reason: str = "",
 ) -> int:
@@ -108,7 +108,9 @@ def release(context: RequestContext, kind: str, name: str, *, reason: str = "") 
         audit.record(ALIAS, context, _about(context, "plugins.release", kind, name, reason, {}))
 
 
-def hypothetical(context: RequestContext, changes: Mapping[str, Mapping[str, Change]]) -> dict[str, PluginChoice]:
+def hypothetical(
+    context: RequestContext, changes: Mapping[str, Mapping[str, PluginSettingsChange]]
+) -> dict[str, PluginChoice]:
     """Return the settings by kind as these changes of single plugins would make them; stores nothing.
 
     Raises what `change` raises.
@@ -128,7 +130,7 @@ class Difference:
     after: Mapping[str, Any]
 
 
-def differences(context: RequestContext, changes: Mapping[str, Mapping[str, Change]]) -> list[Difference]:
+def differences(context: RequestContext, changes: Mapping[str, Mapping[str, PluginSettingsChange]]) -> list[Difference]:
     """Return what these changes of single plugins would change now. Raises what `change` raises."""
     stored = {row.kind: PluginChoice.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
     found = []
@@ -194,11 +196,13 @@ def _stale(kind: str, newest: int, version: int) -> str:
 
 def by_name(found: Registry, kind: str) -> dict[str, Filter | Weigher]:
     """Return all plugins of a kind by name, in the order in which they were found."""
-    brought: tuple[Filter | Weigher, ...] = found.brought_filters if kind == FILTER else found.brought_weighers
+    brought: tuple[Filter | Weigher, ...] = found.loaded_filters if kind == FILTER else found.loaded_weighers
     return {one.name: one for one in brought}
 
 
-def _changed(kind: str, before: PluginChoice, order: list[str] | None, asked: Mapping[str, Change]) -> PluginChoice:
+def _changed(
+    kind: str, before: PluginChoice, order: list[str] | None, asked: Mapping[str, PluginSettingsChange]
+) -> PluginChoice:
     found = registry()
     after = before
     if order is not None:
@@ -224,7 +228,9 @@ def _require_order(found: Registry, kind: str, order: list[str]) -> tuple[str, .
     return tuple(order)
 
 
-def _new_settings(found: Registry, kind: str, name: str, requested: PluginSettings, asked: Change) -> PluginSettings:
+def _new_settings(
+    found: Registry, kind: str, name: str, requested: PluginSettings, asked: PluginSettingsChange
+) -> PluginSettings:
     """Return the valid new settings of a plugin.
 
     One that is not installed any more can only be reset to its defaults.
@@ -244,7 +250,7 @@ def _new_settings(found: Registry, kind: str, name: str, requested: PluginSettin
 
 
 def _with_options(
-    plugin: Filter | Weigher | None, requested: PluginSettings, asked: Change, where: str
+    plugin: Filter | Weigher | None, requested: PluginSettings, asked: PluginSettingsChange, where: str
 ) -> PluginSettings:
     given = asked.options
     options = {} if given is None else {**requested.options, **given}
@@ -306,7 +312,7 @@ def _store(context: RequestContext, row: ChoiceRow, choice: PluginChoice) -> Non
     row.save()
 
 
-def _entry(context: RequestContext, kind: str, before: PluginChoice, after: PluginChoice) -> Entry:
+def _entry(context: RequestContext, kind: str, before: PluginChoice, after: PluginChoice) -> AuditEntry:
     """Return an audit entry of the changes, plugin by plugin, without secret options."""
     names = [name for name in {**before.per_plugin, **after.per_plugin} if before.of(name) != after.of(name)]
     details: dict[str, Any] = {
@@ -314,7 +320,7 @@ def _entry(context: RequestContext, kind: str, before: PluginChoice, after: Plug
     }
     if before.order != after.order:
         details["order"] = {"before": list(before.order), "after": list(after.order)}
-    return Entry(action=f"plugins.change_{kind}s", project_id=context.project_id, details=details)
+    return AuditEntry(action=f"plugins.change_{kind}s", project_id=context.project_id, details=details)
 
 
 def _audited(kind: str, name: str, choice: PluginChoice) -> dict[str, Any]:
@@ -327,12 +333,12 @@ def _audited(kind: str, name: str, choice: PluginChoice) -> dict[str, Any]:
 
 def _about(
     context: RequestContext, action: str, kind: str, name: str, reason: str, details: Mapping[str, Any]
-) -> Entry:
+) -> AuditEntry:
     values = {"kind": kind, "name": name, **details}
-    return Entry(action=action, project_id=context.project_id, reason=reason, details=values)
+    return AuditEntry(action=action, project_id=context.project_id, reason=reason, details=values)
 
 
 def _record_refusal(context: RequestContext, action: str, error: NovellaError, details: Mapping[str, Any]) -> None:
-    entry = Entry(action=action, project_id=context.project_id, error=error, details=details)
+    entry = AuditEntry(action=action, project_id=context.project_id, error=error, details=details)
     with write_tx(ALIAS):
         audit.record(ALIAS, context, entry)

@@ -20,9 +20,9 @@ from conductor.core.phrases import phrase
 from conductor.core.plugin_choice import KINDS
 from conductor.db.transactions import database_now, write_tx
 from conductor.services.audit import audit
-from conductor.services.audit.audit import LONGEST_TEXT, Entry
+from conductor.services.audit.audit import LONGEST_TEXT, AuditEntry
 from conductor.services.plugins import plugins
-from conductor.services.plugins.plugins import Change, Difference
+from conductor.services.plugins.plugins import PluginSettingsChange, Difference
 from conductor.services.workflows.approvals import DELEGATED
 
 OPEN, APPLIED, DECLINED = "open", "applied", "declined"
@@ -31,7 +31,7 @@ MOST = 50
 LONGEST_QUESTION = 8000
 DECIDED = {APPLIED: "proposal.applied", DECLINED: "proposal.declined"}
 OWN = message("proposal.own")
-Changes = Mapping[str, Mapping[str, Change]]
+Changes = Mapping[str, Mapping[str, PluginSettingsChange]]
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,9 @@ def _kept(changes: Changes) -> dict[str, Any]:
     }
 
 
-def _changes(row: PluginProposal) -> dict[str, dict[str, Change]]:
+def _changes(row: PluginProposal) -> dict[str, dict[str, PluginSettingsChange]]:
     return {
-        kind: {name: Change(**values, keys=frozenset(values)) for name, values in named.items()}
+        kind: {name: PluginSettingsChange(**values, keys=frozenset(values)) for name, values in named.items()}
         for kind, named in row.changes.items()
     }
 
@@ -209,9 +209,9 @@ def _require_reason(reason: str) -> None:
 
 def _entry(
     context: RequestContext, action_id: str, row: PluginProposal, reason: str, error: Exception | None = None
-) -> Entry:
+) -> AuditEntry:
     names = sorted(f"{kind} {name}" for kind, named in row.changes.items() for name in named)
-    return Entry(
+    return AuditEntry(
         action=f"plugins.{action_id}",
         project_id=context.project_id,
         reason=reason,

@@ -23,7 +23,7 @@ from conductor.db.transactions import database_now, one_at_a_time, write_tx
 from conductor.identity.models import Project
 from conductor.network import quotas as network_quotas
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.notifications import notices
 from conductor.services.quotas import quotas, row_quotas, volume_quotas
 
@@ -286,7 +286,7 @@ def _require_new(project_id: str, wanted: Mapping[str, int]) -> None:
 
 def _record(context: RequestContext, row: QuotaRequest, verb: str, reason: str) -> None:
     details: Mapping[str, Any] = {"quota_request": str(row.uuid), "wanted": row.wanted, "had": row.had}
-    entry = Entry(
+    entry = AuditEntry(
         action=f"quota_request.{verb}",
         project_id=row.project_id,
         on_behalf_of=row.user_name if row.user_id != context.user_id else "",

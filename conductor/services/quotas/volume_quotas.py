@@ -14,7 +14,7 @@ from conductor.identity.models import Project
 from conductor.services.quotas.types import QuotaView
 from conductor.volume import types
 from conductor.volume.models import VolumeQuotaClass, VolumeType
-from conductor.volume.queries import Usage, usage, usage_by_type
+from conductor.volume.queries import VolumeUsage, usage, usage_by_type
 
 UNLIMITED = -1
 DEFAULT_CLASS = "default"
@@ -85,7 +85,7 @@ def reset(project_id: str) -> None:
 
 
 def require_room(
-    project_id: str, more: Usage, *, size_gb: int = 0, type_name: str = types.DEFAULT_NAME, is_there: bool = False
+    project_id: str, more: VolumeUsage, *, size_gb: int = 0, type_name: str = types.DEFAULT_NAME, is_there: bool = False
 ) -> None:
     """Raise QuotaExceeded where the request does not fit; in the write transaction that adds it, which is serialized.
 
@@ -100,10 +100,10 @@ def require_room(
         _require(allowed, taken, more)
     own = {name: allowed[f"{name}_{type_name}"] for name in OF_TYPES if f"{name}_{type_name}" in allowed}
     if any(limit != UNLIMITED for limit in own.values()):
-        _require(own, usage_by_type(project_id).get(type_name, Usage(0, 0)), more, suffix=f"_{type_name}")
+        _require(own, usage_by_type(project_id).get(type_name, VolumeUsage(0, 0)), more, suffix=f"_{type_name}")
 
 
-def _require(allowed: Mapping[str, int], taken: Usage, more: Usage, *, suffix: str = "") -> None:
+def _require(allowed: Mapping[str, int], taken: VolumeUsage, more: VolumeUsage, *, suffix: str = "") -> None:
     for resource, wanted in asdict(more).items():
         limit, there = allowed.get(resource, UNLIMITED), getattr(taken, resource)
         if limit != UNLIMITED and wanted > 0 and there + wanted > limit:

@@ -28,7 +28,7 @@ MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
-class Turned:
+class ChangedRequest:
     """A request whose result changes: it fits on one side only."""
 
     decision_uuid: str
@@ -39,7 +39,7 @@ class Turned:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchResult:
     """Result of a batch: `asked` of `wanted` requests were replayed; `is_cut` when time ran out.
 
     Without hypothetical changes both sides are equal.
@@ -49,8 +49,8 @@ class Batch:
     asked: int
     fit_now: int
     fit_then: int
-    lost: list[Turned]
-    won: list[Turned]
+    lost: list[ChangedRequest]
+    won: list[ChangedRequest]
     num_lost: int
     num_won: int
     elsewhere: int
@@ -58,7 +58,7 @@ class Batch:
     is_cut: bool
 
 
-def replay(context: RequestContext, count: int, what_if_changes: WhatIfChanges) -> Batch:
+def replay(context: RequestContext, count: int, what_if_changes: WhatIfChanges) -> BatchResult:
     """Replay the newest requests.
 
     Raises Forbidden for callers other than operators, and Invalid naming an impossible change.
@@ -107,8 +107,8 @@ class _Tally:
     def __init__(self, now: _Side, then: _Side | None) -> None:
         self._now, self._then = now, then
         self._asked = self._fit_now = self._fit_then = self._elsewhere = 0
-        self._lost: list[Turned] = []
-        self._won: list[Turned] = []
+        self._lost: list[ChangedRequest] = []
+        self._won: list[ChangedRequest] = []
 
     def add(self, row: dict[str, Any]) -> None:
         spec = hypotheses.derived(RequestSpec.from_json(row["request"]))
@@ -122,11 +122,13 @@ class _Tally:
         self._fit_then += bool(after)
         self._elsewhere += bool(before and after and before != after)
         if bool(before) != bool(after):
-            turned = Turned(str(row["uuid"]), row["project_id"], len(uuids), spec.flavor.name, row["created_at"])
+            turned = ChangedRequest(
+                str(row["uuid"]), row["project_id"], len(uuids), spec.flavor.name, row["created_at"]
+            )
             (self._lost if before else self._won).append(turned)
 
-    def batch(self, wanted: int, *, is_cut: bool) -> Batch:
-        return Batch(
+    def batch(self, wanted: int, *, is_cut: bool) -> BatchResult:
+        return BatchResult(
             wanted=wanted,
             asked=self._asked,
             fit_now=self._fit_now,

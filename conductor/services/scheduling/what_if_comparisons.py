@@ -23,7 +23,7 @@ from conductor.core.scheduling.select import Pipeline
 from conductor.core.scheduling.what_if import FleetChange, LaunchTrial, NewHosts
 from conductor.scheduler import hypotheses
 from conductor.services.plugins import plugins
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from conductor.services.scheduling import replays
 from conductor.services.scheduling.what_if import checked
 from conductor.services.servers.types import InstanceCreate
@@ -34,7 +34,7 @@ LARGEST_SUBSET = 1000
 
 
 @dataclass(frozen=True)
-class Question:
+class WhatIfRequest:
     """The request to evaluate: of a stored decision, or a new one; `image_properties` override some of the image's.
 
     `count` other than 0 replaces the number of servers of a stored decision.
@@ -57,7 +57,7 @@ class WhatIfChanges:
     closed: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
     add: tuple[NewHosts, ...] = ()
-    plugins: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
+    plugins: Mapping[str, Mapping[str, PluginSettingsChange]] = field(default_factory=dict)
     subset: int = 0
 
     @property
@@ -126,7 +126,7 @@ class Comparison:
     snapshot_age_seconds: float
 
 
-def compare(context: RequestContext, question: Question, what_if_changes: WhatIfChanges) -> Comparison:
+def compare(context: RequestContext, question: WhatIfRequest, what_if_changes: WhatIfChanges) -> Comparison:
     """Evaluate a request with and without changes.
 
     Raises Forbidden for callers other than operators, NotFound for a decision that was not stored, and Invalid naming
@@ -153,7 +153,7 @@ def compare(context: RequestContext, question: Question, what_if_changes: WhatIf
     )
 
 
-def _asked(context: RequestContext, question: Question) -> tuple[RequestSpec, list[str]]:
+def _asked(context: RequestContext, question: WhatIfRequest) -> tuple[RequestSpec, list[str]]:
     if question.decision_uuid:
         spec, uuids = replays.question_of(context, question.decision_uuid)
         count = question.count or len(uuids)

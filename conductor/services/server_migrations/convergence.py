@@ -46,7 +46,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ConvergenceVerdict:
     """One sentence, and its tone. `low` and `high` bound the remaining seconds, where they can be estimated."""
 
     text: str
@@ -87,30 +87,32 @@ def rates_of(samples: Sequence[Sample]) -> list[Rates]:
     return found
 
 
-def judge(samples: Sequence[Sample], now: datetime) -> Verdict:
+def judge(samples: Sequence[Sample], now: datetime) -> ConvergenceVerdict:
     """Judge the progress from the last half minute. An estimate is a range, never one number."""
     if len(samples) < LEAST_SAMPLES:
-        return Verdict(message("migration.just_begun"), "none")
+        return ConvergenceVerdict(message("migration.just_begun"), "none")
     last = samples[-1]
     if last.is_post_copy:
-        return Verdict(message("migration.fetching"), "working")
+        return ConvergenceVerdict(message("migration.fetching"), "working")
     if last.left == 0:
-        return Verdict(message("migration.switching"), "good", 0.0, 0.0)
+        return ConvergenceVerdict(message("migration.switching"), "good", 0.0, 0.0)
     near = [one for one in samples if (last.at - one.at).total_seconds() <= WINDOW_SECONDS]
     seconds = (last.at - near[0].at).total_seconds()
     quiet = (now - _last_moved(samples)).total_seconds()
     if quiet > STALLED_SECONDS:
-        return Verdict(message("migration.stalled", seconds=round(quiet)), "bad")
+        return ConvergenceVerdict(message("migration.stalled", seconds=round(quiet)), "bad")
     if len(near) < LEAST_SAMPLES or seconds <= 0:
-        return Verdict(message("migration.too_few_reports"), "none")
+        return ConvergenceVerdict(message("migration.too_few_reports"), "none")
     moved = max(0, last.moved - near[0].moved) / seconds
     lines = [one.dirty_rate for one in near if one.dirty_rate is not None]
     shrinks = sum(lines) / len(lines) if lines else max(0.0, moved + (last.left - near[0].left) / seconds)
     if shrinks >= moved or _gains_nothing(near):
         rates = {"changed": rate_of(shrinks), "moved": rate_of(moved)}
-        return Verdict(message("migration.not_converging", **rates), "bad")
+        return ConvergenceVerdict(message("migration.not_converging", **rates), "bad")
     low = last.left / (moved - shrinks)
-    return Verdict(message("migration.converging", span=span(low, low * UNSURE)), "working", low, low * UNSURE)
+    return ConvergenceVerdict(
+        message("migration.converging", span=span(low, low * UNSURE)), "working", low, low * UNSURE
+    )
 
 
 def _gains_nothing(samples: Sequence[Sample]) -> bool:

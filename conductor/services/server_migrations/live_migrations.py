@@ -16,7 +16,7 @@ from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.server_migrations import live_interventions, migrations, resizes
 from conductor.services.servers import actions
 from conductor.services.servers.actions import ActionRequest
@@ -190,7 +190,7 @@ def _put_on_record(
     context: RequestContext, alias: str, instance: Instance, row: Migration, what: str, **details: Any
 ) -> None:
     """Audit an intervention with the migration's run, so that the page of that run shows it too."""
-    entry = Entry(
+    entry = AuditEntry(
         action=f"live_migration.{what}",
         project_id=instance.project_id,
         run_uuid=row.run_uuid,

@@ -46,7 +46,7 @@ class MigrationAction:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MigrationProgress:
     """Progress of a migration. `has_begun`: its source has reported; `ordered` are pending interventions.
 
     `abilities` are those of the source's driver; with `is_post_copy` the guest already runs at its destination.
@@ -70,7 +70,7 @@ class Standing:
         return max(0.1, self.samples[-1].left / moved) if self.samples and moved else None
 
 
-def actions(context: RequestContext, standing: Standing) -> list[MigrationAction]:
+def actions(context: RequestContext, standing: MigrationProgress) -> list[MigrationAction]:
     """Return the interventions that the drivers support: steer, complete, abort."""
     last = standing.last
     is_early = standing.status in live_migrations.NOT_MOVING_YET
@@ -96,13 +96,13 @@ def actions(context: RequestContext, standing: Standing) -> list[MigrationAction
     ]
 
 
-def _why_not(standing: Standing, kind: str) -> str:
+def _why_not(standing: MigrationProgress, kind: str) -> str:
     return live_interventions.why_not_steered(
         kind, standing.abilities, is_post_copy=standing.is_post_copy, has_begun=standing.has_begun
     )
 
 
-def _steering(standing: Standing, kind: str, why_not: str) -> MigrationAction:
+def _steering(standing: MigrationProgress, kind: str, why_not: str) -> MigrationAction:
     steering = STEERINGS[kind]
     risk, suggested = _RISKS[kind](standing)
     return MigrationAction(
@@ -111,7 +111,7 @@ def _steering(standing: Standing, kind: str, why_not: str) -> MigrationAction:
     )  # fmt: skip
 
 
-def _of_downtime(standing: Standing) -> tuple[str, int]:
+def _of_downtime(standing: MigrationProgress) -> tuple[str, int]:
     last = standing.last
     allowed = last.downtime_limit_ms or 0 if last is not None else 0
     needed = last.downtime_ms or 0 if last is not None else 0
@@ -122,26 +122,26 @@ def _of_downtime(standing: Standing) -> tuple[str, int]:
     return (message("migration.downtime_now", needed=needed) if needed else message("migration.downtime")), suggested
 
 
-def _of_throttle(standing: Standing) -> tuple[str, int]:
+def _of_throttle(standing: MigrationProgress) -> tuple[str, int]:
     taken = (standing.last.throttle_percent or 0) if standing.last is not None else 0
     if not taken:
         return message("migration.throttle"), 40
     return message("migration.throttle_now", percent=taken), min(taken + 20, 90)
 
 
-def _of_post_copy(standing: Standing) -> tuple[str, int]:
+def _of_post_copy(standing: MigrationProgress) -> tuple[str, int]:
     left = standing.last.left if standing.last is not None else 0
     return (message("migration.post_copy_left", left=convergence.size_of(left)) if left else POST_COPY_RISK), 0
 
 
-_RISKS: Mapping[str, Callable[[Standing], tuple[str, int]]] = {
+_RISKS: Mapping[str, Callable[[MigrationProgress], tuple[str, int]]] = {
     DOWNTIME: _of_downtime,
     THROTTLE: _of_throttle,
     POST_COPY: _of_post_copy,
 }
 
 
-def _pause(standing: Standing) -> str:
+def _pause(standing: MigrationProgress) -> str:
     seconds = standing.pause_seconds
     if seconds is None:
         return message("migration.pause_unknown")

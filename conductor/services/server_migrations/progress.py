@@ -15,9 +15,9 @@ from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState
 from conductor.db.transactions import database_time
 from conductor.journal.models import Event, WorkflowRun
 from conductor.services.server_migrations import convergence, live_interventions, live_migrations, permitted_actions
-from conductor.services.server_migrations.convergence import Rates, Sample, Verdict
+from conductor.services.server_migrations.convergence import ConvergenceVerdict, Rates, Sample
 from conductor.services.server_migrations.live_interventions import ABORT, FINISH
-from conductor.services.server_migrations.permitted_actions import MigrationAction, Standing
+from conductor.services.server_migrations.permitted_actions import MigrationAction, MigrationProgress
 from conductor.services.servers import actions as server_actions
 from conductor.services.workflows import workflows
 from conductor.services.workflows.types import RunView
@@ -54,7 +54,7 @@ class MigrationPanel:
     destination: str
     samples: list[Sample]
     rates: list[Rates]
-    verdict: Verdict
+    verdict: ConvergenceVerdict
     actions: list[MigrationAction]
     orders: list[OrderView]
     began_at: datetime | None
@@ -88,7 +88,7 @@ def of_run(context: RequestContext, run_uuid: str) -> MigrationPanel | None:
     is_live = run.state in LIVE_RUN_STATES
     orders = live_interventions.given(alias, row.instance_uuid, run.uuid)
     has_begun = any(event.data.get("step") == live_interventions.MOVE for event in newest)
-    standing = Standing(
+    standing = MigrationProgress(
         status=row.status,
         samples=samples,
         ordered=_ordered(run, orders),
@@ -137,15 +137,15 @@ def _view(run: WorkflowRun) -> OrderView:
     )
 
 
-def _ended(status: str, orders: Sequence[WorkflowRun]) -> Verdict | None:
+def _ended(status: str, orders: Sequence[WorkflowRun]) -> ConvergenceVerdict | None:
     aborts = [run for run in orders if live_interventions.kind_of(run) == ABORT and run.state == RunState.DONE]
     by = aborts[-1].user_name or aborts[-1].user_id if aborts else ""
     stopped = message("migration.stopped_by", name=by) if by else message("migration.stopped")
     return {
-        MigrationStatus.COMPLETED: Verdict(message("migration.arrived"), "good", 0.0, 0.0),
-        MigrationStatus.FAILED: Verdict(message("migration.failed"), "bad"),
-        MigrationStatus.ERROR: Verdict(message("migration.error"), "bad"),
-        MigrationStatus.CANCELLED: Verdict(stopped, "none"),
+        MigrationStatus.COMPLETED: ConvergenceVerdict(message("migration.arrived"), "good", 0.0, 0.0),
+        MigrationStatus.FAILED: ConvergenceVerdict(message("migration.failed"), "bad"),
+        MigrationStatus.ERROR: ConvergenceVerdict(message("migration.error"), "bad"),
+        MigrationStatus.CANCELLED: ConvergenceVerdict(stopped, "none"),
     }.get(MigrationStatus(status))
 
 

@@ -20,8 +20,8 @@ from conductor.services.volumes import image_mappings, volumes
 from conductor.services.volumes.types import DeviceRequest
 from conductor.volume import operations, snapshots, types
 from conductor.volume.models import VolumeType
-from conductor.volume.operations import Lending, VolumeCreate
-from conductor.volume.queries import Usage
+from conductor.volume.operations import NewAttachment, VolumeCreate
+from conductor.volume.queries import VolumeUsage
 from conductor.volume.queries import get_visible as get_volume
 from conductor.volume.states import AVAILABLE, IMAGE, VOLUME
 
@@ -98,11 +98,11 @@ def _require_room(context: RequestContext, made: Sequence[Device]) -> None:
     for device in made:
         by_type[device.volume_type.name if device.volume_type else types.DEFAULT_NAME].append(device.size_gb)
     for name, sizes in sorted(by_type.items()):
-        require_room(context.project_id, Usage(len(sizes), sum(sizes)), size_gb=max(sizes), type_name=name)
+        require_room(context.project_id, VolumeUsage(len(sizes), sum(sizes)), size_gb=max(sizes), type_name=name)
 
 
 def _take(context: RequestContext, device: Device, instance_uuid: UUID) -> dict[str, Any]:
-    lending = Lending(
+    lending = NewAttachment(
         attachment_uuid=str(uuid4()),
         volume_uuid=device.volume_uuid or str(uuid4()),
         instance_uuid=str(instance_uuid),

@@ -107,14 +107,14 @@ def _soft_delete(context: RequestContext, row: Instance) -> bool:
 
     def refuse_what_goes(alias: str, instance: Instance, run_uuid: UUID) -> None:
         if instance.task_state in GOING or instance.vm_state == VmState.SOFT_DELETED:
-            raise _GoesAlready
+            raise _AlreadyDeleting
 
-    with suppress(_GoesAlready):
+    with suppress(_AlreadyDeleting):
         actions.begin(context, str(row.uuid), "soft_delete", ActionRequest(prepare=refuse_what_goes))
     return True
 
 
-class _GoesAlready(Exception):
+class _AlreadyDeleting(Exception):
     """Another request was first."""
 
 

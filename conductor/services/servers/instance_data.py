@@ -23,7 +23,7 @@ from conductor.db import compiled
 from conductor.db.compiled import CompiledQuery, uuid_text
 from conductor.journal.models import WorkflowRun
 from conductor.services.hosts import hosts
-from conductor.services.servers.types import Fault, InstanceData
+from conductor.services.servers.types import InstanceData, ServerFault
 
 FAULTY_STATES = (VmState.ERROR, VmState.DELETED)
 # Columns with the same name in a view.
@@ -132,7 +132,7 @@ def complete(alias: str, views: Sequence[InstanceData]) -> list[InstanceData]:
     for is_fault, _, instance_uuid, other, number, message, wording, details, created_at in _extras(alias, views):
         extra = found.setdefault(str(instance_uuid), {})
         if is_fault:
-            extra["fault"] = Fault(number, of_json_text(wording, message), created_at, details, str(other or ""))
+            extra["fault"] = ServerFault(number, of_json_text(wording, message), created_at, details, str(other or ""))
         else:
             extra["volumes"] = (*extra.get("volumes", ()), (str(other), bool(number)))
     return [_whole(view, found.get(view.uuid)) for view in views]

@@ -31,7 +31,7 @@ from conductor.services.servers.action_history import list_actions as history
 from conductor.services.servers.create_requests import CheckedCreate
 from conductor.services.servers.deletions import delete
 from conductor.services.servers.queries import get, list_page
-from conductor.services.servers.types import InstanceCreate, Launched
+from conductor.services.servers.types import InstanceCreate, LaunchResult
 
 __all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
 
@@ -45,7 +45,7 @@ SPECS = Rows(RequestSpecRecord, "instance_uuid")
 
 
 @retried
-def create(context: RequestContext, requested: InstanceCreate) -> Launched:
+def create(context: RequestContext, requested: InstanceCreate) -> LaunchResult:
     """Store a launch and its workflow in one transaction.
 
     Raises Invalid or Conflict for an impossible request, QuotaExceeded when not even `min_count` fit.
@@ -85,17 +85,17 @@ def _console_text(alias: str, instance_uuid: str) -> str:
     return next(iter(texts), "")
 
 
-def _launched_before(context: RequestContext, run_uuid: str) -> Launched | None:
+def _launched_before(context: RequestContext, run_uuid: str) -> LaunchResult | None:
     """Return the result of an earlier launch with the same run uuid. Raises Conflict when it was another caller's."""
     run = WorkflowRun.objects.using(API).filter(uuid=run_uuid).first() if run_uuid else None
     if run is None:
         return None
     if run.flow != BUILD_FLOW or run.project_id != context.project_id or run.user_id != context.user_id:
         raise Conflict(f"A workflow {run_uuid} exists already.")
-    return Launched(tuple(run.inputs["instance_uuids"]), run.inputs["reservation_id"], str(run.uuid))
+    return LaunchResult(tuple(run.inputs["instance_uuids"]), run.inputs["reservation_id"], str(run.uuid))
 
 
-def _launch(context: RequestContext, checked: CheckedCreate) -> Launched:
+def _launch(context: RequestContext, checked: CheckedCreate) -> LaunchResult:
     """Create everything that a build needs, in the caller's transaction."""
     requested = checked.requested
     count = quotas.room_for(
@@ -134,7 +134,7 @@ def _launch(context: RequestContext, checked: CheckedCreate) -> Launched:
     REQUESTS.insert_all(connections[API], requests)
     _record(context, checked, instance_uuids, run_uuid, created_at)
     devices = {str(uuid): block_devices.take(context, checked.devices, uuid) for uuid in instance_uuids}
-    launched = Launched(tuple(str(uuid) for uuid in instance_uuids), reservation_id, str(run_uuid))
+    launched = LaunchResult(tuple(str(uuid) for uuid in instance_uuids), reservation_id, str(run_uuid))
     _open_build(context, checked, launched=launched, networks=networks, devices=devices)
     named = dict(zip(launched.instance_uuids, names, strict=True))
     audit.record_server_action(API, context, "create", named, run_uuid=run_uuid)
@@ -145,7 +145,7 @@ def _open_build(
     context: RequestContext,
     checked: CheckedCreate,
     *,
-    launched: Launched,
+    launched: LaunchResult,
     networks: Sequence[dict[str, str]],
     devices: Mapping[str, Sequence[dict[str, Any]]],
 ) -> None:

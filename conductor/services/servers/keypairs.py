@@ -43,7 +43,7 @@ CERTIFICATE_DAYS = 3650
 
 
 @dataclass(frozen=True)
-class NewPair:
+class KeyPairCreate:
     """A key pair to store, of kind `ssh` or `x509`; the private half is only passed through."""
 
     name: str
@@ -60,14 +60,14 @@ def import_key(context: RequestContext, user_id: str, name: str, public_key: str
     _require(name, kind)
     if len(public_key) > LONGEST_KEY:
         raise Invalid(message("invalid.too_long", most=LONGEST_KEY), field="keypair.public_key")
-    return _store(context, user_id, NewPair(name, kind, public_key))  # stored as sent: clients compare the two
+    return _store(context, user_id, KeyPairCreate(name, kind, public_key))  # stored as sent: clients compare the two
 
 
 def generate(context: RequestContext, user_id: str, name: str, kind: str = SSH) -> KeyPairView:
     """Generate a pair; the private half is only in the result."""
     _require(name, kind)
     public, private = _certificate(name) if kind == X509 else _ssh_pair()
-    return _store(context, user_id, NewPair(name, kind, public, private))
+    return _store(context, user_id, KeyPairCreate(name, kind, public, private))
 
 
 def _ssh_pair() -> tuple[str, str]:
@@ -150,7 +150,7 @@ def fingerprint(public_key: str) -> str:
     return ":".join(digest[start : start + 2] for start in range(0, len(digest), 2))
 
 
-def _store(context: RequestContext, user_id: str, wanted: NewPair) -> KeyPairView:
+def _store(context: RequestContext, user_id: str, wanted: KeyPairCreate) -> KeyPairView:
     is_certificate = wanted.kind == X509
     seen = _certificate_print(wanted.public_key) if is_certificate else fingerprint(wanted.public_key)
     with write_tx():

@@ -14,7 +14,7 @@ from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 from conductor.api_db.models import BuildRequest, InstanceGroupMember, InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS, cell_aliases
-from conductor.cells.scatter_gather import Gathered, scatter_gather
+from conductor.cells.scatter_gather import GatherResult, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
@@ -87,7 +87,7 @@ def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceDat
     return Page(shown, has_more=len(ordered) > query.limit, missing_cells=gathered.failures)
 
 
-def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> Gathered[list[InstanceData]]:
+def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> GatherResult[list[InstanceData]]:
     """Return rows for the page: each cell's expected share and a margin, and a full page from cells that had more."""
     share = _share(query.limit)
     gathered = scatter_gather(_asking(query, scope, anchor, share), cell_aliases())

@@ -40,14 +40,14 @@ class ServerImageCreate:
 
 
 @dataclass(frozen=True)
-class MadeImage:
+class CreatedImage:
     """The image that waits for its data, and the workflow that fills it."""
 
     image_id: str
     run_uuid: str
 
 
-def create_image(context: RequestContext, instance_uuid: str, requested: ServerImageCreate) -> MadeImage:
+def create_image(context: RequestContext, instance_uuid: str, requested: ServerImageCreate) -> CreatedImage:
     """Create an image of the server's disk, or of its volumes if it boots from one.
 
     Raises NotFound, Conflict, NotSupported, Invalid, QuotaExceeded.
@@ -55,7 +55,7 @@ def create_image(context: RequestContext, instance_uuid: str, requested: ServerI
     row = _row(context, instance_uuid)
     if row.is_volume_backed:
         values = _values(context, row, requested, image_type=snapshots.SNAPSHOT)
-        return MadeImage(*volume_images.make(context, row, values))
+        return CreatedImage(*volume_images.make(context, row, values))
     return _make(context, instance_uuid, "createImage", requested, image_type=snapshots.SNAPSHOT)
 
 
@@ -67,7 +67,7 @@ def create_backup(
     backup_type: str,
     rotation: int,
     run_uuid: UUID | None = None,
-) -> MadeImage:
+) -> CreatedImage:
     """Create a backup image; the newest `rotation` backups of its type are kept, with 0 none.
 
     `run_uuid` sets the uuid of its workflow.
@@ -162,7 +162,7 @@ def _make(
     *,
     image_type: str,
     **inputs: Any,
-) -> MadeImage:
+) -> CreatedImage:
     image_id, wanted_uuid = str(uuid4()), inputs.pop("run_uuid", None)
     row = _row(context, instance_uuid)
     with write_tx():
@@ -174,7 +174,7 @@ def _make(
     run_uuid = actions.begin(context, instance_uuid, action, asked)
     # Callers read the image next; if this process dies here, the workflow's first step creates it.
     snapshots.reserve(image_id, row.project_id, values)
-    return MadeImage(image_id, run_uuid)
+    return CreatedImage(image_id, run_uuid)
 
 
 def _values(context: RequestContext, row: Instance, requested: ServerImageCreate, **typed: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from conductor.identity import delegation
 from conductor.identity.delegation import Power
 from conductor.services.accounts import preferences
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.servers import instances
 from conductor.services.volumes import volumes
 
@@ -204,7 +204,7 @@ def require_member(context: RequestContext) -> None:
 
 def record(context: RequestContext, row: SnapshotSchedule, verb: str, **more: object) -> None:
     """Audit an event of a schedule; the system acts on behalf of its creator."""
-    entry = Entry(
+    entry = AuditEntry(
         action=f"snapshot_schedule.{verb}",
         project_id=row.project_id,
         instance_uuid=row.subject_uuid if row.kind == SERVER else None,

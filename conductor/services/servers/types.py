@@ -58,7 +58,7 @@ class InstanceCreate:
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchResult:
     """Result of a launch: uuids in order, and the workflow that builds them."""
 
     instance_uuids: tuple[str, ...]
@@ -67,7 +67,7 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Fault:
+class ServerFault:
     """Error of an instance in the error state."""
 
     code: int
@@ -125,7 +125,7 @@ class InstanceData:
     launched_at: datetime | None = None
     terminated_at: datetime | None = None
     deleted_at: datetime | None = None
-    fault: Fault | None = None
+    fault: ServerFault | None = None
     run_uuid: str = ""
     group_uuid: str = ""
     host_status: str = ""

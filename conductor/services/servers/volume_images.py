@@ -26,7 +26,7 @@ from conductor.services.volumes import volumes
 from conductor.services.volumes.image_mappings import MAPPING
 from conductor.volume import image_snapshots, snapshots
 from conductor.volume.models import Volume
-from conductor.volume.queries import Usage, get_visible
+from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.snapshots import SnapshotCreate
 
 Reserved = Sequence[tuple[BlockDevice, UUID]]  # each volume of a server, and its future snapshot
@@ -105,7 +105,7 @@ def _reserve(
             volume = get_visible(context, str(device.volume_uuid))
             volume_snapshots.require_ready(volume, may_be_in_use=True)
             type_name = volumes.type_name_of(volume)
-            require_room(volume.project_id, Usage(0, volume.size_gb, 1), type_name=type_name)
+            require_room(volume.project_id, VolumeUsage(0, volume.size_gb, 1), type_name=type_name)
             snapshots.insert(context, volume, replace(requested, uuid=uuid))
             listed.append(_listed(device, str(uuid), volume))
         properties = {**values["properties"], MAPPING: json.dumps(listed), "bdm_v2": "True"}

@@ -20,7 +20,7 @@ from conductor.db.transactions import write_tx
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.volume import backup_store, backups
 from conductor.volume.models import Backup
-from conductor.volume.queries import Usage
+from conductor.volume.queries import VolumeUsage
 from conductor.volume.states import AVAILABLE
 
 # Clients recognize records of a backup service by the prefix of its name.
@@ -70,7 +70,7 @@ def import_record(context: RequestContext, record: Record) -> Backup:
     with write_tx():
         _require_new(values)
         parent = _parent_of(values.pop("parent_uuid"))
-        require_room(context.project_id, Usage(0, 0, backups=1, backup_gigabytes=values["size_gb"]))
+        require_room(context.project_id, VolumeUsage(0, 0, backups=1, backup_gigabytes=values["size_gb"]))
         now = timezone.now()
         return Backup.objects.create(
             **values,

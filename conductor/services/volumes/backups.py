@@ -18,7 +18,7 @@ from conductor.volume import backup_store, backups, operations, snapshots, types
 from conductor.volume.backups import BackupCreate
 from conductor.volume.models import Backup, Snapshot, Volume
 from conductor.volume.operations import VolumeCreate
-from conductor.volume.queries import Usage, get_visible
+from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.states import AVAILABLE, BACKING_UP, CREATING, IN_USE, RESTORING_BACKUP
 
 FLOW = "backup_volume"
@@ -38,7 +38,7 @@ class BackupAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """A restore under way, and its volume."""
 
     backup_id: str
@@ -62,7 +62,7 @@ def create(context: RequestContext, ask: BackupAsk) -> Backup:
         volume = volumes.free_to_change(context, ask.volume_id)
         parent = _parent_of(volume, ask)
         size_gb = snapshot.size_gb if snapshot else volume.size_gb
-        require_room(volume.project_id, Usage(0, 0, backups=1, backup_gigabytes=size_gb))
+        require_room(volume.project_id, VolumeUsage(0, 0, backups=1, backup_gigabytes=size_gb))
         was = volume.status
         if snapshot is None:
             _begin(volume, may_be_in_use=ask.may_be_in_use)
@@ -158,7 +158,7 @@ def reset_status(context: RequestContext, backup_id: str, status: str) -> None:
         backups.describe(row, status=status, is_status_forced=True)
 
 
-def restore(context: RequestContext, backup_id: str, *, volume_id: str | None, name: str | None) -> Restored:
+def restore(context: RequestContext, backup_id: str, *, volume_id: str | None, name: str | None) -> RestoreResult:
     """Restore a backup to an existing free volume, or a new one; a workflow copies the data.
 
     Raises NotFound, Invalid for a backup or volume that is not ready or a volume that is too small, QuotaExceeded,
@@ -178,7 +178,7 @@ def restore(context: RequestContext, backup_id: str, *, volume_id: str | None, n
             inputs={"backup_id": str(row.uuid), "volume_id": str(volume.uuid), "is_new": not volume_id},
         )
         outbox.open_run(API_ALIAS, wanted)
-    return Restored(str(row.uuid), volume)
+    return RestoreResult(str(row.uuid), volume)
 
 
 def _existing(context: RequestContext, row: Backup, volume_id: str) -> Volume:
@@ -198,7 +198,7 @@ def _existing(context: RequestContext, row: Backup, volume_id: str) -> Volume:
 def _new_volume(context: RequestContext, row: Backup, name: str | None) -> Volume:
     wanted = types.default()
     volumes.check_type(wanted, field="restore.volume_id")
-    require_room(context.project_id, Usage(1, row.size_gb), size_gb=row.size_gb, type_name=wanted.name)
+    require_room(context.project_id, VolumeUsage(1, row.size_gb), size_gb=row.size_gb, type_name=wanted.name)
     facts = row.volume_facts
     requested = VolumeCreate(
         size_gb=row.size_gb,

@@ -20,7 +20,7 @@ from conductor.volume import backends, backups, capabilities, groups, messages, 
 from conductor.volume.image_snapshots import SnapshotSource
 from conductor.volume.models import Volume, VolumeType
 from conductor.volume.operations import VolumeCreate
-from conductor.volume.queries import Usage, get_visible
+from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.states import AVAILABLE, BACKUP, CREATING, ERROR, IMAGE, IN_USE, SNAPSHOT, VOLUME
 
 FLOW = "create_volume"
@@ -79,7 +79,7 @@ class VolumeAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class VolumeSource:
     """Source of a volume's data: its minimum size, and the inherited values."""
 
     kind: str = ""
@@ -118,16 +118,21 @@ def create(context: RequestContext, ask: VolumeAsk) -> Volume:
 
 
 def begin(
-    context: RequestContext, requested: VolumeCreate, source: Source, wanted: VolumeType, *, group_id: str | None = None
+    context: RequestContext,
+    requested: VolumeCreate,
+    source: VolumeSource,
+    wanted: VolumeType,
+    *,
+    group_id: str | None = None,
 ) -> Volume:
-    """Create the row, and the workflow that copies data where there are any. Raises QuotaExceeded, NoRoom."""
+    """Create the row, and the workflow that copies data where there are any. Raises QuotaExceeded, StorageFull."""
     volumes.check_metadata(requested.metadata)
     store.require_room()
     with write_tx():
         if group_id:
             requested = replace(requested, group_uuid=groups.open_to(context, group_id, wanted).uuid)
         size = requested.size_gb
-        require_room(context.project_id, Usage(1, size), size_gb=size, type_name=wanted.name)
+        require_room(context.project_id, VolumeUsage(1, size), size_gb=size, type_name=wanted.name)
         if source.kind == SNAPSHOT:
             snapshots.require_available(str(source.uuid))
         volume = operations.insert(context, requested)
@@ -143,7 +148,7 @@ def begin(
     return volume
 
 
-def _open(context: RequestContext, volume: Volume, source: Source) -> None:
+def _open(context: RequestContext, volume: Volume, source: VolumeSource) -> None:
     """Open the run; it waits for workflows on its source."""
     wanted = outbox.NewRun(
         flow=FLOW,
@@ -164,7 +169,7 @@ def _why_not(wanted: VolumeType) -> str:
     return "" if backends.takes_volumes() else "the volume service is disabled"
 
 
-def _source_of(context: RequestContext, ask: VolumeAsk) -> Source:
+def _source_of(context: RequestContext, ask: VolumeAsk) -> VolumeSource:
     """Return the source.
 
     Raises Invalid for two at once, NotFound for an unknown one, Invalid for one that is not ready.
@@ -174,12 +179,12 @@ def _source_of(context: RequestContext, ask: VolumeAsk) -> Source:
         names = " and ".join(name for name, _ in given)
         raise Invalid(f"A volume has one source: {names} cannot be combined.", field=f"volume.{given[1][0]}")
     if not given:
-        return Source()
+        return VolumeSource()
     name, ref = given[0]
     return _SOURCES[name](context, ref)
 
 
-def _of_image(context: RequestContext, ref: str) -> Source:
+def _of_image(context: RequestContext, ref: str) -> VolumeSource:
     try:
         row = get_image(context, ref)
     except NotFound:
@@ -191,7 +196,7 @@ def _of_image(context: RequestContext, ref: str) -> Source:
     if snapshot_id := image_mappings.root_snapshot(row):
         return _of_listed(context, snapshot_id, ref)
     image = image_spec(row)
-    return Source(
+    return VolumeSource(
         kind=IMAGE,
         uuid=image.image_id,
         least_gb=max(image.min_disk_gb, -(-image.size // GIB), 1),
@@ -201,7 +206,7 @@ def _of_image(context: RequestContext, ref: str) -> Source:
     )
 
 
-def _of_listed(context: RequestContext, snapshot_id: str, image_id: str) -> Source:
+def _of_listed(context: RequestContext, snapshot_id: str, image_id: str) -> VolumeSource:
     """Return the snapshot of a volume-backed server's image. Raises NotFound with Cinder's wording."""
     try:
         return _of_snapshot(context, snapshot_id, image_id=image_id)
@@ -209,26 +214,26 @@ def _of_listed(context: RequestContext, snapshot_id: str, image_id: str) -> Sour
         raise NotFound(f"Nova specific image is found, but boot volume snapshot id:{snapshot_id} not found.") from None
 
 
-def _of_snapshot(context: RequestContext, ref: str, *, image_id: str = "") -> Source:
+def _of_snapshot(context: RequestContext, ref: str, *, image_id: str = "") -> VolumeSource:
     row = snapshots.get_source(context, ref, image_id=image_id)
     if row.status != AVAILABLE:
         raise Invalid(f"Invalid snapshot: Originating snapshot status must be available, but is {row.status}.")
     return _of_rows(SNAPSHOT, row)
 
 
-def _of_volume(context: RequestContext, ref: str) -> Source:
+def _of_volume(context: RequestContext, ref: str) -> VolumeSource:
     row = get_visible(context, ref)
     if row.status not in (AVAILABLE, IN_USE):
         raise Invalid(f"Invalid volume: Source volume must be available or in-use, but is {row.status}.")
     return _of_rows(VOLUME, row)
 
 
-def _of_backup(context: RequestContext, ref: str) -> Source:
+def _of_backup(context: RequestContext, ref: str) -> VolumeSource:
     row = backups.get_visible(context, ref)
     if row.status != AVAILABLE:
         raise Invalid(f"Invalid backup: Backup status must be available to restore, but is {row.status}.")
     facts = row.volume_facts
-    return Source(
+    return VolumeSource(
         kind=BACKUP,
         uuid=str(row.uuid),
         size_gb=row.size_gb,
@@ -239,8 +244,8 @@ def _of_backup(context: RequestContext, ref: str) -> Source:
     )
 
 
-def _of_rows(kind: str, row: Volume | SnapshotSource) -> Source:
-    return Source(
+def _of_rows(kind: str, row: Volume | SnapshotSource) -> VolumeSource:
+    return VolumeSource(
         kind=kind,
         uuid=str(row.uuid),
         size_gb=row.size_gb,
@@ -252,7 +257,7 @@ def _of_rows(kind: str, row: Volume | SnapshotSource) -> Source:
     )
 
 
-_SOURCES: Mapping[str, Callable[[RequestContext, str], Source]] = {
+_SOURCES: Mapping[str, Callable[[RequestContext, str], VolumeSource]] = {
     "image_id": _of_image,
     "snapshot_id": _of_snapshot,
     "source_volid": _of_volume,
@@ -260,7 +265,7 @@ _SOURCES: Mapping[str, Callable[[RequestContext, str], Source]] = {
 }
 
 
-def _size(ask: VolumeAsk, source: Source) -> int:
+def _size(ask: VolumeAsk, source: VolumeSource) -> int:
     size_gb = ask.size_gb if ask.size_gb is not None else source.size_gb
     if size_gb is None:
         raise Invalid("Invalid input for field/attribute volume.size. 'size' is a required property.", field="size")
@@ -273,7 +278,7 @@ def _size(ask: VolumeAsk, source: Source) -> int:
     return size_gb
 
 
-def _type_of(context: RequestContext, ask: VolumeAsk, source: Source) -> VolumeType:
+def _type_of(context: RequestContext, ask: VolumeAsk, source: VolumeSource) -> VolumeType:
     if not ask.type_ref:
         wanted = source.volume_type or types.default()
     else:

@@ -17,11 +17,11 @@ from conductor.db.transactions import write_tx
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.services.volumes import creation, volumes
 from conductor.services.volumes import snapshots as volume_snapshots
-from conductor.services.volumes.creation import Source
+from conductor.services.volumes.creation import VolumeSource
 from conductor.volume import groups, operations, snapshots, types
 from conductor.volume.models import GroupSnapshot, Snapshot, Volume, VolumeGroup
 from conductor.volume.operations import VolumeCreate
-from conductor.volume.queries import Usage, get_visible
+from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.snapshots import SnapshotCreate
 from conductor.volume.states import AVAILABLE, SNAPSHOT, VOLUME
 
@@ -50,7 +50,7 @@ def create(context: RequestContext, requested: VolumeGroupCreate) -> VolumeGroup
     group_type = groups.named_type(context, requested.group_type)
     wanted = [str(types.named(context, ref).uuid) for ref in requested.volume_types]
     with write_tx():
-        require_room(context.project_id, Usage(0, 0, groups=1))
+        require_room(context.project_id, VolumeUsage(0, 0, groups=1))
         return _insert(context, requested.name, requested.description, group_type=group_type, volume_types=wanted)
 
 
@@ -70,7 +70,7 @@ def create_from(
         source = groups.get(context, str(group_id))
         rows = [(VOLUME, str(row.uuid), row) for row in groups.members(source)]
     with write_tx():
-        require_room(context.project_id, Usage(0, 0, groups=1))
+        require_room(context.project_id, VolumeUsage(0, 0, groups=1))
         made = _insert(
             context,
             name,
@@ -143,7 +143,7 @@ def take_snapshot(context: RequestContext, group_id: str, name: str | None, desc
         for volume in members:
             volume_snapshots.require_ready(volume, may_be_in_use=True)
             type_name = volumes.type_name_of(volume)
-            require_room(volume.project_id, Usage(0, volume.size_gb, 1), type_name=type_name)
+            require_room(volume.project_id, VolumeUsage(0, volume.size_gb, 1), type_name=type_name)
         taken = GroupSnapshot.objects.create(
             group=group,
             project_id=group.project_id,
@@ -229,7 +229,7 @@ def _insert(context: RequestContext, name: str | None, description: str | None, 
 
 def _copy(context: RequestContext, group: VolumeGroup, kind: str, uuid: str, volume: Volume) -> None:
     wanted = volume.volume_type or types.default()
-    source = Source(kind=kind, uuid=uuid, resource=f"{kind}:{uuid}")
+    source = VolumeSource(kind=kind, uuid=uuid, resource=f"{kind}:{uuid}")
     requested = VolumeCreate(
         size_gb=volume.size_gb,
         name=volume.name,

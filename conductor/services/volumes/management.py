@@ -16,7 +16,7 @@ from conductor.services.volumes import volumes
 from conductor.volume import capabilities, operations, snapshots, types, unmanaged_files
 from conductor.volume.models import Snapshot, Volume, VolumeType
 from conductor.volume.operations import VolumeCreate
-from conductor.volume.queries import Usage, get_visible
+from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.snapshots import SnapshotCreate
 from conductor.volume.states import AVAILABLE, CREATING, UNMANAGING
 
@@ -64,7 +64,7 @@ def manage(context: RequestContext, ask: ManageAsk) -> Volume:
         is_multiattach=types.is_shareable(wanted),
     )
     with _given_back(unmanaged_files.VOLUME, ask.source_name) as adopted, write_tx():
-        require_room(context.project_id, Usage(1, file.size_gb), size_gb=file.size_gb, type_name=wanted.name)
+        require_room(context.project_id, VolumeUsage(1, file.size_gb), size_gb=file.size_gb, type_name=wanted.name)
         volume = operations.insert(context, requested)
         unmanaged_files.adopt(unmanaged_files.VOLUME, ask.source_name, volume.uuid, file.size_gb)
         adopted.append(volume.uuid)
@@ -84,7 +84,7 @@ def manage_snapshot(context: RequestContext, volume_id: str, source_name: str, r
                 f"File {source_name[:60]} has {file.size_gb} GB: it is no snapshot of a volume of {volume.size_gb} GB.",
                 field="snapshot.ref",
             )
-        more = Usage(0, volume.size_gb, 1)
+        more = VolumeUsage(0, volume.size_gb, 1)
         require_room(volume.project_id, more, type_name=volumes.type_name_of(volume))
         row = snapshots.insert(context, volume, requested)
         unmanaged_files.adopt(unmanaged_files.SNAPSHOT, source_name, row.uuid, volume.size_gb)

@@ -19,7 +19,7 @@ from conductor.services.quotas.volume_quotas import require_room
 from conductor.services.volumes import volumes
 from conductor.volume import operations, snapshots
 from conductor.volume.models import Snapshot, Volume
-from conductor.volume.queries import Usage, get_visible
+from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.snapshots import SnapshotCreate, SnapshotQuery, list_visible
 from conductor.volume.snapshots import get_visible as get_snapshot
 from conductor.volume.states import AVAILABLE, CREATING, DELETING, IN_USE, REVERTING, SNAPSHOT_TELLABLE
@@ -50,7 +50,7 @@ def create(
         volume = get_visible(context, volume_id)
         require_ready(volume, may_be_in_use=may_be_in_use)
         type_name = volumes.type_name_of(volume)
-        require_room(volume.project_id, Usage(0, volume.size_gb, 1), type_name=type_name)
+        require_room(volume.project_id, VolumeUsage(0, volume.size_gb, 1), type_name=type_name)
         return begin(context, volume, requested, run_uuid)
 
 
@@ -177,7 +177,7 @@ def take(context: RequestContext, volume_id: str, snapshot_id: UUID) -> Snapshot
         with write_tx():
             volume = _lent(volume_id)
             type_name = volumes.type_name_of(volume)
-            require_room(volume.project_id, Usage(0, volume.size_gb, 1), type_name=type_name)
+            require_room(volume.project_id, VolumeUsage(0, volume.size_gb, 1), type_name=type_name)
             return begin(context, volume, SnapshotCreate(uuid=snapshot_id))
     except IntegrityError:
         raise Conflict(f"Snapshot {snapshot_id} is there already.") from None

@@ -14,7 +14,7 @@ from conductor.services.quotas.volume_quotas import require_room
 from conductor.volume import backups, capabilities, messages, operations, snapshots, transfers, types
 from conductor.volume.models import Transfer, Volume, VolumeType
 from conductor.volume.operations import VolumeCreate
-from conductor.volume.queries import Usage, VolumeQuery, get_visible, list_visible
+from conductor.volume.queries import VolumeQuery, VolumeUsage, get_visible, list_visible
 from conductor.volume.states import AVAILABLE, CREATING, DELETING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
 
 __all__ = ["VolumeCreate", "VolumeQuery", "get_visible", "list_visible", "require_room"]
@@ -27,7 +27,7 @@ def create(context: RequestContext, requested: VolumeCreate) -> Volume:
     """Create a volume. Raises QuotaExceeded."""
     check_metadata(requested.metadata)
     with write_tx():
-        require_room(context.project_id, Usage(1, requested.size_gb), size_gb=requested.size_gb)
+        require_room(context.project_id, VolumeUsage(1, requested.size_gb), size_gb=requested.size_gb)
         volume = operations.insert(context, requested)
     operations.settle(volume.uuid)  # the response shows the initial status; the next read shows it available
     return volume
@@ -63,7 +63,7 @@ def extend(context: RequestContext, volume_id: str, size_gb: int, *, may_be_in_u
     """Extend a volume. Raises NotFound, Invalid for one under work, QuotaExceeded, ResourceLocked."""
     with write_tx():
         volume = free_to_change(context, volume_id)
-        more = Usage(0, max(0, size_gb - volume.size_gb))
+        more = VolumeUsage(0, max(0, size_gb - volume.size_gb))
         require_room(volume.project_id, more, size_gb=size_gb, type_name=type_name_of(volume))
         operations.begin_extending(volume, size_gb, may_be_in_use=may_be_in_use)
     operations.settle(volume.uuid)
@@ -125,7 +125,7 @@ def retype(context: RequestContext, volume_id: str, type_ref: str) -> None:
             raise Invalid("A volume in use cannot be retyped between types for one server and for several.")
         if unmet := capabilities.unmet(wanted.extra_specs):
             raise Invalid(f"No storage offers what volume type {wanted.name} asks for: {unmet}.")
-        more = Usage(1, volume.size_gb)
+        more = VolumeUsage(1, volume.size_gb)
         require_room(volume.project_id, more, type_name=wanted.name, is_there=True)
         operations.describe(volume, volume_type_id=wanted.pk, is_multiattach=is_shared)
 
@@ -276,7 +276,7 @@ def accept_transfer(context: RequestContext, transfer_id: str, key: str) -> Tran
         if not row.with_snapshots and volume.snapshots.exists():
             raise Invalid(f"Invalid volume: snapshots of volume {volume.uuid} would stay behind: delete them first.")
         size_gb = volume.size_gb + sum(snapshot.size_gb for snapshot in kept)
-        more = Usage(1, size_gb, len(kept))
+        more = VolumeUsage(1, size_gb, len(kept))
         require_room(context.project_id, more, size_gb=volume.size_gb, type_name=type_name_of(volume))
         transfers.take(context, row)
     return row

@@ -16,7 +16,7 @@ from conductor.cell_db.models import Service
 from conductor.cells.lookup import API_ALIAS
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.interventions import ANSWERS, INTERVENTIONS, OPEN_STEP_STATES, Facts, Intervention
+from conductor.core.interventions import ANSWERS, INTERVENTIONS, OPEN_STEP_STATES, Intervention, InterventionFacts
 from conductor.core.messages import message
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.db.transactions import database_now
@@ -55,7 +55,7 @@ class LeaseView:
 
 
 @dataclass(frozen=True)
-class Panel:
+class ActionPanel:
     """The interventions in a run, the revision that they were computed from, and its owners so far."""
 
     run_uuid: str
@@ -67,7 +67,7 @@ class Panel:
     unresponsive_since: datetime | None = None  # of the host that it waits for; for operators
 
 
-def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
+def panel(context: RequestContext, run_uuid: UUID | str) -> ActionPanel:
     """Return the panel of one run; without its owners for tenants. Raises NotFound."""
     alias, run = workflows.locate(context, run_uuid)
     children = len(workflows.live_children(run)) if run.state == RunState.DONE else 0
@@ -78,7 +78,7 @@ def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
     waits = context.is_admin and facts.is_live and facts.step_state in OPEN_STEP_STATES
     unresponsive_since = looked.unresponsive.get(facts.step_host) if waits else None
     offered = choices(context, run, facts)
-    return Panel(str(run.uuid), revision_of(run), offered, owners, _requested(run), asked, unresponsive_since)
+    return ActionPanel(str(run.uuid), revision_of(run), offered, owners, _requested(run), asked, unresponsive_since)
 
 
 def revision_of(run: WorkflowRun) -> str:
@@ -89,7 +89,7 @@ def revision_of(run: WorkflowRun) -> str:
 
 def panels(
     context: RequestContext, run_uuids: Mapping[str, Collection[str]]
-) -> tuple[dict[str, Panel], Mapping[str, str]]:
+) -> tuple[dict[str, ActionPanel], Mapping[str, str]]:
     """Return the panels of many live or failed runs by uuid, and the databases that are down.
 
     `run_uuids` are the runs in each database; deleted ones, and those of other projects, are left out, and so are
@@ -99,7 +99,7 @@ def panels(
     return {one.run_uuid: one for found in gathered.answers.values() for one in found}, gathered.failures
 
 
-def _panels_in(context: RequestContext, alias: str, run_uuids: Collection[str]) -> list[Panel]:
+def _panels_in(context: RequestContext, alias: str, run_uuids: Collection[str]) -> list[ActionPanel]:
     runs = [
         run
         for run in WorkflowRun.objects.using(alias).filter(uuid__in=run_uuids)
@@ -107,18 +107,18 @@ def _panels_in(context: RequestContext, alias: str, run_uuids: Collection[str]) 
     ]
     looked = _look(alias, runs)
     return [
-        Panel(str(run.uuid), revision_of(run), choices(context, run, _facts(run, looked)), [], _requested(run))
+        ActionPanel(str(run.uuid), revision_of(run), choices(context, run, _facts(run, looked)), [], _requested(run))
         for run in runs
     ]
 
 
-def facts_of(alias: str, run: WorkflowRun, *, live_children: int = 0) -> Facts:
+def facts_of(alias: str, run: WorkflowRun, *, live_children: int = 0) -> InterventionFacts:
     """Return the facts that the rules use."""
     return _facts(run, _look(alias, [run]), live_children=live_children)
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _RunFacts:
     """Data from which the facts of some runs are derived, by the run's key."""
 
     current: Mapping[int, StepRecord]
@@ -130,10 +130,10 @@ class _Looked:
     asked: Mapping[int, ApprovalView]
 
 
-def _look(alias: str, runs: Sequence[WorkflowRun]) -> _Looked:
+def _look(alias: str, runs: Sequence[WorkflowRun]) -> _RunFacts:
     current = _current_records(alias, runs)
     heard, unresponsive = _heard(alias, {record.host for record in current.values() if record.host})
-    return _Looked(
+    return _RunFacts(
         current=current,
         heard=heard,
         unresponsive=unresponsive,
@@ -144,13 +144,13 @@ def _look(alias: str, runs: Sequence[WorkflowRun]) -> _Looked:
     )
 
 
-def _facts(run: WorkflowRun, looked: _Looked, *, live_children: int = 0) -> Facts:
+def _facts(run: WorkflowRun, looked: _RunFacts, *, live_children: int = 0) -> InterventionFacts:
     record = looked.current.get(run.pk)
     waits_for = run.waits_for or {}
     index = record.index if record is not None else -1
     asked = looked.asked.get(run.pk)
     title = run.plan[index]["title"] if 0 <= index < len(run.plan) else getattr(record, "name", "")
-    return Facts(
+    return InterventionFacts(
         state=run.state,
         direction=run.direction,
         position=run.position,
@@ -178,7 +178,7 @@ def _facts(run: WorkflowRun, looked: _Looked, *, live_children: int = 0) -> Fact
     )
 
 
-def choices(context: RequestContext, run: WorkflowRun, facts: Facts) -> list[AvailableIntervention]:
+def choices(context: RequestContext, run: WorkflowRun, facts: InterventionFacts) -> list[AvailableIntervention]:
     """Return every intervention in a run, in the table's order, each with its reason if refused."""
     return [_choice(context, run, facts, one) for one in INTERVENTIONS if facts.asked_for or one.id not in ANSWERS]
 
@@ -204,7 +204,9 @@ def _requested(run: WorkflowRun) -> str:
     return "cancel" if run.is_cancel_requested and run.direction == "do" else ordered
 
 
-def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Intervention) -> AvailableIntervention:
+def _choice(
+    context: RequestContext, run: WorkflowRun, facts: InterventionFacts, one: Intervention
+) -> AvailableIntervention:
     is_allowed = may(context, one, run.project_id)
     why_not: str = message("workflow.role", role=one.role)
     if is_allowed:

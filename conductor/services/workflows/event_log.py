@@ -26,7 +26,7 @@ from conductor.services.workflows.types import EventView
 
 __all__ = [
     "Cursor",
-    "News",
+    "MissedEvents",
     "after",
     "ends",
     "here",
@@ -50,7 +50,7 @@ Cursor = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class News:
+class MissedEvents:
     """Events that a reader has missed: their numbers by database, and whether they are too many to replay."""
 
     numbers: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -90,7 +90,9 @@ def read_cursor(text: str) -> Cursor:
     return cursor
 
 
-def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), kinds: Sequence[str] = ()) -> News:
+def news(
+    context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), kinds: Sequence[str] = ()
+) -> MissedEvents:
     """Return the events after a cursor: of some topics, or without any all that the caller may see.
 
     `kinds` are prefixes; without any, every kind counts.
@@ -108,7 +110,7 @@ def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), 
         return frozenset(later.values_list("pk", flat=True)[: LONGEST_REPLAY + 1])
 
     numbers = scatter_gather(ask, journal_aliases()).answers
-    return News(numbers, sum(map(len, numbers.values())) > LONGEST_REPLAY)
+    return MissedEvents(numbers, sum(map(len, numbers.values())) > LONGEST_REPLAY)
 
 
 def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) -> tuple[list[Announcement], Cursor]:

@@ -18,7 +18,7 @@ from conductor.cell_db.models import Instance, InstanceFault
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
-from conductor.core.interventions import AGREE, BY_ID, DECLINE, OPEN_STEP_STATES, Facts, Intervention
+from conductor.core.interventions import AGREE, BY_ID, DECLINE, OPEN_STEP_STATES, Intervention, InterventionFacts
 from conductor.core.messages import message
 from conductor.core.phrases import phrase
 from conductor.core.server_actions import ACTIONS
@@ -58,7 +58,7 @@ class _Case:
     context: RequestContext
     alias: str
     run: WorkflowRun
-    facts: Facts
+    facts: InterventionFacts
     asked: InterventionRequest
 
     def save(self, **values: Any) -> None:
@@ -375,7 +375,7 @@ _EFFECTS: Mapping[str, Callable[[_Case], None]] = {
 }
 
 
-def end(alias: str, run: WorkflowRun, facts: Facts, reason: str) -> None:
+def end(alias: str, run: WorkflowRun, facts: InterventionFacts, reason: str) -> None:
     """End `run` at once; inside the fenced transaction of the intervention."""
     left = uncompensated_effects(run, facts)
     error = run.error or {"class": "ForcedToEnd", "message": reason}
@@ -390,7 +390,7 @@ def end(alias: str, run: WorkflowRun, facts: Facts, reason: str) -> None:
     outbox.close_run(alias, run)
 
 
-def uncompensated_effects(run: WorkflowRun, facts: Facts) -> list[str]:
+def uncompensated_effects(run: WorkflowRun, facts: InterventionFacts) -> list[str]:
     """Return the run's possible uncompensated effects: steps that were not undone, and the step under way."""
     left = list(run.uncompensated)
     for index in facts.to_undo:

@@ -34,7 +34,7 @@ Values = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListQuery:
+class WorkflowListQuery:
     """Filters for workflows; empty fields do not narrow. `chosen` are the selected values of each facet.
 
     `is_slow`: those that take, or took, longer than nineteen of twenty of their kind.
@@ -61,7 +61,7 @@ class WorkflowPage:
     project_names: Mapping[str, str]
 
 
-def search(context: RequestContext, query: ListQuery) -> WorkflowPage:
+def search(context: RequestContext, query: WorkflowListQuery) -> WorkflowPage:
     """Return a page of workflows. Raises Invalid for an unknown marker."""
     base = _base(context, query)
     narrow = base & _chosen(query.chosen)
@@ -91,7 +91,7 @@ def search(context: RequestContext, query: ListQuery) -> WorkflowPage:
     )
 
 
-def _base(context: RequestContext, query: ListQuery) -> Q:
+def _base(context: RequestContext, query: WorkflowListQuery) -> Q:
     wanted = workflows.scope(context, only_own_project=not query.all_projects)
     if query.states:
         wanted &= presenter.among(query.states)

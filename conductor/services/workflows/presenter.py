@@ -22,7 +22,7 @@ from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRu
 from conductor.services.workflows.types import EventView, RunView, StepView
 
 Runs = QuerySet[WorkflowRun]
-Narrowing = Callable[[Runs], Iterable[WorkflowRun]]
+CatalogFilter = Callable[[Runs], Iterable[WorkflowRun]]
 Placed = tuple[str, WorkflowRun]  # with the alias of its database
 
 COMPUTE_LANE = "Compute"

@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from conductor.api_db.models import InstanceMapping
 from conductor.cells.lookup import API_ALIAS, cell_aliases, journal_aliases
-from conductor.cells.scatter_gather import Gathered, scatter_gather
+from conductor.cells.scatter_gather import GatherResult, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
@@ -170,11 +170,11 @@ def live_children(run: WorkflowRun) -> list[tuple[str, WorkflowRun]]:
     return _pairs(_rows(lambda runs: runs.filter(parent_uuid=run.uuid, state__in=LIVE_RUN_STATES), cell_aliases()))
 
 
-def _rows(narrow: presenter.Narrowing, aliases: Iterable[str]) -> Gathered[list[WorkflowRun]]:
+def _rows(narrow: presenter.CatalogFilter, aliases: Iterable[str]) -> GatherResult[list[WorkflowRun]]:
     return scatter_gather(lambda alias: list(narrow(WorkflowRun.objects.using(alias))), aliases)
 
 
-def _pairs(gathered: Gathered[list[WorkflowRun]]) -> list[tuple[str, WorkflowRun]]:
+def _pairs(gathered: GatherResult[list[WorkflowRun]]) -> list[tuple[str, WorkflowRun]]:
     return [(alias, run) for alias, runs in gathered.answers.items() for run in runs]
 
 

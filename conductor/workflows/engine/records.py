@@ -23,7 +23,7 @@ OPEN_STATES = (StepState.RUNNING, StepState.WAITING)
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenRecord:
     """A record of a step that this worker has begun, lighter than a model object."""
 
     run_id: int
@@ -42,7 +42,7 @@ class Opened:
     pk: int = 0  # once it is written
 
 
-Record = StepRecord | Opened
+Record = StepRecord | OpenRecord
 
 
 def key_of(run: WorkflowRun, index: int, try_number: int, direction: str = "") -> str:
@@ -62,9 +62,9 @@ def open_record(run: WorkflowRun, step: Step, index: int, last: StepRecord | Non
     return new_record(run, step, index, last.try_number + 1 if last else 1)
 
 
-def new_record(run: WorkflowRun, step: Step, index: int, try_number: int, direction: str = "") -> Opened:
+def new_record(run: WorkflowRun, step: Step, index: int, try_number: int, direction: str = "") -> OpenRecord:
     """Return a new record of a step, not yet written; in the run's direction, or in `direction`."""
-    return Opened(
+    return OpenRecord(
         run_id=run.pk,
         index=index,
         direction=direction or run.direction,

@@ -25,7 +25,7 @@ from conductor.core import messages
 from conductor.core.context import RequestContext
 from conductor.core.errors import HostUnresponsive, StaleToken, is_cancel
 from conductor.core.states import RunState, StepState, WaitCause
-from conductor.db.dialect import NOW, Later
+from conductor.db.dialect import NOW, SecondsFromNow
 from conductor.db.transactions import write_tx
 from conductor.failpoints import reach
 from conductor.journal import cross_database_locks, statements
@@ -148,7 +148,11 @@ class Transitions:
             transaction.on_commit(call.send, using=self.alias)
         waits_for = {"cause": cause, **messages.fields(detail, "detail")}
         self.unit.save(
-            state=RunState.WAITING, waits_for=waits_for, wake_at=Later(seconds), owner=None, lease_expires_at=None
+            state=RunState.WAITING,
+            waits_for=waits_for,
+            wake_at=SecondsFromNow(seconds),
+            owner=None,
+            lease_expires_at=None,
         )
         self.unit.emit("run.waiting", waits_for=waits_for)
         self.is_over = True
@@ -233,7 +237,7 @@ class Transitions:
         is_new = (self._is_fresh or self._opened is not None) and not self.run.orders
         last = None if is_new else self.current_record(index)
         self._opened = record = records.open_record(self.run, step, index, last)
-        if isinstance(record, records.Opened):
+        if isinstance(record, records.OpenRecord):
             self.unit.open(record)
             if self.run.direction == "do":
                 step.on_start(self.context_of(self.record.step_key))

@@ -13,14 +13,14 @@ from django.db import connections
 from conductor import events
 from conductor.core.states import StepState
 from conductor.db.batches import BatchWriter
-from conductor.db.dialect import Later
+from conductor.db.dialect import SecondsFromNow
 from conductor.db.transactions import savepoint
 from conductor.journal import statements
 from conductor.journal.models import WorkflowRun
 from conductor.journal.statements import StaleTransition, Transition
 from conductor.rpc import outbox
 from conductor.workflows.engine import records
-from conductor.workflows.engine.records import Opened, Record
+from conductor.workflows.engine.records import OpenRecord, Record
 from conductor.workflows.steps import instance_rows
 
 # SQLite has one writer at a time, and the sync at the end of a transaction costs most: concurrent workers have one of
@@ -47,8 +47,8 @@ class UnitOfWork:
 
     def _forget(self) -> None:
         self._unwritten: dict[str, Any] = {}
-        self._opened: Opened | None = None
-        self._ended: list[Opened] = []
+        self._opened: OpenRecord | None = None
+        self._ended: list[OpenRecord] = []
         self._alone: _Alone | None = None
         self.instance.clear()
 
@@ -63,7 +63,7 @@ class UnitOfWork:
         for name, value in values.items():
             setattr(self._run, name, value)
 
-    def open(self, record: Opened) -> None:
+    def open(self, record: OpenRecord) -> None:
         """Begin a step; its record follows with the next `write`. The previous step has ended."""
         self._opened = record
         self.emit("step.started", record)
@@ -174,7 +174,7 @@ class UnitOfWork:
         )
 
     def _with_lease(self) -> Mapping[str, Any]:
-        return {"lease_expires_at": Later(settings.NOVELLA_LEASE_SECONDS), **self._unwritten}
+        return {"lease_expires_at": SecondsFromNow(settings.NOVELLA_LEASE_SECONDS), **self._unwritten}
 
     def reread(self) -> None:
         """Read the run from the database, and discard changes of a transaction that was rolled back."""

@@ -27,7 +27,7 @@ from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step,
 from conductor.workflows.steps import instance_rows, instance_state
 from conductor.workflows.steps.images import discard
 from conductor.workflows.steps.instance_state import EndAction, SetState
-from conductor.workflows.steps.on_guest import OnGuest
+from conductor.workflows.steps.on_guest import GuestCommandStep
 from conductor.workflows.steps.on_host import DestroyOnHost, addressed
 
 # With these statuses the other host has nothing left, unless it has commands to execute.
@@ -210,7 +210,7 @@ class RemoveShelvedImage(Step):
         return {"is_gone": discard(work, image_id)} if image_id else {}
 
 
-class PowerOffWhereHeard(OnGuest):
+class PowerOffWhereHeard(GuestCommandStep):
     """Powers off on a host that is up. On an unresponsive host the guest is powered off when the host is up again."""
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ RESTORE_INSTANCE = Flow(
     "restore_instance",
     version=1,
     steps=(
-        OnGuest("PowerOnGuest"),  # revert powers it off again
+        GuestCommandStep("PowerOnGuest"),  # revert powers it off again
         SetRestored(),
     ),
     on_failure=_END,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conductor.core.states import PowerState, VmState
 from conductor.workflows.flow import Flow
 from conductor.workflows.steps.instance_state import EndAction, SetState
-from conductor.workflows.steps.on_guest import OnGuest
+from conductor.workflows.steps.on_guest import GuestCommandStep
 
 _END = EndAction()
 
@@ -13,7 +13,7 @@ START_INSTANCE = Flow(
     "start_instance",
     version=1,
     steps=(
-        OnGuest("PowerOnGuest"),  # one command to the host, the run suspends; revert powers it off again
+        GuestCommandStep("PowerOnGuest"),  # one command to the host, the run suspends; revert powers it off again
         SetState(VmState.ACTIVE, PowerState.RUNNING),
     ),
     on_failure=_END,
@@ -25,7 +25,9 @@ STOP_INSTANCE = Flow(
     "stop_instance",
     version=1,
     steps=(
-        OnGuest("PowerOffGuest"),  # no revert: a guest that is off after all is reported, and off was requested
+        GuestCommandStep(
+            "PowerOffGuest"
+        ),  # no revert: a guest that is off after all is reported, and off was requested
         SetState(VmState.STOPPED, PowerState.SHUTDOWN),
     ),
     on_failure=_END,
@@ -37,7 +39,7 @@ REBOOT_INSTANCE = Flow(
     "reboot_instance",
     version=1,
     steps=(
-        OnGuest("RebootGuest"),  # no revert: on or off, its host reports the guest's state
+        GuestCommandStep("RebootGuest"),  # no revert: on or off, its host reports the guest's state
         SetState(VmState.ACTIVE, PowerState.RUNNING),
     ),
     on_failure=_END,
@@ -49,7 +51,7 @@ HARD_REBOOT_INSTANCE = Flow(
     "hard_reboot_instance",
     version=1,
     steps=(
-        OnGuest("ResetGuest"),  # no revert: there is no earlier state to return to
+        GuestCommandStep("ResetGuest"),  # no revert: there is no earlier state to return to
         SetState(VmState.ACTIVE, PowerState.RUNNING),
     ),
     on_failure=_END,
@@ -61,7 +63,7 @@ PAUSE_INSTANCE = Flow(
     "pause_instance",
     version=1,
     steps=(
-        OnGuest("PauseGuest"),  # revert unpauses it
+        GuestCommandStep("PauseGuest"),  # revert unpauses it
         SetState(VmState.PAUSED, PowerState.PAUSED),
     ),
     on_failure=_END,
@@ -73,7 +75,7 @@ UNPAUSE_INSTANCE = Flow(
     "unpause_instance",
     version=1,
     steps=(
-        OnGuest("UnpauseGuest"),  # revert pauses it again
+        GuestCommandStep("UnpauseGuest"),  # revert pauses it again
         SetState(VmState.ACTIVE, PowerState.RUNNING),
     ),
     on_failure=_END,
@@ -85,7 +87,7 @@ SUSPEND_INSTANCE = Flow(
     "suspend_instance",
     version=1,
     steps=(
-        OnGuest("SuspendGuest"),  # revert resumes it
+        GuestCommandStep("SuspendGuest"),  # revert resumes it
         SetState(VmState.SUSPENDED, PowerState.SHUTDOWN),  # its host has no such guest in memory
     ),
     on_failure=_END,
@@ -97,7 +99,7 @@ RESUME_INSTANCE = Flow(
     "resume_instance",
     version=1,
     steps=(
-        OnGuest("ResumeGuest"),  # no revert: a partial resume cannot be reverted, but repeated
+        GuestCommandStep("ResumeGuest"),  # no revert: a partial resume cannot be reverted, but repeated
         SetState(VmState.ACTIVE, PowerState.RUNNING),
     ),
     on_failure=_END,
@@ -109,7 +111,7 @@ TRIGGER_CRASH_DUMP = Flow(
     "trigger_crash_dump",
     version=1,
     steps=(
-        OnGuest("DumpGuest"),  # no revert: a dump cannot be reverted
+        GuestCommandStep("DumpGuest"),  # no revert: a dump cannot be reverted
         SetState(),  # the host reports the guest's next state
     ),
     on_failure=_END,
@@ -121,7 +123,7 @@ CHANGE_PASSWORD = Flow(
     "change_password",
     version=1,
     steps=(
-        OnGuest("SetPassword"),  # no revert: the old password is not known
+        GuestCommandStep("SetPassword"),  # no revert: the old password is not known
         SetState(),
     ),
     on_failure=_END,

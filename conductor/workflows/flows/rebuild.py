@@ -17,7 +17,7 @@ from conductor.volume.models import Volume
 from conductor.workflows.flow import Flow, Result, RetryPolicy, Step, StepContext
 from conductor.workflows.steps import instance_rows, volume_data
 from conductor.workflows.steps.instance_state import EndAction, SetState
-from conductor.workflows.steps.on_guest import OnGuest
+from conductor.workflows.steps.on_guest import GuestCommandStep
 
 
 class CheckRebuild(Step):
@@ -122,7 +122,7 @@ class SetRebuilt(SetState):
 _REBUILD_END = EndAction(breaks_at="RebuildGuest")
 
 
-class EndGuestIfThere(OnGuest):
+class EndGuestIfThere(GuestCommandStep):
     """Powers off at once. A guest that its host has lost counts as off, and its revert starts nothing."""
 
     name = "EndGuest"
@@ -143,7 +143,7 @@ REBUILD_INSTANCE = Flow(
     version=1,
     steps=(
         CheckRebuild(),  # another image must suit the host; nothing is lost when it does not
-        OnGuest("RebuildGuest"),  # no revert: the old disks are gone, so a failure from here on is an error
+        GuestCommandStep("RebuildGuest"),  # no revert: the old disks are gone, so a failure from here on is an error
         KeepRebuiltSpec(),  # no revert: the request spec has the new image now
         SetRebuilt(),
     ),
@@ -161,7 +161,7 @@ REBUILD_ROOT_VOLUME = Flow(
         CheckRebuild(),  # another image must suit the host; nothing is lost when it does not
         EndGuestIfThere(),  # no guest may write to the volume; revert starts a guest that ran
         RefillRootVolume(),  # no revert: the old data are gone, so a failure from here on is an error
-        OnGuest("RebuildGuest"),  # local disks are new too; a guest that the host has lost is built
+        GuestCommandStep("RebuildGuest"),  # local disks are new too; a guest that the host has lost is built
         SetRebuilt(),
     ),
     on_failure=_ROOT_VOLUME_END,

@@ -8,7 +8,7 @@ from conductor.core.states import PowerState, VmState
 from conductor.workflows.flow import Flow, StepContext
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.instance_state import EndAction, SetState
-from conductor.workflows.steps.on_guest import OnGuest
+from conductor.workflows.steps.on_guest import GuestCommandStep
 
 
 class SetRescued(SetState):
@@ -33,7 +33,7 @@ RESCUE_INSTANCE = Flow(
     "rescue_instance",
     version=1,
     steps=(
-        OnGuest("RescueGuest"),  # revert starts it from its own disk, or leaves it off as it was
+        GuestCommandStep("RescueGuest"),  # revert starts it from its own disk, or leaves it off as it was
         SetRescued(),
     ),
     on_failure=_RESCUE_END,
@@ -47,7 +47,7 @@ UNRESCUE_INSTANCE = Flow(
     "unrescue_instance",
     version=1,
     steps=(
-        OnGuest("UnrescueGuest"),  # no revert: it stays rescued for its owner, who may retry
+        GuestCommandStep("UnrescueGuest"),  # no revert: it stays rescued for its owner, who may retry
         SetUnrescued(),
     ),
     on_failure=_UNRESCUE_END,

@@ -11,7 +11,7 @@ from conductor.cell_db.models import BlockDevice
 from conductor.core.errors import NotFound
 from conductor.core.states import StepState
 from conductor.journal.models import OutboxMessage, StepRecord
-from conductor.volume.operations import Lending
+from conductor.volume.operations import NewAttachment
 from conductor.workflows.flow import StepContext
 from conductor.workflows.steps import instance_rows
 
@@ -42,10 +42,10 @@ def in_place_of(device: BlockDevice, connection: Mapping[str, Any]) -> dict[str,
     return {**connection, "device_name": device.device_name, "boot_index": device.boot_index}
 
 
-def lending(work: StepContext) -> Lending:
+def lending(work: StepContext) -> NewAttachment:
     """Return the device's attachment for the volume service."""
     device = read(work)
-    return Lending(
+    return NewAttachment(
         attachment_uuid=str(device.uuid),
         volume_uuid=str(device.volume_uuid),
         instance_uuid=work.instance_uuid,

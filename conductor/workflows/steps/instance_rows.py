@@ -9,7 +9,7 @@ from django.db import connections
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState, VmState
-from conductor.db.dialect import NOW, Unless
+from conductor.db.dialect import NOW, UnlessConstant
 from conductor.db.rows import Rows
 from conductor.db.transactions import database_now
 from conductor.journal.models import LockWait, WorkflowRun
@@ -33,7 +33,7 @@ def update(work: StepContext, **values: Any) -> None:
         task_state = values.pop("task_state")
         if not (work.run.is_cancel_requested and is_awaited(work)):
             reported = task_state and str(task_state)
-            values["task_state"] = Unless("task_state", TaskState.DELETING.value, reported)
+            values["task_state"] = UnlessConstant("task_state", TaskState.DELETING.value, reported)
     changes = {} if work.changes is None else work.changes
     changes |= {"updated_at": NOW, **values}
     if work.changes is None:

@@ -21,13 +21,13 @@ Address = Mapping[str, Any]  # the fields of every command
 Build = Callable[[StepContext, Instance, Address], Any]
 
 
-# Ends of a run after which no undo is sent to the guest: see OnGuest.
+# Ends of a run after which no undo is sent to the guest: see GuestCommandStep.
 LEFT_ALONE = ("HostUnresponsive", "Cancelled", "GuestMissing")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuestCommand:
-    """A command to a guest. `undo` is sent if the host itself reported a failure; see `OnGuest`."""
+    """A command to a guest. `undo` is sent if the host itself reported a failure; see `GuestCommandStep`."""
 
     title: str
     event: str
@@ -36,7 +36,7 @@ class GuestCommand:
     task_state: TaskState | None = None  # shown during the step, if it differs from the accepted action's
 
 
-class OnGuest(RemoteStep):
+class GuestCommandStep(RemoteStep):
     """Sends a command to the instance's host, and suspends until it answers.
 
     Only a failure that the host reported is undone there. An unresponsive host may have lost its guest to another one

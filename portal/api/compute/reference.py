@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.policies import RULES, full_name
 from portal.api.compute.routes import ROUTES
-from portal.api.compute.table import Operation, Route
+from portal.api.compute.table import ComputeOperation, Route
 
 PAGE = "docs/reference/api/compute-routes.md"
 PARAMETER = re.compile(r"<str:(\w+)>")
@@ -43,13 +43,13 @@ def _rows(route: Route) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |\n"
 
 
-def _versions(operation: Operation) -> str:
+def _versions(operation: ComputeOperation) -> str:
     if operation.until:
         return f"{operation.since} to {operation.until}"
     return "all" if operation.since == str(VERSIONS.minimum) else f"from {operation.since}"
 
 
-def _who(operation: Operation) -> tuple[str, str]:
+def _who(operation: ComputeOperation) -> tuple[str, str]:
     """Return the roles and the rule. Administrators pass every rule, so they are named only where they are alone."""
     if not operation.rule:
         return "anyone", ""

@@ -12,7 +12,7 @@ from portal.api.base import ApiView
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ComputeOperation:
     """One method of a route.
 
     `rule` is its row in `policies.py`, without the common prefix. With `is_targeted` the view checks the rule itself,
@@ -32,7 +32,7 @@ class Route:
 
     path: str
     view: type[ApiView]
-    operations: Mapping[str, Operation]
+    operations: Mapping[str, ComputeOperation]
     note: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from portal.api import microversions
 from portal.api.base import ApiRequest, ApiView
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.policies import RULES, full_name
-from portal.api.compute.table import Operation
+from portal.api.compute.table import ComputeOperation
 
 # Sent by clients as a matter of course; ignored where they mean nothing.
 ALWAYS_KNOWN = frozenset({"limit", "marker"})
@@ -31,7 +31,7 @@ class ComputeView(ApiView):
     service = "compute"
     policies = RULES
     versions = VERSIONS
-    operations: ClassVar[Mapping[str, Operation]] = {}
+    operations: ClassVar[Mapping[str, ComputeOperation]] = {}
     bare_since: ClassVar[str | None] = None
 
     def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]

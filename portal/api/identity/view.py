@@ -7,7 +7,7 @@ from typing import Any
 
 from conductor.core.errors import Forbidden, Invalid
 from conductor.identity import tokens
-from conductor.identity.listing import OPERATORS, Question
+from conductor.identity.listing import OPERATORS, IdentityListQuery
 from conductor.identity.tokens import Granted
 from portal.api.authentication import HEADER, internal_caller
 from portal.api.base import ApiView
@@ -33,7 +33,7 @@ class IdentityView(ApiView):
             return tokens.of_session(caller[1])
         return tokens.validate(self.request.headers[HEADER])
 
-    def question(self, *names: str) -> Question:
+    def question(self, *names: str) -> IdentityListQuery:
         """Return the filters among `names` and the page of a list's query. Raises Invalid."""
         query = self.request.query_params
         page = parse_page(self.request)
@@ -42,7 +42,7 @@ class IdentityView(ApiView):
             plain, _, operator = name.partition("__")
             if plain in names and operator in ("", *OPERATORS):
                 filters[name] = _parsed(name, query[name])
-        return Question(filters, page.limit if "limit" in query else None, page.marker)
+        return IdentityListQuery(filters, page.limit if "limit" in query else None, page.marker)
 
     def asks_for(self, flag: str) -> bool:
         """Whether a flag such as `effective` is set: `?effective`, `?effective=1`, but not `?effective=0`."""
@@ -55,13 +55,15 @@ class IdentityView(ApiView):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.", rule=rule)
         self.authorize(rule, target_user_id=user_id)
 
-    def within_domain(self, question: Question, rule: str) -> Question:
+    def within_domain(self, question: IdentityListQuery, rule: str) -> IdentityListQuery:
         """Limit the query to the caller's domain, unless the caller may see all domains. Raises Forbidden."""
         context = self.request.context
         target = question.filters.get("domain_id") or context.domain_id or None
         self.authorize(rule, target_domain_id=target)
         if context.domain_id and not context.is_admin:
-            return Question({**question.filters, "domain_id": context.domain_id}, question.limit, question.marker)
+            return IdentityListQuery(
+                {**question.filters, "domain_id": context.domain_id}, question.limit, question.marker
+            )
         return question
 
     def domain_for_new(self, domain_id: str | None) -> str:

@@ -17,7 +17,7 @@ from conductor.network import (
     subnet_pools,
     subnets,
 )
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from conductor.services.servers import addresses, interfaces
 from portal.api.network.representations import networks as network_json
 from portal.api.network.representations import pools as pool_json
@@ -54,7 +54,7 @@ class Resource:
 
     rule: str
     plural: str
-    list: Callable[[RequestContext, ListQuery], list[Any]]
+    list: Callable[[RequestContext, NetworkListQuery], list[Any]]
     get: Callable[[RequestContext, str], Any]
     show: Callable[[Any, RequestContext], dict[str, Any]]
     creation: Creation | None = None

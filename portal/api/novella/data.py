@@ -159,17 +159,17 @@ class LinkSerializer(serializers.Serializer[Any]):
     type = serializers.CharField(required=False)
 
 
-class Envelope(serializers.Serializer[Any]):
+class ResponseEnvelope(serializers.Serializer[Any]):
     """The object around a response's data. The OpenAPI document inlines it, without a name of its own."""
 
 
-def envelope(**shown: Field | type[Field]) -> type[Envelope]:
+def envelope(**shown: Field | type[Field]) -> type[ResponseEnvelope]:
     """Return an envelope with these fields."""
     parts = {name: one() if isinstance(one, type) else one for name, one in shown.items()}
-    return type("Envelope", (Envelope,), parts)
+    return type("ResponseEnvelope", (ResponseEnvelope,), parts)
 
 
-def page(name: str, row: type[serializers.Serializer[Any]] | None, **more: Field) -> type[Envelope]:
+def page(name: str, row: type[serializers.Serializer[Any]] | None, **more: Field) -> type[ResponseEnvelope]:
     """Return the envelope of a paginated list: its rows, `more` fields, and a link to the next page.
 
     Without `row` the rows are part of another field.

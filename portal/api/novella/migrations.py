@@ -11,7 +11,7 @@ from conductor.core.errors import Conflict, Forbidden, NotFound, NotSupported
 from conductor.core.live_steering import STEERINGS, Steering
 from conductor.services.audit import audit
 from conductor.services.server_migrations import progress
-from conductor.services.server_migrations.convergence import Sample, Verdict
+from conductor.services.server_migrations.convergence import ConvergenceVerdict, Sample
 from conductor.services.server_migrations.live_interventions import ABORT, FINISH
 from conductor.services.server_migrations.permitted_actions import MigrationAction
 from conductor.services.server_migrations.progress import MigrationPanel, OrderView
@@ -28,7 +28,7 @@ class MigrationVerdictSerializer(DataSerializer):
     """Verdict on a live migration: whether it will converge, and why not."""
 
     class Meta:
-        dataclass = Verdict
+        dataclass = ConvergenceVerdict
 
 
 class MigrationActionSerializer(DataSerializer):

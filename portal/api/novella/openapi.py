@@ -15,7 +15,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from portal.api.novella.bodies import BodySerializer
-from portal.api.novella.data import Envelope
+from portal.api.novella.data import ResponseEnvelope
 from portal.api.novella.fields import MapField
 from portal.api.novella.operations import Operation
 
@@ -44,7 +44,7 @@ class FaultBody(serializers.Serializer[Any]):
     request_id = serializers.CharField()
 
 
-class Fault(Envelope):
+class Fault(ResponseEnvelope):
     error = FaultBody()
 
 
@@ -88,7 +88,7 @@ class NovellaSchema(AutoSchema):
         return {**{str(status): shown for status, shown in self._operation.responses.items()}, "default": Fault}
 
     def _get_response_for_code(self, serializer: Any, status_code: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        is_envelope = isinstance(serializer, type) and issubclass(serializer, Envelope)
+        is_envelope = isinstance(serializer, type) and issubclass(serializer, ResponseEnvelope)
         inherited: Any = super()
         schema = inherited._map_serializer(serializer, "response") if is_envelope else serializer
         found: dict[str, Any] = inherited._get_response_for_code(schema, status_code, *args, **kwargs)

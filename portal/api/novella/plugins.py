@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from conductor.services.plugins import catalog, details, plugins
 from conductor.services.plugins.catalog import Catalogue, PluginView
 from conductor.services.plugins.details import Effect, PluginDetail
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.novella.bodies import BodySerializer
@@ -161,7 +161,7 @@ class PluginViewSet(NovellaViewSet):
         return Response({"plugin": self.shown(PluginSerializer, one) if one else None})
 
 
-def change_of(values: Mapping[str, Any]) -> Change:
+def change_of(values: Mapping[str, Any]) -> PluginSettingsChange:
     """Return the requested change of a plugin; null resets to the default."""
     renamed = {_NAMES.get(name, name): value for name, value in values.items()}
-    return Change(**renamed, keys=frozenset(renamed))
+    return PluginSettingsChange(**renamed, keys=frozenset(renamed))

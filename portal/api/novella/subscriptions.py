@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from conductor.services.notifications import deliveries, subscriptions
 from conductor.services.notifications.deliveries import DeliveryView
-from conductor.services.notifications.subscriptions import Made, SubscriptionRequest, SubscriptionView
+from conductor.services.notifications.subscriptions import CreatedSubscription, SubscriptionRequest, SubscriptionView
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.novella.bodies import BodySerializer
@@ -151,7 +151,7 @@ class SubscriptionViewSet(NovellaViewSet):
         body = {"subscription": self.shown(SubscriptionSerializer, found)}
         return Response(body, headers=quoted(found.revision))
 
-    def _with_secret(self, made: Made, status: int) -> Response:
+    def _with_secret(self, made: CreatedSubscription, status: int) -> Response:
         answer = self._one(made.view)
         answer.status_code = status
         answer.data["secret"] = made.secret

@@ -17,14 +17,14 @@ from conductor.core.scheduling.what_if import FleetChange, NewHosts
 from conductor.services.fleet.drains import DrainRequest
 from conductor.services.scheduling import what_if, what_if_batches, what_if_comparisons
 from conductor.services.scheduling.what_if import DrainPreview, FitView, Refusal
-from conductor.services.scheduling.what_if_batches import BATCHES, Batch
+from conductor.services.scheduling.what_if_batches import BATCHES, BatchResult
 from conductor.services.scheduling.what_if_comparisons import (
     LARGEST_SUBSET,
     Comparison,
     HostDifference,
-    Question,
     StageDifference,
     WhatIfChanges,
+    WhatIfRequest,
 )
 from conductor.services.servers.types import InstanceCreate
 from portal.api.authorization import is_allowed
@@ -83,7 +83,7 @@ class ComparisonSerializer(DataSerializer):
 
 FitSerializer = serializer_of(FitView)
 DrainPreviewSerializer = serializer_of(DrainPreview)
-BatchSerializer = serializer_of(Batch)
+BatchSerializer = serializer_of(BatchResult)
 
 
 def _names() -> ListField:
@@ -308,14 +308,14 @@ def changes_of(body: Mapping[str, Any]) -> WhatIfChanges:
     )
 
 
-def _question_of(body: Mapping[str, Any]) -> Question:
+def _question_of(body: Mapping[str, Any]) -> WhatIfRequest:
     properties = body.get("image_properties", {})
     if "decision" not in body:
-        return Question(_launch_of(body), image_properties=properties)
+        return WhatIfRequest(_launch_of(body), image_properties=properties)
     for name in LAUNCH_FIELDS:
         if name in body:
             raise Invalid(f"The decision says what was asked: name either it or a {name}.", field=name)
-    return Question(decision_uuid=body["decision"], image_properties=properties, count=body.get("count", 0))
+    return WhatIfRequest(decision_uuid=body["decision"], image_properties=properties, count=body.get("count", 0))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from conductor.core.states import RunState
 from conductor.services.workflows import actions as workflow_actions
 from conductor.services.workflows import event_log, search, workflows
-from conductor.services.workflows.actions import AvailableIntervention, LeaseView, Panel
+from conductor.services.workflows.actions import ActionPanel, AvailableIntervention, LeaseView
 from conductor.services.workflows.search import RunQuery
 from conductor.services.workflows.types import RunView, StepView
 from portal.api.base import ApiRequest
@@ -67,7 +67,7 @@ class WorkflowInFullSerializer(WorkflowSerializer):
     leases = LeaseSerializer(many=True)
 
     def to_representation(self, instance: RunView) -> dict[str, Any]:
-        panel: Panel = self.context["panel"]
+        panel: ActionPanel = self.context["panel"]
         return {
             **WorkflowSerializer(context=self.context).to_representation(instance),
             "revision": panel.revision,

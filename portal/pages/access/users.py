@@ -26,8 +26,8 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
-    More,
     Names,
+    RelatedRequest,
     RelatedTable,
     Resource,
     ResourceAction,
@@ -106,7 +106,7 @@ USERS = Resource(
     is_for_operators=True,
     empty="A user can sign in. Create a user, then assign a role in a project.",
     names=("projects",),
-    more=(More("second_factor", "/api/users/{id}/second-factor", "second_factor", "identity:update_user"),),
+    more=(RelatedRequest("second_factor", "/api/users/{id}/second-factor", "second_factor", "identity:update_user"),),
     filters=(Field("enabled", "State", "choice", nothing="All states", choices=ENABLED_CHOICES),),
     columns=(
         Column("Name", columns.text("name")),

@@ -16,7 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, NotAuthenticated, TooOften
+from conductor.core.errors import Invalid, NotAuthenticated, TooManyRequests
 from conductor.services.accounts import second_factors
 from conductor.services.accounts import sign_in as people
 from conductor.services.audit import audit
@@ -46,7 +46,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     password = request.POST.get("password", "")[:LONGEST_PASSWORD]
     try:
         user = _proved(request, username, password)
-    except TooOften as error:
+    except TooManyRequests as error:
         answer = _refused(request, {"next": wanted, "username": username, "problem": error.message}, 429)
         answer["Retry-After"] = str(error.details["retry_after"])
         return answer
@@ -66,7 +66,7 @@ def _origin(request: HttpRequest, user: Any = None) -> RequestContext:
 
 
 def _proved(request: HttpRequest, username: str, password: str) -> Any:
-    """Return the user; None if name or password is wrong. Raises TooOften."""
+    """Return the user; None if name or password is wrong. Raises TooManyRequests."""
     if "\x00" in username:
         return None
     return authenticate(request, username=username, password=password, address=remote_address_of(request))

@@ -9,7 +9,7 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, TooOften
+from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, TooManyRequests
 from conductor.services.accounts import passwords, second_factors
 from portal.pages.notes import leave_note
 from portal.pages.permissions import PageRequest, of_oneself
@@ -51,7 +51,7 @@ def _change(request: PageRequest) -> dict[str, str]:
         return {"original": gettext("Wrong password, or too many failed attempts. Try again later.")}
     except Invalid as error:
         return {"password": error.message}
-    except (Forbidden, TooOften) as error:
+    except (Forbidden, TooManyRequests) as error:
         return {"": error.message}
     keep_signed_in(request.session, user)
     return {}

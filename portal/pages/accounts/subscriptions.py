@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NovellaError, StaleRevision, Unavailable
 from conductor.services.notifications import deliveries, mails, subscriptions
-from conductor.services.notifications.subscriptions import Made, SubscriptionRequest, SubscriptionView
+from conductor.services.notifications.subscriptions import CreatedSubscription, SubscriptionRequest, SubscriptionView
 from portal.pages.notes import leave_note
 from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.status_badges import StatusBadge
@@ -142,7 +142,7 @@ def _page(request: PageRequest, view: SubscriptionView, error: NovellaError | No
     return render(request, "subscriptions/page.html", context, status=_status(error))
 
 
-def _secret(request: PageRequest, made: Made) -> HttpResponse:
+def _secret(request: PageRequest, made: CreatedSubscription) -> HttpResponse:
     response = render(request, "subscriptions/secret.html", {"one": made.view, "secret": made.secret})
     patch_cache_control(response, no_store=True)
     return response

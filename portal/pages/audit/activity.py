@@ -19,7 +19,7 @@ from conductor.core.states import RunState
 from conductor.services.audit import audit, targets
 from conductor.services.audit.audit import AuditQuery, AuditView
 from conductor.services.workflows import lists
-from conductor.services.workflows.lists import ListQuery
+from conductor.services.workflows.lists import WorkflowListQuery
 from conductor.services.workflows.types import RunView
 from portal.pages import page_lengths, status_badges
 from portal.pages.permissions import PageRequest, signed_in
@@ -128,7 +128,7 @@ def _runs(caller: RequestContext, given: dict[str, str], size: int) -> Page[RunV
         return NONE
     states = (str(RunState.DONE),) if given["result"] else ()
     chosen = {"flow": flows} if wanted or kind else {}
-    query = ListQuery(chosen=chosen, states=states, limit=size, marker=given["runs"])
+    query = WorkflowListQuery(chosen=chosen, states=states, limit=size, marker=given["runs"])
     return lists.search(caller, query).page
 
 

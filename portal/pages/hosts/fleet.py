@@ -26,8 +26,8 @@ from portal.pages.hosts.fleet_drawing import (
     MOST_DRAWN,
     MOST_LINKED,
     MOST_TILES,
+    DrawingStyle,
     FleetDrawing,
-    Pen,
     Square,
 )
 from portal.pages.hosts.host_actions import MOST_PICKED
@@ -102,25 +102,25 @@ def _context(request: PageRequest) -> dict[str, Any]:
     shown = _narrowed(found.hosts, given)
     if not shown and any(given[name] for name in ("cell", "zone", "aggregate")):
         raise NotFound("This part of the fleet has no hosts.")
-    pen = _pen(shown, measure, overlay, given["q"])
+    drawing_style = _drawing_style(shown, measure, overlay, given["q"])
     return {
         "given": given,
         "measures": MEASURES.values(),
         "measure": measure,
-        "full": measure.words(pen.full),
+        "full": measure.words(drawing_style.full),
         "levels": range(fleet_drawing.LEVELS),
         "badges": [(state, BADGES[state], fleet_drawing.shape(state, 1, 1, 12)) for state in fleet.STATES],
         "overlay": overlay,
         "overlays": overlays.choices(request.caller),
         "crumbs": _crumbs(given),
         "total": _part(fleet.total(shown)),
-        "sections": _labelled(_sections(shown, given, pen)),
+        "sections": _labelled(_sections(shown, given, drawing_style)),
         "is_far": len(shown) > MOST_LINKED,
         "most_drawn": whole(MOST_DRAWN) if len(shown) > MOST_DRAWN else "",
         "most": MOST_PICKED,
-        "matches": sum(pen.is_lit(host) for host in shown) if pen.lit is not None else None,
+        "matches": sum(drawing_style.is_lit(host) for host in shown) if drawing_style.lit is not None else None,
         "missing_cells": found.missing_cells,
-        **_table(shown, pen, request.GET),
+        **_table(shown, drawing_style, request.GET),
     }
 
 
@@ -134,24 +134,26 @@ def _narrowed(hosts: Sequence[FleetHost], given: Mapping[str, str]) -> list[Flee
     ]
 
 
-def _pen(shown: Sequence[FleetHost], measure: fleet_drawing.Measure, overlay: Overlay | None, query: str) -> Pen:
-    pen = fleet_drawing.pen_for(shown, measure)
+def _drawing_style(
+    shown: Sequence[FleetHost], measure: fleet_drawing.Measure, overlay: Overlay | None, query: str
+) -> DrawingStyle:
+    drawing_style = fleet_drawing.drawing_style_for(shown, measure)
     lit: set[str] | None = None
     if overlay is not None:
         lit = set(overlay.hosts)
-        pen = replace(pen, counts=overlay.hosts, unit=overlay.unit)
+        drawing_style = replace(drawing_style, counts=overlay.hosts, unit=overlay.unit)
     if query:
         wanted = query.casefold()
         found = {host.name for host in shown if _says(host, wanted)}
         lit = found if lit is None else lit & found
-    return pen if lit is None else replace(pen, lit=frozenset(lit))
+    return drawing_style if lit is None else replace(drawing_style, lit=frozenset(lit))
 
 
 def _says(host: FleetHost, wanted: str) -> bool:
     return any(wanted in text.casefold() for text in (host.name, host.zone, *host.aggregates))
 
 
-def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) -> list[FleetSection]:
+def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], drawing_style: DrawingStyle) -> list[FleetSection]:
     """Return cells of zones; within a cell, zones of aggregates."""
     is_far = not given["cell"]
     sections = []
@@ -160,7 +162,9 @@ def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) ->
         for part, members in _grouped(hosts, lambda host: host.zone if is_far else _racks(host)).items():
             nearer = {"cell": members[0].cell, "zone": part if is_far else name}
             url = "" if given["zone"] and given["cell"] else _url(given, **nearer)
-            blocks.append(_block(part or gettext("in no other aggregate"), url, members, pen, count=len(shown)))
+            blocks.append(
+                _block(part or gettext("in no other aggregate"), url, members, drawing_style, count=len(shown))
+            )
         url = "" if given["cell"] and given["zone"] else _url(given, **({"cell": name} if is_far else {"zone": name}))
         sections.append(FleetSection(name, url, _part(fleet.total(hosts)), blocks))
     return sections
@@ -191,29 +195,29 @@ def _racks(host: FleetHost) -> str:
     return ", ".join(name for name in host.aggregates if name != host.zone)
 
 
-def _block(name: str, url: str, hosts: Sequence[FleetHost], pen: Pen, *, count: int) -> Block:
+def _block(name: str, url: str, hosts: Sequence[FleetHost], drawing_style: DrawingStyle, *, count: int) -> Block:
     """Return the block of hosts; `count` is the number of hosts on the whole map, which sets the level of detail."""
     total = _part(fleet.total(hosts))
     if count > MOST_DRAWN:
         return Block(name, url, total, None)
     if count <= MOST_TILES:
-        return Block(name, url, total, None, [fleet_drawing.square(host, pen) for host in hosts])
-    return Block(name, url, total, fleet_drawing.drawing(hosts, pen))
+        return Block(name, url, total, None, [fleet_drawing.square(host, drawing_style) for host in hosts])
+    return Block(name, url, total, fleet_drawing.drawing(hosts, drawing_style))
 
 
-def _table(shown: Sequence[FleetHost], pen: Pen, sent: QueryDict) -> dict[str, Any]:
+def _table(shown: Sequence[FleetHost], drawing_style: DrawingStyle, sent: QueryDict) -> dict[str, Any]:
     """Return a page of the highlighted hosts, those with most of the measure first."""
-    lit = [host for host in shown if pen.is_lit(host)]
-    lit.sort(key=lambda host: (-pen.counts.get(host.name, 0), -pen.measure.value(host), host.name))
+    lit = [host for host in shown if drawing_style.is_lit(host)]
+    lit.sort(key=lambda host: (-drawing_style.counts.get(host.name, 0), -drawing_style.measure.value(host), host.name))
     text = sent.get("page", "1")
     page = int(text) if text.isdecimal() and len(text) < 6 else 1
     start = (max(1, page) - 1) * ROWS_PER_PAGE
     part = lit[start : start + ROWS_PER_PAGE]
     rows = [
         TableRow(
-            fleet_drawing.square(host, pen),
-            pen.measure.words(pen.measure.value(host)),
-            pen.counts.get(host.name, 0) if pen.unit else None,
+            fleet_drawing.square(host, drawing_style),
+            drawing_style.measure.words(drawing_style.measure.value(host)),
+            drawing_style.counts.get(host.name, 0) if drawing_style.unit else None,
         )
         for host in part
     ]

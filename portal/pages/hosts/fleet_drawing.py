@@ -119,7 +119,7 @@ class FleetDrawing:
 
 
 @dataclass(frozen=True)
-class Pen:
+class DrawingStyle:
     """How hosts are drawn: measure, size, and highlighted hosts."""
 
     measure: Measure
@@ -159,40 +159,40 @@ class Pen:
         return f"{host.name}: {', '.join(found)}"
 
 
-def pen_for(hosts: Sequence[FleetHost], measure: Measure) -> Pen:
+def drawing_style_for(hosts: Sequence[FleetHost], measure: Measure) -> DrawingStyle:
     """Return the pen for so many hosts."""
     count = len(hosts)
     size = 28 if count <= MOST_NUMBERED else 16 if count <= MOST_LINKED else 8
-    return Pen(measure, measure.full(hosts), size, is_near=count <= MOST_LINKED)
+    return DrawingStyle(measure, measure.full(hosts), size, is_near=count <= MOST_LINKED)
 
 
-def drawing(hosts: Sequence[FleetHost], pen: Pen) -> FleetDrawing:
+def drawing(hosts: Sequence[FleetHost], drawing_style: DrawingStyle) -> FleetDrawing:
     """Return the drawing of the hosts in rows, wider than high."""
-    pitch = pen.size + GAP
+    pitch = drawing_style.size + GAP
     columns = max(1, min(math.ceil(math.sqrt(len(hosts) * 2.2)), WIDEST // pitch))
     rows = math.ceil(len(hosts) / columns)
     places = [(index % columns * pitch + 1, index // columns * pitch + 1) for index in range(len(hosts))]
     width, height = columns * pitch + 1, rows * pitch + 1
-    if pen.is_near:
-        squares = [square(host, pen, x, y) for host, (x, y) in zip(hosts, places, strict=True)]
+    if drawing_style.is_near:
+        squares = [square(host, drawing_style, x, y) for host, (x, y) in zip(hosts, places, strict=True)]
         return FleetDrawing(width, height, columns, pitch, squares=squares)
     paths: dict[str, list[str]] = {}
     for host, (x, y) in zip(hosts, places, strict=True):
-        paths.setdefault(pen.style(host), []).append(shape(host.state, x, y, pen.size))
-    names = " ".join(host.name if pen.is_lit(host) else f"~{host.name}" for host in hosts)
+        paths.setdefault(drawing_style.style(host), []).append(shape(host.state, x, y, drawing_style.size))
+    names = " ".join(host.name if drawing_style.is_lit(host) else f"~{host.name}" for host in hosts)
     drawn = [(style, "".join(parts)) for style, parts in sorted(paths.items())]
     return FleetDrawing(width, height, columns, pitch, paths=drawn, names=names)
 
 
-def square(host: FleetHost, pen: Pen, x: float = 1, y: float = 1) -> Square:
+def square(host: FleetHost, drawing_style: DrawingStyle, x: float = 1, y: float = 1) -> Square:
     """Return the square of a host; its number only where it is legible."""
-    middle = pen.size / 2
+    middle = drawing_style.size / 2
     return Square(
         host=host,
-        shape=shape(host.state, x, y, pen.size),
-        style=pen.style(host),
-        words=pen.words(host),
-        number=pen.number(host) if pen.size >= 28 and host.state != fleet.UNKNOWN else "",
+        shape=shape(host.state, x, y, drawing_style.size),
+        style=drawing_style.style(host),
+        words=drawing_style.words(host),
+        number=drawing_style.number(host) if drawing_style.size >= 28 and host.state != fleet.UNKNOWN else "",
         x=x + middle,
         y=y + middle + 4,
         badge=BADGES[host.state],

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
 from conductor.services.fleet import canaries, drains, host_actions, host_details
-from conductor.services.fleet.host_details import HostDetail, Stock
+from conductor.services.fleet.host_details import ClassInventory, HostDetail
 from conductor.services.servers.types import InstanceData
 from conductor.services.workflows import lists
 from portal.pages import status_badges
@@ -40,7 +40,7 @@ class GuestRow:
 
 
 @dataclass(frozen=True)
-class StockRow:
+class InventoryRow:
     """A resource class in words, with how much of it is used."""
 
     title: str
@@ -167,7 +167,7 @@ def _sentence(found: HostDetail) -> str:
     return reported.get(found.state, gettext("The host's state is unknown. It has %(servers)s.")) % {"servers": servers}
 
 
-def _stock(stock: Stock) -> StockRow:
+def _stock(stock: ClassInventory) -> InventoryRow:
     amount = large_megabytes if stock.resource_class == "MEMORY_MB" else _plain
     unit = " GB" if stock.resource_class == "DISK_GB" else ""
     details = [gettext("%(amount)s physical") % {"amount": f"{amount(stock.total)}{unit}"}]
@@ -179,7 +179,7 @@ def _stock(stock: Stock) -> StockRow:
     if stock.provider:
         title = gettext("%(what)s of %(provider)s") % {"what": title, "provider": stock.provider}
     words = gettext("%(some)s of %(all)s") % {"some": amount(stock.used), "all": f"{amount(stock.capacity)}{unit}"}
-    return StockRow(title, words, stock.share, ", ".join(details))
+    return InventoryRow(title, words, stock.share, ", ".join(details))
 
 
 def _plain(value: float) -> str:

@@ -35,8 +35,8 @@ from portal.pages.resources.model import (
     FollowUp,
     Item,
     ItemReader,
-    More,
     Query,
+    RelatedRequest,
     ResourceAction,
     Source,
     SubmittedForm,
@@ -142,7 +142,7 @@ def _read_access(caller: RequestContext, flavor_id: str) -> list[Item]:
 
 
 READER = ItemReader(_list, _get)
-ACCESS = More("access", rule="os_compute_api:os-flavor-access", read=_read_access)
+ACCESS = RelatedRequest("access", rule="os_compute_api:os-flavor-access", read=_read_access)
 
 
 def _make(caller: RequestContext, asked: SubmittedForm) -> Item:

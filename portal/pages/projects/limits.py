@@ -19,8 +19,8 @@ from portal.pages.resources.model import (
     Field,
     FollowUp,
     Item,
-    More,
     Names,
+    RelatedRequest,
     Resource,
     ResourceAction,
     SubmittedForm,
@@ -165,11 +165,15 @@ PROJECT_QUOTAS = Resource(
     empty="Quotas belong to projects. Create a project first.",
     id_of=lambda item: str(item.get("id") or ""),
     more=(
-        More("compute", f"{COMPUTE}/{{id}}/detail", "quota_set", "os_compute_api:os-quota-sets:detail", "compute"),
-        More("storage", f"{STORAGE}/{{id}}?usage=true", "quota_set", "volume_extension:quotas:show", "volume"),
-        More("network", f"{NETWORK}/{{id}}/details", "quota", "get_quota", "network"),
-        More("rows", f"{ROWS}/{{id}}", "quotas", "novella:quotas:show", "novella"),
-        More("network_defaults", f"{NETWORK}/{{id}}/default", "quota", "get_quota", "network"),
+        RelatedRequest(
+            "compute", f"{COMPUTE}/{{id}}/detail", "quota_set", "os_compute_api:os-quota-sets:detail", "compute"
+        ),
+        RelatedRequest(
+            "storage", f"{STORAGE}/{{id}}?usage=true", "quota_set", "volume_extension:quotas:show", "volume"
+        ),
+        RelatedRequest("network", f"{NETWORK}/{{id}}/details", "quota", "get_quota", "network"),
+        RelatedRequest("rows", f"{ROWS}/{{id}}", "quotas", "novella:quotas:show", "novella"),
+        RelatedRequest("network_defaults", f"{NETWORK}/{{id}}/default", "quota", "get_quota", "network"),
     ),
     columns=(
         Column("Project", lambda item, names: Cell("link", str(item["name"]), url=f"/projects/of/{item['id']}")),

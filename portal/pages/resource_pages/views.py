@@ -25,7 +25,16 @@ from portal.pages.resource_pages.catalog import BY_ID, may_do
 from portal.pages.resource_pages.server_resources import SERVER
 from portal.pages.resources import forms, service_calls
 from portal.pages.resources.api_calls import ask
-from portal.pages.resources.model import Cell, Column, Item, More, Names, RelatedTable, Resource, ResourceAction
+from portal.pages.resources.model import (
+    Cell,
+    Column,
+    Item,
+    Names,
+    RelatedRequest,
+    RelatedTable,
+    Resource,
+    ResourceAction,
+)
 from portal.pages.timeline import presenter
 from portal.pages.timeline.presenter import WorkflowPresenter
 
@@ -92,7 +101,7 @@ def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str
         "columns": [_head(resource, column, given) for column in columns],
         "given": given,
         "filters": [
-            forms.Question(
+            forms.FormQuestion(
                 one, given.get(one.name, ""), forms.in_words(one.choices) if isinstance(one.choices, tuple) else ()
             )
             for one in resource.filters
@@ -355,7 +364,7 @@ def _more_of(request: PageRequest, resource: Resource, ident: str) -> dict[str, 
     return found
 
 
-def _more(request: PageRequest, more: More, ident: str) -> Any:
+def _more(request: PageRequest, more: RelatedRequest, ident: str) -> Any:
     if more.read is not None:
         return more.read(request.caller, ident)
     path, _, query = more.path.replace("{id}", quote(ident, safe="")).partition("?")

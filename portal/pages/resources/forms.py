@@ -23,7 +23,7 @@ MOST_CHOICES = 1000
 
 
 @dataclass(frozen=True)
-class Question:
+class FormQuestion:
     """A field for the template."""
 
     field: Field
@@ -66,10 +66,10 @@ def questions(
     values: Mapping[str, str],
     choices: Mapping[str, Sequence[FieldOption]],
     wrong: Mapping[str, str],
-) -> list[Question]:
+) -> list[FormQuestion]:
     """Return the fields in order, each with its error."""
     return [
-        Question(
+        FormQuestion(
             field,
             "" if field.kind == "secret" else values.get(field.name, ""),
             choices.get(field.name, ()),

@@ -221,7 +221,7 @@ class RelatedTable:
 
 
 @dataclass(frozen=True)
-class More:
+class RelatedRequest:
     """More about a resource, stored in the item under `name`: what `read` returns of its id, or else an API.
 
     `{id}` in `path` is the id.
@@ -269,7 +269,7 @@ class Resource:
     tool: tuple[str, str] = ("", "")  # an additional page beside the list: (route name, title)
     is_for_operators: bool = False  # other callers do not see the kind
     is_only_listed: bool = False  # the API has no request for one resource, only the list
-    more: tuple[More, ...] = ()
+    more: tuple[RelatedRequest, ...] = ()
     notice: Callable[[], str] = lambda: ""  # a notice above the list and on each page
     lock: str = ""  # the resource type of workflow locks: its page shows the workflow that holds one
     reader: ItemReader | None = None  # without one, it is read through the API

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Forbidden, NotSupported, NovellaError, QuotaExceeded, TooOften
+from conductor.core.errors import Conflict, Forbidden, NotSupported, NovellaError, QuotaExceeded, TooManyRequests
 from conductor.core.page import Page
 from conductor.services.audit import audit
 from portal import callers
@@ -77,7 +77,7 @@ def change(
     path = unquote(call.path.partition("?")[0])
     try:
         _count(caller, call.method)
-    except TooOften as error:
+    except TooManyRequests as error:
         return _refused(error, service, caller.request_id)
     before = member_changes.before(caller, call.method, path)
     record = ApiChange(call.method, path, call.body, audited.plain(call.reason))

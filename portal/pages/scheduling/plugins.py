@@ -17,9 +17,9 @@ from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
 from conductor.core.plugin_choice import CONSEQUENCES, DECIDES, FILTER, KINDS, MODES
 from conductor.services.plugins import catalog, details, plugins
 from conductor.services.plugins.catalog import Catalogue, ConformanceView, OptionView, PluginView
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from conductor.services.scheduling import what_if_batches
-from conductor.services.scheduling.what_if_batches import Batch
+from conductor.services.scheduling.what_if_batches import BatchResult
 from conductor.services.scheduling.what_if_comparisons import WhatIfChanges
 from portal.pages.notes import leave_note
 from portal.pages.permissions import PageRequest, operators_only
@@ -111,7 +111,7 @@ def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
     if request.method != "POST":
         return _page(request, found, view)
     try:
-        change = Change(keys=CHOICES) if "reset" in request.POST else _asked(request, view)
+        change = PluginSettingsChange(keys=CHOICES) if "reset" in request.POST else _asked(request, view)
         if "preview" in request.POST:
             return _page(request, found, _as_asked(view, change), preview=_preview(request, view, change))
         reason = request.POST.get("disable_reason", "").strip()[:LONGEST_REASON]
@@ -209,12 +209,12 @@ def law_of(law: ConformanceView | None) -> StatusBadge | None:
     return StatusBadge(tone, LAW_WORDS.get(law.level, law.level), ", ".join(law.broken))
 
 
-def _preview(request: PageRequest, view: PluginView, change: Change) -> Batch:
+def _preview(request: PageRequest, view: PluginView, change: PluginSettingsChange) -> BatchResult:
     """Simulate the last requests with the change; nothing is stored."""
     return what_if_batches.replay(request.caller, PREVIEWED, WhatIfChanges(plugins={view.kind: {view.name: change}}))
 
 
-def _stops_filtering(view: PluginView, change: Change) -> bool:
+def _stops_filtering(view: PluginView, change: PluginSettingsChange) -> bool:
     """Whether the change stops a filter from rejecting hosts: disabled, or in dry-run mode."""
     if view.kind != FILTER or not view.is_enabled or view.mode != DECIDES:
         return False
@@ -224,7 +224,7 @@ def _stops_filtering(view: PluginView, change: Change) -> bool:
     return not after.is_enabled or after.mode != DECIDES
 
 
-def _as_asked(view: PluginView, change: Change) -> PluginView:
+def _as_asked(view: PluginView, change: PluginSettingsChange) -> PluginView:
     """Return the view with the form's values, which stay until they are applied."""
     named = {key: getattr(change, key) for key in change.keys - {"options"}}
     return replace(view, **{key: value for key, value in named.items() if value is not None})
@@ -236,7 +236,7 @@ def _page(
     view: PluginView,
     error: NovellaError | None = None,
     *,
-    preview: Batch | None = None,
+    preview: BatchResult | None = None,
     must_explain: bool = False,
 ) -> HttpResponse:
     context = {
@@ -287,7 +287,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _asked(request: PageRequest, view: PluginView) -> Change:
+def _asked(request: PageRequest, view: PluginView) -> PluginSettingsChange:
     """Return the settings that the form changed; the others stay as they are, even defaults."""
     sent = request.POST
     requested = {
@@ -306,7 +306,7 @@ def _asked(request: PageRequest, view: PluginView) -> Change:
     options = _options(request, view)
     if options:
         changed["options"] = options
-    return Change(**changed, keys=frozenset(changed))
+    return PluginSettingsChange(**changed, keys=frozenset(changed))
 
 
 def _options(request: PageRequest, view: PluginView) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.core.scheduling.what_if import NewHosts
 from conductor.services.plugins import catalog, proposals
 from conductor.services.plugins.catalog import PluginView
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from conductor.services.scheduling import what_if_batches, what_if_comparisons
-from conductor.services.scheduling.what_if_comparisons import Comparison, Question, WhatIfChanges, WhatIfResult
+from conductor.services.scheduling.what_if_comparisons import Comparison, WhatIfChanges, WhatIfRequest, WhatIfResult
 from conductor.services.servers import launch_options
 from conductor.services.servers.types import InstanceCreate
 from portal.pages.permissions import PageRequest, operators_only
@@ -39,7 +39,7 @@ FATES = {"new": "newly eligible", "gone": "no longer eligible", "other": "change
 
 
 @dataclass(frozen=True)
-class Knob:
+class PluginField:
     """A plugin in the form: whether it runs, its weight, and its options with the typed values."""
 
     view: PluginView
@@ -75,12 +75,12 @@ def what_if(request: PageRequest) -> HttpResponse:
     return render(request, "what_if/page.html", context, status=400 if error else 200)
 
 
-def question_of(given: QueryDict) -> Question:
+def question_of(given: QueryDict) -> WhatIfRequest:
     """Parse the question. Raises Invalid naming the field."""
     count = _number(given, "count", 0 if given.get("decision") else 1)
     properties = _pairs(given.get("properties", ""), "properties")
     if given.get("decision"):
-        return Question(decision_uuid=given.get("decision", "").strip(), image_properties=properties, count=count)
+        return WhatIfRequest(decision_uuid=given.get("decision", "").strip(), image_properties=properties, count=count)
     hints: dict[str, list[str]] = {}
     for name, value in _lines(given.get("hints", ""), "hints"):
         hints.setdefault(name, []).append(value)
@@ -93,7 +93,7 @@ def question_of(given: QueryDict) -> Question:
         availability_zone=given.get("zone", ""),
         scheduler_hints=hints,
     )
-    return Question(requested=requested, image_properties=properties)
+    return WhatIfRequest(requested=requested, image_properties=properties)
 
 
 def changes_of(given: QueryDict) -> WhatIfChanges:
@@ -117,11 +117,11 @@ def share_url(given: QueryDict) -> str:
     return f"{reverse('what-if')}?{urlencode(pairs)}" if pairs else reverse("what-if")
 
 
-def _changes(given: QueryDict) -> dict[str, dict[str, Change]]:
-    found: dict[tuple[str, str], Change] = {}
+def _changes(given: QueryDict) -> dict[str, dict[str, PluginSettingsChange]]:
+    found: dict[tuple[str, str], PluginSettingsChange] = {}
 
     def put(kind: str, name: str, key: str, value: Any) -> None:
-        before = found.get((kind, name), Change())
+        before = found.get((kind, name), PluginSettingsChange())
         if key == "options":
             value = {**(before.options or {}), **value}
         found[kind, name] = replace(before, **{key: value}, keys=before.keys | {key})
@@ -139,7 +139,7 @@ def _changes(given: QueryDict) -> dict[str, dict[str, Change]]:
         elif text and field.startswith(OPTION):
             kind, name, option = _option_of(field)
             put(kind, name, "options", {option: _value(text)})
-    changes: dict[str, dict[str, Change]] = {}
+    changes: dict[str, dict[str, PluginSettingsChange]] = {}
     for (kind, name), change in found.items():
         changes.setdefault(kind, {})[name] = change
     return changes
@@ -214,7 +214,7 @@ def _form(caller: RequestContext, given: QueryDict) -> dict[str, Any]:
     }
 
 
-def _knob(view: PluginView, given: QueryDict) -> Knob:
+def _knob(view: PluginView, given: QueryDict) -> PluginField:
     switch = "off" if view.is_enabled else "on"
     options = [
         (field, one.name, "" if one.is_secret else json.dumps(one.value), given.get(field, ""))
@@ -222,7 +222,7 @@ def _knob(view: PluginView, given: QueryDict) -> Knob:
         if (field := f"{OPTION}{view.kind}.{view.name}.{one.name}")
     ]
     is_switched = f"{view.kind}:{view.name}" in given.getlist(switch)
-    return Knob(view, words(view.name), is_switched, given.get(f"{WEIGHT}{view.name}", ""), options)
+    return PluginField(view, words(view.name), is_switched, given.get(f"{WEIGHT}{view.name}", ""), options)
 
 
 def _answer(found: Comparison) -> dict[str, Any]:

@@ -33,7 +33,7 @@ CONSOLE_LINES = 500
 
 
 @dataclass(frozen=True)
-class Pip:
+class StepMark:
     """A step of a task, drawn as a short bar; shares of the whole."""
 
     start: float
@@ -58,12 +58,13 @@ class ServerRow:
         return self.run.step_title if self.run is not None and status_badges.is_live(self.run) else ""
 
     @property
-    def pips(self) -> list[Pip]:
+    def pips(self) -> list[StepMark]:
         if self.run is None or not self.run.step_count:
             return []
         share = 1 / self.run.step_count
         return [
-            Pip(number * share, share * 0.82, number < self.run.step_number) for number in range(self.run.step_count)
+            StepMark(number * share, share * 0.82, number < self.run.step_number)
+            for number in range(self.run.step_count)
         ]
 
 

@@ -14,7 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.services.scheduling import decisions
 from conductor.services.workflows import lists, run_data
-from conductor.services.workflows.lists import ListQuery
+from conductor.services.workflows.lists import WorkflowListQuery
 from conductor.services.workflows.types import RunView, StepView
 from portal.pages import status_badges
 from portal.pages.permissions import PageRequest, signed_in
@@ -29,7 +29,7 @@ NOTABLE_SECONDS = 0.05  # a smaller difference is noise
 
 
 @dataclass(frozen=True)
-class Side:
+class StepAttempts:
     """One workflow's attempts of a step taken together; empty if it has no such step."""
 
     badge: StatusBadge
@@ -43,8 +43,8 @@ class Pair:
     """A step of both. `difference` is how many seconds longer the second took; the shares draw it."""
 
     title: str
-    one: Side | None
-    other: Side | None
+    one: StepAttempts | None
+    other: StepAttempts | None
     difference: float | None
     share_one: float = 0.0
     share_other: float = 0.0
@@ -99,9 +99,9 @@ def align(one: WorkflowPresenter, other: WorkflowPresenter) -> list[Pair]:
     return pairs
 
 
-def _by_name(presenter: WorkflowPresenter) -> dict[str, tuple[str, Side]]:
+def _by_name(presenter: WorkflowPresenter) -> dict[str, tuple[str, StepAttempts]]:
     """Return every forward step of a workflow's runs, with its attempts added up."""
-    found: dict[str, tuple[str, Side]] = {}
+    found: dict[str, tuple[str, StepAttempts]] = {}
     for run in presenter.runs:
         steps: dict[str, list[StepView]] = {}
         for step in run.steps:
@@ -112,13 +112,13 @@ def _by_name(presenter: WorkflowPresenter) -> dict[str, tuple[str, Side]]:
     return found
 
 
-def _side(run: RunView, tries: list[StepView], presenter: WorkflowPresenter) -> Side:
+def _side(run: RunView, tries: list[StepView], presenter: WorkflowPresenter) -> StepAttempts:
     begun = [step for step in tries if step.started_at is not None]
     spent = [
         ((step.finished_at or presenter.now) - step.started_at).total_seconds() for step in begun if step.started_at
     ]
     last = begun[-1] if begun else tries[-1]
-    return Side(
+    return StepAttempts(
         badge=status_badges.of_step(last),
         seconds=sum(spent) if spent else None,
         tries=len(begun),
@@ -150,7 +150,7 @@ def _placement(caller: RequestContext, one: WorkflowPresenter, other: WorkflowPr
 def _offered(caller: RequestContext, one: WorkflowPresenter) -> list[WorkflowPresenter]:
     """Return the newest workflows of the same kind."""
     last = one.runs[-1] if len(one.view.children) == 1 else one.view
-    query = ListQuery(chosen={"flow": (last.flow,)}, all_projects=caller.is_admin, limit=MOST_OFFERED + 1)
+    query = WorkflowListQuery(chosen={"flow": (last.flow,)}, all_projects=caller.is_admin, limit=MOST_OFFERED + 1)
     found = lists.search(caller, query).page.items
     mine = {run.uuid for run in one.runs}
     return [workflow_presenter.of(run) for run in found if run.uuid not in mine][:MOST_OFFERED]

@@ -17,7 +17,7 @@ from conductor.core.interventions import ANSWERS
 from conductor.core.states import RunState, StepState
 from conductor.services.scheduling import decisions
 from conductor.services.workflows import actions, interventions, lock_waits
-from conductor.services.workflows.actions import AvailableIntervention, LeaseView, Panel
+from conductor.services.workflows.actions import ActionPanel, AvailableIntervention, LeaseView
 from conductor.services.workflows.approvals import ApprovalView
 from conductor.services.workflows.interventions import CONFIRM_LENGTH, InterventionRequest
 from conductor.services.workflows.types import RunView, StepView
@@ -102,7 +102,7 @@ def _asked(form: Mapping[str, str]) -> InterventionRequest:
 
 def _form(
     request: PageRequest,
-    panel: Panel,
+    panel: ActionPanel,
     action: AvailableIntervention,
     form: Mapping[str, str],
     error: NovellaError | None,

@@ -47,7 +47,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Ordered:
+class InterventionLine:
     """A line about an action: the request and its result."""
 
     words: str
@@ -149,7 +149,7 @@ def _label(name: str) -> str:
     return gettext("Allowed downtime (ms)") if name == "downtime" else ""
 
 
-def _order(order: OrderView) -> Ordered:
+def _order(order: OrderView) -> InterventionLine:
     words = {
         "downtime": gettext("Allowed downtime: %(amount)s ms"),
         "throttle": gettext("%(amount)s %% of CPU time withheld"),
@@ -158,7 +158,7 @@ def _order(order: OrderView) -> Ordered:
         "abort": gettext("Aborted"),
     }[order.id] % {"amount": order.amount}
     badge = StatusBadge("working", "requested") if order.state in LIVE_RUN_STATES else None
-    return Ordered(
+    return InterventionLine(
         words,
         badge or StatusBadge(status_badges.RUN_TONES.get(order.state, "none"), _END_WORDS.get(order.state, "failed")),
         order,

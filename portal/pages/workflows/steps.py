@@ -24,7 +24,7 @@ from portal.pages.timeline.timeline import TimelineRow
 
 
 @dataclass(frozen=True)
-class Try:
+class StepAttempt:
     """An attempt, for its tab."""
 
     row: TimelineRow
@@ -61,7 +61,7 @@ def step_context(caller: RequestContext, presenter: WorkflowPresenter, key: str,
         "step_key": key,
         "chosen": chosen,
         "step": shown,
-        "tries": [Try(row, _name(row), row is chosen) for row in rows],
+        "tries": [StepAttempt(row, _name(row), row is chosen) for row in rows],
         "facts": _facts(caller, run, chosen, data),
         "errors": _errors(shown),
         "inputs": data.inputs,

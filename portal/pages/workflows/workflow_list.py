@@ -20,7 +20,7 @@ from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.services.accounts import preferences
 from conductor.services.accounts.preferences import SavedViewView
 from conductor.services.workflows import lists
-from conductor.services.workflows.lists import ListQuery, WorkflowPage
+from conductor.services.workflows.lists import WorkflowListQuery, WorkflowPage
 from portal.pages import server_queries, status_badges
 from portal.pages.live_marks import live_marks
 from portal.pages.notes import leave_note
@@ -125,8 +125,8 @@ def _sizes(here: Mapping[str, list[str]]) -> dict[str, Any]:
 
 def _query(
     caller: RequestContext, view: View, chosen: Mapping[str, tuple[str, ...]], *, all_projects: bool, given: QueryDict
-) -> ListQuery:
-    return ListQuery(
+) -> WorkflowListQuery:
+    return WorkflowListQuery(
         chosen=chosen,
         states=view.states,
         user_id=caller.user_id if view.is_mine else "",

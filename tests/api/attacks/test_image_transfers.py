@@ -12,8 +12,8 @@ import pytest
 from django.conf import settings
 
 from conductor.image.models import Image
-from portal import front_door, transfers
-from portal.front_door import FrontDoor, Pace
+from portal import request_limits, transfers
+from portal.request_limits import RequestLimitsMiddleware, TransferLimits
 from portal.transfers import TransferShares
 from tests.api.image.calls import DATA, create, upload
 from tests.loops import run_at_most
@@ -54,8 +54,8 @@ class Upload:
     async def send(self, message: Any) -> None:
         self.sent.append(message)
 
-    async def through(self, door: FrontDoor) -> tuple[int, dict[bytes, bytes], bytes]:
-        await door(self.scope, self.receive, self.send)
+    async def through(self, middleware: RequestLimitsMiddleware) -> tuple[int, dict[bytes, bytes], bytes]:
+        await middleware(self.scope, self.receive, self.send)
         body = b"".join(message.get("body", b"") for message in self.sent)
         return self.sent[0]["status"], dict(self.sent[0]["headers"]), body
 
@@ -66,7 +66,7 @@ def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(
     from portal import asgi
 
     now = [0.0]
-    monkeypatch.setattr(front_door, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(request_limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def pass_time() -> None:
         now[0] += 1.0
@@ -79,20 +79,22 @@ def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(
 
     async def work() -> None:
         pool: Any = asgi.WSGIMiddleware(asgi._http, workers=most + 2)
-        door = FrontDoor(asgi.WatchedBodies(pool), workers=1, streams=16, pace=Pace(window=0.5, rate=1e9))
+        middleware = RequestLimitsMiddleware(
+            asgi.WatchedBodies(pool), workers=1, streams=16, pace=TransferLimits(window=0.5, rate=1e9)
+        )
         stuck = [Upload(tokens["ana"], image_id, is_stuck=True, pass_time=pass_time) for image_id in stuck_ids]
-        cut = [asyncio.create_task(one.through(door)) for one in stuck]
+        cut = [asyncio.create_task(one.through(middleware)) for one in stuck]
         await asyncio.gather(*(one.begun.wait() for one in stuck))
-        status, headers, body = await Upload(tokens["ana"], late_id, is_stuck=False).through(door)
+        status, headers, body = await Upload(tokens["ana"], late_id, is_stuck=False).through(middleware)
         names = {name.lower(): value for name, value in headers.items()}
         assert (status, names[b"retry-after"]) == (503, b"5"), body
-        assert (await Upload(tokens["chi"], other_id, is_stuck=False).through(door))[0] == 204
+        assert (await Upload(tokens["chi"], other_id, is_stuck=False).through(middleware))[0] == 204
         for one in stuck:
             one.drips.set()
         for one in await asyncio.gather(*cut):
             assert one[0] == 408
             assert "too slowly" in json.dumps(one[2].decode())
-        assert (await Upload(tokens["ana"], late_id, is_stuck=False).through(door))[0] == 204
+        assert (await Upload(tokens["ana"], late_id, is_stuck=False).through(middleware))[0] == 204
 
     run_at_most(WAIT_SECONDS, work())
     assert set(Image.objects.filter(uuid__in=stuck_ids).values_list("status", flat=True)) == {"queued"}

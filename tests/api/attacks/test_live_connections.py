@@ -44,17 +44,17 @@ async def _half_sent(polls_: LivePolls, session: str) -> Poll:
 
 
 def test_half_sent_polls_of_no_session_take_no_place(people: Any) -> None:
-    door, session = LivePolls(elsewhere), people.ana.session()
-    door.shares.most = 3
+    middleware, session = LivePolls(elsewhere), people.ana.session()
+    middleware.shares.most = 3
 
     async def work() -> None:
         first = requested("me", "tray", await asyncio.to_thread(event_log.here), first=True)
-        found = await asyncio.gather(*(_half_sent(door, name) for name in ("", "made-up", "", "x", "y")))
+        found = await asyncio.gather(*(_half_sent(middleware, name) for name in ("", "made-up", "", "x", "y")))
         assert [json.loads(poll.body).get("code") for poll in found] == [SIGN_IN_AGAIN] * 5
-        assert "messages" in await Poll(session).ask(door, first)
+        assert "messages" in await Poll(session).ask(middleware, first)
 
     run_at_most(SECONDS, work())
-    assert door.shares.count == 0
+    assert middleware.shares.count == 0
 
 
 def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,24 +65,24 @@ def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, mo
         return limits[-1]
 
     monkeypatch.setattr(polls, "asyncio", SimpleNamespace(**{**vars(asyncio), "timeout": far}))
-    door, mine, other = LivePolls(elsewhere), people.rea.session(), people.ana.session()
-    door.shares.most, door.shares.most_of_a_user = 4, 3
+    middleware, mine, other = LivePolls(elsewhere), people.rea.session(), people.ana.session()
+    middleware.shares.most, middleware.shares.most_of_a_user = 4, 3
 
     async def work() -> None:
         first = requested("me", "tray", await asyncio.to_thread(event_log.here), first=True)
-        waiting = [asyncio.create_task(_half_sent(door, mine)) for _ in range(5)]
+        waiting = [asyncio.create_task(_half_sent(middleware, mine)) for _ in range(5)]
         await wait_until_async("two are refused", lambda: sum(task.done() for task in waiting) == 2)
-        assert door.shares.count == 3
+        assert middleware.shares.count == 3
         half_sent = list(limits)
-        assert "messages" in await Poll(other).ask(door, first)
+        assert "messages" in await Poll(other).ask(middleware, first)
         for limit in half_sent:
             limit.reschedule(asyncio.get_running_loop().time())
         found = await asyncio.gather(*waiting)
         assert Counter(poll.start["status"] for poll in found) == {408: 3, 429: 2}
-        assert "messages" in await Poll(mine).ask(door, first)
+        assert "messages" in await Poll(mine).ask(middleware, first)
 
     run_at_most(SECONDS, work())
-    assert door.shares.count == 0
+    assert middleware.shares.count == 0
 
 
 @pytest.fixture
@@ -120,34 +120,36 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
 def _streams() -> EventStreams:
     from portal import asgi
 
-    return EventStreams(asgi.FrontDoor(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=4)), workers=4))
+    return EventStreams(
+        asgi.RequestLimitsMiddleware(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=4)), workers=4)
+    )
 
 
-async def _open(door: EventStreams, token: str, number: int) -> tuple[list[Listener], list[asyncio.Task[None]]]:
+async def _open(middleware: EventStreams, token: str, number: int) -> tuple[list[Listener], list[asyncio.Task[None]]]:
     listeners = [Listener("/api/events/stream", token) for _ in range(number)]
-    tasks = [asyncio.create_task(door(one.scope, one.receive, one.send)) for one in listeners]
+    tasks = [asyncio.create_task(middleware(one.scope, one.receive, one.send)) for one in listeners]
     for one in listeners:
         await one.until(lambda one=one: "retry:" in one.text or one.is_over)  # type: ignore[misc]
     return listeners, tasks
 
 
 def test_a_reader_has_a_share_of_the_streams(people: Any) -> None:
-    door, mine, other = _streams(), people.rea.token(), people.ana.token()
-    most = door.shares.most_of_a_user
+    middleware, mine, other = _streams(), people.rea.token(), people.ana.token()
+    most = middleware.shares.most_of_a_user
 
     async def work() -> None:
-        listeners, tasks = await _open(door, mine, most + 5)
+        listeners, tasks = await _open(middleware, mine, most + 5)
         refused = [one for one in listeners if one.is_over]
         assert [one.start["status"] for one in refused] == [429] * 5
         assert f"You have {most} streams open" in refused[0].text
-        others, more = await _open(door, other, 1)
+        others, more = await _open(middleware, other, 1)
         assert others[0].start["status"] == 200
         for one in listeners + others:
             one.leaves.set()
         await asyncio.gather(*tasks, *more)
 
     run_at_most(SECONDS, work())
-    assert door.shares.count == 0
+    assert middleware.shares.count == 0
 
 
 def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], bool]:
@@ -160,7 +162,7 @@ def test_streams_with_the_same_scope_share_one_reading(
 ) -> None:
     """However many tokens of however many users of a project: what costs is done once for all of them."""
     monkeypatch.setattr(event_streams, "GATHER_SECONDS", 1.0)  # long enough for a loop that is slow
-    door = _streams()
+    middleware = _streams()
     _, run = factories.build(people.ana.context(), "web")
     readings = 0
 
@@ -169,7 +171,7 @@ def test_streams_with_the_same_scope_share_one_reading(
         listeners, tasks = [], []
         for name in names:
             for _ in range(12 // len(names)):
-                more = await _open(door, people[name].token() if len(names) > 1 else own, 1)
+                more = await _open(middleware, people[name].token() if len(names) > 1 else own, 1)
                 listeners += more[0]
                 tasks += more[1]
         await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
@@ -188,18 +190,18 @@ def test_streams_with_the_same_scope_share_one_reading(
     own = people.ana.token()
     run_at_most(SECONDS, work())
     assert readings <= 2, asked
-    assert door.shares.count == 0
+    assert middleware.shares.count == 0
 
 
 def test_a_token_that_ends_gets_nothing_of_a_shared_poll(people: Any, asleep: set[Any]) -> None:
-    door, mine, ended = _streams(), people.ana.token(), people.ana.token()
+    middleware, mine, ended = _streams(), people.ana.token(), people.ana.token()
     _, run = factories.build(people.ana.context(), "web")
 
     async def work() -> None:
-        (first,), tasks = await _open(door, ended, 1)
-        (second,), more = await _open(door, mine, 1)
-        (lost,), others = await _open(door, people.bo.token(), 1)
-        (foreign,), last = await _open(door, people.chi.token(), 1)
+        (first,), tasks = await _open(middleware, ended, 1)
+        (second,), more = await _open(middleware, mine, 1)
+        (lost,), others = await _open(middleware, people.bo.token(), 1)
+        (foreign,), last = await _open(middleware, people.chi.token(), 1)
         streams = [first, second, lost]
         await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
         await first.until(_received(streams, "step.started", 1))
@@ -222,7 +224,7 @@ def test_a_token_that_ends_gets_nothing_of_a_shared_poll(people: Any, asleep: se
         await asyncio.gather(*tasks, *more, *others, *last)
 
     run_at_most(SECONDS, work())
-    assert door.shares.count == 0
+    assert middleware.shares.count == 0
 
 
 def _leave(person: Any) -> None:

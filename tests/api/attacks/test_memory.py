@@ -11,13 +11,13 @@ import pytest
 from portal.api import pagination
 from portal.callers import Caller, Callers
 from portal.fair_share import SHARE_OF_ADDRESS, SHARE_OF_CALLER
-from portal.front_door import MOST_BODIES, MOST_RESPONSES, PIECE, FrontDoor, Pace, pieces_of
+from portal.request_limits import MOST_BODIES, MOST_RESPONSES, PIECE, RequestLimitsMiddleware, TransferLimits, pieces_of
 from tests import factories
 from tests.loops import run_at_most
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
 NEVER = 3600.0
-PATIENT = Pace(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER, window=NEVER)
+PATIENT = TransferLimits(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER, window=NEVER)
 BODY = b"x" * 2_400_000
 PAGE = b"y" * 10_000_000
 
@@ -50,17 +50,17 @@ class Client:
     def status(self) -> int:
         return int(self.sent[0]["status"]) if self.sent else 0
 
-    def ask(self, door: FrontDoor) -> asyncio.Task[None]:
-        return asyncio.create_task(door(self.scope, self.receive, self.send))
+    def ask(self, middleware: RequestLimitsMiddleware) -> asyncio.Task[None]:
+        return asyncio.create_task(middleware(self.scope, self.receive, self.send))
 
 
-def door_that_answers(body: bytes, callers: Callers | None = None) -> FrontDoor:
+def middleware_that_answers(body: bytes, callers: Callers | None = None) -> RequestLimitsMiddleware:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": body})
 
-    return FrontDoor(application, workers=16, pace=PATIENT, callers=callers or Callers())
+    return RequestLimitsMiddleware(application, workers=16, pace=PATIENT, callers=callers or Callers())
 
 
 async def all_wait(clients: list[Client], tasks: list[asyncio.Task[None]]) -> None:
@@ -80,17 +80,17 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 def test_bodies_without_their_last_byte_are_counted_while_they_arrive() -> None:
     async def work() -> None:
-        door = door_that_answers(b"ok")
+        middleware = middleware_that_answers(b"ok")
         clients = [Client(body=BODY, stops=True) for _ in range(80)]
-        tasks = [one.ask(door) for one in clients]
+        tasks = [one.ask(middleware) for one in clients]
         await all_wait(clients, tasks)
-        assert door.bodies.total <= MOST_BODIES // SHARE_OF_ADDRESS
+        assert middleware.bodies.total <= MOST_BODIES // SHARE_OF_ADDRESS
         assert Counter(one.status for one in clients) == {503: 77, 0: 3}
         elsewhere = Client("198.51.100.7", body=BODY)
-        await elsewhere.ask(door)
+        await elsewhere.ask(middleware)
         assert elsewhere.status == 200  # the address has the share, not all without a token
         await end(tasks)
-        assert (door.bodies.total, dict(door.bodies.held)) == (0, {})
+        assert (middleware.bodies.total, dict(middleware.bodies.held)) == (0, {})
 
     run_at_most(WAIT_SECONDS, work())
 
@@ -99,12 +99,12 @@ def test_bodies_of_many_addresses_leave_memory_to_users() -> None:
     async def work() -> None:
         known, user = Callers(), Client("203.0.113.9", "bo", BODY)
         known.remember(user.scope, Caller("project:lab", "bo"))
-        door = door_that_answers(b"ok", known)
+        middleware = middleware_that_answers(b"ok", known)
         clients = [Client(f"192.0.2.{number}", body=BODY, stops=True) for number in range(80)]
-        tasks = [one.ask(door) for one in clients]
+        tasks = [one.ask(middleware) for one in clients]
         await all_wait(clients, tasks)
-        assert door.bodies.total <= MOST_BODIES // SHARE_OF_CALLER
-        await user.ask(door)
+        assert middleware.bodies.total <= MOST_BODIES // SHARE_OF_CALLER
+        await user.ask(middleware)
         assert user.status == 200
         await end(tasks)
 
@@ -118,19 +118,19 @@ def test_answers_that_are_not_read_have_a_sum_and_shares() -> None:
         for one in clients:
             known.remember(one.scope, Caller("project:shop", "ana"))
         known.remember(other.scope, Caller("project:lab", "bo"))
-        door = door_that_answers(PAGE, known)
-        tasks = [one.ask(door) for one in clients]
+        middleware = middleware_that_answers(PAGE, known)
+        tasks = [one.ask(middleware) for one in clients]
         fitting = MOST_RESPONSES // SHARE_OF_CALLER // len(PAGE)
         await wait_until_async(
             "the others are refused", lambda: sum(one.status == 503 for one in clients) == 60 - fitting
         )
-        assert door.responses.total == fitting * len(PAGE)
+        assert middleware.responses.total == fitting * len(PAGE)
         assert sum(one.status == 200 for one in clients) == fitting
         assert max(one.size for one in clients) <= PIECE  # the server below holds no whole page either
-        await other.ask(door)
+        await other.ask(middleware)
         assert (other.status, other.size) == (200, len(PAGE))
         await end(tasks)
-        assert (door.responses.total, dict(door.responses.held)) == (0, {})
+        assert (middleware.responses.total, dict(middleware.responses.held)) == (0, {})
 
     run_at_most(WAIT_SECONDS, work())
 
@@ -141,15 +141,15 @@ def test_many_callers_cannot_have_more_than_all_of_it() -> None:
         clients = [Client(token=f"t{number}", reads=1) for number in range(60)]
         for number, one in enumerate(clients):
             known.remember(one.scope, Caller(f"project:{number}", "ana"))
-        door = door_that_answers(PAGE, known)
-        tasks = [one.ask(door) for one in clients]
+        middleware = middleware_that_answers(PAGE, known)
+        tasks = [one.ask(middleware) for one in clients]
         fitting = MOST_RESPONSES // len(PAGE)
         await wait_until_async(
             "the others are refused", lambda: sum(one.status == 503 for one in clients) == 60 - fitting
         )
         small = Client(token="t99", reads=1)
-        door.application = door_that_answers(b"ok").application
-        await small.ask(door)
+        middleware.application = middleware_that_answers(b"ok").application
+        await small.ask(middleware)
         assert small.status == 200  # small answers are never held here
         await end(tasks)
 

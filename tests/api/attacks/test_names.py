@@ -9,7 +9,7 @@ import pytest
 from conductor.core.errors import Conflict
 from conductor.identity import provider_accounts
 from conductor.identity.models import User
-from conductor.identity.provider_accounts import Person
+from conductor.identity.provider_accounts import ProviderClaims
 from tests.api.image.calls import BASE as IMAGES
 from tests.api.image.calls import create, patch
 from tests.api.network.calls import V2, make_network
@@ -116,11 +116,11 @@ def test_no_user_has_a_name_that_differs_from_anothers_by_case(people: Any, api_
     home = admin.post(f"{IDENTITY}/domains", {"domain": {"name": "home"}}).json()["domain"]["id"]
     assert admin.post(f"{IDENTITY}/users", {"user": {"name": name, "domain_id": home}}).status_code == 201
     with pytest.raises(Conflict, match="belongs to another account"):
-        provider_accounts.enter(Person("https://id.example", "1", name), [])
+        provider_accounts.enter(ProviderClaims("https://id.example", "1", name), [])
 
 
 def test_a_user_of_a_provider_has_the_name_in_plain_characters(people: Any) -> None:
-    entry = provider_accounts.enter(Person("https://id.example", "1", "\uff44an\u200b"), [])
+    entry = provider_accounts.enter(ProviderClaims("https://id.example", "1", "\uff44an\u200b"), [])
     assert entry.user.username == "dan"
     with pytest.raises(Conflict, match="belongs to another account"):
-        provider_accounts.enter(Person("https://id.example", "2", "an\u200ba"), [])
+        provider_accounts.enter(ProviderClaims("https://id.example", "2", "an\u200ba"), [])

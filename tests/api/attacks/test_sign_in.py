@@ -13,7 +13,7 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from conductor.core.errors import TooOften
+from conductor.core.errors import TooManyRequests
 from conductor.identity import domains, passwords, users
 from conductor.identity.models import SignInRecord, Token, User
 from conductor.identity.passwords import HashLimiter
@@ -44,7 +44,9 @@ def page(name: str, password: str, address: str = "192.0.2.1") -> Any:
 
 def seen(answer: Any, name: str) -> tuple[int, bytes, bool]:
     """Return what an attacker sees: the status, the body without the tried name, and whether it has a retry time."""
-    tail = answer.content.partition(b'<main class="gate"')[2].partition(b"csrfmiddlewaretoken")[0] or answer.content
+    tail = (
+        answer.content.partition(b'<main class="entry-page"')[2].partition(b"csrfmiddlewaretoken")[0] or answer.content
+    )
     return answer.status_code, tail.replace(name.encode(), b"NAME"), "Retry-After" in answer.headers
 
 
@@ -114,7 +116,7 @@ def test_guesses_at_the_same_moment_learn_no_more_than_the_limit(
     people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
-    monkeypatch.setattr(passwords, "gate", HashLimiter(30))
+    monkeypatch.setattr(passwords, "limiter", HashLimiter(30))
     all_are_in, check = threading.Barrier(30), passwords._matches
 
     def together(stored: str, text: str) -> bool:
@@ -204,8 +206,8 @@ def test_every_refusal_costs_one_hash(people: Any, monkeypatch: pytest.MonkeyPat
     assert api("bo", PASSWORD).status_code == 201
     users.change(people.bo.user.id, {"is_active": False})
     users.change(people.rea.user.id, {"password": None})
-    gate = CountingLimiter(2)
-    monkeypatch.setattr(passwords, "gate", gate)
+    limiter = CountingLimiter(2)
+    monkeypatch.setattr(passwords, "limiter", limiter)
     secret = {"id": "f" * 32, "secret": "wrong"}
     attacks = {
         "a wrong password": lambda: api("ana", "wrong"),
@@ -234,12 +236,12 @@ def test_every_refusal_costs_one_hash(people: Any, monkeypatch: pytest.MonkeyPat
         ),
     }
     for what, attack in attacks.items():
-        gate.count = 0
+        limiter.count = 0
         assert attack().status_code == 401, what
-        assert gate.count == 1, what
-    gate.count = 0
+        assert limiter.count == 1, what
+    limiter.count = 0
     assert api("ana", PASSWORD).status_code == 201
-    assert gate.count == 0
+    assert limiter.count == 0
 
 
 def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
@@ -248,8 +250,8 @@ def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
     assert api("bo", PASSWORD, "198.51.100.1").status_code == 201
     with passwords._lock:
         passwords._proved.clear()  # as after a start: bo's password is hashed again
-    gate = HashLimiter(1, places=2, seconds=3600.0)
-    monkeypatch.setattr(passwords, "gate", gate)
+    limiter = HashLimiter(1, places=2, seconds=3600.0)
+    monkeypatch.setattr(passwords, "limiter", limiter)
     client = api_client("ana")
 
     def guess(number: int) -> Any:
@@ -265,28 +267,28 @@ def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
             connections.close_all()
 
     with ThreadPoolExecutor(13) as pool:
-        with gate.entered(is_known=False):  # as a hash that takes long
+        with limiter.entered(is_known=False):  # as a hash that takes long
             storm = [pool.submit(guess, number) for number in range(12)]
             wait_until("turned away", lambda: sum(one.done() for one in storm) == 10)
             refused = [one.result() for one in storm if one.done()]
             assert {answer.status_code for answer in refused} == {429}
             assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
             owner = pool.submit(bo)  # an address that is known for its account has a place of its own
-            wait_until("in the queue", lambda: gate._waiting[True] == 1)
-            assert gate._waiting[False] == 2
+            wait_until("in the queue", lambda: limiter._waiting[True] == 1)
+            assert limiter._waiting[False] == 2
             assert client.get("/identity/v3/auth/projects").status_code == 200
         assert owner.result(WAIT_SECONDS).status_code == 201
         assert sorted(one.result(WAIT_SECONDS).status_code for one in storm) == [401] * 2 + [429] * 10
-    assert gate._running == 0
+    assert limiter._running == 0
     assert SignInRecord.objects.count() == 1 + 2 * 3  # those that were turned away are no failures
 
 
 def test_a_full_queue_gives_up_after_a_while() -> None:
-    gate = HashLimiter(1, places=1, seconds=0.01)
-    with gate.entered(is_known=True), pytest.raises(TooOften), gate.entered(is_known=True):
+    limiter = HashLimiter(1, places=1, seconds=0.01)
+    with limiter.entered(is_known=True), pytest.raises(TooManyRequests), limiter.entered(is_known=True):
         pass
-    with gate.entered(is_known=False):
-        assert gate._waiting == {True: 0, False: 0}
+    with limiter.entered(is_known=False):
+        assert limiter._waiting == {True: 0, False: 0}
 
 
 def test_records_are_gone_when_they_say_nothing_any_more(people: Any, settings: Any) -> None:

@@ -14,7 +14,7 @@ from portal.api.compute import reference
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.policies import RULES, full_name
 from portal.api.compute.routes import ROUTES
-from portal.api.compute.table import Operation, Route
+from portal.api.compute.table import ComputeOperation, Route
 from portal.api.microversions import Microversion
 from tests.api_client import ApiClient
 from tests.architecture.tree import read
@@ -29,7 +29,7 @@ class Case:
 
     route: Route
     method: str
-    operation: Operation
+    operation: ComputeOperation
 
     def __str__(self) -> str:
         return f"{self.method} {self.route.path}"

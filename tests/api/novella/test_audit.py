@@ -86,7 +86,7 @@ def test_pages_hold_every_record_once_across_databases(people: Any, api_client: 
     for number in range(3):
         refuse(people.ana, f"a{number}")
         with write_tx("cell1"):
-            audit.record("cell1", people.ana.context(), audit.Entry(action=f"b{number}", project_id=""))
+            audit.record("cell1", people.ana.context(), audit.AuditEntry(action=f"b{number}", project_id=""))
     client, path, seen = api_client("admin"), "/api/audit?limit=2", []
     while path:
         body = client.get(path).json()
@@ -129,6 +129,6 @@ def test_the_marker_of_another_project_is_unknown(people: Any, api_client: Any) 
 
 def test_an_error_that_is_not_ours_says_only_its_class(people: Any, api_client: Any) -> None:
     with write_tx("default"):
-        entry = audit.Entry(action="x", project_id="", error=RuntimeError("/secret/path"))
+        entry = audit.AuditEntry(action="x", project_id="", error=RuntimeError("/secret/path"))
         audit.record("default", people.admin.context(), entry)
     assert "/secret/path" not in api_client("admin").get("/api/audit").content.decode()

@@ -21,11 +21,13 @@ pytestmark = pytest.mark.usefixtures("databases")
 
 
 @pytest.fixture
-def door() -> EventStreams:
+def middleware() -> EventStreams:
     """The middleware as in the web process, with worker threads of its own."""
     from portal import asgi
 
-    return EventStreams(asgi.FrontDoor(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=2)), workers=2))
+    return EventStreams(
+        asgi.RequestLimitsMiddleware(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=2)), workers=2)
+    )
 
 
 @pytest.fixture
@@ -35,9 +37,9 @@ def runs(people: Any) -> Any:
 
 
 @asynccontextmanager
-async def listening(door: EventStreams, *args: Any) -> AsyncIterator[Listener]:
+async def listening(middleware: EventStreams, *args: Any) -> AsyncIterator[Listener]:
     listener = Listener(*args)
-    task = asyncio.create_task(door(listener.scope, listener.receive, listener.send))
+    task = asyncio.create_task(middleware(listener.scope, listener.receive, listener.send))
     try:
         await listener.until(lambda: "retry:" in listener.text or task.done())
         yield listener
@@ -47,11 +49,11 @@ async def listening(door: EventStreams, *args: Any) -> AsyncIterator[Listener]:
             await task
 
 
-def test_events_are_delivered_and_continue_after_a_cut(door: EventStreams, runs: Any, people: Any) -> None:
+def test_events_are_delivered_and_continue_after_a_cut(middleware: EventStreams, runs: Any, people: Any) -> None:
     token, own, foreign = people.ana.token(), *runs
 
     async def work() -> None:
-        async with listening(door, "/api/events/stream", token) as first:
+        async with listening(middleware, "/api/events/stream", token) as first:
             assert dict(first.start["headers"])[b"content-type"].startswith(b"text/event-stream")
             await asyncio.to_thread(factories.emit, own, "step.started", step="SpawnOnHost")
             await first.until(lambda: len(first.events) == 1)
@@ -61,25 +63,25 @@ def test_events_are_delivered_and_continue_after_a_cut(door: EventStreams, runs:
         assert [event["kind"] for event in first.events] == ["step.started", "step.done"]
         assert "event: step.done\n" in first.text
         assert "sim-1" not in first.text  # as on pages: no host for tenants
-        async with listening(door, "/api/events/stream", token, first.ids[0]) as second:
+        async with listening(middleware, "/api/events/stream", token, first.ids[0]) as second:
             await second.until(lambda: len(second.events) == 1)
         assert second.events == first.events[1:]
         assert second.ids == first.ids[1:]
-        async with listening(door, f"/api/workflows/{own.uuid}/events/stream?after=", token) as whole:
+        async with listening(middleware, f"/api/workflows/{own.uuid}/events/stream?after=", token) as whole:
             await whole.until(lambda: len(whole.events) == 2)
 
     asyncio.run(work())
-    assert door.shares.count == 0
+    assert middleware.shares.count == 0
 
 
 def test_a_right_that_ends_ends_the_stream(
-    door: EventStreams, runs: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+    middleware: EventStreams, runs: Any, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_streams, "ALIVE_SECONDS", 0.1)
     token = people.ana.token()
 
     async def work() -> None:
-        async with listening(door, "/api/events/stream", token) as listener:
+        async with listening(middleware, "/api/events/stream", token) as listener:
             await listener.until(lambda: ": alive" in listener.text)
             await asyncio.to_thread(tokens.revoke, token)
             await listener.until(lambda: listener.is_over)
@@ -99,26 +101,26 @@ def test_a_right_that_ends_ends_the_stream(
     ],
 )
 def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
-    door: EventStreams, runs: Any, people: Any, path: str, who: str | None, status: int
+    middleware: EventStreams, runs: Any, people: Any, path: str, who: str | None, status: int
 ) -> None:
     async def work() -> None:
         listener = Listener(path.format(lab=runs[1].uuid), people[who].token() if who else None)
         async with asyncio.timeout(WAIT_SECONDS):
-            await door(listener.scope, listener.receive, listener.send)
+            await middleware(listener.scope, listener.receive, listener.send)
         assert (listener.start["status"], json.loads(listener.text)["error"]["code"]) == (status, status)
 
     asyncio.run(work())
 
 
-def test_streams_are_so_many_and_no_more(door: EventStreams, people: Any) -> None:
-    door.shares.most = 1
+def test_streams_are_so_many_and_no_more(middleware: EventStreams, people: Any) -> None:
+    middleware.shares.most = 1
     token = people.ana.token()
 
     async def work() -> None:
-        async with listening(door, "/api/events/stream", token):
+        async with listening(middleware, "/api/events/stream", token):
             late = Listener("/api/events/stream", token)
             async with asyncio.timeout(WAIT_SECONDS):
-                await door(late.scope, late.receive, late.send)
+                await middleware(late.scope, late.receive, late.send)
             assert (late.start["status"], dict(late.start["headers"])[b"retry-after"]) == (503, b"30")
 
     asyncio.run(work())

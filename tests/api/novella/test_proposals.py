@@ -9,7 +9,7 @@ import pytest
 
 from conductor.identity.models import RoleAssignment
 from conductor.services.plugins import plugins
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from tests import factories
 from tests.api_client import ApiClient
 from tests.fixtures.delegation import by_credential, credential_of, log_in
@@ -51,7 +51,7 @@ def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: 
         refused = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": text})
         assert refused.status_code == status, refused.content
     name = next(iter(admin.get("/api/plugins/filter").json()["plugins"]))["name"]
-    requested = {name: Change(mode="shadow", keys=frozenset({"mode"}))}
+    requested = {name: PluginSettingsChange(mode="shadow", keys=frozenset({"mode"}))}
     plugins.change(people.admin.context(), "filter", plugins=requested)
     stale = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": seen["ETag"]})
     assert stale.status_code == 412, "the filters have changed since it was read"

@@ -12,7 +12,7 @@ import pytest
 
 from conductor.volume import backup_store, operations, store
 from conductor.volume.models import Backup, Message, Volume
-from conductor.volume.operations import Lending
+from conductor.volume.operations import NewAttachment
 from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, at, made, settled, volume
 
 BACKUPS = f"{ROOT}/backups"
@@ -143,7 +143,7 @@ def test_a_backup_of_a_snapshot_and_of_a_volume_in_use(ana: Any, source: str, pe
     made_of = made(ana, "volumes", "volume", {"backup_id": uuid})["id"]
     settled()
     assert read(made_of, 0) == FIRST
-    lending = Lending(str(uuid4()), source, str(uuid4()), "/dev/vdb")
+    lending = NewAttachment(str(uuid4()), source, str(uuid4()), "/dev/vdb")
     operations.reserve(lending)
     operations.complete(lending.attachment_uuid)
     refused = ana.post(BACKUPS, {"backup": {"volume_id": source}})

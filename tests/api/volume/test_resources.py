@@ -9,7 +9,7 @@ import pytest
 
 from conductor.volume import operations, store
 from conductor.volume.models import Message, Snapshot, Transfer, Volume, VolumeGroup, VolumeType
-from conductor.volume.operations import Lending
+from conductor.volume.operations import NewAttachment
 from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, made, settled, storage, volume
 
 __all__ = ["storage"]
@@ -139,7 +139,7 @@ def test_a_volume_for_several_servers_is_free_when_the_last_has_let_go(api_clien
     shared = volume(ana, volume_type="shared")
     lent = [str(uuid4()), str(uuid4())]
     for number, uuid in enumerate(lent):
-        operations.reserve(Lending(uuid, shared, str(uuid4()), "/dev/vdb", f"sim-{number}"))
+        operations.reserve(NewAttachment(uuid, shared, str(uuid4()), "/dev/vdb", f"sim-{number}"))
         operations.complete(uuid)
     shown = ana.get(f"{VOLUME}/{shared}").json()["volume"]
     assert (shown["multiattach"], shown["status"], len(shown["attachments"])) == (True, "in-use", 2)

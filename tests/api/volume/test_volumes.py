@@ -11,7 +11,7 @@ from conductor.db.transactions import database_now
 from conductor.journal.models import ResourceLock
 from conductor.volume import operations, store
 from conductor.volume.models import Volume
-from conductor.volume.operations import Lending, VolumeCreate
+from conductor.volume.operations import NewAttachment, VolumeCreate
 from conductor.volume.store import GIB
 
 ROOT = "/volume/v3"
@@ -182,7 +182,7 @@ def test_only_compute_detaches(api_client: Any) -> None:
     ana, admin, lent = api_client("ana"), api_client("admin"), str(uuid4())
     volume_id = created(ana)["id"]
     path = f"{ROOT}/volumes/{volume_id}/action"
-    operations.reserve(Lending(lent, volume_id, str(uuid4()), "/dev/vdb", "sim-1"))
+    operations.reserve(NewAttachment(lent, volume_id, str(uuid4()), "/dev/vdb", "sim-1"))
     operations.complete(lent)
     assert ana.post(path, {"os-detach": {}}).status_code == 409
     assert ana.post(path, {"os-begin_detaching": None}).status_code == 409

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from portal import callers, fair_share
 from portal.callers import ANONYMOUS, Caller, Callers
-from portal.front_door import FrontDoor, Pace
+from portal.request_limits import RequestLimitsMiddleware, TransferLimits
 from tests.loops import run_at_most
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
@@ -18,7 +18,7 @@ ANA, BO = Caller("project:shop", "ana"), Caller("project:lab", "bo")
 
 
 NEVER = 3600.0
-PATIENT = Pace(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER)
+PATIENT = TransferLimits(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER)
 
 
 @pytest.fixture(autouse=True)
@@ -88,12 +88,12 @@ def test_a_storm_of_one_caller_leaves_others_a_worker_at_once() -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"."})
 
-        door = FrontDoor(application, workers=16, pace=PATIENT, callers=known)
-        assert await asked(door, other) == 200
-        storm = [asyncio.create_task(asked(door, hostile)) for _ in range(600)]
+        middleware = RequestLimitsMiddleware(application, workers=16, pace=PATIENT, callers=known)
+        assert await asked(middleware, other) == 200
+        storm = [asyncio.create_task(asked(middleware, hostile)) for _ in range(600)]
         most = 600 - 256 - 2
         await wait_until_async("some are refused", lambda: sum(one.done() for one in storm) >= most)
-        assert await asked(door, other) == 200
+        assert await asked(middleware, other) == 200
         refused = [one.result() for one in storm if one.done()]
         assert set(refused) == {503}  # those above an eighth of all places that wait
         assert len(refused) == most
@@ -104,7 +104,7 @@ def test_a_storm_of_one_caller_leaves_others_a_worker_at_once() -> None:
 
 
 def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any) -> None:
-    monkeypatch.setattr("portal.front_door.MOST_BODIES", 4000)
+    monkeypatch.setattr("portal.request_limits.MOST_BODIES", 4000)
     known, hostile, other = Callers(), scope_of(x_auth_token="bo"), scope_of(x_auth_token="ana")
     known.remember(hostile, BO)
     known.remember(other, ANA)
@@ -117,21 +117,21 @@ def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"."})
 
-        door = FrontDoor(application, workers=16, pace=PATIENT, callers=known)
-        storm = [asyncio.create_task(asked(door, hostile, b"x" * 400)) for _ in range(12)]
+        middleware = RequestLimitsMiddleware(application, workers=16, pace=PATIENT, callers=known)
+        storm = [asyncio.create_task(asked(middleware, hostile, b"x" * 400)) for _ in range(12)]
         await wait_until_async("some are refused", lambda: sum(one.done() for one in storm) >= 10)
-        mine = asyncio.create_task(asked(door, other, b"x" * 900))
-        await wait_until_async("it is taken in", lambda: door.bodies.held[ANA.share] == 900)
+        mine = asyncio.create_task(asked(middleware, other, b"x" * 900))
+        await wait_until_async("it is taken in", lambda: middleware.bodies.held[ANA.share] == 900)
         assert not mine.done()
         release.set()
         assert await mine == 200
         assert sorted(await asyncio.gather(*storm)) == [200] * 2 + [503] * 10
-        assert not door.bodies.held
+        assert not middleware.bodies.held
 
     run_at_most(WAIT_SECONDS, work())
 
 
-async def asked(door: FrontDoor, scope: dict[str, Any], body: bytes = b"") -> int:
+async def asked(middleware: RequestLimitsMiddleware, scope: dict[str, Any], body: bytes = b"") -> int:
     """The status of the answer."""
     sent: list[Any] = []
     pieces = [{"type": "http.request", "body": body, "more_body": False}]
@@ -144,5 +144,5 @@ async def asked(door: FrontDoor, scope: dict[str, Any], body: bytes = b"") -> in
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await door({**scope, "http_version": "1.0"}, receive, send)
+    await middleware({**scope, "http_version": "1.0"}, receive, send)
     return int(sent[0]["status"])

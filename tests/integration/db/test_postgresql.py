@@ -44,7 +44,7 @@ def environment(url: str, **more: str) -> Environment:
 @pytest.fixture
 def connection(server: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The API's database on the server, empty but there."""
-    monkeypatch.setattr(spare_connections, "SPARES", spare_connections.Spares())
+    monkeypatch.setattr(spare_connections, "SPARES", spare_connections.SpareConnections())
     monkeypatch.setattr("conductor.db.postgresql.base.SPARES", spare_connections.SPARES)
     found = handler(environment(server.url))["default"]
     databases._create(found)

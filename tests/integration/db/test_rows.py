@@ -13,7 +13,7 @@ from django.db.models import Model
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.states import PowerState, TaskState, VmState
-from conductor.db.dialect import Later
+from conductor.db.dialect import SecondsFromNow
 from conductor.db.rows import Rows
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.network import security_groups
@@ -82,7 +82,11 @@ def test_what_is_written_is_what_the_orm_would_have_written(instance: Instance) 
 def test_times_are_of_the_databases_clock(instance: Instance) -> None:
     before = database_time(ALIAS)
     ROWS.update(
-        connections[ALIAS], instance.uuid, updated_at=database_now(), launched_at=Later(), terminated_at=Later(60.0)
+        connections[ALIAS],
+        instance.uuid,
+        updated_at=database_now(),
+        launched_at=SecondsFromNow(),
+        terminated_at=SecondsFromNow(60.0),
     )
     stored, after = ROWS.get(connections[ALIAS], instance.uuid), database_time(ALIAS)
     assert before <= stored.updated_at <= after

@@ -16,7 +16,7 @@ from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.services.images import images
 from conductor.services.servers import instances, server_images
-from conductor.services.servers.server_images import MadeImage, ServerImageCreate
+from conductor.services.servers.server_images import CreatedImage, ServerImageCreate
 from conductor.workflows.flow import Step
 from conductor.workflows.flows.server_images import CREATE_BACKUP, CREATE_IMAGE
 from tests.integration.flows.moving import CELL, RUNNING, instance_of, run_to_the_end, step_on
@@ -38,11 +38,11 @@ def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
     return StorageHosts()
 
 
-def image_of(made: MadeImage) -> Image:
+def image_of(made: CreatedImage) -> Image:
     return Image.objects.get(uuid=made.image_id)
 
 
-def backup(ana: Any, uuid: str, name: str, rotation: int) -> MadeImage:
+def backup(ana: Any, uuid: str, name: str, rotation: int) -> CreatedImage:
     return server_images.create_backup(ana, uuid, ServerImageCreate(name), backup_type="daily", rotation=rotation)
 
 

@@ -11,7 +11,7 @@ from conductor.cell_db.models import Instance
 from conductor.core.context import system_context
 from conductor.core.plugin_choice import FILTER
 from conductor.services.plugins import plugins
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from conductor.services.servers import instances
 from tests.fixtures.plugin_imports import install
 from tests.fixtures.plugin_quarantine import moody
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.usefixtures("databases")
 def test_servers_are_built_while_a_filter_hangs(moody: Any, launch: Any, settings: Any) -> None:
     settings.NOVELLA_PLUGIN_SECONDS = 0.05
     plugins.change(
-        system_context(), FILTER, plugins={"Moody": Change(on_failure="let pass", keys=frozenset({"on_failure"}))}
+        system_context(),
+        FILTER,
+        plugins={"Moody": PluginSettingsChange(on_failure="let pass", keys=frozenset({"on_failure"}))},
     )
     moody.mood = "matches"
     first = launch("first")

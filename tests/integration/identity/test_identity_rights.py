@@ -10,9 +10,9 @@ from django.db import connection
 
 from conductor.core.errors import NotAuthenticated
 from conductor.identity import assignments, domains, effective, logins, rights, roles, tokens, users
-from conductor.identity.assignments import AssignmentScope, Wanted
+from conductor.identity.assignments import AssignmentFilter, AssignmentScope
 from conductor.identity.credentials import blob_of, create
-from conductor.identity.listing import Question
+from conductor.identity.listing import IdentityListQuery
 from conductor.identity.logins import Login, Reference
 from conductor.identity.models import Credential, Project, RightsVersion, Role, RoleAssignment, User
 from conductor.services.accounts import sign_in
@@ -155,8 +155,8 @@ def test_lists_cost_the_same_however_long_they_are(people: Any, api_client: Any)
         User.objects.create(domain_id="default", username=f"u-{number}")
         assignments.grant(AssignmentScope(user_id=admin, project_id=project.id), people.ana.role.id)
     assert costs() == few
-    assert len(list(assignments.given(Wanted(user_id=admin)))) == 21
-    assert len(users.find(Question({"name__startswith": "u-"}))[0]) == 20
+    assert len(list(assignments.given(AssignmentFilter(user_id=admin)))) == 21
+    assert len(users.find(IdentityListQuery({"name__startswith": "u-"}))[0]) == 20
 
 
 def test_a_stored_credential_is_not_readable_in_the_database(people: Any) -> None:

@@ -220,7 +220,7 @@ def test_seed_mends_lost_data(people: Any, images_dir: Path) -> None:
 
 def test_specs_say_what_drivers_need(people: Any) -> None:
     image_id = make(people)
-    operations.update(people.ana.context(), image_id, [operations.Change("add", "hw_architecture", "x86_64")])
+    operations.update(people.ana.context(), image_id, [operations.ImageChange("add", "hw_architecture", "x86_64")])
     operations.upload(people.ana.context(), image_id, [DATA])
     spec = operations.image_spec(operations.get_visible(people.ana.context(), image_id))
     assert (spec.image_id, spec.name, spec.disk_format, spec.size) == (image_id, "boots", "raw", len(DATA))

@@ -12,7 +12,7 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import OperationalError
 
-from conductor.actors.periodic import Complaints
+from conductor.actors.periodic import ErrorLogger
 from conductor.cell_db.models import Service
 from conductor.cells.host_liveness import is_unresponsive
 from conductor.core.context import RequestContext
@@ -161,7 +161,7 @@ def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    complaints = Complaints()
+    complaints = ErrorLogger()
 
     def meet(error: Exception | None) -> None:
         with complaints.about("sweep of cell1"):

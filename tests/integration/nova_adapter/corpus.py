@@ -122,11 +122,11 @@ class Comparison:
         except Exception as error:
             self.refused[f"{type(error).__module__}.{type(error).__name__}"] += 1
             return
-        for one in self._ours.brought_filters:
+        for one in self._ours.loaded_filters:
             if one.name in self._filters and (one.runs_on_rebuild or not asked.spec.is_rebuild):
                 theirs = filter_of(one.name, self._filters[one.name], Guests())()
                 self._compare(number, hosts, asked.spec, (type(one)(asked.settings.values), theirs))
-        for weigher in self._ours.brought_weighers:
+        for weigher in self._ours.loaded_weighers:
             theirs_too = weigher_of(weigher.name, self._weighers[weigher.name], Guests(), None)()
             self._weigh(number, hosts, asked.spec, (type(weigher)(asked.settings.values), theirs_too))
 

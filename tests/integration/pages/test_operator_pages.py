@@ -18,7 +18,7 @@ from conductor.core.errors import Conflict
 from conductor.db.transactions import write_tx
 from conductor.journal.models import AuditRecord
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.cells import health
 from tests import factories
 from tests import fleet as made
@@ -34,7 +34,7 @@ def admin(people: Any) -> Client:
 
 def record(caller: Any, action: str, alias: str = "default", *, age: float = 0, **values: Any) -> None:
     with write_tx(alias):
-        audit.record(alias, caller, Entry(action=action, project_id=caller.project_id, **values))
+        audit.record(alias, caller, AuditEntry(action=action, project_id=caller.project_id, **values))
         if age:
             AuditRecord.objects.using(alias).filter(action=action).update(created_at=factories.ago(age))
 

@@ -17,7 +17,7 @@ from conductor.journal.models import AuditRecord
 from conductor.network.models import Network
 from conductor.services.accounts import preferences
 from conductor.services.audit import audit
-from conductor.services.audit.audit import Entry
+from conductor.services.audit.audit import AuditEntry
 from conductor.services.billing import costs
 from conductor.volume.models import Volume
 from portal.pages.audit import activity
@@ -126,7 +126,7 @@ def test_activity_lists_actors_and_actions(ana: Client, people: Any) -> None:
     context = people.ana.context()
     factories.run(context, "cell1", flow="reboot_instance", action="reboot", state="done", instance_name="web-1", age=9)
     factories.run(people.chi.context(), "cell1", instance_name="not-ours")
-    audit.record("default", context, Entry(action="host.close", project_id=context.project_id, reason="new fans"))
+    audit.record("default", context, AuditEntry(action="host.close", project_id=context.project_id, reason="new fans"))
     AuditRecord.objects.update(created_at=factories.ago(5))  # two of the same millisecond have no order of their own
     audit.record_refusal(context, "delete", "", Invalid("It is locked."))
     page = text(ana.get("/activity"))
@@ -182,7 +182,7 @@ def test_activity_goes_on_after_what_was_shown(ana: Client, people: Any, monkeyp
     for age in (50, 40, 30):
         factories.run(context, "cell1", state="done", instance_name=f"web-{age}", age=age)
     for reason in ("one", "two"):
-        audit.record("default", context, Entry(action="host.close", project_id=context.project_id, reason=reason))
+        audit.record("default", context, AuditEntry(action="host.close", project_id=context.project_id, reason=reason))
     address, seen = "/activity", []
     while address:
         page = text(ana.get(address))

@@ -123,7 +123,7 @@ def test_the_bell_shows_notices_until_they_are_cleared(ana: Client, people: Any)
     made = subscriptions.subscribe(context, SubscriptionRequest(name="bell", channel="bell")).view
     row = Subscription.objects.get()
     data = {"workflow": {"uuid": str(uuid.uuid4())}, "instance": {"display_name": "web-1"}, "fault": None}
-    with notices.Bell(row, "bell").open() as send:
+    with notices.NoticeSink(row, "bell").open() as send:
         for kind in ("instance.reboot.error", "instance.create.end"):
             send(Notification(uuid.uuid4(), 1, kind, "", {"payload": {"data": data}}))
     page = text(ana.get("/notifications"))

@@ -15,9 +15,9 @@ from conductor.image.models import Image
 from conductor.journal.models import AuditRecord
 from conductor.scheduler.active_plugins import in_force
 from conductor.services.plugins import plugins, proposals
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from conductor.services.scheduling import what_if_batches, what_if_comparisons
-from conductor.services.scheduling.what_if_comparisons import Question, WhatIfChanges
+from conductor.services.scheduling.what_if_comparisons import WhatIfChanges, WhatIfRequest
 from conductor.services.servers.types import InstanceCreate
 from tests import factories
 from tests.fixtures.what_if import everything
@@ -27,12 +27,12 @@ from tests.integration.page_clients import signed_in, text
 __all__ = ["caller"]
 
 
-def question(count: int = 1, flavor: str = "1", **more: Any) -> Question:
+def question(count: int = 1, flavor: str = "1", **more: Any) -> WhatIfRequest:
     image = str(Image.objects.get(name="small-linux").uuid)
-    return Question(InstanceCreate("what-if", flavor, image, count, count, **more))
+    return WhatIfRequest(InstanceCreate("what-if", flavor, image, count, count, **more))
 
 
-def ask(caller: Any, *, of: Question | None = None, **supposed: Any) -> Any:
+def ask(caller: Any, *, of: WhatIfRequest | None = None, **supposed: Any) -> Any:
     return what_if_comparisons.compare(caller, of or question(), WhatIfChanges(**supposed))
 
 
@@ -66,12 +66,12 @@ def test_racks_go_and_hosts_come(caller: Any) -> None:
 def test_other_filters_and_weights_decide_otherwise(caller: Any) -> None:
     before, choices = everything(), in_force()
     zoned = question(availability_zone="az-2")
-    off = {"filter": {"ComputeFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
+    off = {"filter": {"ComputeFilter": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}
     assert ask(caller, of=zoned).now.num_fitting == 1
     found = ask(caller, of=zoned, plugins=off)
     asked = {stage.filter: stage for stage in found.stages}
     assert (asked["ComputeFilter"].now, asked["ComputeFilter"].then) == (0, None)
-    heavy = {"weigher": {"RAMWeigher": Change(multiplier=-5.0, keys=frozenset({"multiplier"}))}}
+    heavy = {"weigher": {"RAMWeigher": PluginSettingsChange(multiplier=-5.0, keys=frozenset({"multiplier"}))}}
     light = ask(caller, plugins=heavy)
     assert set(light.now.hosts) == {"big-01"}
     assert "big-01" not in light.then.hosts
@@ -85,7 +85,10 @@ def test_other_filters_and_weights_decide_otherwise(caller: Any) -> None:
         ({"closed": ("moon",)}, "closed"),
         ({"add": (what_if_comparisons.NewHosts(1, "moon"),)}, "fleet.add.like"),
         ({"subset": 5000}, "subset"),
-        ({"plugins": {"filter": {"Moon": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}}, "plugins.Moon"),
+        (
+            {"plugins": {"filter": {"Moon": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}},
+            "plugins.Moon",
+        ),
     ],
 )
 def test_what_cannot_be_supposed_is_named(caller: Any, supposed: dict[str, Any], field: str) -> None:
@@ -149,7 +152,7 @@ def test_a_wrong_address_says_what_is_wrong(caller: Any, asked: dict[str, str], 
 
 
 def test_supposed_choices_are_checked_and_not_stored(caller: Any, people: Any) -> None:
-    change = {"filter": {"ComputeFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
+    change = {"filter": {"ComputeFilter": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}
     assert plugins.hypothetical(caller, change)["filter"].of("ComputeFilter").is_enabled is False
     assert plugins.hypothetical(caller, {})["filter"].of("ComputeFilter").is_enabled is None
     with pytest.raises(Forbidden):
@@ -222,7 +225,7 @@ def test_what_was_asked_is_proposed_reviewed_and_applied(caller: Any, settings: 
 
 
 def test_what_is_declined_changes_nothing(caller: Any) -> None:
-    changes = {"filter": {"IoOpsFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
+    changes = {"filter": {"IoOpsFilter": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}
     uuid = proposals.propose(caller, changes, question="/what-if?flavor=1", reason="try it")
     before = in_force().digest
     assert signed_in("admin").post(f"/what-if/proposals/{uuid}/decline", {"reason": "no"}).status_code == 302

@@ -12,7 +12,7 @@ from django.db import connections
 from conductor.api_db.models import SavedView
 from conductor.journal.models import WorkflowRun
 from conductor.services.workflows import duration_statistics, lists
-from conductor.services.workflows.lists import ListQuery
+from conductor.services.workflows.lists import WorkflowListQuery
 from tests import factories
 from tests.counting import Captured
 from tests.fixtures.workflow_callers import caller
@@ -67,7 +67,7 @@ def test_facets_narrow_and_count_as_if_they_were_not_narrowed(caller: Any) -> No
     factories.run(caller, "cell1", flow="stop_instance", action="stop", instance_name="busy-1")
     waits_for = {"cause": "lock", "detail": "instance:1"}
     factories.run(caller, "cell2", flow="stop_instance", state="waiting", waits_for=waits_for, instance_name="late-1")
-    found = lists.search(caller, ListQuery(chosen={"flow": ("stop_instance",)}))
+    found = lists.search(caller, WorkflowListQuery(chosen={"flow": ("stop_instance",)}))
     assert {run.instance_name for run in found.page.items} == {"busy-1", "late-1"}
     assert found.facets["flow"] == {"build_in_cell": 3, "stop_instance": 2}
     assert found.facets["state"] == {"running": 1, "waiting": 1}
@@ -88,14 +88,14 @@ def test_who_is_parked_while_a_host_works_is_found_by_the_word_that_it_shows(cal
         factories.run(caller, "cell1", state="waiting", direction=direction, waits_for=waits_for, instance_name=name)
     wanted = {"running": {"there"}, "undoing": {"back"}, "waiting": {"late", "lost"}}
     for state, names in wanted.items():
-        for query in (ListQuery(chosen={"state": (state,)}), ListQuery(states=(state,))):
+        for query in (WorkflowListQuery(chosen={"state": (state,)}), WorkflowListQuery(states=(state,))):
             found = lists.search(caller, query)
             assert {(run.instance_name, run.state) for run in found.page.items} == {(name, state) for name in names}
     assert found.facets["state"] == {"waiting": 2}
-    found = lists.search(caller, ListQuery(states=("running", "waiting")))
+    found = lists.search(caller, WorkflowListQuery(states=("running", "waiting")))
     assert found.facets["state"] == {"waiting": 2, "running": 1}
     assert found.facets["cause"] == {"timer": 1}
-    assert not lists.search(caller, ListQuery(chosen={"cause": ("host",)})).page.items
+    assert not lists.search(caller, WorkflowListQuery(chosen={"cause": ("host",)})).page.items
 
 
 def test_the_slow_are_those_that_nineteen_of_twenty_outrun(caller: Any) -> None:

@@ -6,7 +6,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from conductor.core.placement.amounts import Amount
 from conductor.placement import aggregates, inventories, models, providers, traits
-from conductor.placement.consumers_allocations import UNCHECKED, ConsumerAllocations, Share, Unchecked
+from conductor.placement.consumers_allocations import UNCHECKED, ConsumerAllocations, ProviderAllocation, Unchecked
 
 SHOP, LAB, ANA, BO = "5" * 32, "1" * 32, "a" * 32, "b" * 32
 
@@ -34,7 +34,7 @@ def requested(
     consumer: str, generation: int | Unchecked | None = UNCHECKED, **held: dict[str, int]
 ) -> ConsumerAllocations:
     """Return the allocations of a consumer of ana's in shop, by name of provider."""
-    shares = {uuid_of(name): Share(0, amounts) for name, amounts in held.items()}
+    shares = {uuid_of(name): ProviderAllocation(0, amounts) for name, amounts in held.items()}
     return ConsumerAllocations(uuid_of(consumer), SHOP, ANA, generation, "INSTANCE", shares)
 
 

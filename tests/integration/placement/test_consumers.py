@@ -14,7 +14,7 @@ from conductor.core.errors import ConcurrentUpdate, Conflict, Invalid, NotFound,
 from conductor.core.placement.amounts import Amount
 from conductor.placement import allocations, consumers_allocations, inventories, models, providers, usages
 from conductor.placement.allocations import Claim, ConsumerHolds, ProviderFull
-from conductor.placement.consumers_allocations import ConsumerAllocations, Share
+from conductor.placement.consumers_allocations import ConsumerAllocations, ProviderAllocation
 from conductor.placement.reshape import reshape
 from tests.fixtures.races import at_once
 from tests.integration.placement.stock import ANA, BO, LAB, SHOP, everything, generation, make, requested, used, uuid_of
@@ -44,8 +44,8 @@ def test_what_is_put_is_what_is_held() -> None:
     held = consumers_allocations.of_consumer(uuid_of("a"))
     assert (held.project_id, held.user_id, held.generation, held.consumer_type) == (SHOP, ANA, 1, "INSTANCE")
     assert held.allocations == {
-        uuid_of("host"): Share(generation("host"), {"VCPU": 2, "MEMORY_MB": 64}),
-        uuid_of("disks"): Share(generation("disks"), {"DISK_GB": 10}),
+        uuid_of("host"): ProviderAllocation(generation("host"), {"VCPU": 2, "MEMORY_MB": 64}),
+        uuid_of("disks"): ProviderAllocation(generation("disks"), {"DISK_GB": 10}),
     }
     assert used() == {("host", "VCPU"): 2, ("host", "MEMORY_MB"): 64, ("disks", "DISK_GB"): 10}
     at = (generation("host"), generation("disks"))
@@ -111,7 +111,7 @@ def test_a_provider_over_capacity_takes_what_makes_it_no_worse() -> None:
 def test_owners_and_types_may_change() -> None:
     make("host", VCPU=4)
     put(requested("a", None, host={"VCPU": 1}))
-    share = {uuid_of("host"): Share(0, {"VCPU": 1})}
+    share = {uuid_of("host"): ProviderAllocation(0, {"VCPU": 1})}
     put(ConsumerAllocations(uuid_of("a"), LAB, BO, 1, "MIGRATION", share))
     put(ConsumerAllocations(uuid_of("a"), LAB, BO, 2, None, share))
     held = consumers_allocations.of_consumer(uuid_of("a"))
@@ -121,7 +121,7 @@ def test_owners_and_types_may_change() -> None:
 def test_usages_by_owner_and_type() -> None:
     make("host", VCPU=9, DISK_GB=9)
     put(requested("a", None, host={"VCPU": 1, "DISK_GB": 2}), requested("b", None, host={"VCPU": 2}))
-    share = {uuid_of("host"): Share(0, {"VCPU": 3})}
+    share = {uuid_of("host"): ProviderAllocation(0, {"VCPU": 3})}
     put(ConsumerAllocations(uuid_of("c"), SHOP, BO, None, None, share))
     assert usages.of_provider(uuid_of("host")) == {"DISK_GB": 2, "VCPU": 6}
     assert usages.of_project(SHOP) == {"DISK_GB": 2, "VCPU": 6}

@@ -23,7 +23,7 @@ from conductor.plugins import registry
 from conductor.plugins.log import AT_MOST, LINE, Note, notes
 from conductor.scheduler import manager, plugin_health
 from conductor.services.plugins import conformance_records, details, plugins
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from tests.fixtures.plugin_quarantine import ask, choose, moody
 from tests.fleet import add_host
 from tests.integration.page_clients import signed_in, text
@@ -108,9 +108,9 @@ def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, 
 def test_a_dry_run_weigher_reports_another_choice(databases: None) -> None:
     add_host("big", size=(8, 16384, 100))
     add_host("small", size=(8, 8192, 100))
-    change = Change(mode="shadow", multiplier=-9.0, keys=frozenset({"mode", "multiplier"}))
+    change = PluginSettingsChange(mode="shadow", multiplier=-9.0, keys=frozenset({"mode", "multiplier"}))
     plugins.change(OPERATOR, WEIGHER, plugins={"RAMWeigher": change})
-    others = Change(is_enabled=False, keys=frozenset({"is_enabled"}))
+    others = PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))
     plugins.change(OPERATOR, WEIGHER, plugins={"DiskWeigher": others})
     assert ask().is_successful
     assert notes.take() == {}  # without it both are alike, and either may be chosen: the small one is no other choice

@@ -16,7 +16,7 @@ from pytest_django import Settings
 from conductor import events
 from conductor.api_db.models import BuildRequest, PluginMetric, PluginQuarantine, RequestSpecRecord
 from conductor.core.errors import DriverError, Invalid, QuotaExceeded, Unavailable
-from conductor.core.extensions import SERVER, Shown
+from conductor.core.extensions import SERVER, PageSubject
 from conductor.db.transactions import write_tx
 from conductor.plugins import check_plugins, converters
 from conductor.scheduler import active_plugins, placement_bounds
@@ -135,7 +135,7 @@ def test_the_launch_page_asks_what_the_plugin_asks_and_keeps_the_answer(
     assert BuildRequest.objects.get().instance["metadata"] == {"payer": "lab", "units": "1"}
 
 
-SUBJECT = Shown(SERVER, str(uuid4()), "web-1", "shop")
+SUBJECT = PageSubject(SERVER, str(uuid4()), "web-1", "shop")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from conductor.core.filter import Filter
 from conductor.core.plugin_choice import FILTER, WEIGHER, PluginChoice, PluginSettings
 from conductor.core.weigher import Weigher
 from conductor.plugins import Registry, check_plugins, chosen, registry, workers
-from conductor.plugins.registry import Description, Loads, SourceKey
+from conductor.plugins.registry import LoadParameters, SourceDescription, SourceKey
 from conductor.services.plugins import catalog, plugins
-from conductor.services.plugins.plugins import Change
+from conductor.services.plugins.plugins import PluginSettingsChange
 from tests.fixtures.page_text import text
 from tests.fixtures.plugin_imports import HANGS, LEAVES, Install, install
 from tests.fixtures.plugin_quarantine import OPERATOR, ask
@@ -97,7 +97,7 @@ def test_a_package_that_hangs_while_it_is_imported_is_left_out_and_servers_are_p
     install(good_plugins=GOOD, **HANGS, **LEAVES)
     describe = workers.describe
 
-    def described(loads: Loads, source: SourceKey, seconds: float) -> Description:
+    def described(loads: LoadParameters, source: SourceKey, seconds: float) -> SourceDescription:
         is_stopped = source[1] in HANGS
         return describe(loads, source, seconds if is_stopped else NEVER)
 
@@ -143,10 +143,14 @@ def test_options_make_the_real_one_in_a_worker(install: Install, settings: Any) 
     install(good_plugins=GOOD)
     for host in ("one", "two"):
         add_host(host)
-    plugins.change(OPERATOR, FILTER, plugins={"Moon": Change(options={"host": "two"}, keys=frozenset({"options"}))})
+    plugins.change(
+        OPERATOR, FILTER, plugins={"Moon": PluginSettingsChange(options={"host": "two"}, keys=frozenset({"options"}))}
+    )
     assert ask().selections[0][0]["host"] == "two"
     with pytest.raises(Invalid, match=r"Tide does not take these options \(ValueError\)"):
-        plugins.change(OPERATOR, WEIGHER, plugins={"Tide": Change(options={"pull": 10}, keys=frozenset({"options"}))})
+        plugins.change(
+            OPERATOR, WEIGHER, plugins={"Tide": PluginSettingsChange(options={"pull": 10}, keys=frozenset({"options"}))}
+        )
     force = chosen(registry(), {WEIGHER: PluginChoice(per_plugin={"Tide": PluginSettings(options={"pull": 4})})})
     assert next(one for one in force.weighers if one.name == "Tide").multiplier == 4
     assert "good_plugins" not in sys.modules

@@ -12,7 +12,7 @@ from django.test import Client
 
 from conductor.api_db.models import BuildRequest, PluginQuarantine
 from conductor.core.errors import DriverError, Unavailable
-from conductor.core.extensions import SERVER, Shown
+from conductor.core.extensions import SERVER, PageSubject
 from conductor.plugins import converters
 from conductor.scheduler import placement_bounds
 from conductor.services.plugins import panels
@@ -34,7 +34,7 @@ NAMES = {
 }
 LATE, GONE = "did not answer within 0.5 seconds", "it ended its process"
 WAYS = {"sleeps": LATE, "loops": LATE, "matches": LATE, "counts": LATE, "exits": GONE, "crashes": GONE}
-SUBJECT = Shown(SERVER, str(uuid4()), "web-1", "shop")
+SUBJECT = PageSubject(SERVER, str(uuid4()), "web-1", "shop")
 
 
 def _no_bounds(why: str, **given: Any) -> None:

@@ -18,7 +18,7 @@ from conductor.db.transactions import database_now
 from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.network.models import Port
 from conductor.placement import allocations, consumers_allocations, inventories, providers
-from conductor.placement.consumers_allocations import ConsumerAllocations, Share
+from conductor.placement.consumers_allocations import ConsumerAllocations, ProviderAllocation
 from conductor.placement.models import Consumer, Inventory
 from conductor.services.operations.reconciliation import reconciler
 from conductor.services.operations.reconciliation.kinds import KINDS
@@ -391,9 +391,9 @@ def test_what_others_hold_and_parts_of_a_host_are_no_findings(cloud: Cloud) -> N
     part = providers.create("part", parent=home).uuid
     inventories.replace(part, {"VGPU": Amount(2)}, 0)
     held = consumers_allocations.of_consumer(cloud.alive)
-    shares = {**held.allocations, part: Share(0, {"VGPU": 1})}
+    shares = {**held.allocations, part: ProviderAllocation(0, {"VGPU": 1})}
     consumers_allocations.put([replace(held, allocations=shares)])
-    unmanaged = ConsumerAllocations(NOWHERE, "p", "u", None, "CUSTOM", {part: Share(0, {"VGPU": 1})})
+    unmanaged = ConsumerAllocations(NOWHERE, "p", "u", None, "CUSTOM", {part: ProviderAllocation(0, {"VGPU": 1})})
     consumers_allocations.put([unmanaged])
     assert found_by(grace_seconds=0) == {}
     assert consumers_allocations.of_consumer(NOWHERE).allocations

@@ -100,7 +100,7 @@ def is_done(run: WorkflowRun) -> bool:
 
 
 @pytest.mark.parametrize("service", KINDS, indirect=True)
-def test_doubled_doorbells_do_the_work_once(run: Any, worker: dramatiq.Worker) -> None:
+def test_repeated_notifications_do_the_work_once(run: Any, worker: dramatiq.Worker) -> None:
     opened = run()
     for _ in range(10):
         notify(opened)

@@ -18,7 +18,7 @@ from conductor.core.compute_driver import Inventory
 from conductor.core.context import system_context
 from conductor.core.errors import Invalid, NoValidHost
 from conductor.core.hardware import wire
-from conductor.core.hardware.grants import Grant, Wanted
+from conductor.core.hardware.grants import HardwareGrant, HardwareRequest
 from conductor.core.hardware.topology import PciDevice
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hardware_fit import wanted_of
@@ -57,7 +57,7 @@ def claim(provider_uuid: str, request: RequestSpec, *uuids: str) -> tuple[str, .
     return uuids
 
 
-def cpus_of(held: dict[str, Grant]) -> set[int]:
+def cpus_of(held: dict[str, HardwareGrant]) -> set[int]:
     return {cpu for one in held.values() if one.numa for part in one.numa.cells for cpu in part.host_cpus}
 
 
@@ -203,7 +203,7 @@ def test_nothing_is_written_for_who_wants_nothing() -> None:
     host = provider()
     (uuid,) = claim(host, asked())
     assert hardware.held_by(uuid) == {}
-    hardware.claim(uuid, host, Wanted())
+    hardware.claim(uuid, host, HardwareRequest())
     assert not models.HardwareClaim.objects.exists()
 
 

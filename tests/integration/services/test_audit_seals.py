@@ -40,7 +40,7 @@ def rows() -> Any:
 def write(caller: Any, *actions: str, **values: Any) -> None:
     for action in actions:
         with write_tx(CELL):
-            audit.record(CELL, caller, audit.Entry(action=action, project_id=caller.project_id, **values))
+            audit.record(CELL, caller, audit.AuditEntry(action=action, project_id=caller.project_id, **values))
 
 
 def written(caller: Any, count: int = 4) -> None:

@@ -20,7 +20,7 @@ from conductor.core.server_actions import ACTIONS
 from conductor.db.transactions import database_now
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
 from conductor.services.notifications import dispatcher, event_types, sinks
-from conductor.services.notifications.sinks import Exchange, Webhook
+from conductor.services.notifications.sinks import ExchangeSink, Webhook
 from tests.counting import Captured
 from tests.integration.interventions import ALIAS, DIARY, Noted, go, order, start
 from tests.integration.receivers import PASSWORD, Receiver
@@ -242,7 +242,7 @@ def test_rabbitmq_gets_them_by_topic_and_again_after_it_was_away(
 ) -> None:
     monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")
     flow(Noted("one"))
-    sink = Exchange(broker.url)
+    sink = ExchangeSink(broker.url)
     dispatcher.dispatch(ALIAS, sink, "teller-1")
     connection = pika.BlockingConnection(pika.URLParameters(broker.url))
     channel = connection.channel()

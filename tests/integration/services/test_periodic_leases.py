@@ -17,7 +17,7 @@ from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import PeriodicLease
 from conductor.placement.models import Inventory, ResourceProvider
 from conductor.services.audit import seals
-from conductor.services.audit.audit import Entry, record
+from conductor.services.audit.audit import AuditEntry, record
 from conductor.services.billing import budgets
 from conductor.services.operations.pruning import pruner
 from conductor.services.operations.reconciliation import facts, reconciler
@@ -77,7 +77,7 @@ def miscount() -> None:
 @pytest.mark.parametrize("work", WORK)
 def test_the_work_of_a_killed_process_is_taken_up_as_soon_as_its_death_is_noticed(databases: None, work: str) -> None:
     with write_tx(ALIAS):
-        record(ALIAS, system_context(), Entry(action="workflow.retry", project_id="p"))
+        record(ALIAS, system_context(), AuditEntry(action="workflow.retry", project_id="p"))
     seals.seal(ALIAS)
     worker = killed_at(work)
     held = PeriodicLease.objects.get(name=work)

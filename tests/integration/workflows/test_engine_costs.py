@@ -152,7 +152,7 @@ def test_a_cancel_that_comes_during_a_step_is_seen_at_its_end(flow: Any) -> None
                 outbox.request_cancel(ALIAS, WorkflowRun.objects.using(ALIAS).get(pk=work.run.pk), "changed my mind")
             return super().execute(work)
 
-    flow(*named(1), Cancelling(), *named(2, type("Later", (Quiet,), {})))
+    flow(*named(1), Cancelling(), *named(2, type("SecondsFromNow", (Quiet,), {})))
     run = start()
     executor.run(ALIAS, run.uuid)
     ended = WorkflowRun.objects.using(ALIAS).get(pk=run.pk)

@@ -125,7 +125,7 @@ def test_only_ordinary_runs_without_an_owner_at_the_same_step_come_along(flow: A
     rows.filter(pk=cancelled.pk).update(is_cancel_requested=True)
     rows.filter(pk=ahead.pk).update(flow_version=1, position=1)
     with write_tx(ALIAS):
-        outbox.statements.save_run(outbox.connections[ALIAS], later.pk, {"wake_at": outbox.Later(60.0)})
+        outbox.statements.save_run(outbox.connections[ALIAS], later.pk, {"wake_at": outbox.SecondsFromNow(60.0)})
     executor.run(ALIAS, first.uuid)
     assert states([first, along]) == [RunState.DONE] * 2
     assert one.sizes == [2]

@@ -28,7 +28,7 @@ from conductor.cell_db import statements as cell_db
 from conductor.core.context import RequestContext
 from conductor.core.states import StepState
 from conductor.db import dialect
-from conductor.db.dialect import Later
+from conductor.db.dialect import SecondsFromNow
 from conductor.db.rows import Rows
 from conductor.identity import statements as identity
 from conductor.journal import statements as journal
@@ -195,7 +195,7 @@ def call_journal(connection: BaseDatabaseWrapper) -> None:
     assert claimed is not None
     journal.fence(connection, pk, claimed.fencing_token)
     journal.fence_in_other_database(connection, made.uuid, claimed.fencing_token)
-    journal.save_run(connection, pk, {"variables": {}, "wake_at": Later(60.0)})
+    journal.save_run(connection, pk, {"variables": {}, "wake_at": SecondsFromNow(60.0)})
     record = SimpleNamespace(
         run_id=pk,
         index=0,

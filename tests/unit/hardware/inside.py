@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.hardware import derive
-from conductor.core.hardware.fit import Limits, Question
+from conductor.core.hardware.fit import FitRequest, Limits
 from conductor.core.hardware.request import InstanceTopology
 from conductor.core.hardware.topology import HostCell, HostTopology, Pages, PciPool
 from conductor.core.request_spec import RequestSpec
@@ -60,6 +60,6 @@ def guest(**extra_specs: str) -> InstanceTopology:
     return numa
 
 
-def question(request: RequestSpec, limits: Limits | None = LIMITS) -> Question:
+def question(request: RequestSpec, limits: Limits | None = LIMITS) -> FitRequest:
     assert request.numa is not None
-    return Question(request.numa, request.pci_requests, limits)
+    return FitRequest(request.numa, request.pci_requests, limits)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.core.hardware import wire
-from conductor.core.hardware.grants import Device, Grant, Host, Wanted, grant
+from conductor.core.hardware.grants import Device, HardwareGrant, HardwareRequest, Host, grant
 from conductor.core.hardware.topology import PciDevice
 from tests.unit.hardware.inside import LIMITS, asked, cell, host
 
@@ -42,9 +42,9 @@ wanted = st.sampled_from(REQUESTS).flatmap(
 @settings(max_examples=60, deadline=None)
 @given(requests=st.lists(wanted, max_size=12), leavers=st.lists(st.integers(0, 11), max_size=6))
 def test_no_two_have_the_same(requests: list[object], leavers: list[int]) -> None:
-    held: dict[int, Grant] = {}
+    held: dict[int, HardwareGrant] = {}
     for number, request in enumerate(requests):
-        given_now = grant(HOST.without(held.values()), Wanted(request.numa, request.pci_requests), LIMITS)  # type: ignore[attr-defined]
+        given_now = grant(HOST.without(held.values()), HardwareRequest(request.numa, request.pci_requests), LIMITS)  # type: ignore[attr-defined]
         if given_now is not None:
             held[number] = given_now
             assert_apart(held)
@@ -52,7 +52,7 @@ def test_no_two_have_the_same(requests: list[object], leavers: list[int]) -> Non
             held.pop(leavers[number], None)
 
 
-def assert_apart(held: dict[int, Grant]) -> None:
+def assert_apart(held: dict[int, HardwareGrant]) -> None:
     cpus = Counter(cpu for one in held.values() if one.numa for part in one.numa.cells for cpu in part.host_cpus)
     devices = Counter(device.address for one in held.values() for device in one.devices)
     assert set(cpus.values()) <= {1}
@@ -72,9 +72,9 @@ def assert_apart(held: dict[int, Grant]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(request=wanted)
 def test_what_goes_to_json_comes_back(request: object) -> None:
-    requested = Wanted(request.numa, request.pci_requests)  # type: ignore[attr-defined]
+    requested = HardwareRequest(request.numa, request.pci_requests)  # type: ignore[attr-defined]
     assert wire.wanted_from_json(json.loads(json.dumps(wire.wanted_to_json(requested)))) == requested
-    given_now = grant(HOST, requested, LIMITS) or Grant(devices=(Device("0000:00:00.0"),))
+    given_now = grant(HOST, requested, LIMITS) or HardwareGrant(devices=(Device("0000:00:00.0"),))
     assert wire.grant_from_json(json.loads(json.dumps(wire.grant_to_json(given_now)))) == given_now
 
 
@@ -87,20 +87,20 @@ def test_a_host_goes_to_json_and_back() -> None:
 
 
 def test_no_requests_give_no_grants() -> None:
-    assert wire.wanted_to_json(Wanted()) == {}
+    assert wire.wanted_to_json(HardwareRequest()) == {}
     assert not wire.wanted_from_json({})
-    assert grant(Host(), Wanted(), LIMITS) == Grant()
+    assert grant(Host(), HardwareRequest(), LIMITS) == HardwareGrant()
 
 
 def test_a_device_goes_with_its_parts_and_a_part_with_the_whole() -> None:
-    left = HOST.without([Grant(devices=(Device(PARTS[0].address, "vf"),))])
+    left = HOST.without([HardwareGrant(devices=(Device(PARTS[0].address, "vf"),))])
     assert {one.address for one in left.devices} == {one.address for one in (*GPUS, PARTS[1])}
-    left = HOST.without([Grant(devices=(Device(WHOLE.address, "nic"),))])
+    left = HOST.without([HardwareGrant(devices=(Device(WHOLE.address, "nic"),))])
     assert left.devices == GPUS
 
 
 def test_a_cell_that_is_gone_takes_no_claim_with_it() -> None:
     """The claim of a cell that its host reports no longer stays with its consumer, and binds nothing else."""
-    first = grant(HOST, Wanted(asked({"hw:cpu_policy": "dedicated"}).numa), LIMITS)
+    first = grant(HOST, HardwareRequest(asked({"hw:cpu_policy": "dedicated"}).numa), LIMITS)
     assert first is not None
     assert Host(host(cell(5))).without([first]).topology == host(cell(5))

@@ -14,7 +14,7 @@ from conductor.plugins import PluginOptions, Registry, load
 
 SHIPPED: Registry = load(["scheduler_plugins.plugin"], PluginOptions(), finds_installed=False)
 FILTERS = {one.name: one for one in SHIPPED.filters}
-BROUGHT = {one.name: one for one in SHIPPED.brought_filters}  # with those that run only when they are named
+BROUGHT = {one.name: one for one in SHIPPED.loaded_filters}  # with those that run only when they are named
 WEIGHERS = {one.name: one for one in SHIPPED.weighers}
 
 

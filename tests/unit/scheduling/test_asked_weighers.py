@@ -15,7 +15,7 @@ from conductor.core.scheduling.weighing import Multipliers, Weighing, WeightMiss
 from conductor.core.weigher import Weigher
 from tests.unit.scheduling.fleets import SHIPPED, host, spec, table
 
-BROUGHT: dict[str, type[Weigher]] = {one.name: type(one) for one in SHIPPED.brought_weighers}
+BROUGHT: dict[str, type[Weigher]] = {one.name: type(one) for one in SHIPPED.loaded_weighers}
 
 
 def weighed(

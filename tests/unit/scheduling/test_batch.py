@@ -24,7 +24,7 @@ from conductor.core.scheduling.weighing import Multipliers
 from conductor.core.scheduling.working_table import WorkingTable, with_more
 from tests.unit.scheduling.fleets import BROUGHT, SHIPPED, host, spec, table
 
-BOTH = ((FILTER, SHIPPED.brought_filters), (WEIGHER, SHIPPED.weighers))
+BOTH = ((FILTER, SHIPPED.loaded_filters), (WEIGHER, SHIPPED.weighers))
 TRUSTED = frozenset((kind, one.name) for kind, plugins in BOTH for one in plugins)
 KNOWN = Pipeline(SHIPPED.filters, SHIPPED.weighers, rules=Rules(trusted=TRUSTED))
 LIMITS = ("NumInstancesFilter", "AggregateIoOpsFilter")
@@ -163,7 +163,7 @@ def test_picks_that_are_clear_are_made_at_once() -> None:
 def test_steps_lead_to_the_numbers_of_whole_hosts(seed: int, more: int) -> None:
     dice = random.Random(seed)
     state, request = whole(drawn_host(dice, "host-0"), dice), drawn_request(dice)
-    share = batch.Share.of(request, needs_of(request))
+    share = batch.InstanceShare.of(request, needs_of(request))
     assert batch.STEPS.keys() == batch.NUMBERS.keys() == CLAIMED_COLUMNS.keys()
     for name, number in batch.NUMBERS.items():
         assert CLAIMED_COLUMNS[name](state) + more * batch.STEPS[name](share) == number(state, share, more), name
@@ -183,7 +183,7 @@ def test_the_numbers_of_a_host_with_more_instances_are_those_of_its_state(seed: 
     dice = random.Random(seed)
     state, request = drawn_host(dice, "host-0"), drawn_request(dice)
     needs = needs_of(request)
-    later, share = with_more(state, request, needs, more), batch.Share.of(request, needs)
+    later, share = with_more(state, request, needs, more), batch.InstanceShare.of(request, needs)
     for name, of in CLAIMED_COLUMNS.items():
         assert batch.NUMBERS[name](state, share, more) == of(later), name
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from conductor.core.scheduling.cases import Shipped, answers_of, read
+from conductor.core.scheduling.cases import BuiltinPlugins, answers_of, read
 from tests.unit.scheduling.fleets import SHIPPED
 
 FOLDER = Path(__file__).parent / "cases"
-KINDS = Shipped([type(one) for one in SHIPPED.brought_filters], [type(one) for one in SHIPPED.brought_weighers])
+KINDS = BuiltinPlugins([type(one) for one in SHIPPED.loaded_filters], [type(one) for one in SHIPPED.loaded_weighers])
 
 
 def answered() -> Iterator[Any]:

@@ -21,7 +21,7 @@ from conductor.core.scheduling.select import Pipeline, decide
 from conductor.core.verdict import PASS, Verdict
 from tests.unit.scheduling.fleets import FILTERS, SHIPPED, host, hosts, spec, specs, table
 
-ALL = SHIPPED.brought_filters
+ALL = SHIPPED.loaded_filters
 TRUSTED = frozenset({(FILTER, one.name) for one in ALL} | {(WEIGHER, one.name) for one in SHIPPED.weighers})
 COLD = Pipeline(ALL, SHIPPED.weighers)  # no plugin's answers are cached, so each is called for every host
 KNOWN = Pipeline(ALL, SHIPPED.weighers, rules=Rules(trusted=TRUSTED))

@@ -22,7 +22,7 @@ from conductor.core.scheduling.cases.query_text import query_text
 from conductor.core.scheduling.cases.reader import Case
 from conductor.core.scheduling.cases.refusals import refusal_of
 from conductor.core.scheduling.cases.requests import spec_of, uuids_of, without_zone
-from conductor.core.scheduling.cases.rounds import Rounds
+from conductor.core.scheduling.cases.rounds import RoundRecorder
 from conductor.core.scheduling.cases.settings import check_options
 from conductor.core.scheduling.filtering import Rules, verdict_of
 from conductor.core.scheduling.needs import Needs, needs_from
@@ -44,14 +44,14 @@ class CaseRefused(NovellaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class BuiltinPlugins:
     """The available filters and weighers."""
 
     filters: Sequence[type[Filter]]
     weighers: Sequence[type[Weigher]]
 
 
-def answers_of(case: Case, shipped: Shipped) -> Iterator[dict[str, Any]]:
+def answers_of(case: Case, shipped: BuiltinPlugins) -> Iterator[dict[str, Any]]:
     """Yield one answer for each request, in their order. Raises Invalid where the case names an unknown plugin."""
     schemas = [kind.options_schema for kind in shipped.filters] + [kind.options_schema for kind in shipped.weighers]
     try:
@@ -83,7 +83,7 @@ class _Answering:
     def __init__(self, case: Case, request: Mapping[str, Any], pipeline: Pipeline) -> None:
         self.case = case
         self.request = request
-        self.rounds = Rounds(pipeline.filters)
+        self.rounds = RoundRecorder(pipeline.filters)
         self.pipeline = replace(pipeline, watcher=self.rounds)
         self.placement: list[dict[str, Any]] = []
 

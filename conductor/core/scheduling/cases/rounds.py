@@ -21,7 +21,7 @@ class UnreadableRound(NovellaError):
     """A filter could not compare a host with the request."""
 
 
-class Rounds:
+class RoundRecorder:
     """A watcher that records rounds. Raises UnreadableRound where a filter could not compare request and host."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:

@@ -28,7 +28,7 @@ from conductor.journal.models import (
     WorkflowRun,
 )
 from conductor.services.audit import seals
-from conductor.services.operations.pruning.needed import Needed
+from conductor.services.operations.pruning.needed import ReferencedRuns
 
 Rows = QuerySet[Any]
 
@@ -43,7 +43,7 @@ class PruningRule:
 
     name: str
     setting: str
-    over: Callable[[str, float, Needed], Rows]
+    over: Callable[[str, float, ReferencedRuns], Rows]
     is_in: Callable[[str], bool] = lambda alias: True
     asks_all: bool = False
     order: str = "pk"
@@ -58,7 +58,7 @@ def _is_cell(alias: str) -> bool:
     return alias not in (API_ALIAS, CELL0)
 
 
-def _workflows(alias: str, seconds: float, needed: Needed) -> Rows:
+def _workflows(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     """Ended workflows, with their steps and leases.
 
     One that still holds or waits for a lock is left to the reconciler.
@@ -88,13 +88,13 @@ def _remove_fences(home: str, run_uuids: Sequence[UUID]) -> None:
             ForeignFence.objects.using(alias).filter(run_uuid__in=run_uuids).delete()
 
 
-def _commands(alias: str, seconds: float, needed: Needed) -> Rows:
+def _commands(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     """Commands of ended workflows, which no host must execute any more."""
     rows = OutboxMessage.objects.using(alias).filter(is_deferred=False, created_at__lt=database_now(-seconds))
     return rows.exclude(run_uuid__in=needed.run_uuids)
 
 
-def _fences(alias: str, seconds: float, needed: Needed) -> Rows:
+def _fences(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     """Fencing tokens of other databases' workflows, once those are deleted there.
 
     A fence outlives its workflow's row, so that a process that slept for the whole retention meets one of the two. Most
@@ -103,7 +103,7 @@ def _fences(alias: str, seconds: float, needed: Needed) -> Rows:
     return ForeignFence.objects.using(alias).filter(run_uuid__in=needed.gone(alias))
 
 
-def _events(alias: str, seconds: float, needed: Needed) -> Rows:
+def _events(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     """Events that were sent to all sinks. The last one stays: it marks the end of the log."""
     events = Event.objects.using(alias)
     newest = events.aggregate(newest=Max("pk"))["newest"] or 0
@@ -133,26 +133,26 @@ def first_young(rows: Rows, seconds: float) -> int:
     return end
 
 
-def _decisions(alias: str, seconds: float, needed: Needed) -> Rows:
+def _decisions(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     rows = SchedulingDecision.objects.using(alias).filter(created_at__lt=database_now(-seconds))
     return rows.exclude(run_uuid__in=needed.run_uuids)
 
 
-def _snapshots(alias: str, seconds: float, needed: Needed) -> Rows:
+def _snapshots(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     """Host snapshots. Decisions stay when their snapshot is deleted, and show that."""
     return HostSnapshot.objects.using(alias).filter(created_at__lt=database_now(-seconds))
 
 
-def _consoles(alias: str, seconds: float, needed: Needed) -> Rows:
+def _consoles(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     gone = Instance.objects.using(alias).filter(uuid=OuterRef("instance_uuid"), deleted_at__lt=database_now(-seconds))
     return ConsoleLog.objects.using(alias).filter(Exists(gone))
 
 
-def _metrics(alias: str, seconds: float, needed: Needed) -> Rows:
+def _metrics(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     return GuestCount.objects.using(alias).filter(created_at__lt=database_now(-seconds))
 
 
-def _audit(alias: str, seconds: float, needed: Needed) -> Rows:
+def _audit(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     """The oldest records of the chain: none that was sealed after one that stays."""
     records = AuditRecord.objects.using(alias)
     young = records.filter(created_at__gte=database_now(-seconds)).aggregate(first=Min("seal"))["first"]
@@ -160,15 +160,15 @@ def _audit(alias: str, seconds: float, needed: Needed) -> Rows:
     return rows if young is None else rows.filter(seal__lt=young)
 
 
-def _deliveries(alias: str, seconds: float, needed: Needed) -> Rows:
+def _deliveries(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     return NotificationDelivery.objects.using(alias).filter(tried_at__lt=database_now(-seconds))
 
 
-def _notices(alias: str, seconds: float, needed: Needed) -> Rows:
+def _notices(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     return Notice.objects.using(alias).filter(created_at__lt=database_now(-seconds))
 
 
-def _findings(alias: str, seconds: float, needed: Needed) -> Rows:
+def _findings(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
     is_closed = Q(repaired_at__isnull=False) | Q(gone_at__isnull=False)
     return Finding.objects.using(alias).filter(is_closed, last_seen_at__lt=database_now(-seconds))
 

@@ -17,7 +17,7 @@ MOST_FENCES = 2000
 
 
 @dataclass(frozen=True)
-class Needed:
+class ReferencedRuns:
     """Uuids of unfinished workflow runs, of their parents, and of runs that other rows refer to.
 
     `down` are databases that did not respond: rules that need them delete nothing.
@@ -34,13 +34,13 @@ class Needed:
         return sorted(self.fences.get(alias, frozenset()) - self.there)
 
 
-def load() -> Needed:
+def load() -> ReferencedRuns:
     """Read what is needed, with five queries in each database."""
     gathered = scatter_gather(_in, journal_aliases(), timeout_seconds=TIMEOUT_SECONDS)
     fences = scatter_gather(_fenced, gathered.answers, timeout_seconds=TIMEOUT_SECONDS)
     fenced = sorted(frozenset().union(*fences.answers.values()))
     there = scatter_gather(lambda alias: _has(alias, fenced), gathered.answers, timeout_seconds=TIMEOUT_SECONDS)
-    return Needed(
+    return ReferencedRuns(
         run_uuids=frozenset().union(*gathered.answers.values()),
         there=frozenset().union(*there.answers.values()),
         fences=fences.answers,

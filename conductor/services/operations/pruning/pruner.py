@@ -17,7 +17,7 @@ from conductor.db.transactions import write_tx
 from conductor.journal import periodic_leases
 from conductor.services.operations.pruning import needed as needed_of
 from conductor.services.operations.pruning.kinds import KINDS, PruningRule
-from conductor.services.operations.pruning.needed import Needed
+from conductor.services.operations.pruning.needed import ReferencedRuns
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ DAY_SECONDS = 86_400.0
 
 
 @dataclass
-class Pruned:
+class PruneResult:
     """Deleted rows by database and kind, and databases skipped because they, or others, did not respond."""
 
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class Pruned:
 
 def prune(
     aliases: Iterable[str] = (), *, is_dry_run: bool = False, goes_on: Callable[[str], bool] = lambda alias: True
-) -> Pruned:
+) -> PruneResult:
     """Delete prunable rows of these databases, or all; a dry run only counts.
 
     `goes_on(alias)` is called between two batches; False stops.
     """
     needed = needed_of.load()
-    pruned = Pruned(down=list(needed.down))
+    pruned = PruneResult(down=list(needed.down))
     for alias in list(aliases) or journal_aliases():
         if alias in needed.down:
             continue
@@ -61,7 +61,9 @@ def prune(
     return pruned
 
 
-def _prune_one(alias: str, needed: Needed, *, is_dry_run: bool, goes_on: Callable[[str], bool]) -> dict[str, int]:
+def _prune_one(
+    alias: str, needed: ReferencedRuns, *, is_dry_run: bool, goes_on: Callable[[str], bool]
+) -> dict[str, int]:
     counts: dict[str, int] = {}
     with target_cell(alias):
         for kind in KINDS:
@@ -77,7 +79,9 @@ def _prune_one(alias: str, needed: Needed, *, is_dry_run: bool, goes_on: Callabl
     return counts
 
 
-def _in_batches(alias: str, kind: PruningRule, seconds: float, needed: Needed, goes_on: Callable[[str], bool]) -> int:
+def _in_batches(
+    alias: str, kind: PruningRule, seconds: float, needed: ReferencedRuns, goes_on: Callable[[str], bool]
+) -> int:
     total = 0
     while goes_on(alias):
         rows = kind.over(alias, seconds, needed).order_by(kind.order)

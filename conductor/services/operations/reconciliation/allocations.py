@@ -15,11 +15,11 @@ from conductor.placement import allocations
 from conductor.placement.changes import touch
 from conductor.placement.models import Allocation, Inventory, ResourceProvider
 from conductor.scheduler import claims
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
 
 
-def _without_consumer(facts: Facts) -> Iterator[Discrepancy]:
+def _without_consumer(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     """Find allocations of a deleted instance, of a move that has ended, or of a consumer unknown to all databases."""
     for consumer in facts.api.held:
         move = facts.moves.get(consumer)
@@ -38,7 +38,7 @@ def _without_consumer(facts: Facts) -> Iterator[Discrepancy]:
             )
 
 
-def _of_failed_move(facts: Facts) -> Iterator[Discrepancy]:
+def _of_failed_move(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     """Find allocations of failed moves. The guest may be on either side, so only an operator can free them."""
     for consumer in facts.api.held:
         move = facts.moves.get(consumer)
@@ -54,14 +54,14 @@ def _of_failed_move(facts: Facts) -> Iterator[Discrepancy]:
             )
 
 
-def _free(facts: Facts, found: Discrepancy) -> str:
+def _free(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(API_ALIAS):
         if InstanceMapping.objects.filter(instance_uuid=found.data, is_deleted=False, cell__isnull=True).exists():
             return ""  # it is being built
         return "Its allocation was freed." if allocations.release([found.data]) else ""
 
 
-def _without_host(facts: Facts) -> Iterator[Discrepancy]:
+def _without_host(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid in facts.api.held:
         instance = facts.alive.get(uuid)
         if instance is not None and not instance.host and uuid not in facts.moving:
@@ -75,7 +75,7 @@ def _without_host(facts: Facts) -> Iterator[Discrepancy]:
             )
 
 
-def _missing(facts: Facts) -> Iterator[Discrepancy]:
+def _missing(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, instance in facts.alive.items():
         if instance.host and facts.provider_of(instance) and not facts.api.held.get(uuid) and uuid not in facts.moving:
             yield Discrepancy(
@@ -88,7 +88,7 @@ def _missing(facts: Facts) -> Iterator[Discrepancy]:
             )
 
 
-def _claim(facts: Facts, found: Discrepancy) -> str:
+def _claim(facts: ReconciliationFacts, found: Discrepancy) -> str:
     """Claim the instance's size on its host.
 
     Raises ProviderFull where the host has no room any more, ConsumerHolds where another process was first.
@@ -100,7 +100,7 @@ def _claim(facts: Facts, found: Discrepancy) -> str:
     return f"Its size was claimed on {row.host}."
 
 
-def _elsewhere(facts: Facts) -> Iterator[Discrepancy]:
+def _elsewhere(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, providers in facts.api.held.items():
         instance = facts.alive.get(uuid)
         if instance is None or not instance.host or not providers or uuid in facts.moving:
@@ -116,7 +116,7 @@ def _elsewhere(facts: Facts) -> Iterator[Discrepancy]:
             )
 
 
-def _miscounted(facts: Facts) -> Iterator[Discrepancy]:
+def _miscounted(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for use in facts.api.miscounted:
         yield Discrepancy(
             subject=f"inventory:{use.provider_uuid}:{use.resource_class}",
@@ -128,7 +128,7 @@ def _miscounted(facts: Facts) -> Iterator[Discrepancy]:
         )
 
 
-def _count_again(facts: Facts, found: Discrepancy) -> str:
+def _count_again(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(API_ALIAS):
         row = Inventory.objects.filter(pk=found.data).first()
         if row is None:

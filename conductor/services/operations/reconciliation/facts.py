@@ -23,7 +23,7 @@ def instance_resource(instance_uuid: str) -> str:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReconciliationFacts:
     """Everything that discrepancies are computed from.
 
     `down` names the cells that are down: theirs are not judged.
@@ -91,7 +91,7 @@ class Facts:
         return self.cells[instance.cell].nodes.get((instance.host, instance.node), "")
 
 
-def load(cells: Iterable[str] = ()) -> Facts:
+def load(cells: Iterable[str] = ()) -> ReconciliationFacts:
     """Read the API database and the cells named, or all; cell0 is always among them."""
     every = cell_aliases()
     wanted = [alias for alias in every if not (named := set(cells)) or alias in named or alias == every[0]]
@@ -106,7 +106,7 @@ def load(cells: Iterable[str] = ()) -> Facts:
         dead = dead.union(*known.answers.values())
         gathered.failures.update(known.failures)
     answered = {alias: cell for alias, cell in gathered.answers.items() if alias not in gathered.failures}
-    return Facts(
+    return ReconciliationFacts(
         api=api,
         cells=answered,
         down=gathered.failures,

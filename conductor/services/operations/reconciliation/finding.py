@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from conductor.services.operations.reconciliation.facts import Facts
+    from conductor.services.operations.reconciliation.facts import ReconciliationFacts
 
 DEFAULT_GRACE_SECONDS = 300.0
 
@@ -42,7 +42,7 @@ class DiscrepancyKind:
 
     name: str
     title: str
-    find: Callable[[Facts], Iterator[Discrepancy]]
-    repair: Callable[[Facts, Discrepancy], str] | None = None
+    find: Callable[[ReconciliationFacts], Iterator[Discrepancy]]
+    repair: Callable[[ReconciliationFacts, Discrepancy], str] | None = None
     severity: Severity = Severity.WARNING
     grace_seconds: float = DEFAULT_GRACE_SECONDS

@@ -9,7 +9,7 @@ from conductor.core.states import VmState
 from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
 
 # In these states a host must have the guest, running or not.
@@ -27,7 +27,7 @@ def _found(uuid: str, cell: str, detail: str, host: str = "") -> Discrepancy:
     return Discrepancy(subject=subject, detail=detail, cell=cell, instance_uuid=uuid, touches=touches, data=host)
 
 
-def _doubled(facts: Facts) -> Iterator[Discrepancy]:
+def _doubled(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, places in facts.guests.items():
         if len(places) > 1 and uuid not in facts.moving:
             hosts = ", ".join(sorted(host for _, host in places))
@@ -35,7 +35,7 @@ def _doubled(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(uuid, places[0][0], detail)
 
 
-def _of_dead(facts: Facts) -> Iterator[Discrepancy]:
+def _of_dead(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     """Find guests of deleted instances, except those with a deferred destroy."""
     for uuid, places in facts.guests.items():
         for cell, host in places if facts.is_dead(uuid) else ():
@@ -44,7 +44,7 @@ def _of_dead(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(uuid, cell, f"Host {host} has the guest of instance {uuid}, which was deleted.", host)
 
 
-def _destroy(facts: Facts, found: Discrepancy) -> str:
+def _destroy(facts: ReconciliationFacts, found: Discrepancy) -> str:
     """Defer a destroy to the host, repeated until confirmed.
 
     Only the cell's own row counts: a guest unknown to the cell stays.
@@ -62,13 +62,13 @@ def _have_removed(found: Discrepancy, remove: Callable[[str, str, str], None]) -
     return f"Host {found.data} was sent the command to destroy it."
 
 
-def _unknown(facts: Facts) -> Iterator[Discrepancy]:
+def _unknown(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, places in facts.guests.items():
         for cell, host in places if facts.is_unheard_of(uuid) else ():
             yield _found(uuid, cell, f"Host {host} has a guest {uuid} of which no database has heard.", host)
 
 
-def _missing(facts: Facts) -> Iterator[Discrepancy]:
+def _missing(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, instance in facts.alive.items():
         host = facts.cells[instance.cell].hosts.get(instance.host)
         if host is None or not host.is_up or host.guests is None or uuid in facts.moving:
@@ -78,7 +78,7 @@ def _missing(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(uuid, instance.cell, detail)
 
 
-def _kept(facts: Facts) -> Iterator[tuple[str, str, str]]:
+def _kept(facts: ReconciliationFacts) -> Iterator[tuple[str, str, str]]:
     """Yield instance, cell and host of disks kept for rollbacks on hosts that are up, unless already deferred."""
     for alias, cell in facts.cells.items():
         for host, service in cell.hosts.items():
@@ -87,18 +87,18 @@ def _kept(facts: Facts) -> Iterator[tuple[str, str, str]]:
                     yield uuid, alias, host
 
 
-def _kept_of_dead(facts: Facts) -> Iterator[Discrepancy]:
+def _kept_of_dead(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, cell, host in _kept(facts):
         if facts.is_dead(uuid):
             yield _found(uuid, cell, f"Host {host} keeps disks of instance {uuid}, which was deleted.", host)
 
 
-def _remove_kept(facts: Facts, found: Discrepancy) -> str:
+def _remove_kept(facts: ReconciliationFacts, found: Discrepancy) -> str:
     """Remove kept disks; as in `_destroy`, only of instances that the cell has as deleted."""
     return _have_removed(found, outbox.defer_removal_of_kept)
 
 
-def _kept_without_move(facts: Facts) -> Iterator[Discrepancy]:
+def _kept_without_move(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     """Find kept disks without a move, for an operator: they may be all that is left of the guest."""
     for uuid, cell, host in _kept(facts):
         if (uuid in facts.alive and uuid not in facts.moving) or facts.is_unheard_of(uuid):

@@ -12,7 +12,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.states import VmState
 from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import WorkflowRun
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
 
 FAULT = "The workflow that worked on it ended without saying so, and what it showed was cleared."
@@ -25,7 +25,7 @@ def _found(uuid: str, detail: str, cell: str = "", data: object = None) -> Discr
     )
 
 
-def _stuck(facts: Facts) -> Iterator[Discrepancy]:
+def _stuck(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, instance in facts.alive.items():
         if instance.task_state is not None or instance.vm_state == VmState.BUILDING:
             shown = instance.task_state or instance.vm_state
@@ -33,7 +33,7 @@ def _stuck(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(uuid, detail, instance.cell, (instance.vm_state, instance.task_state))
 
 
-def _clear(facts: Facts, found: Discrepancy) -> str:
+def _clear(facts: ReconciliationFacts, found: Discrepancy) -> str:
     """Clear the task state and record a fault; a build without a workflow becomes an error."""
     alias, (vm_state, task_state) = found.cell, found.data
     with write_tx(alias):
@@ -51,14 +51,14 @@ def _clear(facts: Facts, found: Discrepancy) -> str:
     return f"It is {after} now, with a fault."
 
 
-def _doubled(facts: Facts) -> Iterator[Discrepancy]:
+def _doubled(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     seen = Counter(uuid for cell in facts.cells.values() for uuid in cell.instances)
     for uuid in (uuid for uuid, count in seen.items() if count > 1):
         cells = ", ".join(sorted(alias for alias, cell in facts.cells.items() if uuid in cell.instances))
         yield _found(uuid, f"Instance {uuid} is in several cells: {cells}.")
 
 
-def _unmapped(facts: Facts) -> Iterator[Discrepancy]:
+def _unmapped(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, instance in facts.alive.items():
         mapping = facts.api.mappings.get(uuid)
         if mapping is None or mapping.cell != instance.cell:
@@ -66,33 +66,33 @@ def _unmapped(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(uuid, f"Instance {uuid} is in {instance.cell} and {sentence}.", instance.cell)
 
 
-def _deleted_but_mapped(facts: Facts) -> Iterator[Discrepancy]:
+def _deleted_but_mapped(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, mapping in facts.api.mappings.items():
         if mapping.cell in facts.cells and facts.is_dead(uuid):
             yield _found(uuid, f"Instance {uuid} was deleted in {mapping.cell}, and counts as there.", mapping.cell)
 
 
-def _unmap(facts: Facts, found: Discrepancy) -> str:
+def _unmap(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(API_ALIAS):
         rows = InstanceMapping.objects.filter(instance_uuid=found.instance_uuid, is_deleted=False)
         changed = rows.filter(cell__name=found.cell).update(is_deleted=True)
     return "It counts as deleted, and its share of the quota is free." if changed else ""
 
 
-def _missing(facts: Facts) -> Iterator[Discrepancy]:
+def _missing(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, mapping in facts.api.mappings.items():
         if mapping.cell in facts.cells and uuid not in facts.alive and uuid not in facts.dead:
             yield _found(uuid, f"Instance {uuid} is mapped to {mapping.cell}, which does not know it.", mapping.cell)
 
 
-def _of_nothing(facts: Facts) -> Iterator[Discrepancy]:
+def _of_nothing(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, mapping in facts.api.mappings.items():
         is_nowhere = facts.is_complete and uuid not in facts.alive and uuid not in facts.api.requests
         if not mapping.cell and is_nowhere:
             yield _found(uuid, f"Instance {uuid} has neither a cell nor a request to build it.")
 
 
-def _drop(facts: Facts, found: Discrepancy) -> str:
+def _drop(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(API_ALIAS):
         if BuildRequest.objects.filter(instance_uuid=found.instance_uuid).exists():
             return ""
@@ -101,13 +101,13 @@ def _drop(facts: Facts, found: Discrepancy) -> str:
     return "It counts as deleted, and its share of the quota is free." if changed else ""
 
 
-def _unworked(facts: Facts) -> Iterator[Discrepancy]:
+def _unworked(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for uuid, run_uuid in facts.api.requests.items():
         if run_uuid not in facts.api.journal.run_uuids:
             yield _found(uuid, f"Instance {uuid} was asked for, and its workflow {run_uuid} has ended.", data=run_uuid)
 
 
-def _fulfilled(facts: Facts, found: Discrepancy) -> str:
+def _fulfilled(facts: ReconciliationFacts, found: Discrepancy) -> str:
     """Remove a request whose instance exists; without one, an operator must decide."""
     if found.instance_uuid not in facts.alive:
         return ""

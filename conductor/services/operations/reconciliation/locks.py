@@ -9,7 +9,7 @@ from conductor.core.states import FINAL_RUN_STATES
 from conductor.db.transactions import write_tx
 from conductor.journal.models import LockWait, ResourceLock
 from conductor.rpc import outbox
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
 
 
@@ -24,7 +24,7 @@ def _found(alias: str, resource: str, detail: str, data: object, what: str = "lo
     )
 
 
-def _of_ended(facts: Facts) -> Iterator[Discrepancy]:
+def _of_ended(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for alias, journal in facts.journals.items():
         for lock in journal.locks:
             if lock.has_ended:
@@ -32,7 +32,7 @@ def _of_ended(facts: Facts) -> Iterator[Discrepancy]:
                 yield _found(alias, lock.resource, detail, lock.holder_uuid)
 
 
-def _free(facts: Facts, found: Discrepancy) -> str:
+def _free(facts: ReconciliationFacts, found: Discrepancy) -> str:
     alias, holder = found.data
     resource = found.subject.split(":", 2)[2]
     with write_tx(alias):
@@ -42,7 +42,7 @@ def _free(facts: Facts, found: Discrepancy) -> str:
     return "It was freed, and the workflows that waited for it continue." if count else ""
 
 
-def _foreign(facts: Facts) -> Iterator[Discrepancy]:
+def _foreign(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     """Find locks for runs that a cell does not have.
 
     The grace period is longer than it takes the cell to start a run.
@@ -56,7 +56,7 @@ def _foreign(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(API_ALIAS, lock.resource, detail, lock.holder_uuid)
 
 
-def _free_foreign(facts: Facts, found: Discrepancy) -> str:
+def _free_foreign(facts: ReconciliationFacts, found: Discrepancy) -> str:
     alias, holder = found.data
     with write_tx(alias):
         resource = found.subject.split(":", 2)[2]
@@ -65,7 +65,7 @@ def _free_foreign(facts: Facts, found: Discrepancy) -> str:
     return "It was freed." if count else ""
 
 
-def _waits(facts: Facts) -> Iterator[Discrepancy]:
+def _waits(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for alias, journal in facts.journals.items():
         for wait in journal.waits:
             if wait.has_ended:
@@ -73,7 +73,7 @@ def _waits(facts: Facts) -> Iterator[Discrepancy]:
                 yield _found(alias, wait.resource, detail, wait.pk, "wait")
 
 
-def _forget_wait(facts: Facts, found: Discrepancy) -> str:
+def _forget_wait(facts: ReconciliationFacts, found: Discrepancy) -> str:
     alias, pk = found.data
     with write_tx(alias):
         count, _ = LockWait.objects.using(alias).filter(pk=pk, run__state__in=FINAL_RUN_STATES).delete()
@@ -81,7 +81,7 @@ def _forget_wait(facts: Facts, found: Discrepancy) -> str:
     return "It waits no more." if count else ""
 
 
-def _late(facts: Facts) -> Iterator[Discrepancy]:
+def _late(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for alias, journal in facts.journals.items():
         for uuid, flow, instance_uuid in journal.late:
             yield Discrepancy(

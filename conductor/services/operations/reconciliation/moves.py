@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from conductor.cell_db.models import Migration
 from conductor.core.states import MigrationStatus, VmState
 from conductor.db.transactions import database_now, write_tx
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
 
 
-def _unworked(facts: Facts) -> Iterator[Discrepancy]:
+def _unworked(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     """Find open moves without a workflow; a resize that waits for its confirmation needs none."""
     for uuid, move in facts.moves.items():
         instance = facts.alive.get(move.instance_uuid)
@@ -27,7 +27,7 @@ def _unworked(facts: Facts) -> Iterator[Discrepancy]:
             )
 
 
-def _end(facts: Facts, found: Discrepancy) -> str:
+def _end(facts: ReconciliationFacts, found: Discrepancy) -> str:
     """Mark the move as failed. Its holdings stay, as the guest may be on either side."""
     with write_tx(found.cell):
         rows = Migration.objects.using(found.cell).filter(uuid=found.subject.partition(":")[2], status=found.data)

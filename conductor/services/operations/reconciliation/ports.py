@@ -9,7 +9,7 @@ from conductor.db.transactions import write_tx
 from conductor.network import ports
 from conductor.network.models import Port
 from conductor.services.operations.reconciliation.api_facts import PortFact
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
 
 
@@ -24,14 +24,14 @@ def _found(port: PortFact, cell: str, detail: str, data: object) -> Discrepancy:
     )
 
 
-def _of_dead(facts: Facts) -> Iterator[Discrepancy]:
+def _of_dead(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for port in facts.api.ports:
         if facts.is_dead(port.instance_uuid):
             detail = f"Port {port.uuid} is plugged into instance {port.instance_uuid}, which was deleted."
             yield _found(port, "", detail, port)
 
 
-def _unplug(facts: Facts, found: Discrepancy) -> str:
+def _unplug(facts: ReconciliationFacts, found: Discrepancy) -> str:
     port: PortFact = found.data
     with write_tx(API_ALIAS):
         if not Port.objects.filter(uuid=port.uuid, device_id=port.instance_uuid, is_plugged=True).exists():
@@ -40,14 +40,14 @@ def _unplug(facts: Facts, found: Discrepancy) -> str:
     return "It was given back, or removed where it was made for that server alone."
 
 
-def _of_unknown(facts: Facts) -> Iterator[Discrepancy]:
+def _of_unknown(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for port in facts.api.ports:
         if facts.is_unheard_of(port.instance_uuid):
             detail = f"Port {port.uuid} is plugged into {port.instance_uuid}, of which no database has heard."
             yield _found(port, "", detail, None)
 
 
-def _elsewhere(facts: Facts) -> Iterator[Discrepancy]:
+def _elsewhere(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for port in facts.api.ports:
         instance = facts.alive.get(port.instance_uuid)
         if instance is None or port.host == instance.host or port.instance_uuid in facts.moving:
@@ -57,7 +57,7 @@ def _elsewhere(facts: Facts) -> Iterator[Discrepancy]:
         yield _found(port, instance.cell, detail, (port, instance.host))
 
 
-def _bind(facts: Facts, found: Discrepancy) -> str:
+def _bind(facts: ReconciliationFacts, found: Discrepancy) -> str:
     port, host = found.data
     with write_tx(API_ALIAS):
         rows = Port.objects.filter(

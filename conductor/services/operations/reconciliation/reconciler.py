@@ -15,7 +15,7 @@ from conductor.core.errors import NovellaError
 from conductor.journal import periodic_leases
 from conductor.services.operations.reconciliation import facts as facts_of
 from conductor.services.operations.reconciliation import records
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
 from conductor.services.operations.reconciliation.kinds import KINDS
 
@@ -36,7 +36,7 @@ class RepairOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ReconciledFinding:
     kind: DiscrepancyKind
     found: Discrepancy
     outcome: RepairOutcome
@@ -44,18 +44,18 @@ class Judged:
 
 
 @dataclass
-class Report:
+class ReconciliationReport:
     """Findings of a pass, and the cells that are down."""
 
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[ReconciledFinding] = field(default_factory=list)
     down: dict[str, str] = field(default_factory=dict)
 
     @property
-    def left(self) -> list[Judged]:
+    def left(self) -> list[ReconciledFinding]:
         return [one for one in self.judged if one.outcome != RepairOutcome.REPAIRED]
 
 
-def look(facts: Facts) -> dict[tuple[str, str], tuple[DiscrepancyKind, Discrepancy]]:
+def look(facts: ReconciliationFacts) -> dict[tuple[str, str], tuple[DiscrepancyKind, Discrepancy]]:
     """Return all discrepancies that no workflow is working on, by kind and subject."""
     return {
         (kind.name, found.subject): (kind, found)
@@ -71,7 +71,7 @@ def reconcile(
     is_dry_run: bool = False,
     grace_seconds: float | None = None,
     before_write: Callable[[], None] = lambda: None,
-) -> Report:
+) -> ReconciliationReport:
     """Compare everything, in all cells or those named, and repair what is safe; a dry run changes nothing.
 
     A finding is repaired once it is older than the grace period of its kind, or `grace_seconds`. `before_write` is
@@ -80,7 +80,7 @@ def reconcile(
     wanted = list(cells)
     facts = facts_of.load(wanted)
     seen = look(facts)
-    report = Report(down=dict(facts.down))
+    report = ReconciliationReport(down=dict(facts.down))
     if not is_dry_run:
         before_write()
     ages = records.ages(seen) if is_dry_run else records.keep(seen, facts)
@@ -108,7 +108,7 @@ def reconcile(
     return report
 
 
-def repair(kind_name: str, subject: str) -> Judged | None:
+def repair(kind_name: str, subject: str) -> ReconciledFinding | None:
     """Repair one recorded finding; returns None when it is gone or a workflow is working on it.
 
     The record was the first comparison, this is the second. A finding younger than its grace period is left waiting.
@@ -126,21 +126,23 @@ def repair(kind_name: str, subject: str) -> Judged | None:
     return judged
 
 
-def _judge(facts: Facts, kind: DiscrepancyKind, found: Discrepancy, *, may_repair: bool, is_dry_run: bool) -> Judged:
+def _judge(
+    facts: ReconciliationFacts, kind: DiscrepancyKind, found: Discrepancy, *, may_repair: bool, is_dry_run: bool
+) -> ReconciledFinding:
     if kind.repair is None:
-        return Judged(kind, found, RepairOutcome.LEFT)
+        return ReconciledFinding(kind, found, RepairOutcome.LEFT)
     if not may_repair:
-        return Judged(kind, found, RepairOutcome.WAITING)
+        return ReconciledFinding(kind, found, RepairOutcome.WAITING)
     if is_dry_run:
-        return Judged(kind, found, RepairOutcome.REPAIRABLE)
+        return ReconciledFinding(kind, found, RepairOutcome.REPAIRABLE)
     try:
         note = kind.repair(facts, found)
     except NovellaError as error:
-        return Judged(kind, found, RepairOutcome.LEFT, error.message)
+        return ReconciledFinding(kind, found, RepairOutcome.LEFT, error.message)
     except DatabaseError as error:
         log.warning("not repaired: kind=%s subject=%s", kind.name, found.subject, exc_info=error)
-        return Judged(kind, found, RepairOutcome.LEFT, "The database did not answer.")
-    return Judged(kind, found, RepairOutcome.REPAIRED if note else RepairOutcome.LEFT, note)
+        return ReconciledFinding(kind, found, RepairOutcome.LEFT, "The database did not answer.")
+    return ReconciledFinding(kind, found, RepairOutcome.REPAIRED if note else RepairOutcome.LEFT, note)
 
 
 def carry_out(owner: str) -> bool:

@@ -12,7 +12,7 @@ from conductor.api_db.models import Finding
 from conductor.cells.lookup import API_ALIAS
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.events import EventSubject
-from conductor.services.operations.reconciliation.facts import Facts
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def ages(seen: Iterable[Key]) -> dict[Key, float]:
     }
 
 
-def keep(seen: Mapping[Key, tuple[DiscrepancyKind, Discrepancy]], facts: Facts) -> dict[Key, float]:
+def keep(seen: Mapping[Key, tuple[DiscrepancyKind, Discrepancy]], facts: ReconciliationFacts) -> dict[Key, float]:
     """Record the current findings and close those that are gone; returns the ages as `ages` does."""
     with write_tx(API_ALIAS):
         rows = {(row.kind, row.subject): row for row in Finding.objects.select_for_update().filter(IS_OPEN)}
@@ -50,7 +50,7 @@ def keep(seen: Mapping[Key, tuple[DiscrepancyKind, Discrepancy]], facts: Facts) 
     return ages(seen)
 
 
-def _was_looked_for(row: Finding, facts: Facts) -> bool:
+def _was_looked_for(row: Finding, facts: ReconciliationFacts) -> bool:
     """Whether the finding's cell was compared: one that was not queried or is down proves nothing."""
     return row.cell in facts.cells or (not row.cell and facts.is_complete)
 

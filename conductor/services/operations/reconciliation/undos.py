@@ -17,7 +17,7 @@ from conductor.db.transactions import write_tx
 from conductor.journal import statements
 from conductor.journal.models import WorkflowRun
 from conductor.services.operations.reconciliation import journal_facts
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
 from conductor.services.operations.reconciliation.journal_facts import RunFact
 from conductor.services.workflows import interventions
@@ -28,7 +28,7 @@ DETACHING_FLOWS = ("detach_volume", "detach_interface")
 LET_GO = "The host has let go of what it may still have had."
 
 
-def _held_up(facts: Facts) -> Iterator[Discrepancy]:
+def _held_up(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for alias, journal in facts.journals.items():
         for run in journal.held_up:
             if run.instance_uuid in facts.alive or facts.is_dead(run.instance_uuid):
@@ -90,7 +90,7 @@ def _is_released_since(alias: str, run: RunFact) -> bool:
     return any(own & set(resources or ()) for resources in later.values_list("resources", flat=True))
 
 
-def _go_on(facts: Facts, found: Discrepancy) -> str:
+def _go_on(facts: ReconciliationFacts, found: Discrepancy) -> str:
     alias, run = found.data
     return _finish(alias, run, is_dead=facts.is_dead(run.instance_uuid))
 

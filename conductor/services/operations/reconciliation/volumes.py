@@ -9,7 +9,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.db.transactions import write_tx
 from conductor.services.operations.reconciliation.api_facts import AttachmentFact
 from conductor.services.operations.reconciliation.cell_facts import DeviceFact
-from conductor.services.operations.reconciliation.facts import Facts, instance_resource
+from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
 from conductor.volume import operations
 from conductor.volume.models import VolumeAttachment
@@ -27,14 +27,14 @@ def _found(row: AttachmentFact | DeviceFact, cell: str, detail: str) -> Discrepa
     )
 
 
-def _of_dead(facts: Facts) -> Iterator[Discrepancy]:
+def _of_dead(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for row in facts.api.attachments:
         if facts.is_dead(row.instance_uuid):
             detail = f"Volume {row.volume_uuid} is attached to instance {row.instance_uuid}, which was deleted."
             yield _found(row, "", detail)
 
 
-def _release(facts: Facts, found: Discrepancy) -> str:
+def _release(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(API_ALIAS):
         if not VolumeAttachment.objects.filter(uuid=found.data, instance_uuid=found.instance_uuid).exists():
             return ""
@@ -42,7 +42,7 @@ def _release(facts: Facts, found: Discrepancy) -> str:
     return "It is available again, with all that is on it."
 
 
-def _half_lent(facts: Facts) -> Iterator[Discrepancy]:
+def _half_lent(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for row in facts.api.attachments:
         instance = facts.alive.get(row.instance_uuid)
         if instance is not None and row.status in (ATTACHING, DETACHING):
@@ -50,7 +50,7 @@ def _half_lent(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(row, instance.cell, detail)
 
 
-def _without_device(facts: Facts) -> Iterator[Discrepancy]:
+def _without_device(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for row in facts.api.attachments:
         instance = facts.alive.get(row.instance_uuid)
         if instance is None or row.status in (ATTACHING, DETACHING):
@@ -60,7 +60,7 @@ def _without_device(facts: Facts) -> Iterator[Discrepancy]:
             yield _found(row, instance.cell, detail)
 
 
-def _without_attachment(facts: Facts) -> Iterator[Discrepancy]:
+def _without_attachment(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     lent = {row.uuid for row in facts.api.attachments}
     for alias, cell in facts.cells.items():
         for row in cell.devices.values():
@@ -69,7 +69,7 @@ def _without_attachment(facts: Facts) -> Iterator[Discrepancy]:
                 yield _found(row, alias, detail)
 
 
-def _device_of_dead(facts: Facts) -> Iterator[Discrepancy]:
+def _device_of_dead(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     lent = {row.uuid for row in facts.api.attachments}
     for alias, cell in facts.cells.items():
         for row in cell.devices.values():
@@ -77,7 +77,7 @@ def _device_of_dead(facts: Facts) -> Iterator[Discrepancy]:
                 yield _found(row, alias, f"Instance {row.instance_uuid} was deleted, and its device is still written.")
 
 
-def _forget(facts: Facts, found: Discrepancy) -> str:
+def _forget(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(found.cell):
         count, _ = BlockDevice.objects.using(found.cell).filter(uuid=found.data).delete()
     return "The device was removed." if count else ""

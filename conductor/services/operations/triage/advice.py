@@ -18,7 +18,7 @@ from conductor.services.operations.triage.runs import (
 )
 from conductor.services.operations.triage.values import LIKELY, PERHAPS, SURE, Advice, TriageItem
 from conductor.services.workflows import actions
-from conductor.services.workflows.actions import Panel
+from conductor.services.workflows.actions import ActionPanel
 
 # For each kind the interventions in the order in which they are tried, with the confidence that each helps.
 TRIED: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -51,7 +51,7 @@ def advised(context: RequestContext, items: Sequence[TriageItem]) -> list[Triage
     return [_advised(item, panels.get(item.run_uuid), down) if item.run_uuid else item for item in items]
 
 
-def _advised(item: TriageItem, panel: Panel | None, down: Collection[str]) -> TriageItem:
+def _advised(item: TriageItem, panel: ActionPanel | None, down: Collection[str]) -> TriageItem:
     if panel is None and (item.cell or API_ALIAS) in down:
         return replace(item, no_advice=f"The workflow may be in a cell that does not answer: {item.cell}.")
     if panel is None:

@@ -15,7 +15,7 @@ from conductor.core.phrases import phrase
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.events import EventSubject
 from conductor.services.audit import audit
-from conductor.services.audit.audit import LONGEST_TEXT, Entry
+from conductor.services.audit.audit import LONGEST_TEXT, AuditEntry
 from conductor.services.operations.triage.values import SnoozeView, TriageItem
 
 LONGEST_DAYS = 90
@@ -62,7 +62,7 @@ def end(context: RequestContext, key: str) -> None:
         gone, _ = TriageSnooze.objects.filter(key=key, until__gt=database_now()).delete()
         if not gone:
             raise NotFound(phrase("%(key)s is not snoozed.", key=key[:60]))
-        entry = Entry(action="triage.wake", project_id=context.project_id, details={"key": key[:LONGEST_TEXT]})
+        entry = AuditEntry(action="triage.wake", project_id=context.project_id, details={"key": key[:LONGEST_TEXT]})
         audit.record(API_ALIAS, context, entry)
         events.append(API_ALIAS, EventSubject("triage"), WOKEN, {"key": key})
 
@@ -76,7 +76,7 @@ def record(
     **details: str,
 ) -> None:
     """Audit an action on an item; inside a transaction of the API database."""
-    entry = Entry(
+    entry = AuditEntry(
         action=action,
         project_id=item.project_id or context.project_id,
         run_uuid=item.run_uuid or None,

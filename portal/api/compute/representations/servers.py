@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from conductor.services.servers.filters import ROOT_DEVICE_NAME
-from conductor.services.servers.types import InstanceData, Launched
+from conductor.services.servers.types import InstanceData, LaunchResult
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import parts
 from portal.api.microversions import Microversion
@@ -258,7 +258,7 @@ def summary(server: Server) -> dict[str, Any]:
     return {"id": view.uuid, "name": view.name, "links": _links(server)}
 
 
-def created(request: ApiRequest, launched: Launched, body: Mapping[str, Any], admin_pass: str) -> dict[str, Any]:
+def created(request: ApiRequest, launched: LaunchResult, body: Mapping[str, Any], admin_pass: str) -> dict[str, Any]:
     """Return the answer to a launch: the first server stands for all of them."""
     groups = [group for group in body.get("security_groups", []) if "name" in group] or [{"name": "default"}]
     shown = {

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from portal.api.base import ApiRequest
 from portal.api.compute.routes.servers import SERVER
-from portal.api.compute.table import Operation as Op
+from portal.api.compute.table import ComputeOperation as Op
 from portal.api.compute.table import Route
 from portal.api.compute.view import ComputeView
 from portal.api.compute.views import image_proxies as images

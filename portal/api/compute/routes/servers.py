@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portal.api.compute.table import Operation as Op
+from portal.api.compute.table import ComputeOperation as Op
 from portal.api.compute.table import Route
 from portal.api.compute.views import (
     consoles,

@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.services.servers import server_images
-from conductor.services.servers.server_images import MadeImage, ServerImageCreate
+from conductor.services.servers.server_images import CreatedImage, ServerImageCreate
 from portal.api.compute.schemas import storage_actions as schemas
 from portal.api.compute.views.offered import ActionRoute, accepted
 from portal.api.compute.views.servers import ServerView
@@ -54,7 +54,7 @@ def _requested(value: Mapping[str, Any]) -> ServerImageCreate:
     return ServerImageCreate(name=value["name"], metadata=value.get("metadata", {}))
 
 
-def _made(view: ServerView, made: MadeImage) -> Response:
+def _made(view: ServerView, made: CreatedImage) -> Response:
     """Return the response for a new image: its id is in a header before 2.45 and in the body from then on."""
     is_in_body = view.request.microversion.covers(IMAGE_ID_SINCE)
     response = accepted(view, made.run_uuid, {"image_id": made.image_id} if is_in_body else None)

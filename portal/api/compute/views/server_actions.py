@@ -31,7 +31,7 @@ REFUSALS = (Conflict, Forbidden, NotSupported, QuotaExceeded)
 
 
 @dataclass(frozen=True)
-class Known:
+class ApiAction:
     """An action of the Compute API, with the versions that have it."""
 
     since: str = "2.1"
@@ -39,7 +39,7 @@ class Known:
 
 
 # All actions of the API besides OFFERED, so that "not offered" differs from "no such action".
-_KNOWN: Mapping[str, Known] = {
+_KNOWN: Mapping[str, ApiAction] = {
     **dict.fromkeys(
         (
             "os-start",
@@ -71,15 +71,15 @@ _KNOWN: Mapping[str, Known] = {
             "addSecurityGroup",
             "removeSecurityGroup",
         ),
-        Known(),
+        ApiAction(),
     ),
-    "trigger_crash_dump": Known("2.17"),
+    "trigger_crash_dump": ApiAction("2.17"),
     **dict.fromkeys(
         ("addFloatingIp", "removeFloatingIp", "addFixedIp", "removeFixedIp", "resetNetwork", "injectNetworkInfo"),
-        Known(until="2.43"),
+        ApiAction(until="2.43"),
     ),
 }
-NOT_OFFERED: Mapping[str, Known] = {name: known for name, known in _KNOWN.items() if name not in OFFERED}
+NOT_OFFERED: Mapping[str, ApiAction] = {name: known for name, known in _KNOWN.items() if name not in OFFERED}
 
 _bodies: dict[tuple[str, int], tuple[Schema, Schema]] = {}
 

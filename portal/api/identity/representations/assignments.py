@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from conductor.identity.assignments import Shown
+from conductor.identity.assignments import ListedAssignment
 from conductor.identity.models import Domain, Role, RoleAssignment
 from portal.api.base import ApiRequest
 from portal.api.identity.representations.resources import ROOT, Document
 from portal.api.links import absolute
 
 
-def assignment(request: ApiRequest, shown: Shown, *, with_names: bool) -> Document:
+def assignment(request: ApiRequest, shown: ListedAssignment, *, with_names: bool) -> Document:
     """Return an assignment: role, actor and scope; `with_names` implements `include_names`."""
     document: Document = {"role": _role(shown.role, with_names), "scope": _scope(shown, with_names)}
     if shown.group is not None:
@@ -39,7 +39,7 @@ def _named(row: Any, name: str, with_names: bool) -> Document:
     return {"id": row.id, "name": name, "domain": _domain(row.domain)} if with_names else {"id": row.id}
 
 
-def _scope(shown: Shown, with_names: bool) -> Document:
+def _scope(shown: ListedAssignment, with_names: bool) -> Document:
     if shown.project is not None:
         scope: Document = {"project": _named(shown.project, shown.project.name, with_names)}
     elif shown.domain is not None:
@@ -51,7 +51,7 @@ def _scope(shown: Shown, with_names: bool) -> Document:
     return scope
 
 
-def _links(request: ApiRequest, shown: Shown) -> dict[str, str]:
+def _links(request: ApiRequest, shown: ListedAssignment) -> dict[str, str]:
     assert shown.source is not None
     links = {"assignment": absolute(request, ROOT + _path(shown.source))}
     if shown.source.group_id is not None and shown.group is None:

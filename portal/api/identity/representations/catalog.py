@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conductor.identity.endpoint_filters import Narrowing
+from conductor.identity.endpoint_filters import CatalogFilter
 from conductor.identity.models import Endpoint, EndpointGroup, Policy, Region, Service
 from conductor.identity.tokens import Granted
 from portal.api import catalog as own
@@ -92,7 +92,7 @@ def policy(request: ApiRequest, row: Policy) -> Document:
     return {**row.extra, **shown}
 
 
-def narrowed(catalog: list[Document], narrowing: Narrowing) -> list[Document]:
+def narrowed(catalog: list[Document], narrowing: CatalogFilter) -> list[Document]:
     """Return the endpoints of a catalog that a project may see, without services that have none."""
     left = []
     for entry in catalog:

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from conductor.core.errors import NotFound
 from conductor.identity import credentials
 from conductor.identity.delegation import Power, require
-from conductor.identity.listing import Question
+from conductor.identity.listing import IdentityListQuery
 from conductor.identity.models import Credential as CredentialRow
 from portal.api.base import ApiRequest
 from portal.api.identity.representations import delegation
@@ -51,7 +51,7 @@ class Credentials(SecretView):
         if not self.may("identity:list_all_credentials"):  # others see only their own, whatever filters they give
             if question.filters.get("user_id", own_id) != own_id:
                 return Response(listing(request, "credentials", [], delegation.credential))
-            question = Question({**question.filters, "user_id": own_id}, question.limit, question.marker)
+            question = IdentityListQuery({**question.filters, "user_id": own_id}, question.limit, question.marker)
         found, has_more = credentials.find(question)
         return Response(listing(request, "credentials", found, delegation.credential, has_more=has_more))
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.identity import assignments, managers, projects
-from conductor.identity.assignments import AssignmentScope, Shown, Wanted
+from conductor.identity.assignments import AssignmentFilter, AssignmentScope, ListedAssignment
 from conductor.identity.rights import Check
 from portal.api.base import ApiRequest
 from portal.api.identity.representations import resources
@@ -106,7 +106,7 @@ class RoleAssignments(IdentityView):
         links = {"self": request.build_absolute_uri(), "previous": None, "next": None}
         return Response({"role_assignments": shown, "links": links})
 
-    def _found(self, wanted: Wanted) -> list[Shown]:
+    def _found(self, wanted: AssignmentFilter) -> list[ListedAssignment]:
         is_effective = self.asks_for("effective")
         if is_effective and (wanted.group_id is not None or wanted.is_inherited):
             raise Invalid("Combining effective with group.id or inherited_to cannot find anything.")
@@ -117,13 +117,13 @@ class RoleAssignments(IdentityView):
                 raise
             return []  # a caller that sees only its own assignments must not learn whether a project exists
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> AssignmentFilter:
         query = self.request.query_params
         system = query.get("scope.system")
         inherited_to = query.get("scope.OS-INHERIT:inherited_to")
         if inherited_to not in (None, "projects"):
             raise Invalid("Invalid input for query parameter scope.OS-INHERIT:inherited_to. It must be 'projects'.")
-        wanted = Wanted(
+        wanted = AssignmentFilter(
             role_id=query.get("role.id"),
             user_id=query.get("user.id"),
             group_id=query.get("group.id"),
@@ -142,7 +142,7 @@ class RoleAssignments(IdentityView):
             raise Invalid("include_subtree asks about a project: name it in scope.project.id.")
         return wanted
 
-    def _allow(self, wanted: Wanted) -> None:
+    def _allow(self, wanted: AssignmentFilter) -> None:
         domain_id = wanted.domain_id
         if wanted.project_id is not None and self.request.context.domain_id:
             domain_id = projects.domain_id_of(wanted.project_id)

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.identity import domains, managers, project_tags, projects
-from conductor.identity.listing import Question
+from conductor.identity.listing import IdentityListQuery
 from conductor.identity.models import Project as ProjectRow
 from portal.api.base import READS, ApiRequest
 from portal.api.identity.representations import resources
@@ -46,7 +46,7 @@ class Projects(IdentityView):
         found, has_more = projects.find(question)
         return Response(resources.listing(request, "projects", found, resources.project, has_more=has_more))
 
-    def _domains(self, request: ApiRequest, question: Question) -> Response:
+    def _domains(self, request: ApiRequest, question: IdentityListQuery) -> Response:
         found, has_more = domains.find(question)
         shown = resources.listing(request, "projects", found, resources.domain_as_project, has_more=has_more)
         return Response(shown)

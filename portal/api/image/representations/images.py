@@ -9,7 +9,7 @@ from typing import Any
 from conductor.core.errors import Invalid
 from conductor.image.attributes import READ_ONLY
 from conductor.image.models import Image, ImageMember, ImageTask
-from conductor.image.operations import Change
+from conductor.image.operations import ImageChange
 from conductor.image.tasks import KEPT
 from portal.api.image.schemas.images import ATTRIBUTES, CREATE, OLD_PATCH, PATCH, PROPERTIES
 from portal.api.validation import validate
@@ -99,7 +99,7 @@ def wanted_image(body: Any) -> dict[str, Any]:
     return _plain(given)
 
 
-def old_changes(body: Any) -> list[Change]:
+def old_changes(body: Any) -> list[ImageChange]:
     """Parse changes in the older format, `{"replace": "/name", "value": …}`. Raises Invalid."""
     newer = []
     for number, operation in enumerate(validate(body, OLD_PATCH)):
@@ -111,15 +111,15 @@ def old_changes(body: Any) -> list[Change]:
     return changes(newer)
 
 
-def changes(body: Any) -> list[Change]:
+def changes(body: Any) -> list[ImageChange]:
     """Parse a JSON patch. Raises Invalid naming the operation that is wrong."""
     return [_change(number, operation) for number, operation in enumerate(validate(body, PATCH))]
 
 
-def _change(number: int, operation: Mapping[str, Any]) -> Change:
+def _change(number: int, operation: Mapping[str, Any]) -> ImageChange:
     name = operation["path"][1:].replace("~1", "/").replace("~0", "~")
     if operation["op"] == "remove":
-        return Change("remove", name)
+        return ImageChange("remove", name)
     if "value" not in operation:
         raise Invalid(f"Invalid input for field/attribute [{number}]. 'value' is a required property.")
     value = operation["value"]
@@ -127,7 +127,7 @@ def _change(number: int, operation: Mapping[str, Any]) -> Change:
         validate({name: value}, CREATE)
     else:
         _check_property(name, value)
-    return Change(operation["op"], name, _plain({name: value})[name])
+    return ImageChange(operation["op"], name, _plain({name: value})[name])
 
 
 def _check_property(name: str, value: Any) -> None:

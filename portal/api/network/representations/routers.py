@@ -11,7 +11,7 @@ from conductor.network import tags, zones
 from conductor.network.floating_ips import FloatingIpChange, FloatingIpCreate
 from conductor.network.models import FloatingIp, Router
 from conductor.network.port_rows import AddressRequest
-from conductor.network.router_interfaces import Interface
+from conductor.network.router_interfaces import RouterInterface
 from conductor.network.routers import GatewayRequest, RouterCreate
 from portal.api.network.representations.networks import fields_of, moment
 from portal.api.network.representations.ports import fixed_ips
@@ -63,7 +63,7 @@ def wanted_router(given: Mapping[str, Any], context: RequestContext) -> RouterCr
     )
 
 
-def interface(found: Interface) -> dict[str, Any]:
+def interface(found: RouterInterface) -> dict[str, Any]:
     return {
         "id": str(found.router.uuid),
         "project_id": found.router.project_id,

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.network import operations, revisions
-from conductor.network.filters import ListQuery
+from conductor.network.filters import NetworkListQuery
 from portal.api.base import ApiRequest
 from portal.api.links import absolute
 from portal.api.network.resources import Resource
@@ -110,7 +110,7 @@ class Member(ResourceView):
 
 
 def page_links(
-    request: ApiRequest, name: str, query: ListQuery, shown: Sequence[Any], *, has_more: bool
+    request: ApiRequest, name: str, query: NetworkListQuery, shown: Sequence[Any], *, has_more: bool
 ) -> dict[str, list[dict[str, str]]]:
     """Return the links `next` and `previous` of a page, as far as there are such pages.
 
@@ -161,7 +161,7 @@ def checked_project(project_id: str) -> str:
     return str(validate({"project_id": project_id}, closed({"project_id": PROJECT}))["project_id"])
 
 
-def parse_query(request: ApiRequest) -> ListQuery:
+def parse_query(request: ApiRequest) -> NetworkListQuery:
     """Parse the query of a list. Raises Invalid naming the parameter that is wrong."""
     given = request.query_params
     for name in given:
@@ -175,7 +175,7 @@ def parse_query(request: ApiRequest) -> ListQuery:
         if direction not in DIRECTIONS:
             raise Invalid(f"Invalid input for sort_dir. '{direction[:60]}' is not asc or desc.")
     directions = directions or ["asc"] * len(keys)
-    return ListQuery(
+    return NetworkListQuery(
         filters={name: given.getlist(name) for name in given if name not in PAGING},
         sort=[(key, DIRECTIONS[direction]) for key, direction in zip(keys, directions, strict=True)],
         limit=page.limit or None if "limit" in given else None,

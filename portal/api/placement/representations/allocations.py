@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conductor.placement.consumers_allocations import UNCHECKED, ConsumerAllocations, Share, Unchecked
+from conductor.placement.consumers_allocations import UNCHECKED, ConsumerAllocations, ProviderAllocation, Unchecked
 from portal.api.microversions import Microversion
 from portal.api.placement.uuids import uuid_in
 
@@ -27,7 +27,7 @@ def requested(consumer_uuid: str, given: Mapping[str, Any], version: Microversio
         generation=_generation(given, version),
         consumer_type=given.get("consumer_type"),
         allocations={
-            uuid_in(uuid, "allocations"): Share(_ANY_GENERATION, _amounts(item["resources"]))
+            uuid_in(uuid, "allocations"): ProviderAllocation(_ANY_GENERATION, _amounts(item["resources"]))
             for uuid, item in held.items()
         },
     )

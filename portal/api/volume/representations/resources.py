@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conductor.services.volumes.attachments import is_a_servers
-from conductor.volume.backends import HostTotals, ServiceView
+from conductor.volume.backends import HostTotals, VolumeServiceView
 from conductor.volume.models import (
     GroupSnapshot,
     GroupType,
@@ -149,7 +149,7 @@ def message(row: Message, request: ApiRequest) -> dict[str, Any]:
     }
 
 
-def service(row: ServiceView, request: ApiRequest) -> dict[str, Any]:
+def service(row: VolumeServiceView, request: ApiRequest) -> dict[str, Any]:
     is_storage = row.binary == "cinder-volume"
     shown: dict[str, Any] = {
         "binary": row.binary,

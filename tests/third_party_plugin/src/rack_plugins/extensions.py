@@ -14,11 +14,11 @@ from conductor.core.extensions import (
     FlowObserver,
     ImageConverter,
     LaunchForm,
+    PageSubject,
     Panel,
     PanelData,
     Prefilter,
     QuotaSource,
-    Shown,
 )
 from conductor.core.placement.query import UNBOUND, Bounds
 from conductor.core.request_spec import RequestSpec
@@ -90,7 +90,7 @@ class RackPanel(Panel):
         if self.options["mode"] == "hangs":
             self.seconds = 0.2  # type: ignore[misc]
 
-    def show(self, subject: Shown) -> PanelData | None:
+    def show(self, subject: PageSubject) -> PanelData | None:
         if self.options["mode"] == "raises":
             raise RuntimeError("secret=hunter2")
         if self.options["mode"] == "hangs":

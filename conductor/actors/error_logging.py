@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError
 log = logging.getLogger(__name__)
 
 
-class Complaints:
+class ErrorLogger:
     """Logs once that the database is down for some work, and once that it is up again; other errors each time."""
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
 """Buffers requests and responses in front of the worker threads, so that slow clients occupy no thread.
 
-    client ──body, bounded──▶ FrontDoor ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
+    client ──body, bounded──▶ RequestLimitsMiddleware ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
 
 A client that sends or reads slowly occupies a task and some memory, never a worker. Both directions have a sum and
 shares (portal/fair_share.py): each piece of a body is counted when it arrives, and a response before its client gets
-its first byte. Image data are too large for that: they stream through a worker, at least as fast as `Pace` demands;
-portal/transfers.py shares these workers between projects.
+its first byte. Image data are too large for that: they stream through a worker, at least as fast as `TransferLimits`
+demands; portal/transfers.py shares these workers between projects.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TOO_SLOW = 408
 MOST_PASSED_OVER = 32 << 20
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request is refused."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
@@ -56,13 +56,13 @@ class Refused(Exception):
         self.status, self.message, self.headers = status, message, headers
 
 
-class _Gone(Exception):
+class _ClientDisconnected(Exception):
     """The client has disconnected."""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Time limits, in seconds."""
+class TransferLimits:
+    """Time limits in seconds, and the minimum rate of image data."""
 
     body: float = BODY_SECONDS
     idle: float = IDLE_SECONDS
@@ -74,7 +74,7 @@ class Pace:
     total: float = 86400.0  # for all data of an image
 
 
-class FrontDoor:
+class RequestLimitsMiddleware:
     """ASGI middleware around an application that occupies a thread from the first byte of a request to the last."""
 
     def __init__(
@@ -83,7 +83,7 @@ class FrontDoor:
         *,
         workers: int,
         streams: int = 4,
-        pace: Pace = Pace(),
+        pace: TransferLimits = TransferLimits(),
         callers: Callers | None = None,
     ) -> None:
         self.application = application
@@ -113,12 +113,12 @@ class FrontDoor:
             else:
                 whole = _with_length(scope, len(body))
                 await self._serve(self._workers, caller, whole, _replayed(body, receive), answer, self.pace.answer)
-        except Refused as refused:
+        except RequestRefused as refused:
             await refuse(scope, send, refused)
             if refused.status == TOO_LARGE:
                 await _pass_over(receive, self.pace.linger)
             await send({"type": "http.response.body", "body": b""})
-        except _Gone:
+        except _ClientDisconnected:
             return
         finally:
             held.release()
@@ -127,7 +127,7 @@ class FrontDoor:
     async def _body(self, scope: Scope, held: Reservation, receive: Receive) -> bytes:
         """Read the whole body; each piece is reserved before the next is read.
 
-        Raises Refused for one that is too large or too slow or has no room, _Gone if the client disconnects.
+        Raises RequestRefused for one that is too large or too slow or has no room, _Gone if the client disconnects.
         """
         most = most_bytes(scope["path"])
         length = dict(scope["headers"]).get(b"content-length", b"")
@@ -139,7 +139,7 @@ class FrontDoor:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise _Gone
+                        raise _ClientDisconnected
                     pieces.append(message.get("body", b""))
                     size += len(pieces[-1])
                     if size > most:
@@ -149,7 +149,7 @@ class FrontDoor:
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            raise Refused(408, f"The request body was not there after {self.pace.body:g} seconds.") from None
+            raise RequestRefused(408, f"The request body was not there after {self.pace.body:g} seconds.") from None
         return b"".join(pieces)
 
     async def _serve(
@@ -163,7 +163,7 @@ class FrontDoor:
     ) -> None:
         """Serve the request.
 
-        Raises Refused if no worker is free in time, or if the response does not begin within `seconds`.
+        Raises RequestRefused if no worker is free in time, or if the response does not begin within `seconds`.
         """
         try:
             turn = await queue.turn(caller.share, self.pace.wait, member=caller.member)
@@ -187,7 +187,7 @@ class FrontDoor:
 class _Meter:
     """Checks the rate of image data; counts only the time spent waiting for the client."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: TransferLimits) -> None:
         self._pace = pace
         self._ends = time.monotonic() + pace.total
         self._seconds, self._bytes = 0.0, 0
@@ -211,7 +211,7 @@ class _Meter:
 class _Upload:
     """Image data on their way to a worker. A client that is too slow is disconnected and answered 408."""
 
-    def __init__(self, receive: Receive, pace: Pace, answer: _ResponseSender) -> None:
+    def __init__(self, receive: Receive, pace: TransferLimits, answer: _ResponseSender) -> None:
         self._receive, self._answer, self._pace = receive, answer, pace
         self._meter = _Meter(pace)
         self._is_late = self._is_whole = False
@@ -233,9 +233,9 @@ class _Upload:
         return message if is_enough or self._is_whole else self._cut_off()
 
     def check(self) -> None:
-        """Raises Refused when the client was too slow."""
+        """Raises RequestRefused when the client was too slow."""
         if self._is_late:
-            raise Refused(
+            raise RequestRefused(
                 TOO_SLOW,
                 f"The data came too slowly: {self._pace.rate:g} bytes per second are needed over {self._pace.window:g} "
                 f"seconds, a piece every {self._pace.idle:g} seconds and all of them within {self._pace.total:g}.",
@@ -254,7 +254,7 @@ class _ResponseSender:
     `unread` counts its bytes; None for image data, of which only MOST_BUFFERED wait for a client at a time.
     """
 
-    def __init__(self, send: Send, pace: Pace, unread: Reservation | None) -> None:
+    def __init__(self, send: Send, pace: TransferLimits, unread: Reservation | None) -> None:
         self.begun = asyncio.Event()
         self._send, self._idle_seconds = send, pace.idle
         self._unread = unread
@@ -276,7 +276,7 @@ class _ResponseSender:
             return
         size = len(message.get("body", b""))
         if self._unread is not None and size > PIECE and not self._unread.take(size):
-            self._messages.put_nowait(_busy() if self._head is not None else _Gone())
+            self._messages.put_nowait(_busy() if self._head is not None else _ClientDisconnected())
             self.begun.set()
             self.abandon()
             return
@@ -308,7 +308,7 @@ class _ResponseSender:
                 for piece in pieces_of(message):
                     await self._pass_on(piece)
             except (TimeoutError, OSError):
-                raise _Gone from None
+                raise _ClientDisconnected from None
             size = len(message.get("body", b""))
             if self._unread is not None and size > PIECE:
                 self._unread.release(size)
@@ -355,7 +355,7 @@ def pieces_of(message: Message) -> Iterator[Message]:
 
 
 async def _begun(work: asyncio.Future[None], answer: _ResponseSender, seconds: float) -> None:
-    """Wait for the response to begin. Raises Refused after `seconds`."""
+    """Wait for the response to begin. Raises RequestRefused after `seconds`."""
     begun: asyncio.Future[Any] = asyncio.ensure_future(answer.begun.wait())
     try:
         either: set[asyncio.Future[Any]] = {work, begun}
@@ -364,7 +364,7 @@ async def _begun(work: asyncio.Future[None], answer: _ResponseSender, seconds: f
         begun.cancel()
     if not work.done() and not answer.begun.is_set():
         late = f"There was no answer after {seconds:g} seconds; what was asked for may still be carried out."
-        raise Refused(503, late)
+        raise RequestRefused(503, late)
 
 
 def _heard(work: asyncio.Future[None]) -> None:
@@ -396,20 +396,20 @@ def _with_length(scope: Scope, size: int) -> Scope:
 
 
 def _require_host(scope: Scope) -> None:
-    """Raises Refused unless an HTTP/1.1 request names exactly one host, which links in the response need."""
+    """Raises RequestRefused unless an HTTP/1.1 request names exactly one host, which links in the response need."""
     if scope.get("http_version") == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
-        raise Refused(400, "A request of HTTP/1.1 has one header Host: name the host that it is sent to.")
+        raise RequestRefused(400, "A request of HTTP/1.1 has one header Host: name the host that it is sent to.")
 
 
-def _too_large(most: int) -> Refused:
-    return Refused(TOO_LARGE, f"The request body is larger than {most} bytes.")
+def _too_large(most: int) -> RequestRefused:
+    return RequestRefused(TOO_LARGE, f"The request body is larger than {most} bytes.")
 
 
-def _busy() -> Refused:
-    return Refused(503, "Too many requests are under way; try again in a moment.", **{"retry-after": "1"})
+def _busy() -> RequestRefused:
+    return RequestRefused(503, "Too many requests are under way; try again in a moment.", **{"retry-after": "1"})
 
 
-async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
+async def refuse(scope: Scope, send: Send, refused: RequestRefused) -> None:
     """Send the fault in the API's format, or as text.
 
     It leaves the response open; the server then closes the connection.

@@ -13,11 +13,11 @@ from conductor.core.filter import Filter
 from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
 from conductor.core.plugin_choice import FILTER, WEIGHER
-from conductor.core.scheduling.watching import NotAsked
+from conductor.core.scheduling.watching import NotCalled
 from conductor.core.weigher import Weigher
-from conductor.plugins.registry import Described, Loads
+from conductor.plugins.registry import LoadParameters, PluginDeclaration
 from conductor.plugins.worker_protocol import AnswerUnpickler, packed
-from conductor.plugins.workers import Apart
+from conductor.plugins.workers import SharedWorkers
 
 DRIVER, MEMBERSHIP, SINK = "driver", "membership", "sink"
 MAKE_SECONDS = 5.0  # for creating a plugin with its options
@@ -33,12 +33,12 @@ BASES: Mapping[str, type[Any]] = {
 OF_ITS_OWN = frozenset({"log", "options", "name"})  # created here, not copied
 
 
-def described(kind: str, name: str, plugin: Any) -> Described:
+def described(kind: str, name: str, plugin: Any) -> PluginDeclaration:
     """Return the declarations of a plugin's class, or of an object of it, beyond the base class of its kind."""
     base, of = BASES[kind], plugin if inspect.isclass(plugin) else type(plugin)
     names = [one for one in dir(plugin) if not one.startswith("_")]
     methods = [one for one in names if callable(getattr(base, one, None))]
-    return Described(
+    return PluginDeclaration(
         kind,
         name,
         class_name=of.__qualname__,
@@ -66,31 +66,33 @@ def _nothing(name: Any) -> Any:
     raise pickle.UnpicklingError
 
 
-def remade(plugin: Any, options: Mapping[str, Any]) -> Described:
+def remade(plugin: Any, options: Mapping[str, Any]) -> PluginDeclaration:
     """In a worker: return the declarations of the plugin created with these options. Raises what creating it raises."""
     kind = next(one for one, base in BASES.items() if isinstance(plugin, base))
     return described(kind, plugin.name, type(plugin)(options))
 
 
-class StandIn:
+class PluginProxy:
     """Mixed into the base class of the kind. Creating one with options creates the real plugin, in a worker."""
 
-    described: ClassVar[Described]
-    loads: ClassVar[Loads]
+    described: ClassVar[PluginDeclaration]
+    loads: ClassVar[LoadParameters]
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(options)  # type: ignore[call-arg]
         wanted, self.options = self.options, dict(self.described.options)  # type: ignore[has-type]
         if wanted != self.options:
-            reported: Described = Apart(self.loads).call(MAKE_SECONDS, remade, self, dict(options or {}))
+            reported: PluginDeclaration = SharedWorkers(self.loads).call(
+                MAKE_SECONDS, remade, self, dict(options or {})
+            )
             vars(self).update(reported.values, options=wanted)
 
 
-def stand_in(reported: Described, loads: Loads, real: Callable[[], type[Any]]) -> type[Any]:
+def stand_in(reported: PluginDeclaration, loads: LoadParameters, real: Callable[[], type[Any]]) -> type[Any]:
     """Return a class with the declarations of the plugin's. `real` imports the plugin in this process."""
 
     def elsewhere(*args: Any, **kwargs: Any) -> Any:
-        raise NotAsked("its code runs in workers alone")
+        raise NotCalled("its code runs in workers alone")
 
     attributes = {
         **dict.fromkeys(reported.defines, elsewhere),
@@ -105,10 +107,10 @@ def stand_in(reported: Described, loads: Loads, real: Callable[[], type[Any]]) -
     }
     if reported.kind in (DRIVER, MEMBERSHIP):
         attributes.pop("name")
-    return type(reported.class_name.rpartition(".")[2], (StandIn, BASES[reported.kind]), attributes)
+    return type(reported.class_name.rpartition(".")[2], (PluginProxy, BASES[reported.kind]), attributes)
 
 
-class UsedHere(Mapping[str, type[Any]]):
+class LocalClasses(Mapping[str, type[Any]]):
     """Drivers or memberships by name. Looking one up imports it in this process, for use."""
 
     def __init__(self, classes: Mapping[str, type[Any]]) -> None:
@@ -116,7 +118,7 @@ class UsedHere(Mapping[str, type[Any]]):
 
     def __getitem__(self, name: str) -> type[Any]:
         found = self.declared[name]
-        return found.real() if issubclass(found, StandIn) else found  # type: ignore[attr-defined]
+        return found.real() if issubclass(found, PluginProxy) else found  # type: ignore[attr-defined]
 
     def __contains__(self, name: object) -> bool:
         return name in self.declared
@@ -130,4 +132,4 @@ class UsedHere(Mapping[str, type[Any]]):
 
 def declared(classes: Mapping[str, type[Any]]) -> Mapping[str, type[Any]]:
     """Return the classes for inspection, without an import."""
-    return classes.declared if isinstance(classes, UsedHere) else classes
+    return classes.declared if isinstance(classes, LocalClasses) else classes

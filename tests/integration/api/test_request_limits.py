@@ -14,14 +14,14 @@ from uvicorn.server import ServerState
 
 from conductor.management import web_server
 from conductor.management.http_protocol import MOST_HEADER_BYTES, BoundedProtocol
-from portal import front_door
-from portal.front_door import FrontDoor, Pace
+from portal import request_limits
+from portal.request_limits import RequestLimitsMiddleware, TransferLimits
 from tests.loops import run_at_most
 from tests.transports import Wire
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
 NEVER = 3600.0  # longer than any test
-PATIENT = Pace(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER, window=NEVER)
+PATIENT = TransferLimits(body=NEVER, idle=NEVER, wait=NEVER, answer=NEVER, window=NEVER)
 
 
 class Client:
@@ -54,8 +54,8 @@ class Client:
     def body(self) -> bytes:
         return b"".join(message.get("body", b"") for message in self.sent)
 
-    async def ask(self, door: FrontDoor) -> Client:
-        await door(self.scope, self.receive, self.send)
+    async def ask(self, middleware: RequestLimitsMiddleware) -> Client:
+        await middleware(self.scope, self.receive, self.send)
         return self
 
 
@@ -84,17 +84,17 @@ def answering(*pieces: bytes) -> Any:
 
 def test_a_slow_sender_holds_no_worker() -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"ok"), workers=1, pace=PATIENT)
-        slow = [asyncio.create_task(Client(pieces=(b"{", None)).ask(door)) for _ in range(20)]
+        middleware = RequestLimitsMiddleware(answering(b"ok"), workers=1, pace=PATIENT)
+        slow = [asyncio.create_task(Client(pieces=(b"{", None)).ask(middleware)) for _ in range(20)]
         await let_all_run()
-        quick = await Client().ask(door)
+        quick = await Client().ask(middleware)
         assert (quick.status, quick.body) == (200, b"ok")
         assert not any(one.done() for one in slow)
         for one in slow:
             one.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
-        door.pace = replace(PATIENT, body=0.2)
-        for late in await asyncio.gather(*(Client(pieces=(b"{", None)).ask(door) for _ in range(20))):
+        middleware.pace = replace(PATIENT, body=0.2)
+        for late in await asyncio.gather(*(Client(pieces=(b"{", None)).ask(middleware) for _ in range(20))):
             assert late.status == 408
             assert "0.2 seconds" in json.loads(late.body)["computeFault"]["message"]
 
@@ -103,25 +103,25 @@ def test_a_slow_sender_holds_no_worker() -> None:
 
 def test_a_slow_reader_holds_no_worker_and_is_left() -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"x" * 100_000, b"y" * 100_000), workers=1, pace=PATIENT)
+        middleware = RequestLimitsMiddleware(answering(b"x" * 100_000, b"y" * 100_000), workers=1, pace=PATIENT)
         waits, slow = Client(), Client()
         for one in (waits, slow):
             one.reads.clear()
-        task = asyncio.create_task(waits.ask(door))
+        task = asyncio.create_task(waits.ask(middleware))
         await let_all_run()
-        assert len((await Client().ask(door)).body) == 200_000
+        assert len((await Client().ask(middleware)).body) == 200_000
         assert not task.done()
         waits.reads.set()
         await task
-        door.pace = replace(PATIENT, idle=0.2)
-        await slow.ask(door)
+        middleware.pace = replace(PATIENT, idle=0.2)
+        await slow.ask(middleware)
         assert slow.sent == []
 
     run(work())
 
 
 def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "MOST_BUFFERED", 1000)
+    monkeypatch.setattr(request_limits, "MOST_BUFFERED", 1000)
 
     async def work() -> None:
         made = 0
@@ -136,7 +136,7 @@ def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pyt
 
         client = Client()
         client.reads.clear()
-        task = asyncio.create_task(client.ask(FrontDoor(application, workers=1, pace=PATIENT)))
+        task = asyncio.create_task(client.ask(RequestLimitsMiddleware(application, workers=1, pace=PATIENT)))
         await wait_until_async("three are made", lambda: made == 3)
         await let_all_run()
         assert made == 3
@@ -153,17 +153,17 @@ def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pyt
 )
 def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"ok"), workers=1, pace=replace(PATIENT, linger=0.05))
+        middleware = RequestLimitsMiddleware(answering(b"ok"), workers=1, pace=replace(PATIENT, linger=0.05))
         half = most // 2
-        assert (await Client(path, (b"x" * half, b"x" * (most - half))).ask(door)).status == 200
-        refused = await Client(path, (b"x" * most, b"x")).ask(door)
+        assert (await Client(path, (b"x" * half, b"x" * (most - half))).ask(middleware)).status == 200
+        refused = await Client(path, (b"x" * most, b"x")).ask(middleware)
         assert (refused.status, f"{most} bytes" in refused.body.decode()) == (413, True)
         reported = Client(path, (None,))  # refused by what it announces, before a byte of it
         reported.scope["headers"] = [(b"content-length", str(most + 1).encode())]
-        assert (await reported.ask(door)).status == 413
+        assert (await reported.ask(middleware)).status == 413
         names = dict(refused.sent[0]["headers"])
         assert names[b"x-openstack-request-id"].startswith(b"req-")
-        assert not door.bodies.held
+        assert not middleware.bodies.held
 
     run(work())
 
@@ -178,7 +178,7 @@ def test_a_chunked_body_reaches_the_view_with_its_length() -> None:
     async def work() -> None:
         client = Client(pieces=(b'{"server"', b": {}}"))
         client.scope["headers"] = [(b"x-auth-token", b"t"), (b"transfer-encoding", b"chunked")]
-        assert (await client.ask(FrontDoor(application, workers=1, pace=PATIENT))).status == 200
+        assert (await client.ask(RequestLimitsMiddleware(application, workers=1, pace=PATIENT))).status == 200
         assert seen == [{b"x-auth-token": b"t", b"content-length": b"14"}]
 
     run(work())
@@ -188,8 +188,8 @@ def test_what_is_under_way_of_a_body_that_is_refused_does_not_take_the_answer_al
     async def work() -> None:
         pieces = (b"x" * 1_048_577, *(b"x" * 100_000 for _ in range(20)))
         client = Client("/api/what-if/launch", pieces)
-        door = FrontDoor(answering(b"ok"), workers=1, pace=replace(PATIENT, linger=NEVER))
-        assert (await client.ask(door)).status == 413
+        middleware = RequestLimitsMiddleware(answering(b"ok"), workers=1, pace=replace(PATIENT, linger=NEVER))
+        assert (await client.ask(middleware)).status == 413
         assert client._pieces == []  # all of it was read before the answer ended
         assert [message.get("more_body", False) for message in client.sent] == [False, True, False]
 
@@ -198,16 +198,16 @@ def test_what_is_under_way_of_a_body_that_is_refused_does_not_take_the_answer_al
 
 def test_a_request_without_a_host_is_refused_and_compute_names_its_id_twice() -> None:
     async def play() -> None:
-        door = FrontDoor(answering(b"."), workers=1, pace=replace(PATIENT, body=0.2))
+        middleware = RequestLimitsMiddleware(answering(b"."), workers=1, pace=replace(PATIENT, body=0.2))
         for headers, status in (([], 400), ([(b"host", b"a")], 200), ([(b"host", b"a"), (b"host", b"b")], 400)):
             client = Client()
             client.scope |= {"http_version": "1.1", "headers": headers}
-            assert (await client.ask(door)).status == status
+            assert (await client.ask(middleware)).status == status
         old = Client()
         old.scope["http_version"] = "1.0"  # which knows no such header
-        assert (await old.ask(door)).status == 200
+        assert (await old.ask(middleware)).status == 200
         for path, names in (("/compute/v2.1/servers", 2), ("/volume/v3/volumes", 1)):
-            late = await Client(path, (b"", None)).ask(door)
+            late = await Client(path, (b"", None)).ask(middleware)
             reported = dict(late.sent[0]["headers"])
             ids = [reported[name] for name in (b"x-openstack-request-id", b"x-compute-request-id") if name in reported]
             assert (late.status, len(ids), len(set(ids))) == (408, names, 1)
@@ -216,7 +216,7 @@ def test_a_request_without_a_host_is_refused_and_compute_names_its_id_twice() ->
 
 
 def test_a_request_without_a_free_worker_gets_a_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "MOST_WAITING", 1)
+    monkeypatch.setattr(request_limits, "MOST_WAITING", 1)
 
     async def work() -> None:
         release = asyncio.Event()
@@ -225,20 +225,20 @@ def test_a_request_without_a_free_worker_gets_a_retry_after(monkeypatch: pytest.
             await release.wait()
             await answering(b"ok")(scope, receive, send)
 
-        door = FrontDoor(busy, workers=1, pace=PATIENT)
-        first, second = (asyncio.create_task(Client().ask(door)) for _ in range(2))
+        middleware = RequestLimitsMiddleware(busy, workers=1, pace=PATIENT)
+        first, second = (asyncio.create_task(Client().ask(middleware)) for _ in range(2))
         await let_all_run()
-        third = await Client().ask(door)  # one works, one waits: that is enough
+        third = await Client().ask(middleware)  # one works, one waits: that is enough
         assert (third.status, dict(third.sent[0]["headers"])[b"retry-after"]) == (503, b"1")
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
-        door.pace = replace(PATIENT, wait=0.2)
-        assert (await Client().ask(door)).status == 503  # it has waited long enough
-        door.pace = PATIENT
-        alive = asyncio.create_task(Client("/healthz").ask(door))
+        middleware.pace = replace(PATIENT, wait=0.2)
+        assert (await Client().ask(middleware)).status == 503  # it has waited long enough
+        middleware.pace = PATIENT
+        alive = asyncio.create_task(Client("/healthz").ask(middleware))
         release.set()
         assert [one.status for one in await asyncio.gather(first, alive)] == [200, 200]
-        assert (await Client().ask(door)).status == 200
+        assert (await Client().ask(middleware)).status == 200
 
     run(work())
 
@@ -252,21 +252,21 @@ def test_an_answer_that_does_not_come_is_a_503_and_its_worker_comes_back() -> No
             await answering(b"too late")(scope, receive, send)
             heard.append(True)
 
-        door = FrontDoor(stuck, workers=1, pace=replace(PATIENT, answer=0.2))
-        late = await Client().ask(door)
+        middleware = RequestLimitsMiddleware(stuck, workers=1, pace=replace(PATIENT, answer=0.2))
+        late = await Client().ask(middleware)
         assert (late.status, "may still be carried out" in late.body.decode()) == (503, True)
-        door.pace = replace(PATIENT, wait=0.2)
-        assert (await Client().ask(door)).status == 503  # the worker is busy still
-        door.pace = PATIENT
+        middleware.pace = replace(PATIENT, wait=0.2)
+        assert (await Client().ask(middleware)).status == 503  # the worker is busy still
+        middleware.pace = PATIENT
         release.set()
-        assert (await Client().ask(door)).body == b"too late"
+        assert (await Client().ask(middleware)).body == b"too late"
         assert len(heard) == 2
 
     run(work())
 
 
 def test_who_is_sent_away_in_the_middle_keeps_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "MOST_BUFFERED", 1000)
+    monkeypatch.setattr(request_limits, "MOST_BUFFERED", 1000)
 
     async def work() -> None:
         async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -275,16 +275,16 @@ def test_who_is_sent_away_in_the_middle_keeps_no_worker(monkeypatch: pytest.Monk
                 await send({"type": "http.response.body", "body": b"x" * 500, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 
-        door, slow = FrontDoor(application, workers=1, pace=PATIENT), Client()
+        middleware, slow = RequestLimitsMiddleware(application, workers=1, pace=PATIENT), Client()
         slow.reads.clear()
-        task = asyncio.create_task(slow.ask(door))
+        task = asyncio.create_task(slow.ask(middleware))
         await let_all_run()
         assert not task.done()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert len((await Client().ask(door)).body) == 5000
-        assert not door._late
+        assert len((await Client().ask(middleware)).body) == 5000
+        assert not middleware._late
 
     run(work())
 
@@ -300,7 +300,9 @@ def test_a_client_that_stops_sending_an_image_counts_as_gone() -> None:
             await answering(b"")(scope, receive, send)
 
         path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
-        client = await Client(path, (b"half", None)).ask(FrontDoor(upload, workers=1, pace=replace(PATIENT, idle=0.2)))
+        client = await Client(path, (b"half", None)).ask(
+            RequestLimitsMiddleware(upload, workers=1, pace=replace(PATIENT, idle=0.2))
+        )
         assert (seen, client.status) == ([b"half", b"http.disconnect"], 408)
 
     run(work())
@@ -310,7 +312,7 @@ DRIP = replace(PATIENT, window=0.2, rate=10_000)
 
 
 class Clock:
-    """The front door's clock, which only dripping clients move."""
+    """The middleware's clock, which only dripping clients move."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -343,7 +345,7 @@ class Dripping(Client):
 
 def test_image_data_that_drip_are_cut_off_whichever_way_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(front_door, "time", clock)
+    monkeypatch.setattr(request_limits, "time", clock)
     path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
     left = []
 
@@ -354,17 +356,17 @@ def test_image_data_that_drip_are_cut_off_whichever_way_they_go(monkeypatch: pyt
         await answering(b"")(scope, receive, send)
 
     async def work() -> None:
-        door = FrontDoor(upload, workers=1, streams=1, pace=DRIP)
-        slow = await Dripping(clock, path).ask(door)
+        middleware = RequestLimitsMiddleware(upload, workers=1, streams=1, pace=DRIP)
+        slow = await Dripping(clock, path).ask(middleware)
         assert (slow.status, left) == (408, ["upload"])
         assert "10000 bytes per second" in slow.body.decode()
         reader = Dripping(clock, path)
-        download = FrontDoor(answering(*[b"xy"] * 1000), workers=1, streams=1, pace=DRIP)
+        download = RequestLimitsMiddleware(answering(*[b"xy"] * 1000), workers=1, streams=1, pace=DRIP)
         await reader.ask(download)
         assert 2 < len(reader.sent) < 200
         assert (await Client(path).ask(download)).body == b"xy" * 1000  # its place is free again
         total = replace(PATIENT, total=0.1)
-        assert (await Dripping(clock, path).ask(FrontDoor(upload, workers=1, pace=total))).status == 408
+        assert (await Dripping(clock, path).ask(RequestLimitsMiddleware(upload, workers=1, pace=total))).status == 408
 
     run(work())
 
