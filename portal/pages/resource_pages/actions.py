@@ -24,7 +24,7 @@ from portal.pages.resource_pages.views import all_of, item_url, items_of, list_u
 from portal.pages.resources import forms, service_calls
 from portal.pages.resources.api_calls import send
 from portal.pages.resources.model import ActionResult, Call, FollowUp, Item, Resource, ResourceAction, SubmittedForm
-from portal.pages.resources.service_calls import Operation
+from portal.pages.resources.service_calls import ServiceOperation
 
 MOST_AT_ONCE = LONG_PAGE
 FILE = "file"
@@ -139,7 +139,7 @@ def _carry_out(request: PageRequest, sheet: Sheet, asked: SubmittedForm) -> Acti
 def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResult:
     if one.execute is None:
         return send(request, one.call)
-    operation = Operation(sheet.action.service or sheet.resource.service, one.rule, one.call)
+    operation = ServiceOperation(sheet.action.service or sheet.resource.service, one.rule, one.call)
     return service_calls.change(request.caller, operation, one.execute)
 
 

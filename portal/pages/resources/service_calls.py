@@ -46,7 +46,7 @@ def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
 
 
 @dataclass(frozen=True)
-class Operation:
+class ServiceOperation:
     """A change, with the API's service, its policy, and the request that does the same."""
 
     service: str
@@ -63,14 +63,14 @@ def execute(
         body = validate(call.body, action.schema) if action.schema else call.body
         return action.execute(caller, replace(asked, body=body)) if action.execute else None
 
-    result = change(caller, Operation(action.service or resource.service, action.rule, call), run, resource.one)
+    result = change(caller, ServiceOperation(action.service or resource.service, action.rule, call), run, resource.one)
     if action.refused_as and isinstance(result.error, REFUSALS):
         audit.record_refusal(caller, action.refused_as, str(asked.item["id"]), result.error)
     return result
 
 
 def change(
-    caller: RequestContext, operation: Operation, run: Callable[[RequestContext], Item | None], noun: str = ""
+    caller: RequestContext, operation: ServiceOperation, run: Callable[[RequestContext], Item | None], noun: str = ""
 ) -> ActionResult:
     """Carry out a change, which returns the created or changed item. A refusal is returned too."""
     call, service = operation.call, operation.service
