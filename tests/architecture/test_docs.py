@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterable
 from dataclasses import fields
 
 import pytest
+from django.core.management import get_commands, load_command_class
 
 import portal
 from compute_drivers.plugin import register_compute_drivers
@@ -25,6 +27,7 @@ from tools import plugin_reference, reference
 WORD = re.compile(r"^\| (?!word |model )([^|`]*(?:`(\w+)`)?\)?) \| [^|]+ \| `([^`|]+)` \|$", re.MULTILINE)
 TARGET = re.compile(r"^([a-z][a-z-]*):[^=\n]*?(?:## (.+))?$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"(?:^|^ +\$? ?|`)(?:\.venv/bin/python )?(?:novella|manage\.py) ([a-z_]+\b[^`\n#]*)", re.MULTILINE)
 LONGEST_DECISION_LINES = 60
 LONGEST_CHANGELOG_LINES = 10
 LONGEST_README_LINES = 90
@@ -155,6 +158,45 @@ def test_every_command_is_documented() -> None:
     commands = modules_in("conductor/management/commands")
     assert commands != []
     assert unnamed(commands, documentation()) == []
+
+
+def unknown_words(line: str) -> list[str]:
+    """The command, action and options of a command line that the parsers do not know."""
+    name, *words = line.split()
+    if name == "help":
+        return []
+    if name not in get_commands():
+        return [name]
+    parser = load_command_class(get_commands()[name], name).create_parser("novella", name)
+    options = set(parser._option_string_actions)
+    for group in [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]:
+        action = next((word for word in words if not word.startswith("-")), "ACTION")
+        if action in group.choices:
+            options |= set(group.choices[action]._option_string_actions)
+        elif action.islower():
+            return [action]
+    return [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
+
+
+def test_every_command_line_of_the_documentation_is_understood() -> None:
+    pages = [str(path) for path in own_files(".md") if path.parts[0] in ("README.md", "CONTRIBUTING.md", "docs")]
+    lines = [(page, line) for page in pages for line in COMMAND.findall(read(page))]
+    assert len(lines) > 200
+    assert [(page, line) for page, line in lines if unknown_words(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "unknown"),
+    [
+        ("web --port 8000", []),
+        ("serve --port 8000", ["serve"]),
+        ("plugins list --kind filter", []),
+        ("plugins lists", ["lists"]),
+        ("drain rack1-03 --now", ["--now"]),
+    ],
+)
+def test_what_no_parser_knows_is_found_in_a_command_line(line: str, unknown: list[str]) -> None:
+    assert unknown_words(line) == unknown
 
 
 def test_every_target_has_help_and_is_documented() -> None:
