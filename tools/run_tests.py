@@ -11,7 +11,8 @@ break.
    the test is listed as unstable; the run fails when more than three are.
 
 The run fails at once when a process that runs tests dies, and when all of it takes longer than TEST_LIMIT_MINUTES (80);
-then the stacks of all processes that run tests are printed first. There is no other repetition.
+then the stacks of all processes that run tests are printed first. There is no other repetition. At its end, whatever
+its verdict, nothing that tests have started is left running.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from tools import changed_tests, pytest_recorder
+from tools import changed_tests, process_trees, pytest_recorder
 from tools.pytest_recorder import Record
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
@@ -216,15 +218,15 @@ class Run:
         self._say("== not through in time; the stacks of all processes that run tests:")
         for name in tuple(self._running):
             for pid in pytest_recorder.read(self._record_of(name)).pids:
-                _signal(pid, signal.SIGUSR1)
+                process_trees.send(pid, signal.SIGUSR1)
                 time.sleep(DUMP_SECONDS)
         self.end_now(f"not through after {(time.monotonic() - self._began_at) / 60:.0f} minutes")
 
     def end_now(self, why: str) -> None:
-        """End all pools; the run is red for this reason."""
+        """End all pools with the services of their tests; the run is red for this reason."""
         self._fatal = self._fatal or why
         for child in tuple(self._running.values()):
-            _kill_session(child)
+            process_trees.end({child.pid})
 
     def _look_again(self) -> None:
         """Run each failed test alone. Raises Failed when one fails again or too many are unstable."""
@@ -279,21 +281,6 @@ def _listed(tests: Iterable[str]) -> str:
     return "".join(f"\n  {test}" for test in tests)
 
 
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
-
-
-def _kill_session(child: subprocess.Popen[str]) -> None:
-    """Kill a pytest with its workers, which are of its process group."""
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
 def stages_of(command: str, words: Sequence[str]) -> tuple[Stage, ...]:
     """Return what a command of this module runs. Raises Failed for an unknown one."""
     match command:
@@ -311,7 +298,11 @@ def stages_of(command: str, words: Sequence[str]) -> tuple[Stage, ...]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments say; 0 when the run is green."""
+    """Run what the arguments say; 0 when the run is green. Nothing that it has started outlives it."""
+    return process_trees.guard(partial(_run, arguments))
+
+
+def _run(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="nv-records-") as folder:
         run = Run(Path(folder))
         limit = threading.Timer(LIMIT_SECONDS, run.expire)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 from tools.run_tests import Failed, Pool, Run, Stage, stages_of_all
 
 PASSES = "def test_a():\n    pass\n"
@@ -33,6 +36,24 @@ from pathlib import Path
 def test_a():
     Path(__file__).with_name("hangs").touch()
     threading.Event().wait()
+"""
+# Leaves two services in sessions of their own: a child, and one whose parent is gone. Then it hangs, or passes.
+SERVES = """
+import subprocess, sys, threading
+from pathlib import Path
+
+WAITS = "import signal; signal.pause()"
+STARTS = "import subprocess, sys; command = [sys.executable, '-c', sys.argv[1]]; "
+STARTS += "print(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True).pid)"
+
+def test_a():
+    child = subprocess.Popen([sys.executable, "-c", WAITS], start_new_session=True).pid
+    orphan = subprocess.check_output([sys.executable, "-c", STARTS, WAITS], text=True).strip()
+    pids = Path(__file__).with_name("pids")
+    pids.with_suffix(".new").write_text(f"{{child}} {{orphan}}")
+    pids.with_suffix(".new").rename(pids)
+    if {hangs}:
+        threading.Event().wait()
 """
 # Until the clock that the recorder reads, which ticks a hundred times a second, shows that much.
 COMPUTES = """
@@ -152,6 +173,21 @@ def test_a_run_that_expires_prints_the_stacks(tests: Path, capfd: pytest.Capture
     printed = capfd.readouterr().out
     assert re.search(r'test_0\.py", line [67] in test_a', printed)
     assert "later | " not in printed
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_nothing_that_tests_have_started_outlives_the_run(tests: Path, hangs: bool) -> None:
+    stage(tests, SERVES.format(hangs=hangs))
+    command = [sys.executable, "-m", "tools.run_tests", "part", str(tests / "test_0.py")]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    wait_until("the services run", (tests / "pids").exists)
+    services = [int(pid) for pid in (tests / "pids").read_text().split()]
+    if hangs:
+        running.send_signal(signal.SIGTERM)
+    printed = running.communicate(timeout=WAIT_SECONDS)[0]
+    assert running.returncode == int(hangs)
+    assert ("== FAILED: ended by SIGTERM" if hangs else "== PASSED") in printed
+    wait_until("the services are gone", lambda: not any(Path(f"/proc/{pid}").exists() for pid in services))
 
 
 def test_every_folder_of_tests_is_in_a_stage_of_the_whole_suite() -> None:
