@@ -314,7 +314,8 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
     "Approvals": {
         "NOVELLA_SECOND_PERSON": SettingText(
             "`on`: another administrator must approve skipping a step, marking one as done, and forcing a "
-            "workflow to complete. Requesters can't approve their own requests."
+            "workflow to complete. Requesters can't approve their own requests. Both sign in themselves: tokens of "
+            "trusts and application credentials take no part."
         ),
         "NOVELLA_SECOND_PERSON_SECONDS": SettingText(
             "Time to approve a request, 60 to 2592000. Afterwards it must be requested again."

@@ -64,7 +64,7 @@ PLACES = (
     NavigationEntry("Host aggregates", "resources", "group", "g 2", True, "Operators", "aggregates"),
     NavigationEntry("System health", "system-health", "meter", "g 7", True, "Operators"),
     NavigationEntry("Settings", "setting-list", "more", "g 8", True, "Operators"),
-    NavigationEntry("MissedEvents", "resources", "bell", "g g", True, "Operators", "news"),
+    NavigationEntry("News", "resources", "bell", "g g", True, "Operators", "news"),
     NavigationEntry("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
     NavigationEntry("Projects", "resources", "project", "g 3", True, "People", "projects"),
     NavigationEntry("Project quotas", "quota-table", "meter", "g 9", True, "People"),

@@ -153,7 +153,7 @@ ACTIONS = (
     ),
     _CellAction(
         "quarantine",
-        "CellQuarantine",
+        "Quarantine",
         (
             "Treats the cell as unresponsive: lists omit its hosts and workflows, its servers show as "
             "unknown and can't be changed, no server is placed there, and its conductors start no workflows. "

@@ -96,7 +96,7 @@ def _path(asked: SubmittedForm) -> str:
 ANNOUNCEMENTS = Resource(
     id="news",
     noun="announcement",
-    title="MissedEvents",
+    title="News",
     icon="bell",
     service="novella",
     path=PATH,

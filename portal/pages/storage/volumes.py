@@ -43,7 +43,7 @@ from portal.pages.resources.model import (
     RelatedTable,
     Resource,
     ResourceAction,
-    VolumeSource,
+    Source,
     SubmittedForm,
 )
 from portal.pages.resources.service_calls import recorded_refusals
@@ -73,18 +73,18 @@ BADGES = {
     "error_extending": StatusBadge("bad", "error while extending"),
     "error_restoring": StatusBadge("bad", "error while being restored"),
 }
-IMAGES = VolumeSource(
+IMAGES = Source(
     "/image/v2/images",
     "images",
     lambda item: str(item.get("name") or item["id"]),
     wanted=lambda item: bool(item["size"]),
 )
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_restoring")
-SNAPSHOTS = VolumeSource(
+SNAPSHOTS = Source(
     "/volume/v3/snapshots/detail", "snapshots", lambda item: f"{item['name'] or item['id'][:8]} ({item['size']} GB)"
 )
 STORAGE = "novella@files#files"
-STRAY_FILES = VolumeSource(
+STRAY_FILES = Source(
     "/volume/v3/manageable_volumes/detail",
     "manageable-volumes",
     lambda item: f"{item['reference']['source-name']} ({item['size']} GB)",
@@ -92,7 +92,7 @@ STRAY_FILES = VolumeSource(
     wanted=lambda item: bool(item["safe_to_manage"]),
     query={"host": STORAGE},
 )
-TYPES = VolumeSource("/volume/v3/types", "volume_types", lambda item: str(item["name"]), value=lambda item: str(item["name"]))
+TYPES = Source("/volume/v3/types", "volume_types", lambda item: str(item["name"]), value=lambda item: str(item["name"]))
 
 
 def _create(asked: SubmittedForm) -> Call:
