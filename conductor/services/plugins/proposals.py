@@ -22,7 +22,7 @@ from conductor.db.transactions import database_now, write_tx
 from conductor.services.audit import audit
 from conductor.services.audit.audit import LONGEST_TEXT, AuditEntry
 from conductor.services.plugins import plugins
-from conductor.services.plugins.plugins import PluginSettingsChange, Difference
+from conductor.services.plugins.plugins import Difference, PluginSettingsChange
 from conductor.services.workflows.approvals import DELEGATED
 
 OPEN, APPLIED, DECLINED = "open", "applied", "declined"
