@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance.broker_thief import BrokerThief
 from tests.acceptance.deployment import Deployment
 from tests.acceptance.nursery import Nursery
+from tests.chaos.points import ARMED, SCHEDULER_PLACES
 from tests.waiting import wait_until
 
 SERVICE = {"NOVELLA_SCHEDULER": "service", "NOVELLA_SCHEDULER_SECONDS": "2", "NOVELLA_SCHEDULER_CALLS": "10000"}
@@ -22,8 +23,9 @@ WAITING = """select flow from journal_workflowrun
 def cloud(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
 ) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp(request.param)
     made = Deployment(
-        tmp_path_factory.mktemp(request.param),
+        folder,
         broker=request.param,
         webs=1,
         api_conductors=1,
@@ -32,6 +34,7 @@ def cloud(
         hosts={"cell1": ("h1", "h2")},
         nursery=nursery,
         **SERVICE,
+        NOVELLA_CRASH_AT=f"@{folder / ARMED}",
     )
     with made:
         yield made
@@ -89,6 +92,22 @@ def test_all_decisions_are_made_by_schedulers_once_whatever_becomes_of_one(cloud
         assert cloud.api().call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     cloud.wait_until_clean()
     cloud.restart("scheduler", 1)
+
+
+@pytest.mark.parametrize("place", SCHEDULER_PLACES)
+def test_a_scheduler_may_die_at_each_place_and_a_build_is_decided_once(cloud: Deployment, place: str) -> None:
+    armed = cloud.folder / ARMED
+    armed.write_text(place)
+    uuid = launch(cloud, place.replace(".", "-"))
+    cloud.api().wait_for_status(uuid, "ACTIVE")
+    wait_until("a scheduler has died", lambda: cloud.dead() != [], details=cloud.log_tail)
+    assert not armed.exists()
+    (dead,) = cloud.dead()
+    of_it = f"{DECISIONS} where summary ->> 'instance_uuids' like '%{uuid}%'"
+    assert len(cloud.rows("api", of_it)) == 1
+    cloud.restart("scheduler", [member.name for member in cloud.of("scheduler")].index(dead))
+    assert cloud.api().call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    cloud.wait_until_clean()
 
 
 def test_a_scheduler_ends_cleanly_and_another_one_takes_its_place(cloud: Deployment) -> None:

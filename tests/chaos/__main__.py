@@ -17,7 +17,7 @@ from pathlib import Path
 import django
 
 from tests.chaos import points, scenes
-from tests.chaos.campaign import Campaign, at_random
+from tests.chaos.campaign import SCHEDULERS, Campaign, at_random
 from tests.waiting import Stopwatch
 
 BROKERS = ("rabbitmq", "redis")
@@ -32,6 +32,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=30, help="random: how often the adversary strikes")
     parser.add_argument("--server-kills", type=int, default=5, help="random: how often PostgreSQL or the broker dies")
     parser.add_argument("--broker", choices=BROKERS, default=BROKERS[0], help=f"default: {BROKERS[0]}")
+    parser.add_argument(
+        "--schedulers", type=int, default=SCHEDULERS, help=f"0: conductors select hosts (default: {SCHEDULERS})"
+    )
     parser.add_argument("--match", default="", help="every-point: only places that this regular expression is found in")
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
@@ -41,11 +44,15 @@ def main() -> int:
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     report = _Teller()
-    with Campaign(folder, asked.seed, broker=asked.broker, **_variables(asked.mode, folder)) as campaign:
+    with Campaign(
+        folder, asked.seed, broker=asked.broker, schedulers=asked.schedulers, **_variables(asked.mode, folder)
+    ) as campaign:
         if asked.mode == "random":
             wrong = at_random(campaign, report=report, **{name: getattr(asked, name) for name in RANDOM})
         else:
-            wrong = points.walk(campaign, points.places(asked.match, asked.sample, asked.seed), report)
+            is_called = bool(asked.schedulers)
+            found = points.places(asked.match, asked.sample, asked.seed, with_schedulers=is_called)
+            wrong = points.walk(campaign, found, report)
     for line in wrong:
         print(f"WRONG: {line}", flush=True)
     if wrong:
@@ -64,7 +71,12 @@ def _variables(mode: str, folder: Path) -> dict[str, str]:
 
 
 def _again(asked: argparse.Namespace) -> str:
-    words = [f"--mode {asked.mode}", f"--seed {asked.seed}", f"--broker {asked.broker}"]
+    words = [
+        f"--mode {asked.mode}",
+        f"--seed {asked.seed}",
+        f"--broker {asked.broker}",
+        f"--schedulers {asked.schedulers}",
+    ]
     if asked.mode == "random":
         words += [f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in RANDOM]
         return " ".join(words)

@@ -31,6 +31,9 @@ VARIABLES = {
     "NOVELLA_INTERFACE_SECONDS": "10",  # people wait twice as long for an answer
     "latency_seconds": "0.05",
 }
+# With schedulers of their own. As many calls as it takes: no build fails because schedulers are dead for a while.
+SCHEDULERS = 2
+CALLED = {"NOVELLA_SCHEDULER": "service", "NOVELLA_SCHEDULER_SECONDS": "2", "NOVELLA_SCHEDULER_CALLS": "10000"}
 MESSAGE_FAULTS = "lose=0.03,repeat=0.05,delay=0.05"
 SETTLE_SECONDS = 420.0
 LONGEST_ACTION_SECONDS = 300.0  # of a person: some requests, each of which gives up after a minute
@@ -67,14 +70,15 @@ class Campaign:
         seed: int,
         *,
         broker: str = "rabbitmq",
+        schedulers: int = 0,
         message_faults: str = MESSAGE_FAULTS,
         **variables: str,
     ) -> None:
         self.folder, self.seed = folder, seed
-        variables = {**VARIABLES, **variables}
+        variables = {**VARIABLES, **(CALLED if schedulers else {}), **variables}
         if message_faults:
             variables["NOVELLA_MESSAGE_FAULTS"] = message_faults
-        self.cloud = Deployment(folder, broker=broker, **variables)
+        self.cloud = Deployment(folder, broker=broker, schedulers=schedulers, **variables)
         self.answers = Answers(folder / "answers.jsonl")
         self.people: list[Person] = []
         self.stay_dead: set[str] = set()  # names of members that are not to be started again yet

@@ -22,6 +22,8 @@ from tests.waiting import Stopwatch, take_time
 
 ARMED = "armed"
 LOST = ".lost"
+SCHEDULER_LANE = "Scheduler"
+SCHEDULER_PLACES = ["scheduler.taken", "scheduler.decided", "scheduler.replied"]
 MOMENTS_OF_A_HOST = ("before", "effect", "kept")
 MOST_COMPLAINTS = 40
 NOT_FOUND = 404
@@ -46,8 +48,11 @@ class CrashPoint:
         return f"{self.name} ({special})" if special else self.name
 
 
-def places(match: str, sample: int, seed: int) -> list[CrashPoint]:
-    """All places of all flows that have a scene, or a sample of them; those that `match` is found in."""
+def places(match: str, sample: int, seed: int, *, with_schedulers: bool = True) -> list[CrashPoint]:
+    """All places of all flows that have a scene, or a sample of them; those that `match` is found in.
+
+    Those of a scheduler that is called are in the scenes that select a host, `with_schedulers`.
+    """
     from conductor.workflows.catalog import FLOWS, failpoints  # Django must be set up for this
 
     flows = {known.name: known for known in FLOWS}
@@ -58,6 +63,8 @@ def places(match: str, sample: int, seed: int) -> list[CrashPoint]:
         names += failpoints(known, "undo") if scene.turns_back else []
         names += scene.accepting
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
+        if with_schedulers and any(step.lane == SCHEDULER_LANE for step in known.steps):
+            names += SCHEDULER_PLACES
         names = [name for name in names if not (scene.never and re.search(scene.never, name))]
         found += [place for place in (CrashPoint(title, name) for name in names) if re.search(match, place.label)]
     if sample:
