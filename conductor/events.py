@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from conductor.core.states import RunState
 from conductor.db.transactions import before_commit, gathered_by
 from conductor.journal import statements
 from conductor.journal.models import WorkflowRun
@@ -64,6 +65,16 @@ class EventSubject:
 
 def about_run(run: WorkflowRun) -> EventSubject:
     return _kept(run, "_about", lambda: EventSubject(f"wf:{run.uuid}", run.project_id, run.uuid, run.instance_uuid))
+
+
+def kind_of_end(run: WorkflowRun, state: str) -> str:
+    """Return the kind of the event for the end of a run in `state`.
+
+    A run ends once. One that is undone again has ended before: its event says whether it is cleaned up now.
+    """
+    if (run.orders or {}).get("kind") != "undo":
+        return "run.ended"
+    return "run.cleaned" if state in (RunState.FAILED_UNDONE, RunState.CANCELLED) else "run.cleanup_failed"
 
 
 def about_instance_of(run: WorkflowRun) -> EventSubject:

@@ -66,15 +66,6 @@ class WorkflowRun(models.Model):
     class Meta:
         indexes = [models.Index(fields=["state", "wake_at"], name="run_due")]
 
-    def kind_of_end(self, state: str) -> str:
-        """Return the kind of the event for the end of this run in `state`.
-
-        A run ends once. One that is undone again has ended before: its event says whether it is cleaned up now.
-        """
-        if (self.orders or {}).get("kind") != "undo":
-            return "run.ended"
-        return "run.cleaned" if state in (RunState.FAILED_UNDONE, RunState.CANCELLED) else "run.cleanup_failed"
-
 
 class StepRecord(models.Model):
     """One attempt of one step, forward or backward: its checkpoint."""

@@ -20,7 +20,7 @@ PLACES = {RABBITMQ: "amqp://BROKER:5672/", REDIS: "redis://BROKER:6379/0"}
 
 class Command(ManualCommand):
     help = (
-        "Print the commands that create the accounts of hosts and schedulers at the broker. They come with new "
+        "Print the commands that create broker accounts of hosts and schedulers. They come with new "
         "passwords, for each enrolled host or for those that are named; an account reads the queue of its host or "
         "scheduler only. Run them where the broker is."
     )

@@ -386,7 +386,7 @@ def end(alias: str, run: WorkflowRun, facts: InterventionFacts, reason: str) -> 
     OutboxMessage.objects.using(alias).filter(run_uuid=run.uuid, is_deferred=False).delete()
     if alias != API_ALIAS and run.instance_uuid is not None:
         _show_on_instance(alias, run, reason, left)
-    events.append(alias, events.about_run(run), run.kind_of_end(state), {"state": state, "error": error})
+    events.append(alias, events.about_run(run), events.kind_of_end(run, state), {"state": state, "error": error})
     outbox.close_run(alias, run)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections, transaction
 
+from conductor import events
 from conductor.core import messages
 from conductor.core.context import RequestContext
 from conductor.core.errors import HostUnresponsive, StaleToken, is_cancel
@@ -172,7 +173,7 @@ class Transitions:
 
     def complete(self, state: str, error: Mapping[str, Any] | None) -> None:
         """End the run in `state`, and release its locks unless an operator has to decide first."""
-        kind = self.run.kind_of_end(state)
+        kind = events.kind_of_end(self.run, state)
         self.unit.save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW, orders=None)
         self.unit.emit(kind, state=state, error=error)
         if state != RunState.NEEDS_OPERATOR:  # it keeps its locks, as it will continue

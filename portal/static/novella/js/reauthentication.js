@@ -11,7 +11,8 @@ export function startReauthentication() {
   document.addEventListener("htmx:beforeOnLoad", (event) => {
     if (leadsToSignIn(event.detail.xhr.getResponseHeader("HX-Redirect"))) {
       event.preventDefault();
-      signInAgain();
+      isOut = true;
+      show();
     }
   });
   if (others) {
@@ -36,8 +37,14 @@ export function leadsToSignIn(address) {
   return Boolean(address) && new URL(address, location.href).pathname === "/sign-in";
 }
 
+/** Show the dialog when the session is found to have ended. A dialog that the user has dismissed returns with the next form. */
 export function signInAgain() {
+  if (isOut) return;
   isOut = true;
+  show();
+}
+
+function show() {
   const box = dialog() ?? made();
   if (!box || box.open) return;
   for (const other of document.querySelectorAll("dialog[open]")) other.close();
@@ -68,7 +75,7 @@ function holdBack(event) {
   if (!isOut || event.target.closest("#again") || event.target.method !== "post") return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  signInAgain();
+  show();
 }
 
 async function send(form, first) {
