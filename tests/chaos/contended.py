@@ -171,8 +171,8 @@ class ContendedSchedule(Schedule):
     def _play(self) -> None:
         self._do_periodic_work()
         self._delete_what_was_kept()
-        self._delete_while_away()
         self._change_while_away()
+        self._delete_while_away()  # the host is away until the next round
         self._ask_for_all()
         for number in range(LONGEST_SETTLING):
             self.is_calm = number > LONGEST_SETTLING // 3
