@@ -85,34 +85,31 @@ def report_all(aliases: Iterable[str], name: str) -> None:
             health.record(alias, name)
 
 
+def _in_cells(aliases: Iterable[str], what: str, *works: Callable[[str], object]) -> None:
+    """Do the works in each of these cells that has hosts; in a quarantined one nothing may start."""
+    for alias in aliases:
+        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):
+            continue
+        with _complaints.about(f"{what} in {alias}"):
+            for work in works:
+                work(alias)
+
+
 def finish_undos_all(aliases: Iterable[str]) -> None:
     """Resume rollbacks in these cells that waited for hosts which have done their part by now."""
-    for alias in aliases:
-        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):  # no hosts, or nothing may start
-            continue
-        with _complaints.about(f"undos in {alias}"):
-            undos.go_on_all(alias)
+    _in_cells(aliases, "undos", undos.go_on_all)
 
 
 def reclaim_all(aliases: Iterable[str]) -> None:
     """Delete instances whose reclaim time is over in each of these cells."""
-    for alias in aliases:
-        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):  # no guests, or nothing may start
-            continue
-        with _complaints.about(f"reclaim in {alias}"):
-            deletions.reclaim(alias)
+    _in_cells(aliases, "reclaim", deletions.reclaim)
 
 
 def move_on_all(aliases: Iterable[str]) -> None:
     """Confirm overdue moves, abort unwanted ones, and advance drains and canaries, in these cells."""
-    for alias in aliases:
-        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):  # no hosts, or nothing may start
-            continue
-        with _complaints.about(f"moves in {alias}"):
-            resizes.confirm_overdue(alias)
-            drains.advance(alias)
-            canaries.advance(alias)
-            live_migrations.stop_unwanted(alias)
+    _in_cells(
+        aliases, "moves", resizes.confirm_overdue, drains.advance, canaries.advance, live_migrations.stop_unwanted
+    )
 
 
 def report_unresponsive_hosts(aliases: Iterable[str]) -> None:

@@ -146,11 +146,8 @@ def decide(calls: Sequence[DestinationsRequested]) -> list[Answer]:
     for question in questions:
         if question.step_key not in answers:
             answers[question.step_key] = _alone(question)
-    return [None if isinstance(answer, StaleToken) else answer for answer in map(answers.get, _keys(questions))]
-
-
-def _keys(questions: Sequence[Question]) -> list[str]:
-    return [question.step_key for question in questions]
+    in_order = [answers[question.step_key] for question in questions]
+    return [None if isinstance(answer, StaleToken) else answer for answer in in_order]
 
 
 def _alone(question: Question) -> Answer:

@@ -12,10 +12,10 @@ from conductor.db.transactions import write_tx
 from conductor.journal import cross_database_locks
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.volume import backups, capabilities, messages, operations, snapshots, transfers, types
-from conductor.volume.models import Transfer, Volume, VolumeType
+from conductor.volume.models import Transfer, Volume, VolumeAttachment, VolumeType
 from conductor.volume.operations import VolumeCreate
 from conductor.volume.queries import VolumeQuery, VolumeUsage, get_visible, list_visible
-from conductor.volume.states import AVAILABLE, CREATING, DELETING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
+from conductor.volume.states import AVAILABLE, CREATING, DELETING, DETACHING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
 
 __all__ = ["VolumeCreate", "VolumeQuery", "get_visible", "list_visible", "require_room"]
 
@@ -168,6 +168,21 @@ def unset_image_metadata(context: RequestContext, volume_id: str, key: str) -> N
 
 def type_name_of(volume: Volume) -> str:
     return volume.volume_type.name if volume.volume_type else types.DEFAULT_NAME
+
+
+def attachments_of(volume: Volume) -> list[VolumeAttachment]:
+    """Return the attachments of servers that have the volume, or are about to release it."""
+    return [one for one in volume.attachments.all() if one.status in (IN_USE, DETACHING)]
+
+
+def metadata_of(volume: Volume) -> dict[str, str]:
+    """Return the metadata, with the read-only flag and the attachment mode among them."""
+    attached = attachments_of(volume)
+    return {
+        **volume.metadata,
+        **({"readonly": str(volume.is_readonly)} if volume.is_readonly is not None else {}),
+        **({"attached_mode": attached[0].mode} if attached and attached[0].connector is not None else {}),
+    }
 
 
 def check_type(wanted: VolumeType, *, field: str) -> None:

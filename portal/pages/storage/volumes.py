@@ -122,26 +122,20 @@ def _of(asked: SubmittedForm, call: Call) -> Call:
 
 
 def _item(row: Any) -> Item:
-    lent = [one for one in row.attachments.all() if one.status in ("in-use", "detaching")]
-    mode = {"attached_mode": lent[0].mode} if lent and lent[0].connector is not None else {}
     return {
         "id": str(row.uuid),
         "name": row.name,
         "description": row.description,
         "size": row.size_gb,
         "status": row.status,
-        "attachments": [{"server_id": str(one.instance_uuid or "")} for one in lent],
+        "attachments": [{"server_id": str(one.instance_uuid or "")} for one in volumes.attachments_of(row)],
         "availability_zone": row.availability_zone,
         "bootable": row.is_bootable,
         "volume_type": volumes.type_name_of(row),
         "multiattach": row.is_multiattach,
         "snapshot_id": str(row.source_uuid) if row.source_kind == "snapshot" else None,
         "source_volid": str(row.source_uuid) if row.source_kind == "volume" else None,
-        "metadata": {
-            **row.metadata,
-            **({"readonly": str(row.is_readonly)} if row.is_readonly is not None else {}),
-            **mode,
-        },
+        "metadata": volumes.metadata_of(row),
         "created_at": row.created_at,
     }
 

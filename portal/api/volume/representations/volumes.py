@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from conductor.services.volumes.volumes import type_name_of
+from conductor.services.volumes.volumes import attachments_of, metadata_of, type_name_of
 from conductor.volume.capabilities import BACKEND
 from conductor.volume.models import Volume, VolumeAttachment
 from conductor.volume.states import SNAPSHOT, VOLUME
@@ -41,7 +41,7 @@ def volume(row: Volume, request: ApiRequest, *, is_admin: bool = False, is_new: 
         "description": row.description,
         "size": row.size_gb,
         "status": row.status,
-        "attachments": [_attachment(row, lent, is_admin=is_admin) for lent in _attachments(row)],
+        "attachments": [_attachment(row, lent, is_admin=is_admin) for lent in attachments_of(row)],
         "availability_zone": row.availability_zone,
         "bootable": "true" if row.is_bootable else "false",
         "volume_type": type_name_of(row),
@@ -49,7 +49,7 @@ def volume(row: Volume, request: ApiRequest, *, is_admin: bool = False, is_new: 
         "encrypted": False,
         "snapshot_id": str(row.source_uuid) if row.source_kind == SNAPSHOT else None,
         "source_volid": str(row.source_uuid) if row.source_kind == VOLUME else None,
-        "metadata": _metadata(row, with_flags=not is_new),
+        "metadata": dict(row.metadata) if is_new else metadata_of(row),
         "user_id": row.user_id,
         "consistencygroup_id": None,
         "replication_status": None,
@@ -84,20 +84,6 @@ def _since(row: Volume, request: ApiRequest, *, is_admin: bool) -> dict[str, Any
         for since, name in (("3.21", "provider_id"), ("3.61", "cluster_name")):
             found |= {name: None} if version.covers(since) else {}
     return found
-
-
-def _metadata(row: Volume, *, with_flags: bool) -> dict[str, str]:
-    """Return the metadata, with the read-only flag and the attachment mode among them."""
-    lent = _attachments(row) if with_flags else []
-    return {
-        **row.metadata,
-        **({"readonly": str(row.is_readonly)} if row.is_readonly is not None and with_flags else {}),
-        **({"attached_mode": lent[0].mode} if lent and lent[0].connector is not None else {}),
-    }
-
-
-def _attachments(row: Volume) -> list[VolumeAttachment]:
-    return [lent for lent in row.attachments.all() if lent.status in ("in-use", "detaching")]
 
 
 def _attachment(row: Volume, lent: VolumeAttachment, *, is_admin: bool) -> dict[str, Any]:
