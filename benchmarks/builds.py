@@ -115,10 +115,10 @@ def _measure_singles(title: str, running: Running, count: int, clients: int, tog
     cloud, began = running.client, running.cpu_seconds()
 
     def launch(number: int) -> float:
-        asked = time.perf_counter()
+        requested = time.perf_counter()
         answer = cloud.launch(f"many-{number}")
         assert answer.status == 202, answer.raw
-        return time.perf_counter() - asked
+        return time.perf_counter() - requested
 
     with ThreadPoolExecutor(clients) as pool:
         waits = sorted(pool.map(launch, range(count)))
@@ -153,9 +153,9 @@ def _build_and_delete(cloud: Client, count: int) -> tuple[float, float]:
     wait_until("all active", lambda: not _is_any(cloud, "BUILD"), pause=PAUSE_SECONDS)
     built = time.perf_counter()
     assert [server["status"] for server in cloud.servers("many")] == ["ACTIVE"] * count
-    asked = time.perf_counter()
+    requested = time.perf_counter()
     _delete_all(cloud)
-    return built - began, time.perf_counter() - asked
+    return built - began, time.perf_counter() - requested
 
 
 def _delete_all(cloud: Client) -> None:

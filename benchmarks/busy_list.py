@@ -259,13 +259,13 @@ def watch(browser: Browser, web: Web, folder: Path, amounts: tuple[int, int, int
     open_list(page)
     calm = look(page, CALM_SECONDS)
     print(f"{servers:,} rows at rest: {calm.words()}", flush=True)
-    asked: list[str] = []
-    page.on("requestfinished", lambda one: asked.append(one.url) if "/servers?" in one.url else None)
+    requested: list[str] = []
+    page.on("requestfinished", lambda one: requested.append(one.url) if "/servers?" in one.url else None)
     command = [sys.executable, str(Path(__file__).resolve()), "change", str(folder), str(servers), str(changes)]
     before = web.processor_seconds()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as changer:
         busy = look(page, seconds)
-        count = len(asked)
+        count = len(requested)
         answers = filter_and_back(page)
         body = json.loads(changer.communicate()[0])
     share = (web.processor_seconds() - before) / body["seconds"]

@@ -47,8 +47,8 @@ def main() -> None:
     pipeline = replace(as_shipped(), filters=shipped.loaded_filters)
     pipeline = replace(pipeline, rules=replace(pipeline.rules, clock=time.thread_time, trusted=trusted(shipped)))
 
-    def one(asked: RequestSpec = spec) -> SelectionResult:
-        return decide(hosts, asked, ["new"], pipeline=pipeline, seed=1)
+    def one(request_spec: RequestSpec = spec) -> SelectionResult:
+        return decide(hosts, request_spec, ["new"], pipeline=pipeline, seed=1)
 
     outcome = one()
     assert outcome.is_successful

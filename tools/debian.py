@@ -26,13 +26,13 @@ def missing(packages: Sequence[str]) -> list[str]:
     """Return the packages that are not installed, in the given order; all of them without dpkg."""
     if not shutil.which("dpkg-query"):
         return list(packages)
-    asked = subprocess.run(
+    requested = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages],
         capture_output=True,
         text=True,
         check=False,  # exits 1 when one package is unknown, and still names the others
     )
-    installed = {line.split()[0] for line in asked.stdout.splitlines() if line.endswith(" installed")}
+    installed = {line.split()[0] for line in requested.stdout.splitlines() if line.endswith(" installed")}
     return [package for package in packages if package not in installed]
 
 

@@ -28,14 +28,14 @@ LOADS = ("refresh_cells_caches", "_init_aggregates", "_init_instance_info")
 
 def main() -> None:
     out, sys.stdout = sys.stdout, sys.stderr  # its output must not mix with the answers
-    asked = json.loads(sys.stdin.readline())
+    requested = json.loads(sys.stdin.readline())
     logging.disable(logging.CRITICAL)  # a log line for each host that is down would be measured too
     conf.CONF([], project="nova", default_config_files=[])
     conf.CONF.set_override("service_down_time", 10**6)  # none becomes unresponsive during the run
     objects.register_all()
     manager = _manager()
-    states = [_state(host) for host in asked["hosts"]]
-    spec = _spec(asked["flavor"], asked["properties"])
+    states = [_state(host) for host in requested["hosts"]]
+    spec = _spec(requested["flavor"], requested["properties"])
     print("ready", file=out, flush=True)
     for _ in sys.stdin:
         began = time.thread_time()

@@ -114,11 +114,11 @@ def _advertisement(mac: bytes, client: AddressClient) -> bytes:
     return _framed(mac, ALL_NODES.packed, packets.ICMPV6, body)
 
 
-def _answer(asked: bytes, client: AddressClient) -> bytes:
+def _answer(requested: bytes, client: AddressClient) -> bytes:
     """Return the reply to a DHCPv6 message; b"" where there is none."""
-    if len(asked) < 4:
+    if len(requested) < 4:
         return b""
-    kind, options = asked[0], _options(asked[4:])
+    kind, options = requested[0], _options(requested[4:])
     if not _is_for_us(kind, options):
         return b""
     answered = [(code, data) for code, data in ((CLIENT_ID, options.get(CLIENT_ID, b"")), (SERVER_ID, DUID)) if data]
@@ -135,7 +135,7 @@ def _answer(asked: bytes, client: AddressClient) -> bytes:
     is_advertise = kind == SOLICIT and RAPID_COMMIT not in options
     if kind == SOLICIT and not is_advertise:
         answered.append((RAPID_COMMIT, b""))
-    return bytes([ADVERTISE if is_advertise else REPLY]) + asked[1:4] + _packed(answered)
+    return bytes([ADVERTISE if is_advertise else REPLY]) + requested[1:4] + _packed(answered)
 
 
 def _is_for_us(kind: int, options: Mapping[int, bytes]) -> bool:

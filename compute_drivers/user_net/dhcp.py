@@ -28,14 +28,14 @@ class Lease:
     hostname: str
 
 
-def answer(asked: bytes, mac: bytes, lease: Lease) -> bytes:
+def answer(requested: bytes, mac: bytes, lease: Lease) -> bytes:
     """Return the reply to a DHCP message; b"" where there is none."""
-    if len(asked) < _HEAD.size:
+    if len(requested) < _HEAD.size:
         return b""
-    operation, _, _, _, transaction, _, flags, has, _, _, _, caller, _, _, magic = _HEAD.unpack_from(asked)
+    operation, _, _, _, transaction, _, flags, has, _, _, _, caller, _, _, magic = _HEAD.unpack_from(requested)
     if operation != 1 or magic != _MAGIC or caller[:6] != mac:
         return b""
-    given = _options(asked[_HEAD.size :])
+    given = _options(requested[_HEAD.size :])
     kind = given.get(KIND, b"\0")[:1][0] if given.get(KIND) else 0
     if kind not in ANSWERS or given.get(SERVER, lease.server) != lease.server:
         return b""

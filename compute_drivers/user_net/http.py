@@ -42,8 +42,8 @@ class Exchange:
             elif isinstance(event, h11.Data):
                 self._body += event.data
             elif isinstance(event, h11.EndOfMessage) and self._request is not None:
-                asked = self._request
-                method, target = asked.method.decode("ascii"), asked.target.decode("ascii", "replace")
+                requested = self._request
+                method, target = requested.method.decode("ascii"), requested.target.decode("ascii", "replace")
                 return self._respond(self._pages.respond(method, target, self._body), is_head=method == "HEAD")
             else:
                 return b""

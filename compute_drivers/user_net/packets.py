@@ -80,8 +80,8 @@ def arp_of(data: bytes) -> Arp | None:
     return Arp(operation, mac, source, target)
 
 
-def arp_answer(mac: bytes, address: bytes, asked: Arp) -> bytes:
-    return _ARP.pack(1, IPV4, 6, 4, 2, mac, address, asked.source_mac, asked.source)
+def arp_answer(mac: bytes, address: bytes, requested: Arp) -> bytes:
+    return _ARP.pack(1, IPV4, 6, 4, 2, mac, address, requested.source_mac, requested.source)
 
 
 def packet_of(data: bytes) -> Packet | None:

@@ -64,16 +64,16 @@ class GuestSegment:
         return [self._framed(self._segment(METADATA, one)) for one in self._tcp.tick(now)]
 
     def _arp(self, data: bytes) -> list[bytes]:
-        asked = packets.arp_of(data)
-        if asked is None or asked.operation != 1 or asked.target not in (self._server, METADATA):
+        requested = packets.arp_of(data)
+        if requested is None or requested.operation != 1 or requested.target not in (self._server, METADATA):
             return []
-        if asked.source_mac != self._mac or asked.source not in (self._address, UNSPECIFIED):
+        if requested.source_mac != self._mac or requested.source not in (self._address, UNSPECIFIED):
             return []
-        reply = packets.arp_answer(NEIGHBOR_MAC, asked.target, asked)
+        reply = packets.arp_answer(NEIGHBOR_MAC, requested.target, requested)
         return [packets.frame(self._mac, NEIGHBOR_MAC, packets.ARP, reply)]
 
-    def _dhcp(self, asked: bytes) -> list[bytes]:
-        reply = dhcp.answer(asked, self._mac, self._lease)
+    def _dhcp(self, requested: bytes) -> list[bytes]:
+        reply = dhcp.answer(requested, self._mac, self._lease)
         if not reply:
             return []
         datagram = packets.udp(dhcp.SERVER_PORT, dhcp.CLIENT_PORT, reply)

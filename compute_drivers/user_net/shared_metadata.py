@@ -79,12 +79,19 @@ class MetadataSegment:
         return [_framed(mac, address, one) for (mac, address), found in services.items() for one in found.tcp.tick(now)]
 
     def _arp(self, frame: packets.Frame) -> list[bytes]:
-        asked = packets.arp_of(frame.payload)
-        if asked is None or asked.operation != 1 or asked.target != METADATA or asked.source_mac != frame.source:
+        requested = packets.arp_of(frame.payload)
+        if (
+            requested is None
+            or requested.operation != 1
+            or requested.target != METADATA
+            or requested.source_mac != frame.source
+        ):
             return []
-        if all(frame.source != mac or asked.source not in (address, UNSPECIFIED) for mac, address in self._services):
+        if all(
+            frame.source != mac or requested.source not in (address, UNSPECIFIED) for mac, address in self._services
+        ):
             return []
-        reply = packets.arp_answer(OWN_MAC, asked.target, asked)
+        reply = packets.arp_answer(OWN_MAC, requested.target, requested)
         return [packets.frame(frame.source, OWN_MAC, packets.ARP, reply)]
 
 
@@ -92,18 +99,18 @@ def _key(reader: MetadataReader) -> tuple[bytes, bytes]:
     return bytes.fromhex(reader.mac_address.replace(":", "")), ipaddress.ip_address(reader.ip_address).packed
 
 
-def _neighbor_advertisement(mac: bytes, asked: packets.Packet) -> list[bytes]:
+def _neighbor_advertisement(mac: bytes, requested: packets.Packet) -> list[bytes]:
     """Answer a neighbor solicitation for the service's address."""
     if (
-        not packets.is_from_link(asked)
-        or asked.payload[:2] != bytes((NEIGHBOR_SOLICITATION, 0))
-        or asked.payload[8:24] != METADATA_IPV6
+        not packets.is_from_link(requested)
+        or requested.payload[:2] != bytes((NEIGHBOR_SOLICITATION, 0))
+        or requested.payload[8:24] != METADATA_IPV6
     ):
         return []
     reply = (
         struct.pack("!BBHI", NEIGHBOR_ADVERTISEMENT, 0, 0, SOLICITED_OVERRIDE) + METADATA_IPV6 + bytes((2, 1)) + OWN_MAC
     )
-    packet = packets.packet_ipv6(METADATA_IPV6, asked.source, packets.ICMPV6, reply)
+    packet = packets.packet_ipv6(METADATA_IPV6, requested.source, packets.ICMPV6, reply)
     return [packets.frame(mac, OWN_MAC, packets.IPV6, packet)]
 
 

@@ -95,18 +95,18 @@ def run(suite: Path, subject: DriversUnderTest, law_seconds: float) -> list[Law]
 
     left: list[str] = []
     for _ in range(MOST_LOST):
-        asked = ""
+        requested = ""
         try:
             for kind, sentence in results_apart(work, law_seconds + GRACE_SECONDS):
                 if kind == "laws":
                     left = sentence
                 elif kind == "asked":
-                    asked = sentence
+                    requested = sentence
                 else:
-                    laws[asked] = Law(**sentence | {"capabilities": tuple(sentence["capabilities"])})
+                    laws[requested] = Law(**sentence | {"capabilities": tuple(sentence["capabilities"])})
             break
         except CheckProcessEnded as error:
-            laws[asked] = Law(asked, BROKEN, why=str(error))
+            laws[requested] = Law(requested, BROKEN, why=str(error))
     not_asked = f"not asked: {MOST_LOST} laws before hung or ended their process"
     return [*laws.values(), *(Law(name, BROKEN, why=not_asked) for name in left if name not in laws)]
 

@@ -39,10 +39,10 @@ class CompiledQuery:
         if found is None:
             found = self._compiled[key] = self._words(alias)
         sql, values, places = found
-        asked = list(values)
+        requested = list(values)
         for place in places:
-            asked[place] = _AS_VALUE[connection.vendor](wanted)
-        return run(connection, sql, asked)
+            requested[place] = _AS_VALUE[connection.vendor](wanted)
+        return run(connection, sql, requested)
 
     def _words(self, alias: str) -> Statement:
         sample = uuid4()

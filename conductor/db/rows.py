@@ -66,8 +66,8 @@ class Rows(Generic[M]):
     def among(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[M]:
         """Return all rows whose one key has one of these values, in no order; for few values."""
         (key,) = self._keys
-        asked = [self._as_param(connection, key, value) for value in padded(values)]
-        found = run(connection, self._selects(len(asked)), asked) if asked else []
+        requested = [self._as_param(connection, key, value) for value in padded(values)]
+        found = run(connection, self._selects(len(requested)), requested) if requested else []
         return [self._as_object(connection, row) for row in found]
 
     def get(self, connection: BaseDatabaseWrapper, *values: Any) -> M:

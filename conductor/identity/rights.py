@@ -60,15 +60,15 @@ def now() -> int:
 def version() -> int:
     """Return the number, as old as the setting allows."""
     global _seen
-    asked = time.monotonic()
+    requested = time.monotonic()
     with _lock:
-        if _seen is not None and asked - _seen[1] < settings.NOVELLA_TOKEN_RECHECK_SECONDS:
+        if _seen is not None and requested - _seen[1] < settings.NOVELLA_TOKEN_RECHECK_SECONDS:
             return _seen[0]
         before = _changes
     number = now()
     with _lock:
         if _changes == before:
-            _seen = (number, asked)
+            _seen = (number, requested)
     return number
 
 

@@ -42,9 +42,9 @@ def redeem(url: str, token: str) -> Credentials:
 
 def _post(url: str, body: dict[str, Any]) -> Any:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    asked = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    requested = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
     try:
-        with urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS) as answer:
+        with urllib.request.urlopen(requested, timeout=TIMEOUT_SECONDS) as answer:
             return json.loads(answer.read(LONGEST_ANSWER))
     except urllib.error.HTTPError as error:
         if error.code == 401:

@@ -235,8 +235,8 @@ def delete_consumers(connection: BaseDatabaseWrapper, consumers: Sequence[int]) 
 
 def _among(connection: BaseDatabaseWrapper, template: str, values: Sequence[str | int]) -> list[Row]:
     """Execute a statement with these values in place of `{places}`."""
-    asked = padded(values)
-    return run(connection, template.replace("{places}", places(asked)), asked)
+    requested = padded(values)
+    return run(connection, template.replace("{places}", places(requested)), requested)
 
 
 # -- hardware

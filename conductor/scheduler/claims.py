@@ -274,10 +274,10 @@ def refuse_excess(project_id: str, instance_uuid: str, new: FlavorSpec, limits: 
     ]
     if over:
         names = ", ".join(over)
-        asked, there = (", ".join(str(amounts[name]) for name in over) for amounts in (growth, used))
+        requested, there = (", ".join(str(amounts[name]) for name in over) for amounts in (growth, used))
         most = ", ".join(str(limits[name]) for name in over)
         raise QuotaExceeded(
-            f"Quota exceeded for {names}: Requested {asked}, but already used {there} of {most} {names}"
+            f"Quota exceeded for {names}: Requested {requested}, but already used {there} of {most} {names}"
         )
 
 

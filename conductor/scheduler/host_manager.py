@@ -136,8 +136,8 @@ class HostManager:
         closed = dict(CellMapping.objects.filter(is_disabled=True).values_list("name", "disabled_reason"))
         self._is_rebuild_due |= closed != self._closed
         self._closed = closed
-        asked = [alias for alias in cell_aliases(with_cell0=False) if alias != CELL0]
-        gathered = scatter_gather(self._read, asked)
+        requested = [alias for alias in cell_aliases(with_cell0=False) if alias != CELL0]
+        gathered = scatter_gather(self._read, requested)
         for alias, facts in gathered.answers.items():
             self._keep(alias, facts)
         answering = frozenset(gathered.answers)

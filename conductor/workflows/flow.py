@@ -76,10 +76,10 @@ class StepContext:
 
         A requested cancellation is read as well, so that no transaction ignores it.
         """
-        asked = statements.fence(connections[self.alias], self.run.pk, self.token)
-        if asked is None:
+        requested = statements.fence(connections[self.alias], self.run.pk, self.token)
+        if requested is None:
             raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest", token=self.token)
-        is_cancel_requested, self.run.cancel_reason = asked
+        is_cancel_requested, self.run.cancel_reason = requested
         self.run.is_cancel_requested = bool(is_cancel_requested)
 
     def _guard_in_other_database(self, alias: str) -> None:

@@ -70,13 +70,13 @@ def _called(question: Question, known: Sequence[Scheduler]) -> Selections:
         raise NovellaError("The step has no record.")
     if record.answer is not None:
         raise _error(record.answer)
-    asked: list[str] = (record.progress or {}).get(ASKED, [])
+    requested: list[str] = (record.progress or {}).get(ASKED, [])
     waited = (database_time(caller.alias) - record.started_at).total_seconds()
     if waited >= settings.NOVELLA_SCHEDULER_CALLS * settings.NOVELLA_SCHEDULER_SECONDS:
-        raise NoScheduler(_why_none(asked, known))
-    chosen = _next(known, asked)
-    if asked:
-        log.warning("scheduler did not reply: name=%s run=%s next=%s", asked[-1], question.run_uuid, chosen)
+        raise NoScheduler(_why_none(requested, known))
+    chosen = _next(known, requested)
+    if requested:
+        log.warning("scheduler did not reply: name=%s run=%s next=%s", requested[-1], question.run_uuid, chosen)
     if chosen is None:
         raise Suspend(WaitCause.SCHEDULER, "", NONE_SECONDS)
     body = DestinationsRequested(
@@ -89,23 +89,23 @@ def _called(question: Question, known: Sequence[Scheduler]) -> Selections:
         instance_uuids=list(question.instance_uuids),
         spec=question.spec.to_json(),
     )
-    call = RemoteCall(partial(broker.call_scheduler, body), {ASKED: [*asked, chosen]})
+    call = RemoteCall(partial(broker.call_scheduler, body), {ASKED: [*requested, chosen]})
     raise Suspend(WaitCause.SCHEDULER, chosen, settings.NOVELLA_SCHEDULER_SECONDS, call)
 
 
-def _next(known: Sequence[Scheduler], asked: Sequence[str]) -> str | None:
+def _next(known: Sequence[Scheduler], requested: Sequence[str]) -> str | None:
     """Return the scheduler to call: the one that was called least by this step, not a slow one, then the first."""
     alive = [one for one in known if one.is_alive]
     if not alive:
         return None
-    return min(alive, key=lambda one: (asked.count(one.name), one.is_slow)).name
+    return min(alive, key=lambda one: (requested.count(one.name), one.is_slow)).name
 
 
-def _why_none(asked: Sequence[str], known: Sequence[Scheduler]) -> str:
-    if not asked:
+def _why_none(requested: Sequence[str], known: Sequence[Scheduler]) -> str:
+    if not requested:
         return message("scheduling.no_scheduler")
-    names = ", ".join(sorted(set(asked)))
-    dead = ", ".join(sorted(one.name for one in known if one.name in asked and not one.is_alive))
+    names = ", ".join(sorted(set(requested)))
+    dead = ", ".join(sorted(one.name for one in known if one.name in requested and not one.is_alive))
     if not dead:
         return message("scheduling.schedulers_slow", names=names)
     return message("scheduling.schedulers_dead", names=names, dead=dead)

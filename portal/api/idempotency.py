@@ -65,8 +65,8 @@ def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> 
             _take_id(request, name)
             return _answer(method(view, request, *args, **kwargs))
 
-        asked = IdempotentRequest(key, _text_of(request))
-        found = idempotency.once(request.context, asked, work, is_one_commit=is_one_commit)
+        requested = IdempotentRequest(key, _text_of(request))
+        found = idempotency.once(request.context, requested, work, is_one_commit=is_one_commit)
         _take_id(request, found.name)
         answer = found.response
         response = Response(answer.body, status=answer.status, headers=dict(answer.headers))

@@ -13,11 +13,11 @@ from conductor.services.consoles.consoles import ConsoleTicket
 
 def base_url(request: Request | HttpRequest) -> str:
     """`http://host:port`, without a trailing slash; cached, as a list has thousands of links."""
-    asked = request._request if isinstance(request, Request) else request
-    found: str | None = getattr(asked, "base_url", None)
+    requested = request._request if isinstance(request, Request) else request
+    found: str | None = getattr(requested, "base_url", None)
     if found is None:
-        found = f"{asked.scheme}://{asked.get_host()}"
-        asked.base_url = found  # type: ignore[attr-defined]
+        found = f"{requested.scheme}://{requested.get_host()}"
+        requested.base_url = found  # type: ignore[attr-defined]
     return found
 
 

@@ -79,12 +79,12 @@ class VersionTable:
 
     def negotiate(self, headers: Mapping[str, str]) -> Microversion:
         """Return the version to use. Raises Invalid (malformed) or UnsupportedVersion (out of range)."""
-        asked = self.asked_for(headers)
-        if asked is None:
+        requested = self.asked_for(headers)
+        if requested is None:
             return self.minimum
-        if asked.strip().lower() == "latest":
+        if requested.strip().lower() == "latest":
             return self.maximum
-        version = _parse_uncached(asked.strip())
+        version = _parse_uncached(requested.strip())
         if not self.minimum <= version <= self.maximum:
             raise UnsupportedVersion(
                 f"Version {version} is not supported by the API. "

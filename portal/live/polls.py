@@ -164,9 +164,9 @@ async def _body(receive: Receive) -> bytes:
 
 def _requested(body: bytes) -> _PollRequest | None:
     try:
-        asked: Any = json_text.loads(body.decode()) if len(body) <= LONGEST_BODY else None
-        follow = [(str(one["topic"]), str(one["view"]), str(one.get("since") or "")) for one in asked["follow"]]
-        return _PollRequest(follow[: channels.MOST_TOPICS], bool(asked.get("first")))
+        requested: Any = json_text.loads(body.decode()) if len(body) <= LONGEST_BODY else None
+        follow = [(str(one["topic"]), str(one["view"]), str(one.get("since") or "")) for one in requested["follow"]]
+        return _PollRequest(follow[: channels.MOST_TOPICS], bool(requested.get("first")))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 

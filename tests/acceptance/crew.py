@@ -217,15 +217,15 @@ class _Clerk:
     """A child that uses the databases for the parent, which must have no connection when it forks."""
 
     def __init__(self, folder: Path) -> None:
-        asked, self._ask = os.pipe()
+        requested, self._ask = os.pipe()
         answer, answered = os.pipe()
         if os.fork() == 0:
             ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
-            with os.fdopen(asked) as requests, os.fdopen(answered, "w", buffering=1) as answers:
+            with os.fdopen(requested) as requests, os.fdopen(answered, "w", buffering=1) as answers:
                 for text in requests:
                     answers.write(_carried_out(json.loads(text)) + "\n")
             os._exit(0)
-        os.close(asked)
+        os.close(requested)
         os.close(answered)  # else the answers would not end with the child
         self._answers = os.fdopen(answer)
 

@@ -40,8 +40,8 @@ def settled(cloud: Cloud, uuid: str, status: str) -> dict[str, Any]:
 
 def live_runs(cloud: Cloud) -> list[Any]:
     states = "('queued', 'running', 'waiting', 'undoing')"
-    asked = f"select flow, state from journal_workflowrun where state in {states}"
-    return [row for cell in CELLS for row in cloud.rows(cell, asked)]
+    requested = f"select flow, state from journal_workflowrun where state in {states}"
+    return [row for cell in CELLS for row in cloud.rows(cell, requested)]
 
 
 def assert_once(cloud: Cloud, uuid: str, *, consumers: int = 1) -> None:

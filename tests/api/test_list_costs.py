@@ -227,19 +227,19 @@ def rows(people: People, api_client: Any) -> Rows:
 def test_lists_and_pages_ask_as_often_for_two_rows_of_each_kind_as_for_one(rows: Rows) -> None:
     places: dict[str, Any] = dict.fromkeys(PAGES, signed_in("admin")) | dict.fromkeys(LISTS, rows.client)
 
-    def asked(path: str) -> tuple[list[str], int]:
+    def requested(path: str) -> tuple[list[str], int]:
         return statements(places[path], path.replace(SERVER, str(rows.server.uuid)))
 
     rows.add()
     for path in places:
-        asked(path)  # what is kept for a while is read by now
-    found, wrong = {path: asked(path) for path in places}, {}
+        requested(path)  # what is kept for a while is read by now
+    found, wrong = {path: requested(path) for path in places}, {}
     rows.add()
     for path, (few, size) in found.items():
-        many, larger = asked(path)
+        many, larger = requested(path)
         for _ in range(3):  # rights have changed, so tokens are looked at again; what is kept for seconds may be over
             if len(many) > len(few):
-                many, larger = asked(path)
+                many, larger = requested(path)
         if len(many) > len(few):
             wrong[path] = f"{len(few)} statements, then {len(many)}, such as {max(many, key=many.count)}"
         elif larger <= size:

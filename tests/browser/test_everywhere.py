@@ -150,13 +150,13 @@ def test_every_page_is_accessible(open_page: OpenPage, ids: dict[str, str]) -> N
     """Each page is asked for once, and looked at in the light, in the dark and on a phone."""
     page = open_page("admin", viewport=DESKTOP, has_touch=True, reduced_motion="reduce")
     wrong: dict[str, list[str]] = {}
-    complaints, asked = heard_of(page)
+    complaints, requests = heard_of(page)
     for name, address in PAGES.items():
         page.set_viewport_size(DESKTOP)
         page.emulate_media(color_scheme="light")
         complaints.clear()
         page.goto(address(ids))
-        found = [*moved(page), *([] if name == "not found" else complaints), *elsewhere(page, asked)]
+        found = [*moved(page), *([] if name == "not found" else complaints), *elsewhere(page, requests)]
         page.evaluate(AXE)
         found += [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, "light"), *too_wide(page, DESKTOP)]
         page.emulate_media(color_scheme="dark")
@@ -171,16 +171,16 @@ def test_every_page_is_accessible(open_page: OpenPage, ids: dict[str, str]) -> N
 def heard_of(page: Page) -> tuple[list[str], list[str]]:
     """Return the browser's errors, and all requested addresses; both lists keep growing."""
     complaints: list[str] = []
-    asked: list[str] = []
+    requests: list[str] = []
     page.on("console", lambda line: complaints.append(f"console: {line.text}") if line.type == "error" else None)
-    page.on("request", lambda request: asked.append(request.url))
-    return complaints, asked
+    page.on("request", lambda request: requests.append(request.url))
+    return complaints, requests
 
 
-def elsewhere(page: Page, asked: Iterable[str]) -> list[str]:
+def elsewhere(page: Page, requests: Iterable[str]) -> list[str]:
     """Whom a page asks besides the one that it came from."""
     here = ("", urlsplit(page.url).netloc)  # data that are in the address have no host
-    return [f"asks elsewhere: {url}" for url in asked if urlsplit(url).netloc not in here]
+    return [f"asks elsewhere: {url}" for url in requests if urlsplit(url).netloc not in here]
 
 
 def moved(page: Page) -> list[str]:
@@ -238,7 +238,7 @@ def test_tables_are_whole_on_paper(open_page: OpenPage, ids: dict[str, str]) -> 
     assert_nothing(wrong)
 
 
-def test_who_asked_for_less_motion_gets_none(open_page: OpenPage, ids: dict[str, str]) -> None:
+def test_who_requested_less_motion_gets_none(open_page: OpenPage, ids: dict[str, str]) -> None:
     page = open_page("admin", reduced_motion="reduce")
     page.goto(PAGES["timeline"](ids))
     # Long enough to be seen: what ends at once is no motion.

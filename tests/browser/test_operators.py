@@ -230,7 +230,7 @@ def test_two_hosts_are_emptied_by_the_wizard(open_page: OpenPage, hosts: Hosts, 
     assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
 
 
-def test_more_quota_is_asked_for_and_given(open_page: OpenPage, people: Any) -> None:
+def test_more_quota_is_requested_and_given(open_page: OpenPage, people: Any) -> None:
     factories.cells()
     page = open_page("ana")
     go(page, "/quotas")

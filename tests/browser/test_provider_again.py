@@ -40,7 +40,9 @@ def say_who(page: Page) -> None:
     page.locator("button[type=submit], input[type=submit]").first.click()
 
 
-def test_the_draft_waits_while_the_provider_is_asked(open_page: OpenPage, provider: Provider, monkeypatch: Any) -> None:
+def test_the_draft_waits_while_the_provider_is_requested(
+    open_page: OpenPage, provider: Provider, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     page = open_page()
     page.context.route("https://**", lambda route: route.abort())  # the provider's page would fetch its style from afar

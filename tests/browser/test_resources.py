@@ -90,14 +90,14 @@ def test_slow_parts_are_drawn_as_skeletons_and_failures_are_shown(open_page: Ope
     factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
     go(page, "/servers")
-    asked: list[Route] = []
-    page.route(re.compile("/servers[?]"), lambda route: asked.append(route))  # answered when the test says so
+    requests: list[Route] = []
+    page.route(re.compile("/servers[?]"), lambda route: requests.append(route))  # answered when the test says so
     page.locator("#name-filter").fill("web")
     expect(page.locator("#servers-live")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#servers-live .name")).to_have_css("opacity", "0")
     # It was sent; this side notices while it talks to the page.
-    wait_until("the list is requested", lambda: page.evaluate("true") and asked)
-    asked.pop().fulfill(status=500, headers={"x-openstack-request-id": "req-7"}, body="")
+    wait_until("the list is requested", lambda: page.evaluate("true") and requests)
+    requests.pop().fulfill(status=500, headers={"x-openstack-request-id": "req-7"}, body="")
     reported = page.get_by_role("alert").filter(has_text="error 500")
     expect(reported).to_contain_text("req-7")
     expect(page.locator("#servers-live")).not_to_have_attribute("aria-busy", "true")

@@ -117,7 +117,7 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     expect(page.locator("main")).to_contain_text(f"web-{COUNT - 1}")
 
 
-def test_news_of_a_window_wait_until_they_are_asked_for(open_page: OpenPage, people: Any) -> None:
+def test_news_of_a_window_wait_until_they_are_requested(open_page: OpenPage, people: Any) -> None:
     caller = people.ana.context()
     uuids = fleet(caller)
     page = open_page("ana")

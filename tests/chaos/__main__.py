@@ -38,28 +38,33 @@ def main() -> int:
     parser.add_argument("--match", default="", help="every-point: only places that this regular expression is found in")
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     django.setup()  # only to read the catalog of flows
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
+    folder = requested.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     report = _Teller()
     with Campaign(
-        folder, asked.seed, broker=asked.broker, schedulers=asked.schedulers, **_variables(asked.mode, folder)
+        folder,
+        requested.seed,
+        broker=requested.broker,
+        schedulers=requested.schedulers,
+        **_variables(requested.mode, folder),
     ) as campaign:
-        if asked.mode == "random":
-            wrong = at_random(campaign, report=report, **{name: getattr(asked, name) for name in RANDOM})
+        if requested.mode == "random":
+            wrong = at_random(campaign, report=report, **{name: getattr(requested, name) for name in RANDOM})
         else:
-            is_called = bool(asked.schedulers)
-            found = points.places(asked.match, asked.sample, asked.seed, with_schedulers=is_called)
+            is_called = bool(requested.schedulers)
+            found = points.places(requested.match, requested.sample, requested.seed, with_schedulers=is_called)
             wrong = points.walk(campaign, found, report)
     for line in wrong:
         print(f"WRONG: {line}", flush=True)
     if wrong:
-        print(f"Seed {asked.seed}; logs and databases are in {folder}. Again: python -m tests.chaos {_again(asked)}")
+        print(f"Seed {requested.seed}; logs and databases are in {folder}.")
+        print(f"Again: python -m tests.chaos {_again(requested)}")
         return 1
     print("clean", flush=True)
-    if asked.folder is None:
+    if requested.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
@@ -70,17 +75,19 @@ def _variables(mode: str, folder: Path) -> dict[str, str]:
     return {"message_faults": "", "NOVELLA_CRASH_AT": f"@{folder / points.ARMED}", **scenes.VARIABLES}
 
 
-def _again(asked: argparse.Namespace) -> str:
+def _again(requested: argparse.Namespace) -> str:
     words = [
-        f"--mode {asked.mode}",
-        f"--seed {asked.seed}",
-        f"--broker {asked.broker}",
-        f"--schedulers {asked.schedulers}",
+        f"--mode {requested.mode}",
+        f"--seed {requested.seed}",
+        f"--broker {requested.broker}",
+        f"--schedulers {requested.schedulers}",
     ]
-    if asked.mode == "random":
-        words += [f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in RANDOM]
+    if requested.mode == "random":
+        words += [f"--{name.replace('_', '-')} {getattr(requested, name)}" for name in RANDOM]
         return " ".join(words)
-    return " ".join([*words, *([f"--match '{asked.match}'"] if asked.match else []), f"--sample {asked.sample}"])
+    return " ".join(
+        [*words, *([f"--match '{requested.match}'"] if requested.match else []), f"--sample {requested.sample}"]
+    )
 
 
 class _Teller:

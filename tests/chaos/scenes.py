@@ -143,8 +143,8 @@ def _volume_of_image(stage: Stage) -> None:
 
 
 def _keep(stage: Stage, kind: str) -> None:
-    asked = {kind: {"name": "point", "volume_id": stage.volume}}
-    stage.made[f"{kind}s"] = _storage(stage, f"{kind}s", asked)["id"]
+    requested = {kind: {"name": "point", "volume_id": stage.volume}}
+    stage.made[f"{kind}s"] = _storage(stage, f"{kind}s", requested)["id"]
 
 
 def _restore(stage: Stage) -> Request:
@@ -152,13 +152,13 @@ def _restore(stage: Stage) -> Request:
     return "POST", path, {"restore": {"volume_id": stage.volume}}
 
 
-def _act(asked: Callable[[Stage], Mapping[str, Any]]) -> StageAction:
-    return lambda stage: ("POST", f"{VOLUME}/{stage.person.project}/volumes/{stage.volume}/action", asked(stage))
+def _act(requested: Callable[[Stage], Mapping[str, Any]]) -> StageAction:
+    return lambda stage: ("POST", f"{VOLUME}/{stage.person.project}/volumes/{stage.volume}/action", requested(stage))
 
 
 def _upload(stage: Stage) -> None:
-    asked = {"os-volume_upload_image": {"image_name": "point", "disk_format": "raw", "container_format": "bare"}}
-    stage.made["image"] = _storage(stage, f"volumes/{stage.volume}/action", asked)["image_id"]
+    requested = {"os-volume_upload_image": {"image_name": "point", "disk_format": "raw", "container_format": "bare"}}
+    stage.made["image"] = _storage(stage, f"volumes/{stage.volume}/action", requested)["image_id"]
 
 
 def _away(kind: str) -> StageAction:
@@ -308,7 +308,7 @@ def _from_volume(person: Person) -> Mapping[str, Any]:
 
 def _from_one_of_two_volumes(person: Person) -> Mapping[str, Any]:
     """The second one is there before the server."""
-    asked = _from_volume(person)
+    requested = _from_volume(person)
     second = {
         "boot_index": -1,
         "uuid": person.volumes[1],
@@ -316,7 +316,7 @@ def _from_one_of_two_volumes(person: Person) -> Mapping[str, Any]:
         "destination_type": "volume",
         "delete_on_termination": False,
     }
-    return {**asked, "block_device_mapping_v2": [*asked["block_device_mapping_v2"], second]}
+    return {**requested, "block_device_mapping_v2": [*requested["block_device_mapping_v2"], second]}
 
 
 def _image_data(person: Person) -> str:

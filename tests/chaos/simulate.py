@@ -69,31 +69,31 @@ def main() -> int:
     parser.add_argument("--plant", default="", help="put this bug into the product first")
     parser.add_argument("--trace", action="store_true", help="print what happened in each schedule")
     parser.add_argument("--log", action="store_true", help="let the product log")
-    asked = SimulationOptions(**vars(parser.parse_args()))
-    if not (asked.crowded or asked.schedules or asked.real or asked.planted):
+    requested = SimulationOptions(**vars(parser.parse_args()))
+    if not (requested.crowded or requested.schedules or requested.real or requested.planted):
         parser.error("say how many: --crowded, --schedules, --real or --planted")
     folder = Path(tempfile.mkdtemp(prefix="novella-chaos-", dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None))
     try:
-        _set_up(folder / "template", is_logged=asked.log)
+        _set_up(folder / "template", is_logged=requested.log)
         codes = [
-            _simulate_all(asked, folder, asked.crowded, CROWDED) if asked.crowded else 0,
-            _simulate_all(asked, folder, asked.schedules, ALONE) if asked.schedules else 0,
-            _simulate_all(asked, folder, asked.real, REAL) if asked.real else 0,
-            _find_planted(asked, folder) if asked.planted else 0,
+            _simulate_all(requested, folder, requested.crowded, CROWDED) if requested.crowded else 0,
+            _simulate_all(requested, folder, requested.schedules, ALONE) if requested.schedules else 0,
+            _simulate_all(requested, folder, requested.real, REAL) if requested.real else 0,
+            _find_planted(requested, folder) if requested.planted else 0,
         ]
         return max(codes)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _simulate_all(asked: SimulationOptions, folder: Path, count: int, kind: str) -> int:
+def _simulate_all(requested: SimulationOptions, folder: Path, count: int, kind: str) -> int:
     from tests.chaos.contended import SIZE
 
     watch = Stopwatch()
     sizes = [1] * count if kind != CROWDED else [min(SIZE, count - first) for first in range(0, count, SIZE)]
-    worlds = list(enumerate(sizes, asked.seed))
+    worlds = list(enumerate(sizes, requested.seed))
     shares = [worlds[index::WORKERS] for index in range(WORKERS)]
-    jobs = [partial(_simulate, worlds=share, asked=asked, kind=kind) for share in shares if share]
+    jobs = [partial(_simulate, worlds=share, asked=requested, kind=kind) for share in shares if share]
     outcomes = _in_children(folder, jobs, _load_files if kind == REAL else _load)
     pace = count / watch.seconds
     found = sum(outcomes)
@@ -108,22 +108,22 @@ def _struck(folder: Path, name: str) -> Counter[str]:
     return sum((Counter(json.loads(path.read_text())) for path in folder.glob(f"{name}{STRUCK}")), Counter[str]())
 
 
-def _find_planted(asked: SimulationOptions, folder: Path) -> int:
+def _find_planted(requested: SimulationOptions, folder: Path) -> int:
     from tests.chaos.planted import PLANTED
 
-    jobs = [partial(_find, name=name, asked=asked) for name in PLANTED]
+    jobs = [partial(_find, name=name, asked=requested) for name in PLANTED]
     outcomes = _in_children(folder, jobs, _load)
     print(f"{sum(outcomes)} of {len(PLANTED)} planted bugs found", flush=True)
     return 0 if all(outcomes) else 1
 
 
-def _find(home: Path, *, name: str, asked: SimulationOptions) -> int:
+def _find(home: Path, *, name: str, requested: SimulationOptions) -> int:
     from tests.chaos.contended import SIZE
     from tests.chaos.planted import PLANTED
 
     PLANTED[name]()
-    worlds = [(asked.seed + index, SIZE) for index in range(-(-asked.planted // SIZE))]
-    found = _simulate(home, worlds, asked=asked, kind=CROWDED, stop_at_first=True, prefix=f"{name}: ")
+    worlds = [(requested.seed + index, SIZE) for index in range(-(-requested.planted // SIZE))]
+    found = _simulate(home, worlds, requested=requested, kind=CROWDED, stop_at_first=True, prefix=f"{name}: ")
     if not found:
         print(f"{name}: NOT FOUND in {len(worlds) * SIZE} schedules", flush=True)
     return found
@@ -133,7 +133,7 @@ def _simulate(
     home: Path,
     worlds: Iterable[World],
     *,
-    asked: SimulationOptions,
+    requested: SimulationOptions,
     kind: str,
     stop_at_first: bool = False,
     prefix: str = "",
@@ -141,13 +141,13 @@ def _simulate(
     """How many of the worlds show a violation."""
     from tests.chaos import planted
 
-    if asked.plant:
-        planted.PLANTED[asked.plant]()
+    if requested.plant:
+        planted.PLANTED[requested.plant]()
     found, struck = 0, Counter[str]()
     for count, (seed, size) in enumerate(worlds, 1):
         schedule, wrong = _play(seed, size, home / "host", kind)
         struck.update(schedule.struck)
-        if asked.trace:
+        if requested.trace:
             print("\n".join(schedule.trace))
         after = f" (of {count * size} schedules)" if stop_at_first else ""
         for line in wrong[: 1 if stop_at_first else None]:

@@ -105,8 +105,8 @@ class Guest:
     def who_has(self, other: Guest, *, mac: bytes = b"", address: bytes = b"") -> bytes:
         """Return an ARP request, optionally with another sender."""
         mac, address = mac or self.mac, address or self.address
-        asked = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), other.address)
-        return packets.frame(BROADCAST, mac, packets.ARP, asked)
+        requested = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), other.address)
+        return packets.frame(BROADCAST, mac, packets.ARP, requested)
 
     def ip(self, other: Guest, protocol: int, payload: bytes, *, mac: bytes = b"", address: bytes = b"") -> bytes:
         packet = packets.packet(address or self.address, other.address, protocol, payload)
@@ -168,8 +168,8 @@ class Guest:
     def offered(self) -> bytes:
         """Return the answer of the DHCP server: the guest's address from byte 16 on, options from 240 on."""
         head = struct.pack("!BBBBIHH16x16s192xI", 1, 1, 6, 0, 7, 0, 0x8000, self.mac, 0x63825363)
-        asked = packets.udp(68, 67, head + bytes([dhcp.KIND, 1, dhcp.DISCOVER, 55, 5, 1, 3, 6, 12, 121, dhcp.END]))
-        packet = packets.packet(bytes(4), BROADCAST[:4], packets.UDP, asked)
+        requested = packets.udp(68, 67, head + bytes([dhcp.KIND, 1, dhcp.DISCOVER, 55, 5, 1, 3, 6, 12, 121, dhcp.END]))
+        packet = packets.packet(bytes(4), BROADCAST[:4], packets.UDP, requested)
         self.send(packets.frame(BROADCAST, self.mac, packets.IPV4, packet))
         for frame in self.frames():
             came = packets.frame_of(frame)

@@ -109,7 +109,7 @@ def test_one_that_leaks_guests_has_no_level(folder: Path) -> None:
     assert "guests are left: " in output
 
 
-def test_one_that_ends_its_process_is_named_and_asked_on(folder: Path) -> None:
+def test_one_that_ends_its_process_is_named_and_requested_on(folder: Path) -> None:
     ended, output, report = ask(folder, "wrong:Ending")
     assert (ended, report["levels"]) == (1, []), output
     broken = outcomes(report, BROKEN)

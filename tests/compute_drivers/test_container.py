@@ -186,7 +186,7 @@ def test_a_console_is_a_shell_that_ends_with_its_socket(driver: ContainerDriver)
         driver.open_console(uuid, ConsoleKind.VNC)
 
 
-def test_it_is_asked_before_it_is_ended_and_its_console_goes_on(driver: ContainerDriver) -> None:
+def test_it_is_requested_before_it_is_ended_and_its_console_goes_on(driver: ContainerDriver) -> None:
     guest = new(driver)
     uuid = guest.instance_uuid
     wait_for(driver, uuid, TICK)

@@ -45,7 +45,7 @@ def demanding() -> GuestSpec:
     return guest_of(str(uuid4()), image, flavor=flavor, ports=(PORT,))
 
 
-def test_all_that_can_be_asked_for_at_once(driver: LibvirtDriver) -> None:
+def test_all_that_can_be_requested_at_once(driver: LibvirtDriver) -> None:
     cpu = min(host_inventory.numa_cells()[0].cpus)
     cell = InstanceCell(0, frozenset(), frozenset({0, 1}), 64, cpu_policy="dedicated", pins=((0, cpu), (1, cpu)))
     spec = demanding()

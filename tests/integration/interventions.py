@@ -161,8 +161,8 @@ def answer(run: WorkflowRun, *, ok: bool = True, is_reschedulable: bool = True) 
     return fresh(run)
 
 
-def order(run: WorkflowRun, name: str, context: RequestContext = ADMIN, **asked: Any) -> WorkflowRun:
-    interventions.intervene(context, run.uuid, name, InterventionRequest(**{"reason": "because", **asked}))
+def order(run: WorkflowRun, name: str, context: RequestContext = ADMIN, **requested: Any) -> WorkflowRun:
+    interventions.intervene(context, run.uuid, name, InterventionRequest(**{"reason": "because", **requested}))
     return fresh(run)
 
 

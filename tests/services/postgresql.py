@@ -76,12 +76,12 @@ class Service:
             "-v",
             "ON_ERROR_STOP=1",
         ]
-        asked = subprocess.run(
+        requested = subprocess.run(
             [binaries() / "psql", *command, "-c", statement], capture_output=True, text=True, check=False, timeout=60
         )
-        if asked.returncode:
-            raise RuntimeError(asked.stderr.strip())
-        return asked.stdout.strip()
+        if requested.returncode:
+            raise RuntimeError(requested.stderr.strip())
+        return requested.stdout.strip()
 
     def kill(self) -> None:
         """SIGKILL to the server and every backend, and wait until all are gone."""

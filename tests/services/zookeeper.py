@@ -53,9 +53,9 @@ class Service(process.Server):
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as asked:
-                asked.sendall(b"ruok")
-                return asked.recv(16) == b"imok"
+            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as requested:
+                requested.sendall(b"ruok")
+                return requested.recv(16) == b"imok"
         except OSError:
             return False
 

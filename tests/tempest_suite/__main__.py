@@ -72,22 +72,22 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="how many tests run at once")
     parser.add_argument("--environment", type=Path, default=PROJECT / "build" / "tempest", help="where the suite is")
     parser.add_argument("--keep", action="store_true", help="keep the cloud's data and the suite's logs")
-    asked = parser.parse_args()
-    suite = Suite(asked.environment.resolve())
+    requested = parser.parse_args()
+    suite = Suite(requested.environment.resolve())
     suite.install()
     work = Path(tempfile.mkdtemp(prefix="novella-conformance-"))
     cloud = Cloud(work / "var", **CLOUD)
     try:
-        outcomes = suite.run(work, cloud.start(), chosen=asked.tests, workers=asked.workers)
+        outcomes = suite.run(work, cloud.start(), chosen=requested.tests, workers=requested.workers)
     finally:
         if cloud.is_alive:
             cloud.stop()
-        if not asked.keep:
+        if not requested.keep:
             shutil.rmtree(work, ignore_errors=True)
     print("\n".join(results.table(outcomes)))
     wrong = results.differences(outcomes, results.known(results.KNOWN.read_text().splitlines()))
     print("\n".join(wrong))
-    if asked.keep:
+    if requested.keep:
         print(f"kept: {work}")
     return 1 if wrong or not outcomes else 0
 

@@ -59,9 +59,9 @@ def checked(body: bytes) -> tuple[bytes, bytes]:
     return target, payload
 
 
-def answered(segment: AddressSegment, asked: packets.Frame) -> tuple[int, Mapping[int, bytes]]:
+def answered(segment: AddressSegment, requested: packets.Frame) -> tuple[int, Mapping[int, bytes]]:
     """The kind of a DHCPv6 answer, and its options."""
-    (body,) = segment.receive(asked)
+    (body,) = segment.receive(requested)
     target, payload = checked(body)
     assert target == LINK_LOCAL.packed
     assert struct.unpack_from("!HH", payload) == (547, 546)
@@ -96,7 +96,7 @@ def test_prefixes_are_advertised_as_the_subnets_say_and_no_port_is_a_router() ->
         ("dhcpv6-stateful", ipv6.OTHER | ipv6.MANAGED),
     ],
 )
-def test_what_else_is_to_be_asked_is_in_the_flags(mode: str, flags: int) -> None:
+def test_what_else_is_to_be_requested_is_in_the_flags(mode: str, flags: int) -> None:
     (body,) = serving(PortAddress("fd00::7", "fd00::/64", ipv6_mode=mode)).receive(solicits())
     assert checked(body)[1][5] == flags
 
@@ -160,10 +160,10 @@ def test_a_guest_with_slaac_gets_only_dns_names() -> None:
 @given(st.binary(max_size=90), st.sampled_from([17, 58]))
 def test_whatever_a_guest_says_is_answered_or_not_but_never_an_error(data: bytes, protocol: int) -> None:
     segment = serving(MADE, STATEFUL)
-    for asked in (
+    for requested in (
         frame(ALL_SERVERS, protocol, data),
         frame(ALL_SERVERS, 17, packets.udp(546, 547, data)),
         packets.Frame(b"", CARD, packets.IPV6, data),
     ):
-        for body in segment.receive(asked):
+        for body in segment.receive(requested):
             checked(body)

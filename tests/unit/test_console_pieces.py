@@ -172,7 +172,7 @@ def test_a_console_that_cannot_be_read_is_logged_once_and_stops_no_other(
     assert host.texts == [("b", 0, "b"), ("a", 0, "a")]
 
 
-def test_a_driver_without_consoles_is_never_asked(host: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_consoles_is_never_requested(host: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TinyDriver, "supports_console_log", False)
     host.driver.consoles["a"] = b"boot"
     host.follower.follow(["a"])

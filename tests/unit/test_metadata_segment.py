@@ -64,8 +64,8 @@ class Client:
         return welcome.sequence + 1
 
     def asks(self, acknowledged: int) -> bytes:
-        asked = f"GET /{PAGE} HTTP/1.0\r\n\r\n".encode()
-        return b"".join(one.data for one in self.says(ACK, asked, acknowledged % (1 << 32)))
+        requested = f"GET /{PAGE} HTTP/1.0\r\n\r\n".encode()
+        return b"".join(one.data for one in self.says(ACK, requested, acknowledged % (1 << 32)))
 
 
 def test_each_reads_its_own_pages_at_the_same_address() -> None:
@@ -99,19 +99,19 @@ def test_who_asks_while_another_comes_is_not_interrupted_and_who_is_gone_is_not_
 
 
 def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
-    def asked(reader: MetadataReader, target: bytes = METADATA) -> list[bytes]:
+    def requested(reader: MetadataReader, target: bytes = METADATA) -> list[bytes]:
         mac, address = mac_of(reader), IPv4Address(reader.ip_address).packed
         content = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), target)
         return serving().receive(packets.frame(packets.BROADCAST, mac, packets.ARP, content), 1.0)
 
-    (frame,) = asked(ANA)
+    (frame,) = requested(ANA)
     found = packets.frame_of(frame)
     assert found is not None
     answer = packets.arp_of(found.payload)
     assert answer is not None
     assert (found.target, answer.operation, answer.source_mac, answer.source) == (mac_of(ANA), 2, OWN_MAC, METADATA)
-    assert asked(ANA, IPv4Address(BO.ip_address).packed) == []
-    assert asked(MetadataReader("fa:16:3e:00:00:05", "10.64.0.5")) == []
+    assert requested(ANA, IPv4Address(BO.ip_address).packed) == []
+    assert requested(MetadataReader("fa:16:3e:00:00:05", "10.64.0.5")) == []
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -50,7 +50,7 @@ def test_traits(values: list[str], asked: str, requested: TraitQuery) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "asked"),
+    ("value", "requested"),
     [
         ("", "1.39"),
         ("A,", "1.39"),
@@ -62,9 +62,9 @@ def test_traits(values: list[str], asked: str, requested: TraitQuery) -> None:
         ("in:A", "1.38"),
     ],
 )
-def test_traits_that_are_none(value: str, asked: str) -> None:
+def test_traits_that_are_none(value: str, requested: str) -> None:
     with pytest.raises(Invalid, match="required_x: expected"):
-        queries.traits([value], version(asked), "required_x")
+        queries.traits([value], version(requested), "required_x")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_aggregates(values: list[str], asked: str, requested: AggregateQuery) ->
 
 
 @pytest.mark.parametrize(
-    ("values", "asked"),
+    ("values", "requested"),
     [
         ([AGG_A, AGG_B], "1.23"),
         ([f"!{AGG_A}"], "1.31"),
@@ -93,9 +93,9 @@ def test_aggregates(values: list[str], asked: str, requested: AggregateQuery) ->
         ([f"!{AGG_A},{AGG_B}"], "1.39"),
     ],
 )
-def test_aggregates_that_are_none(values: list[str], asked: str) -> None:
+def test_aggregates_that_are_none(values: list[str], requested: str) -> None:
     with pytest.raises(Invalid, match="member_of_x"):
-        queries.aggregates(values, version(asked), "member_of_x")
+        queries.aggregates(values, version(requested), "member_of_x")
 
 
 def asked(text: str, at: str = "1.39") -> CandidateQuery:

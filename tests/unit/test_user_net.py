@@ -161,9 +161,9 @@ class TestTcp:
         assert clients[0].get("/latest/meta-data/hostname") == b"web-42"
 
     def test_other_entrances_are_closed(self) -> None:
-        asked = Segment(40000, 22, 7, 0, SYN, 1000)
+        requested = Segment(40000, 22, 7, 0, SYN, 1000)
         for target in (METADATA, GATEWAY):
-            (frame,) = segment_of().receive(ip(target, packets.TCP, packets.segment(HERE, target, asked)), 1.0)
+            (frame,) = segment_of().receive(ip(target, packets.TCP, packets.segment(HERE, target, requested)), 1.0)
             reply = packets.segment_of(opened(frame).payload)
             assert reply is not None
             assert (reply.flags, reply.acknowledged) == (RST | ACK, 8)
@@ -174,8 +174,8 @@ class TestDhcp:
         numbers = {"wanted": dhcp.WANTED, "server": dhcp.SERVER}
         encoded = b"".join(bytes([numbers[name], len(data)]) + data for name, data in options.items())
         head = struct.pack("!BBBBIHH16s16s64s128s", 1, 1, 6, 0, 77, 0, 0, b"", MAC, b"", b"")
-        asked = head + b"\x63\x82\x53\x63" + bytes([dhcp.KIND, 1, kind]) + encoded + b"\xff"
-        sent = ip(packets.BROADCAST_IP, packets.UDP, packets.udp(68, 67, asked), source=bytes(4))
+        requested = head + b"\x63\x82\x53\x63" + bytes([dhcp.KIND, 1, kind]) + encoded + b"\xff"
+        sent = ip(packets.BROADCAST_IP, packets.UDP, packets.udp(68, 67, requested), source=bytes(4))
         frames = segment_of(port).receive(sent, 1.0)
         if not frames:
             return {}
@@ -199,7 +199,7 @@ class TestDhcp:
         assert (answer[0], answer[dhcp.KIND]) == (bytes(4), bytes([dhcp.NAK]))
         assert dhcp.LEASE not in answer
 
-    def test_what_was_asked_of_another_server_is_not_answered(self) -> None:
+    def test_what_was_requested_of_another_server_is_not_answered(self) -> None:
         assert self.ask(dhcp.REQUEST, wanted=HERE, server=ELSEWHERE) == {}
         assert self.ask(4, wanted=HERE) == {}
 
@@ -239,18 +239,18 @@ class TestWhatIsNotHeard:
 
 
 def test_its_neighbours_are_the_gateway_and_the_metadata_service() -> None:
-    def asked(target: bytes, source: bytes = HERE) -> list[bytes]:
+    def requested(target: bytes, source: bytes = HERE) -> list[bytes]:
         reply = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, MAC, source, bytes(6), target)
         return segment_of().receive(packets.frame(packets.BROADCAST, MAC, packets.ARP, reply), 1.0)
 
     for target in (GATEWAY, METADATA):
-        (frame,) = asked(target)
+        (frame,) = requested(target)
         found = packets.frame_of(frame)
         assert found is not None
         answer = packets.arp_of(found.payload)
         assert answer is not None
         assert (answer.operation, answer.source_mac, answer.source, answer.target) == (2, NEIGHBOR_MAC, target, HERE)
-    assert asked(HERE) == asked(ELSEWHERE) == asked(GATEWAY, ELSEWHERE) == []
+    assert requested(HERE) == requested(ELSEWHERE) == requested(GATEWAY, ELSEWHERE) == []
 
 
 def test_the_gateway_answers_an_echo_and_says_that_nothing_else_can_be_reached() -> None:

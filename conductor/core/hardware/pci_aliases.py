@@ -42,11 +42,11 @@ class Alias:
 
 def requests_of(requirements: HardwareRequirements, policy: str | None, aliases: object) -> tuple[PciRequest, ...]:
     """Return the devices that the flavor requests; a given `policy` overrides the alias's. Raises Invalid."""
-    asked = requirements.extra_specs.get(KEY)
-    if asked is None:
+    requested = requirements.extra_specs.get(KEY)
+    if requested is None:
         return ()
     known = read_aliases(aliases)
-    return tuple(_request(part, known, policy) for part in asked.split(","))
+    return tuple(_request(part, known, policy) for part in requested.split(","))
 
 
 def read_aliases(option: object) -> dict[str, Alias]:

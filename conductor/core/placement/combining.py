@@ -35,11 +35,11 @@ class Combiner:
 
     def may_fit(self, lists: Mapping[str, Sequence[Combination]], choices: Choices | None) -> bool:
         """Whether the providers together have the total of each class; otherwise no combination fits."""
-        asked: dict[str, int] = {}
+        requested: dict[str, int] = {}
         times: dict[str, int] = {}
         for group in self.groups.values():
             for kind, amount in group.resources.items():
-                asked[kind] = asked.get(kind, 0) + amount
+                requested[kind] = requested.get(kind, 0) + amount
                 times[kind] = times.get(kind, 0) + 1
         several = {kind for kind, count in times.items() if count > 1}
         if not several:
@@ -50,7 +50,7 @@ class Combiner:
         for uuid, kind in givers:
             if kind in several:
                 free[kind] += self.forest.nodes[uuid].amounts[kind].free
-        return all(asked[kind] <= free[kind] for kind in several)
+        return all(requested[kind] <= free[kind] for kind in several)
 
     def walk(self, lists: Mapping[str, Sequence[Combination]], choices: Choices | None) -> Iterator[Combination]:
         """Yield every valid combination. The group that may be spread comes first, so it is enumerated only once."""

@@ -51,8 +51,8 @@ class InstanceShare:
 
     @classmethod
     def of(cls, spec: RequestSpec, needs: Needs) -> InstanceShare:
-        flavor, asked = spec.flavor, needs.resources
-        vcpus, memory, disk = (asked.get(name, 0) for name in COLUMNS)
+        flavor, requested = spec.flavor, needs.resources
+        vcpus, memory, disk = (requested.get(name, 0) for name in COLUMNS)
         root = flavor.root_gb + flavor.ephemeral_gb
         return cls(vcpus, memory, disk, flavor.vcpus - vcpus, flavor.memory_mb - memory, root - disk)
 

@@ -212,8 +212,8 @@ def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
     """Return why the host fails the query: first shortages, then unit rules, then traits and aggregates."""
     if provider_answers.asks_several(query) and not host.tree:
         return reject(message("reject.several_providers"))
-    asked = amounts_of(query)
-    short = [(name, amount) for name, amount in asked.items() if free_of(host, name) < amount]
+    requested = amounts_of(query)
+    short = [(name, amount) for name, amount in requested.items() if free_of(host, name) < amount]
     if short:
         return reject(
             message("reject.not_enough", what=all_of([_word(name) for name, _ in short])),
@@ -229,7 +229,7 @@ def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
         name, least, most, step = wrong
         return reject(
             message("reject.wrong_unit", what=_word(name)),
-            need=_amount(name, asked[name]),
+            need=_amount(name, requested[name]),
             have=message("have.steps", least=least, most=most, step=step),
         )
     missing = provider_answers.missing_traits(host.traits, query)

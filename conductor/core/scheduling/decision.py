@@ -179,9 +179,9 @@ def _all_reasons(shown: Round, limit: int) -> list[tuple[Stage, dict[int, Verdic
     """Return the reasons to keep, those of the latest stages first; earlier stages judge only as many as needed."""
     found = []
     for stage in reversed(shown.filtering.stages):
-        asked = _reasons(shown, stage, max(limit, REASONS_COUNTED))
-        found.append((stage, asked))
-        limit -= len(asked)
+        requested = _reasons(shown, stage, max(limit, REASONS_COUNTED))
+        found.append((stage, requested))
+        limit -= len(requested)
     return found[::-1]
 
 

@@ -290,8 +290,8 @@ def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, 
     if refusal:
         return _by_rule(hosts, passing, use, watch, NotCalled(refusal))
     began = watch.rules.clock()
-    asked = _ask_each if type(one).mask is Filter.mask else _ask_held
-    mask, faults, verdicts = asked(one, hosts, spec, passing=passing, watch=watch)
+    requested = _ask_each if type(one).mask is Filter.mask else _ask_held
+    mask, faults, verdicts = requested(one, hosts, spec, passing=passing, watch=watch)
     if watch.turned(use, watch.rules.clock() - began) and not any(fault.error == OUT_OF_TIME for fault in faults):
         faults = [*faults, watch.late(use, int(np.count_nonzero(passing)))]
     return mask, faults, verdicts
@@ -353,28 +353,28 @@ def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask
     use, rows = watch.of(FILTER, one), np.flatnonzero(passing)
     try:
         new = _HostVerdicts(len(hosts), watch.rules.clock, watch.seconds_left(use), watch.lets_pass(use))
-        asked = watch.call(use, _ask_rows, one, hosts, spec, rows, new)
+        requested = watch.call(use, _ask_rows, one, hosts, spec, rows, new)
     except Exception as error:
         return _by_rule(hosts, passing, use, watch, error)
-    mask, verdicts, failed = asked.mask, asked.verdicts, _failed(use, asked.failed, asked.last, watch)
-    if asked.judged == len(rows):
+    mask, verdicts, failed = requested.mask, requested.verdicts, _failed(use, requested.failed, requested.last, watch)
+    if requested.judged == len(rows):
         return mask, failed, FilterVerdicts(verdicts)
-    mask[rows[asked.judged :]] = watch.lets_pass(use)
+    mask[rows[requested.judged :]] = watch.lets_pass(use)
     reason = NotCalled(OUT_OF_TIME)
-    faults = [*failed, watch.fault(use, len(rows) - asked.judged, reason)]
+    faults = [*failed, watch.fault(use, len(rows) - requested.judged, reason)]
     return mask, faults, FilterVerdicts(verdicts, _excuse(reason))
 
 
-def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, asked: _HostVerdicts) -> _HostVerdicts:
-    ends = asked.clock() + asked.seconds
+def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, requested: _HostVerdicts) -> _HostVerdicts:
+    ends = requested.clock() + requested.seconds
     for row in map(int, rows):
-        if asked.clock() > ends:
+        if requested.clock() > ends:
             break
         try:
-            asked.note(row, verdict_of(one, hosts, spec, row))
+            requested.note(row, verdict_of(one, hosts, spec, row))
         except Exception as error:
-            asked.note(row, PASS if asked.lets_pass else _excuse(error), error)
-    return asked
+            requested.note(row, PASS if requested.lets_pass else _excuse(error), error)
+    return requested
 
 
 def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:

@@ -109,35 +109,35 @@ def request_remedies(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> l
     return [remedy for _, remedy in found[:REMEDIES_KEPT]]
 
 
-def fleet_remedies(asked: Replay, fitting: Fitting) -> list[Remedy]:
+def fleet_remedies(requested: Replay, fitting: Fitting) -> list[Remedy]:
     """Return the smallest fleet changes with which it fits: a cell opened, or one host enabled, up or freed."""
-    found = _opened_cells(asked, fitting)
-    misses = asked.misses
-    rows = [int(row) for row in asked.order() if 0 < misses[row] <= 3]
+    found = _opened_cells(requested, fitting)
+    misses = requested.misses
+    rows = [int(row) for row in requested.order() if 0 < misses[row] <= 3]
     for row in rows[:HOSTS_TRIED]:
-        state, words, change = mended(asked.hosts.states[row], asked.spec)
+        state, words, change = mended(requested.hosts.states[row], requested.spec)
         if not words or state.is_cell_closed:
             continue
         if fitting.num_instances == 1:  # other hosts do not matter
-            count = fitting.hosts_for(HostTable.from_states([state]), asked.spec)
+            count = fitting.hosts_for(HostTable.from_states([state]), requested.spec)
         else:
-            count = fitting.hosts_for(asked.hosts.with_rows({row: state}), asked.spec)
+            count = fitting.hosts_for(requested.hosts.with_rows({row: state}), requested.spec)
         if count:
             text = message("fit.fleet", change=all_of(words), host=state.host)
             found.append(Remedy("fleet", text, {"host": state.host, **change}, count))
     return sorted(found, key=lambda remedy: (len(remedy.change), _freed(remedy)))[:REMEDIES_KEPT]
 
 
-def _opened_cells(asked: Replay, fitting: Fitting) -> list[Remedy]:
+def _opened_cells(requested: Replay, fitting: Fitting) -> list[Remedy]:
     """Return the closed cells that, when opened, suffice alone."""
-    hosts = asked.hosts
+    hosts = requested.hosts
     closed: dict[str, list[int]] = {}
     for row in np.flatnonzero(hosts.is_cell_closed).tolist():
         closed.setdefault(hosts.states[row].cell, []).append(row)
     found: list[Remedy] = []
     for cell, rows in closed.items():
         states = {row: replace(hosts.states[row], is_cell_closed=False, cell_closed_reason="") for row in rows}
-        count = fitting.hosts_for(hosts.with_rows(states), asked.spec)
+        count = fitting.hosts_for(hosts.with_rows(states), requested.spec)
         if count:
             found.append(Remedy("fleet", message("fit.cell", cell=cell), {"open_cell": cell}, count))
     return found
@@ -190,21 +190,21 @@ def _fewer(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_V
     placed = decide(hosts, spec, uuids, pipeline=fitting.pipeline, seed=0).shown.index
     if placed:
         words = message("fit.instances", count=placed, asked=fitting.num_instances)
-        yield _Variant(words, {"num_instances": placed}, lambda asked: asked, 0.0)
+        yield _Variant(words, {"num_instances": placed}, lambda requested: requested, 0.0)
 
 
 def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_Variant]:
     """Yield variants with less of one resource, else of two, else of all: what the best host has left."""
-    asked = {name: amount for name, amount in needs_of(spec).resources.items() if name in CLASSES}
-    for count in range(1, len(asked) + 1):
+    requested = {name: amount for name, amount in needs_of(spec).resources.items() if name in CLASSES}
+    for count in range(1, len(requested) + 1):
         is_found = False
-        for names in itertools.combinations(asked, count):
-            best = _best_left(hosts, spec, fitting, {name: asked[name] for name in names})
+        for names in itertools.combinations(requested, count):
+            best = _best_left(hosts, spec, fitting, {name: requested[name] for name in names})
             if best is None:
                 continue
             is_found = True
             amounts, cost = best
-            less = [_less(name, amounts[name], asked[name]) for name in amounts]
+            less = [_less(name, amounts[name], requested[name]) for name in amounts]
             text = message("fit.amounts", amounts=all_of(less))
             yield _Variant(
                 text,
@@ -217,27 +217,27 @@ def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_V
 
 
 def _best_left(
-    hosts: HostTable, spec: RequestSpec, fitting: Fitting, asked: Mapping[str, int]
+    hosts: HostTable, spec: RequestSpec, fitting: Fitting, requested: Mapping[str, int]
 ) -> tuple[dict[str, int], float] | None:
-    """Return the smallest cut among hosts that fit but for `asked`: amounts, and the share of a need that it cuts."""
+    """Return the smallest cut among hosts that fit but for `requested`: amounts, and the share of a need it cuts."""
     try:
-        least = fitting.derive(resized(spec, dict.fromkeys(asked, 1)))
+        least = fitting.derive(resized(spec, dict.fromkeys(requested, 1)))
     except Invalid:
         return None
     passing = run_filters(hosts, least, links_of(hosts, least, fitting.pipeline), fitting.pipeline.rules).passing
     if not np.count_nonzero(passing):
         return None
-    left = {name: getattr(hosts, CLASSES[name][0])[passing] for name in asked}
-    if fitting.num_instances > 1 and len(asked) == 1:
-        ((name, amount),) = asked.items()
+    left = {name: getattr(hosts, CLASSES[name][0])[passing] for name in requested}
+    if fitting.num_instances > 1 and len(requested) == 1:
+        ((name, amount),) = requested.items()
         amounts = {name: _shared(left[name], amount, fitting.num_instances)}
     else:
-        cuts = np.maximum.reduce([1 - left[name] / amount for name, amount in asked.items()])
+        cuts = np.maximum.reduce([1 - left[name] / amount for name, amount in requested.items()])
         nearest = int(cuts.argmin())
-        amounts = {name: min(int(left[name][nearest]), amount) for name, amount in asked.items()}
-    if any(not 0 < amounts[name] < asked[name] for name in asked):
+        amounts = {name: min(int(left[name][nearest]), amount) for name, amount in requested.items()}
+    if any(not 0 < amounts[name] < requested[name] for name in requested):
         return None
-    return amounts, max(1 - amounts[name] / asked[name] for name in asked)
+    return amounts, max(1 - amounts[name] / requested[name] for name in requested)
 
 
 def _shared(left: Column, amount: int, count: int) -> int:
@@ -276,8 +276,8 @@ def _amount(name: str, amount: int) -> Message:
     return message("amount.memory" if name == "MEMORY_MB" else "amount.disk", amount=amount)
 
 
-def _less(name: str, amount: int, asked: int) -> Message:
-    return message("fit.less", amount=_amount(name, amount), asked=asked)
+def _less(name: str, amount: int, requested: int) -> Message:
+    return message("fit.less", amount=_amount(name, amount), asked=requested)
 
 
 def _dropped(spec: RequestSpec) -> Iterator[_Variant]:
@@ -286,7 +286,7 @@ def _dropped(spec: RequestSpec) -> Iterator[_Variant]:
         yield _Variant(
             message("fit.any_zone", zone=spec.availability_zone),
             {"availability_zone": ""},
-            lambda asked: replace(asked, availability_zone=""),
+            lambda requested: replace(requested, availability_zone=""),
             1.0,
         )
     if spec.group is not None and spec.group.policy in SOFT:

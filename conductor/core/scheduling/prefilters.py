@@ -85,21 +85,21 @@ def bounds_of(
     Raises Invalid for a property or an extra spec that cannot be read, and NoAggregateForProject where the operator
     requires an aggregate.
     """
-    asked = PrefilterInput(spec, aggregates, options, is_strict)
+    requested = PrefilterInput(spec, aggregates, options, is_strict)
     bounds = UNBOUND
     for one in PREFILTERS:
         if not one.option or options.get(one.option):
-            bounds = bounds | one.bounds_of(asked)
+            bounds = bounds | one.bounds_of(requested)
     return bounds
 
 
 def of_request(spec: RequestSpec) -> Bounds:
     """Return the bounds of flavor and image alone: features that hosts must have, whatever the operator's settings."""
-    asked = PrefilterInput(spec, (), {})
+    requested = PrefilterInput(spec, (), {})
     bounds = UNBOUND
     for one in PREFILTERS:
         if one.is_of_request:
-            bounds = bounds | one.bounds_of(asked)
+            bounds = bounds | one.bounds_of(requested)
     return bounds
 
 
@@ -109,12 +109,12 @@ def check(flavor: FlavorSpec, properties: Mapping[str, Any]) -> None:
     query_of(spec, of_request(spec))
 
 
-def _tenants(asked: PrefilterInput) -> Bounds:
-    project = asked.spec.project_id
-    mine = {one.uuid for one in asked.aggregates if _names(one, project)}
+def _tenants(prefilter_input: PrefilterInput) -> Bounds:
+    project = prefilter_input.spec.project_id
+    mine = {one.uuid for one in prefilter_input.aggregates if _names(one, project)}
     if mine:
         return Bounds(member_of=(frozenset(mine),))
-    if asked.options.get("placement_aggregate_required_for_tenants"):
+    if prefilter_input.options.get("placement_aggregate_required_for_tenants"):
         raise NoAggregateForProject()
     return UNBOUND
 
@@ -123,42 +123,42 @@ def _names(aggregate: AggregateFacts, project: str) -> bool:
     return any(key.startswith(TENANT_KEY) and value == project for key, value in aggregate.metadata.items())
 
 
-def _zone(asked: PrefilterInput) -> Bounds:
-    zone = asked.spec.availability_zone
+def _zone(prefilter_input: PrefilterInput) -> Bounds:
+    zone = prefilter_input.spec.availability_zone
     if not zone:
         return UNBOUND
-    found = frozenset(one.uuid for one in asked.aggregates if one.metadata.get(ZONE_KEY) == zone)
+    found = frozenset(one.uuid for one in prefilter_input.aggregates if one.metadata.get(ZONE_KEY) == zone)
     return Bounds(member_of=(found,)) if found else UNBOUND
 
 
-def _image_type(asked: PrefilterInput) -> Bounds:
-    if asked.spec.is_volume_backed:  # the host never sees the image
+def _image_type(prefilter_input: PrefilterInput) -> Bounds:
+    if prefilter_input.spec.is_volume_backed:  # the host never sees the image
         return UNBOUND
-    if not asked.spec.image.disk_format:
+    if not prefilter_input.spec.image.disk_format:
         raise Invalid("image: it has no disk_format, by which hosts that can read it are found.")
-    return _known(f"COMPUTE_IMAGE_TYPE_{asked.spec.image.disk_format.upper()}")
+    return _known(f"COMPUTE_IMAGE_TYPE_{prefilter_input.spec.image.disk_format.upper()}")
 
 
-def _open_hosts(asked: PrefilterInput) -> Bounds:
-    if asked.spec.is_canary and asked.spec.force_hosts:
+def _open_hosts(prefilter_input: PrefilterInput) -> Bounds:
+    if prefilter_input.spec.is_canary and prefilter_input.spec.force_hosts:
         return UNBOUND
     return Bounds(root_forbidden=frozenset({traits.COMPUTE_STATUS_DISABLED}))
 
 
-def _isolated(asked: PrefilterInput) -> Bounds:
+def _isolated(prefilter_input: PrefilterInput) -> Bounds:
     """Exclude aggregates that require a trait which the request does not require too."""
-    required = required_traits(query_of(asked.spec, is_strict=asked.is_strict))
+    required = required_traits(query_of(prefilter_input.spec, is_strict=prefilter_input.is_strict))
     foreign = {
         one.uuid
-        for one in asked.aggregates
+        for one in prefilter_input.aggregates
         for key, value in one.metadata.items()
         if key.startswith(TRAIT_KEY) and value == "required" and key[len(TRAIT_KEY) :] not in required
     }
     return Bounds(forbidden_aggregates=frozenset(foreign))
 
 
-def _image_metadata(asked: PrefilterInput) -> Bounds:
-    properties = image_properties.known(asked.spec.image.properties)
+def _image_metadata(prefilter_input: PrefilterInput) -> Bounds:
+    properties = image_properties.known(prefilter_input.spec.image.properties)
     named = [
         f"{prefix}_{str(properties[name]).replace('-', '_').upper()}"
         for name, prefix in TRAITS_OF_PROPERTIES.items()
@@ -169,33 +169,33 @@ def _image_metadata(asked: PrefilterInput) -> Bounds:
     return Bounds(root_required=frozenset(named))
 
 
-def _accelerators(asked: PrefilterInput) -> Bounds:
-    is_wanted = asked.spec.flavor.extra_specs.get("accel:device_profile")
+def _accelerators(prefilter_input: PrefilterInput) -> Bounds:
+    is_wanted = prefilter_input.spec.flavor.extra_specs.get("accel:device_profile")
     return Bounds(root_required=frozenset({traits.COMPUTE_ACCELERATORS})) if is_wanted else UNBOUND
 
 
-def _packed_rings(asked: PrefilterInput) -> Bounds:
-    is_wanted = switch(asked.requirements, "virtio_packed_ring")
+def _packed_rings(prefilter_input: PrefilterInput) -> Bounds:
+    is_wanted = switch(prefilter_input.requirements, "virtio_packed_ring")
     return Bounds(root_required=frozenset({traits.COMPUTE_NET_VIRTIO_PACKED})) if is_wanted else UNBOUND
 
 
-def _encrypted_disks(asked: PrefilterInput) -> Bounds:
-    if not switch(asked.requirements, "ephemeral_encryption"):
+def _encrypted_disks(prefilter_input: PrefilterInput) -> Bounds:
+    if not switch(prefilter_input.requirements, "ephemeral_encryption"):
         return UNBOUND
-    kind = agreed(asked.requirements, "ephemeral_encryption_format", ENCRYPTION_FORMATS)
+    kind = agreed(prefilter_input.requirements, "ephemeral_encryption_format", ENCRYPTION_FORMATS)
     names = [traits.COMPUTE_EPHEMERAL_ENCRYPTION, *([f"COMPUTE_EPHEMERAL_ENCRYPTION_{kind.upper()}"] if kind else ())]
     return Bounds(root_required=frozenset(names))
 
 
-def _sound(asked: PrefilterInput) -> Bounds:
-    is_wanted = agreed(asked.requirements, "sound_model", SOUND_MODELS) == "virtio"
+def _sound(prefilter_input: PrefilterInput) -> Bounds:
+    is_wanted = agreed(prefilter_input.requirements, "sound_model", SOUND_MODELS) == "virtio"
     return Bounds(root_required=frozenset({traits.COMPUTE_SOUND_MODEL_VIRTIO})) if is_wanted else UNBOUND
 
 
-def _tpm_secrets(asked: PrefilterInput) -> Bounds:
-    if not tpm_version(asked.requirements):
+def _tpm_secrets(prefilter_input: PrefilterInput) -> Bounds:
+    if not tpm_version(prefilter_input.requirements):
         return UNBOUND
-    keeper = asked.spec.flavor.extra_specs.get("hw:tpm_secret_security") or "user"
+    keeper = prefilter_input.spec.flavor.extra_specs.get("hw:tpm_secret_security") or "user"
     if keeper not in TPM_SECRETS:
         raise Invalid(f'hw:tpm_secret_security: "{keeper}" is none of {", ".join(TPM_SECRETS)}.')
     return Bounds(root_required=frozenset({TPM_SECRETS[keeper]}))

@@ -48,25 +48,25 @@ def query_of(
     Raises Invalid for an extra spec or a property that cannot be read: to ignore it would place the instance
     wrongly. Not `is_strict`, amounts, traits and policies that cannot be read count as not set.
     """
-    asked = _RequestGroups(is_strict)
-    asked.read(spec.flavor.extra_specs)
-    asked.read_image(spec.image.properties)
+    requested = _RequestGroups(is_strict)
+    requested.read(spec.flavor.extra_specs)
+    requested.read_image(spec.image.properties)
     requirements = HardwareRequirements(spec.flavor, spec.image.properties)
     if counts_pinned:
-        _ask_pinned(asked, requirements)
-    _ask_size(asked, spec)
+        _ask_pinned(requested, requirements)
+    _ask_size(requested, spec)
     for feature in features_of(requirements):
-        asked.add_trait(SPREAD, feature.trait, "required")
-        asked.group(SPREAD).resources.update(feature.resources)
-    asked.group(SPREAD).resources.update(persistent_memory(requirements))
-    groups = asked.groups()
+        requested.add_trait(SPREAD, feature.trait, "required")
+        requested.group(SPREAD).resources.update(feature.resources)
+    requested.group(SPREAD).resources.update(persistent_memory(requirements))
+    groups = requested.groups()
     if bounds.member_of or bounds.forbidden_aggregates:
         spread = groups.pop(SPREAD, RequestGroup())
         bound = replace(spread, member_of=bounds.member_of, forbidden_aggregates=bounds.forbidden_aggregates)
         groups = {SPREAD: bound, **groups}
     query = CandidateQuery(
         groups=groups,
-        group_policy=asked.group_policy,
+        group_policy=requested.group_policy,
         root_required=bounds.root_required,
         root_forbidden=bounds.root_forbidden,
         limit=None if any(hint in spec.scheduler_hints for hint in UNBOUNDED_HINTS) else DEFAULT_LIMIT,
@@ -199,7 +199,7 @@ class _RequestGroups:
         group.resources[name] = amount
 
 
-def _ask_pinned(asked: _RequestGroups, requirements: HardwareRequirements) -> None:
+def _ask_pinned(requested: _RequestGroups, requirements: HardwareRequirements) -> None:
     """Request CPUs that the guest has for itself, and its requirements of hardware threads."""
     policy = requirements.cpu_policy()
     pinned = 0
@@ -207,23 +207,23 @@ def _ask_pinned(asked: _RequestGroups, requirements: HardwareRequirements) -> No
         pinned = requirements.flavor.vcpus
     elif policy == MIXED:
         pinned = len(requirements.dedicated_cpus() or requirements.realtime_cpus())
-        asked.group(SPREAD).resources[classes.VCPU] = requirements.flavor.vcpus - pinned
+        requested.group(SPREAD).resources[classes.VCPU] = requirements.flavor.vcpus - pinned
     if policy in (DEDICATED, MIXED):
         isolates = requirements.emulator_policy() == ISOLATE
-        asked.group(SPREAD).resources[classes.PCPU] = pinned + (1 if isolates else 0)
+        requested.group(SPREAD).resources[classes.PCPU] = pinned + (1 if isolates else 0)
     value = {ISOLATE: "forbidden", REQUIRE: "required"}.get(requirements.thread_policy() or "")
     if value:
-        asked.add_trait(SPREAD, traits.HW_CPU_HYPERTHREADING, value)
+        requested.add_trait(SPREAD, traits.HW_CPU_HYPERTHREADING, value)
 
 
-def _ask_size(asked: _RequestGroups, spec: RequestSpec) -> None:
+def _ask_size(requested: _RequestGroups, spec: RequestSpec) -> None:
     """Request the flavor's own size, where extra specs do not override a class."""
-    if not (asked.has(classes.VCPU) or asked.has(classes.PCPU)):
-        asked.group(SPREAD).resources[classes.VCPU] = spec.flavor.vcpus
+    if not (requested.has(classes.VCPU) or requested.has(classes.PCPU)):
+        requested.group(SPREAD).resources[classes.VCPU] = spec.flavor.vcpus
     size = {
         classes.MEMORY_MB: spec.flavor.memory_mb,
         classes.DISK_GB: disk_gb(spec.flavor, is_volume_backed=spec.is_volume_backed),
     }
     for name, amount in size.items():
-        if not asked.has(name):
-            asked.group(SPREAD).resources[name] = amount
+        if not requested.has(name):
+            requested.group(SPREAD).resources[name] = amount

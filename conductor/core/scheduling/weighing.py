@@ -270,9 +270,9 @@ class _WeighingRound:
         """Return one weigher's term. Raises what it raises, or Nonsense."""
         hosts = self.hosts
         multiplier: float | Column = self.multipliers.general(one)
-        asked = multiplier or one.asked_at_zero
+        requested = multiplier or one.asked_at_zero
         weigh = partial(call, one.weigh_among) if call else one.weigh_among
-        column = weigh(hosts, self.spec, self.candidates.passing) if asked else self.zeros
+        column = weigh(hosts, self.spec, self.candidates.passing) if requested else self.zeros
         if one.multiplier_option in self.host_options:
             multiplier = self.multipliers.of(one, hosts)
         if column is self.zeros and not one.minval and not one.maxval:  # no opinion

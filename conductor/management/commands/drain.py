@@ -82,15 +82,15 @@ class Command(ManualCommand):
         context = system_context()
         until = moment(options["deadline"], "deadline_at") if options["deadline"] else None
         requested = DrainRequest(options["most_at_once"], options["allow_cold"] and not options["no_cold"], until)
-        asked = [action for action in drains.ACTIONS if options[action]]
+        query = [action for action in drains.ACTIONS if options[action]]
         if options["dry_run"]:
             plan = [asdict(row) for row in drains.preview(context, host, requested)]
             self._say(options, {"plan": plan}, [f"{row['name']}: {row['how'] or row['reason']}" for row in plan])
         elif options["open"]:
             drains.open_again(context, host)
             self._say(options, {"host": host, "is_disabled": False}, [f"{host} takes new work."])
-        elif asked:
-            host_actions.steer(context, host, asked[0], deadline_at=until)
+        elif query:
+            host_actions.steer(context, host, query[0], deadline_at=until)
             self._show(options, drains.get(context, host))
         else:
             host_actions.drain(context, host, requested, reason=options["reason"] or UNSAID)

@@ -155,9 +155,9 @@ class Command(ManualCommand):
         plugins.release(system_context(), kind, options["name"], reason=options["reason"])
         self._show_some(options, kind, [options["name"]])
 
-    def _change(self, options: dict[str, Any], kind: str, **asked: Any) -> None:
-        plugins.change(system_context(), kind, **asked)
-        self._show_some(options, kind, asked.get("plugins"))
+    def _change(self, options: dict[str, Any], kind: str, **requested: Any) -> None:
+        plugins.change(system_context(), kind, **requested)
+        self._show_some(options, kind, requested.get("plugins"))
 
     def _show_some(self, options: dict[str, Any], kind: str, names: Any) -> None:
         found = catalog.catalogue(system_context(), kind).plugins

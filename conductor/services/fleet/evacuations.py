@@ -53,8 +53,8 @@ def begin(
         )  # fmt: skip
 
     secrets = {"admin_password": admin_password} if admin_password else {}
-    asked = ActionRequest(inputs=inputs, secrets=secrets, prepare=prepare)
-    return actions.begin(context, instance_uuid, "evacuate", asked)
+    requested = ActionRequest(inputs=inputs, secrets=secrets, prepare=prepare)
+    return actions.begin(context, instance_uuid, "evacuate", requested)
 
 
 def begin_all(context: RequestContext, service: ServiceView) -> tuple[dict[str, str], dict[str, str]]:

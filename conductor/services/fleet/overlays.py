@@ -82,16 +82,16 @@ def overlay(context: RequestContext, ref: str) -> Overlay:
 
 def _of_flavor(context: RequestContext, ident: str) -> Overlay:
     flavor = flavors.get(context, ident).spec
-    asked = hypotheses.now(RequestSpec(context.project_id, context.user_id, flavor))
-    again = replay(asked.table, asked.spec, hypotheses.pipeline())
-    room = _rooms(asked.table, flavor)
+    requested = hypotheses.now(RequestSpec(context.project_id, context.user_id, flavor))
+    again = replay(requested.table, requested.spec, hypotheses.pipeline())
+    room = _rooms(requested.table, flavor)
     found: Counter[str] = Counter()
     for row in np.flatnonzero(again.misses == 0).tolist():
-        found[asked.table.states[row].host] += max(1, int(room[row]))
+        found[requested.table.states[row].host] += max(1, int(room[row]))
     sentence = phrase(
         "%(some)s of %(all)s hosts would take %(flavor)s now, without image or hints.",
         some=len(found),
-        all=len(asked.table),
+        all=len(requested.table),
         flavor=flavor.name,
     )
     return Overlay("flavor", phrase("Where %(flavor)s fits", flavor=flavor.name), sentence, "more", found)

@@ -267,8 +267,8 @@ def _status(is_forced_down: bool, is_disabled: bool, is_up: bool) -> str:
 def _ask(ask: Callable[[str, int], list[A]], only: Container[str] | None = None) -> GatherResult[list[A]]:
     """Query every cell, or only some, with its alias and its number."""
     numbers = dict(CellMapping.objects.values_list("name", "pk"))
-    asked = [alias for alias in cell_aliases() if alias in numbers and (only is None or alias in only)]
-    return scatter_gather(lambda alias: ask(alias, numbers[alias]), asked)
+    requested = [alias for alias in cell_aliases() if alias in numbers and (only is None or alias in only)]
+    return scatter_gather(lambda alias: ask(alias, numbers[alias]), requested)
 
 
 def _unheard(cells: Sequence[str], host: str) -> list[ServiceView]:

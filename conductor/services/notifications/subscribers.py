@@ -227,19 +227,19 @@ def _asked(alias: str) -> list[str]:
 
 def _send_what_was_asked_for(alias: str, row: Subscription, owner: RequestContext, sink: Sink) -> None:
     rows = NotificationDelivery.objects.using(alias).filter(sink=sink.name, outcome=ASKED)
-    for asked in rows.filter(tried_at__lte=database_now()).order_by("pk"):
-        mine = rows.filter(pk=asked.pk, tried_at__lte=database_now())
+    for delivery in rows.filter(tried_at__lte=database_now()).order_by("pk"):
+        mine = rows.filter(pk=delivery.pk, tried_at__lte=database_now())
         with write_tx(alias):
             is_mine = mine.update(tried_at=database_now(SEND_AGAIN_AFTER_SECONDS))
         if not is_mine:
             continue  # another process has taken it
-        outcome, detail = _sent(alias, asked, owner, sink)
+        outcome, detail = _sent(alias, delivery, owner, sink)
         with write_tx(alias):
-            rows.filter(pk=asked.pk).update(outcome=outcome, detail=detail[:255], tried_at=database_now())
+            rows.filter(pk=delivery.pk).update(outcome=outcome, detail=detail[:255], tried_at=database_now())
 
 
-def _sent(alias: str, asked: NotificationDelivery, owner: RequestContext, sink: Sink) -> tuple[str, str]:
-    message = _test_message(asked) if asked.event_type == TEST else _made_again(alias, asked, owner)
+def _sent(alias: str, delivery: NotificationDelivery, owner: RequestContext, sink: Sink) -> tuple[str, str]:
+    message = _test_message(delivery) if delivery.event_type == TEST else _made_again(alias, delivery, owner)
     if message is None:
         return FAILED, "the events of the notification are no longer in the event log"
     try:
@@ -249,22 +249,22 @@ def _sent(alias: str, asked: NotificationDelivery, owner: RequestContext, sink: 
         return FAILED, str(failure)
 
 
-def _made_again(alias: str, asked: NotificationDelivery, owner: RequestContext) -> Notification | None:
-    event = Event.objects.using(alias).filter(pk=asked.event_number or 0).first()
+def _made_again(alias: str, delivery: NotificationDelivery, owner: RequestContext) -> Notification | None:
+    event = Event.objects.using(alias).filter(pk=delivery.event_number or 0).first()
     return _composed(owner, alias, event) if event is not None else None
 
 
-def _test_message(asked: NotificationDelivery) -> Notification:
+def _test_message(delivery: NotificationDelivery) -> Notification:
     data: dict[str, Any] = {"workflow": {}, "instance": None, "fault": None}
     body = {
         "event_type": TEST,
         "priority": "INFO",
         "publisher_id": "novella",
         "timestamp": datetime.now(UTC).isoformat(),
-        "message_id": str(asked.message_id),
+        "message_id": str(delivery.message_id),
         "payload": {"schema": TEST, "version": "1.0", "data": data},
     }
-    return Notification(asked.message_id, 0, TEST, "", body)
+    return Notification(delivery.message_id, 0, TEST, "", body)
 
 
 def _turn_off(row: Subscription, reason: str) -> None:

@@ -67,7 +67,7 @@ class IdempotentRequest:
 
 def once(
     context: RequestContext,
-    asked: IdempotentRequest,
+    requested: IdempotentRequest,
     work: Callable[[str], StoredResponse],
     *,
     is_one_commit: bool = False,
@@ -78,13 +78,13 @@ def once(
     database commit together with the response; else a process that takes over from a dead one runs it again, and must
     use the name to avoid duplicates. Raises KeyInUse, KeyUsedOtherwise, and whatever `work` raises.
     """
-    digest = _digest("key", json.dumps([context.project_id, context.user_id, context.delegated_by, asked.key]))
-    fingerprint = _digest("request", asked.request)
+    digest = _digest("key", json.dumps([context.project_id, context.user_id, context.delegated_by, requested.key]))
+    fingerprint = _digest("request", requested.request)
     whole: AbstractContextManager[None] = write_tx(API_ALIAS) if is_one_commit else nullcontext()
     with whole:
         row = _claim(digest, fingerprint)
         if row.answer:
-            return KeyedResponse(_open(row.answer, asked.key), str(row.uuid), is_replayed=True)
+            return KeyedResponse(_open(row.answer, requested.key), str(row.uuid), is_replayed=True)
         try:
             answer = work(str(row.uuid))
         except NovellaError as error:
@@ -96,7 +96,7 @@ def once(
                 _give_back(row, is_over=False)
             raise
         with write_tx(API_ALIAS):
-            ClientRequest.objects.filter(pk=row.pk).update(answer=_seal(answer, asked.key))
+            ClientRequest.objects.filter(pk=row.pk).update(answer=_seal(answer, requested.key))
         return KeyedResponse(answer, str(row.uuid), is_replayed=False)
 
 

@@ -59,21 +59,21 @@ def change(
     """
     require_operator(context)
     require_kind(kind)
-    asked = plugins or {}
+    requested = plugins or {}
     try:
         with write_tx(ALIAS):
             row = plugin_health.choice_row(kind)
             if version is not None and version != row.version:
                 raise StaleRevision(_stale(kind, row.version, version))
             before = PluginChoice.from_json(row.choice)
-            after = _changed(kind, before, order, asked)
+            after = _changed(kind, before, order, requested)
             if after == before:
                 return row.version
             _store(context, row, after)
             audit.record(ALIAS, context, replace(_entry(context, kind, before, after), reason=reason))
             return row.version
     except (Invalid, StaleRevision) as error:
-        _record_refusal(context, f"plugins.change_{kind}s", error, {"plugins": sorted(asked)})
+        _record_refusal(context, f"plugins.change_{kind}s", error, {"plugins": sorted(requested)})
         raise
 
 
@@ -201,14 +201,14 @@ def by_name(found: Registry, kind: str) -> dict[str, Filter | Weigher]:
 
 
 def _changed(
-    kind: str, before: PluginChoice, order: list[str] | None, asked: Mapping[str, PluginSettingsChange]
+    kind: str, before: PluginChoice, order: list[str] | None, query: Mapping[str, PluginSettingsChange]
 ) -> PluginChoice:
     found = registry()
     after = before
     if order is not None:
         after = replace(after, order=_require_order(found, kind, order))
     per_plugin = dict(after.per_plugin)
-    for name, one in asked.items():
+    for name, one in query.items():
         requested = _new_settings(found, kind, name, per_plugin.get(name) or PluginSettings(), one)
         per_plugin.pop(name, None)
         if requested != PluginSettings():
@@ -229,7 +229,7 @@ def _require_order(found: Registry, kind: str, order: list[str]) -> tuple[str, .
 
 
 def _new_settings(
-    found: Registry, kind: str, name: str, requested: PluginSettings, asked: PluginSettingsChange
+    found: Registry, kind: str, name: str, requested: PluginSettings, query: PluginSettingsChange
 ) -> PluginSettings:
     """Return the valid new settings of a plugin.
 
@@ -238,21 +238,21 @@ def _new_settings(
     where = f"plugins.{name[:LONGEST_ECHO]}"
     plugin = by_name(found, kind).get(name)
     if plugin is None:
-        gives_up = all(getattr(asked, key) in (None, False) for key in asked.keys)
+        gives_up = all(getattr(query, key) in (None, False) for key in query.keys)
         if not (gives_up and requested != PluginSettings()):
             raise Invalid(unknown_plugin(kind, name, by_name(found, kind)), field=where)
     for key, check in _CHECKS.items():
-        if key in asked.keys and getattr(asked, key) is not None:
-            check(kind, plugin, getattr(asked, key), where)
-    plain = {key: getattr(asked, key) for key in asked.keys - {"options"}}
+        if key in query.keys and getattr(query, key) is not None:
+            check(kind, plugin, getattr(query, key), where)
+    plain = {key: getattr(query, key) for key in query.keys - {"options"}}
     requested = replace(requested, **plain)
-    return _with_options(plugin, requested, asked, where) if "options" in asked.keys else requested
+    return _with_options(plugin, requested, query, where) if "options" in query.keys else requested
 
 
 def _with_options(
-    plugin: Filter | Weigher | None, requested: PluginSettings, asked: PluginSettingsChange, where: str
+    plugin: Filter | Weigher | None, requested: PluginSettings, query: PluginSettingsChange, where: str
 ) -> PluginSettings:
-    given = asked.options
+    given = query.options
     options = {} if given is None else {**requested.options, **given}
     kept = {key: value for key, value in options.items() if value is not None or key not in (given or {})}
     if plugin is not None:

@@ -265,10 +265,10 @@ def _exceeded(wanted: Mapping[str, int], taken: Usage, allowed: Mapping[str, int
         if allowed.get(name, UNLIMITED) != UNLIMITED and getattr(taken, name) + amount > allowed[name]
     ]
     names = ", ".join(over)
-    asked = ", ".join(str(wanted[name]) for name in over)
+    requested = ", ".join(str(wanted[name]) for name in over)
     used = ", ".join(str(getattr(taken, name)) for name in over)
     most = ", ".join(str(allowed[name]) for name in over)
-    return QuotaExceeded(message("quota.exceeded", names=names, wanted=asked, used=used, most=most))
+    return QuotaExceeded(message("quota.exceeded", names=names, wanted=requested, used=used, most=most))
 
 
 def _require_above_usage(now: list[QuotaView], wanted: Mapping[str, int]) -> None:

@@ -275,10 +275,10 @@ def _require_more(wanted: Mapping[str, int], there: Mapping[str, int]) -> dict[s
 
 
 def _require_new(project_id: str, wanted: Mapping[str, int]) -> None:
-    asked = list(QuotaRequest.objects.filter(project_id=project_id, state=OPEN))
-    if len(asked) >= MOST_OPEN:
+    requested = list(QuotaRequest.objects.filter(project_id=project_id, state=OPEN))
+    if len(requested) >= MOST_OPEN:
         raise Conflict(message("quota_request.too_many_open", most=MOST_OPEN))
-    for one in asked:
+    for one in requested:
         same = sorted(set(one.wanted) & set(wanted))
         if same:
             raise Conflict(message("quota_request.same_open", name=one.user_name, what=list(same)))

@@ -61,8 +61,8 @@ def matrix(context: RequestContext, decision_uuid: UUID | str, *, limit: int, ma
 
     For operators. Raises NotFound, also where the data were not stored, Forbidden.
     """
-    asked = _asked(decisions.operators_row(context, decision_uuid))
-    again = asked.replay()
+    requested = _asked(decisions.operators_row(context, decision_uuid))
+    again = requested.replay()
     order = [int(row) for row in again.order()]
     if marker:
         places = [index for index, row in enumerate(order) if key_of(again, row) == marker]
@@ -73,8 +73,8 @@ def matrix(context: RequestContext, decision_uuid: UUID | str, *, limit: int, ma
         filters=again.counts(),
         hosts=[asdict(again.row(row)) for row in order[:limit]],
         num_hosts=len(again.hosts),
-        is_partial=asked.is_partial,
-        is_same_plugins=asked.is_same_plugins,
+        is_partial=requested.is_partial,
+        is_same_plugins=requested.is_same_plugins,
         has_more=len(order) > limit,
     )
 
@@ -91,37 +91,37 @@ def explain_host(context: RequestContext, decision_uuid: UUID | str, host: str) 
     Raises NotFound for a host that the decision did not see.
     """
     row = decisions.operators_row(context, decision_uuid)
-    asked = _asked(row)
-    again = asked.replay()
+    requested = _asked(row)
+    again = requested.replay()
     rows = again.hosts.rows_of([host])
     if not rows:
-        if asked.is_partial:
+        if requested.is_partial:
             raise NotFound(phrase("Host %(host)s is not among the recorded hosts of this decision.", host=host[:60]))
         raise NotFound(phrase("Host %(host)s did not exist when this was decided.", host=host[:60]))
     nodes = []
     for index in rows:
-        place = place_of(again.hosts, asked.spec, asked.pipeline, index)
+        place = place_of(again.hosts, requested.spec, requested.pipeline, index)
         nodes.append({**asdict(again.row(index)), "place": asdict(place) if place else None})
     return HostExplained(
         host=host,
         was_chosen=any(chosen[0]["host"] == host for chosen in row.selections),
-        is_partial=asked.is_partial,
-        is_same_plugins=asked.is_same_plugins,
+        is_partial=requested.is_partial,
+        is_same_plugins=requested.is_same_plugins,
         nodes=nodes,
     )
 
 
 def remedies(context: RequestContext, decision_uuid: UUID | str) -> Remedies:
     """Return how near the request came, and what would make it fit. Tenants only see changes of their request."""
-    asked = _asked(decisions.row_of(context, decision_uuid))
-    again = asked.replay()
-    fitting = hypotheses.fitting(asked.pipeline, len(asked.instance_uuids))
-    found = [] if asked.row.is_successful else request_remedies(again.hosts, asked.spec, fitting)
+    requested = _asked(decisions.row_of(context, decision_uuid))
+    again = requested.replay()
+    fitting = hypotheses.fitting(requested.pipeline, len(requested.instance_uuids))
+    found = [] if requested.row.is_successful else request_remedies(again.hosts, requested.spec, fitting)
     nearest: list[dict[str, Any]] = []
     if context.is_admin:
         nearest = [asdict(one) for one in again.nearest()]
-        found += [] if asked.row.is_successful else fleet_remedies(again, fitting)
-    return Remedies(nearest, [asdict(one) for one in found], asked.is_partial, asked.is_same_plugins)
+        found += [] if requested.row.is_successful else fleet_remedies(again, fitting)
+    return Remedies(nearest, [asdict(one) for one in found], requested.is_partial, requested.is_same_plugins)
 
 
 def evaluate(context: RequestContext, decision_uuid: UUID | str, fleet: str = THEN) -> Evaluation:
@@ -168,14 +168,20 @@ class _Question:
 
 
 def _question_then(row: SchedulingDecision) -> _Question:
-    asked = _asked(row)
-    return _Question(asked.seen.table, asked.spec, asked.instance_uuids, row.summary["missing_cells"], asked.is_partial)
+    requested = _asked(row)
+    return _Question(
+        requested.seen.table,
+        requested.spec,
+        requested.instance_uuids,
+        row.summary["missing_cells"],
+        requested.is_partial,
+    )
 
 
 def _question_now(row: SchedulingDecision) -> _Question:
     """Return the whole request for today's hosts; hosts that its instances already have count as used."""
-    asked = hypotheses.now(_request_of(row))
-    return _Question(asked.table, asked.spec, row.summary["instance_uuids"], asked.missing_cells, False)
+    requested = hypotheses.now(_request_of(row))
+    return _Question(requested.table, requested.spec, row.summary["instance_uuids"], requested.missing_cells, False)
 
 
 def question_of(context: RequestContext, decision_uuid: UUID | str) -> tuple[RequestSpec, list[str]]:

@@ -235,11 +235,11 @@ class _Question:
 
 
 def _fit(context: RequestContext, question: _Question) -> FitView:
-    asked = hypotheses.now(question.spec)
-    table = what_if.changed(asked.table, question.fleet)
-    missing = asked.missing_cells
+    requested = hypotheses.now(question.spec)
+    table = what_if.changed(requested.table, question.fleet)
+    missing = requested.missing_cells
     trial = what_if.launch(
-        table, asked.spec, question.instance_uuids, pipeline=hypotheses.pipeline(), missing_cells=missing
+        table, requested.spec, question.instance_uuids, pipeline=hypotheses.pipeline(), missing_cells=missing
     )
     decision = trial.decision
     return FitView(
@@ -252,7 +252,7 @@ def _fit(context: RequestContext, question: _Question) -> FitView:
         within_quota=question.within_quota,
         refusals=list(question.refusals),
         advice=list(decision.advice),
-        fits_if=[] if decision.is_successful else _remedies(context, table, asked.spec, trial),
+        fits_if=[] if decision.is_successful else _remedies(context, table, requested.spec, trial),
         funnel=[stage._asdict() for stage in decision.funnel],
         snapshot_age_seconds=decision.snapshot_age_seconds,
         hosts=list(trial.hosts) if context.is_admin else [],

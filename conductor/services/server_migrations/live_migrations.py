@@ -54,8 +54,8 @@ def begin(
         )  # fmt: skip
 
     inputs = {"migration_uuid": str(migration_uuid), "host": host, "block_migration": block_migration}
-    asked = ActionRequest(inputs=inputs, prepare=prepare, parent_uuid=parent_uuid)
-    return actions.begin(context, instance_uuid, "live-migration", asked)
+    requested = ActionRequest(inputs=inputs, prepare=prepare, parent_uuid=parent_uuid)
+    return actions.begin(context, instance_uuid, "live-migration", requested)
 
 
 def abort(context: RequestContext, instance_uuid: str, migration: str, *, queued_too: bool = True) -> str:
@@ -102,7 +102,7 @@ def steer(context: RequestContext, instance_uuid: str, migration: str, kind: str
     Raises what `abort` raises, Invalid with the field for a wrong amount, NotSupported where the source's driver
     cannot.
     """
-    asked, word = live_steering.checked(kind, amount), kind.replace("-", "_")
+    requested, word = live_steering.checked(kind, amount), kind.replace("-", "_")
     alias = actions.cell_of(context, instance_uuid)
     with write_tx(alias):
         instance, row = _under_way(context, alias, instance_uuid, migration, word)
@@ -115,10 +115,10 @@ def steer(context: RequestContext, instance_uuid: str, migration: str, kind: str
         if why_not:
             raise NotSupported(why_not) if why_not == live_interventions.CANNOT else Conflict(why_not)
         order = MigrationCommand(
-            live_interventions.STEER_FLOW, f"live_migration_{word}", {"kind": kind, "amount": asked}
+            live_interventions.STEER_FLOW, f"live_migration_{word}", {"kind": kind, "amount": requested}
         )
         ordered = _order(context, alias, instance, row, order)
-        _put_on_record(context, alias, instance, row, word, **({"amount": asked} if asked else {}))
+        _put_on_record(context, alias, instance, row, word, **({"amount": requested} if requested else {}))
         return ordered
 
 

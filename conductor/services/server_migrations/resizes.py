@@ -48,8 +48,8 @@ def resize(context: RequestContext, instance_uuid: str, flavor_ref: str, *, disk
             migration_type=MigrationType.RESIZE, new_flavor=asdict(flavor),
         )  # fmt: skip
 
-    asked = ActionRequest(inputs={"migration_uuid": str(migration_uuid), "limits": limits}, prepare=prepare)
-    return actions.begin(context, instance_uuid, "resize", asked)
+    requested = ActionRequest(inputs={"migration_uuid": str(migration_uuid), "limits": limits}, prepare=prepare)
+    return actions.begin(context, instance_uuid, "resize", requested)
 
 
 def migrate(

@@ -53,23 +53,27 @@ class ActionRequest:
 
 
 @retried
-def begin(context: RequestContext, instance_uuid: str, name: str, asked: ActionRequest | None = None) -> str:
+def begin(context: RequestContext, instance_uuid: str, name: str, action_request: ActionRequest | None = None) -> str:
     """Accept the action `name` (a row of core.server_actions) on an instance; returns the uuid of its workflow.
 
     Checks, task state, workflow and locks are one transaction of the instance's cell. Raises NotFound, Conflict for a
     wrong state, a locked server or a locked resource, NotSupported where the host's driver cannot.
     """
-    action, asked = ACTIONS[name], asked or ActionRequest()
+    action, action_request = ACTIONS[name], action_request or ActionRequest()
     alias = cell_of(context, instance_uuid)
-    run_uuid = asked.run_uuid or new_run_uuid()
-    asked = _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
+    run_uuid = action_request.run_uuid or new_run_uuid()
+    action_request = _lock_parts(
+        context, alias, action, instance_uuid=instance_uuid, action_request=action_request, run_uuid=run_uuid
+    )
     reach(f"accept.{name}.locked")
     try:
         with write_tx(alias):
-            _accept(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
+            _accept(
+                context, alias, action, instance_uuid=instance_uuid, action_request=action_request, run_uuid=run_uuid
+            )
     except BaseException:
-        with write_tx() if asked.reserve else nullcontext():
-            asked.release()
+        with write_tx() if action_request.reserve else nullcontext():
+            action_request.release()
             cross_database_locks.free(run_uuid)
         raise
     return str(run_uuid)
@@ -96,25 +100,25 @@ def _lock_parts(
     action: ServerAction,
     *,
     instance_uuid: str,
-    asked: ActionRequest,
+    action_request: ActionRequest,
     run_uuid: UUID,
 ) -> ActionRequest:
-    """Lock resources in the API database: the requested ones, and the instance's own; returns `asked` with both.
+    """Lock the requested resources and the instance's own in the API database; return `action_request` with both.
 
     For an instance with a task under way the error names the instance, not its ports or volumes.
     """
     # An interrupting action must not wait for the other; a queued one would wait for each part of the one before it.
     parts = () if action.interrupts or action.lines_up else _parts(alias, instance_uuid)
-    whole = replace(asked, resources=sorted({*asked.resources, *parts}))
+    whole = replace(action_request, resources=sorted({*action_request.resources, *parts}))
     wanted = cross_database_locks.cross_database(alias, whole.resources)
     try:
-        with write_tx() if asked.reserve else nullcontext():
+        with write_tx() if action_request.reserve else nullcontext():
             cross_database_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
-            if asked.reserve:
-                asked.reserve()
+            if action_request.reserve:
+                action_request.reserve()
     except ResourceLocked as error:
         instance = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
-        if instance is not None and error.details["resource"] not in set(asked.resources):
+        if instance is not None and error.details["resource"] not in set(action_request.resources):
             guard(context, alias, action, instance)
         message = f"Cannot '{action.name}' instance {instance_uuid}: {error.message}"
         raise ResourceLocked(message, **error.details) from None
@@ -141,7 +145,7 @@ def _accept(
     action: ServerAction,
     *,
     instance_uuid: str,
-    asked: ActionRequest,
+    action_request: ActionRequest,
     run_uuid: UUID,
 ) -> None:
     if action.interrupts:  # conductors lock a run before its instance: same order here
@@ -151,7 +155,7 @@ def _accept(
     if instance is None:
         raise missing(instance_uuid)
     guard(context, alias, action, instance)
-    asked.prepare(alias, instance, run_uuid)
+    action_request.prepare(alias, instance, run_uuid)
     may_wait = _may_line_up(alias, action, instance)
     if instance.task_state is not None:
         may_wait = True
@@ -162,12 +166,12 @@ def _accept(
         flow=action.volume_flow if action.volume_flow and instance.is_volume_backed else action.flow,
         action=action.name,
         context=replace(context, project_id=instance.project_id),
-        resources=[f"instance:{instance.uuid}", *asked.resources],
+        resources=[f"instance:{instance.uuid}", *action_request.resources],
         instance_uuid=instance.uuid,
         instance_name=instance.name,
-        inputs=asked.inputs,
-        secrets=asked.secrets,
-        parent_uuid=asked.parent_uuid,
+        inputs=action_request.inputs,
+        secrets=action_request.secrets,
+        parent_uuid=action_request.parent_uuid,
         run_uuid=run_uuid,
     )
     try:
@@ -175,7 +179,7 @@ def _accept(
     except ResourceLocked as error:
         message = f"Cannot '{action.name}' instance {instance.uuid}: {error.message}"
         raise ResourceLocked(message, **error.details) from None
-    if asked.parent_uuid is None:  # requests of a workflow are recorded with the workflow
+    if action_request.parent_uuid is None:  # requests of a workflow are recorded with the workflow
         names = {str(instance.uuid): instance.name}
         audit.record_server_action(
             alias, context, action.name, names, project_id=instance.project_id, run_uuid=run_uuid

@@ -96,8 +96,10 @@ def _refuse_what_cannot(context: RequestContext, alias: str, row: Instance) -> N
     last = runs.filter(flow__in=("build_in_cell", "build_from_volumes")).order_by("-pk").first()
     if last is not None and last.state == RunState.FAILED_NOT_CLEAN:
         raise _refused(row, "its build has left something behind: delete it")
-    asked = WorkflowRun.objects.using(API_ALIAS).filter(flow="build_instances", inputs__devices__has_key=str(row.uuid))
-    if row.is_volume_backed or asked.exists():
+    requested = WorkflowRun.objects.using(API_ALIAS).filter(
+        flow="build_instances", inputs__devices__has_key=str(row.uuid)
+    )
+    if row.is_volume_backed or requested.exists():
         raise _refused(row, "it was to boot from volumes: launch another")
 
 

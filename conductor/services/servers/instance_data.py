@@ -119,11 +119,11 @@ def with_values(view: InstanceData, **values: Any) -> InstanceData:
     return other
 
 
-def fetch(alias: str, asked: Statement | None) -> list[InstanceData]:
+def fetch(alias: str, requested: Statement | None) -> list[InstanceData]:
     """Execute a `statement` in a cell and return its views."""
-    if asked is None:
+    if requested is None:
         return []
-    return [_view(alias, row) for row in compiled.rows(alias, *asked)]
+    return [_view(alias, row) for row in compiled.rows(alias, *requested)]
 
 
 def complete(alias: str, views: Sequence[InstanceData]) -> list[InstanceData]:
@@ -153,11 +153,11 @@ def _extras(alias: str, views: Sequence[InstanceData]) -> list[tuple[Any, ...]]:
     """Return volumes and then faults, oldest first, with the same columns so that one query returns both."""
     with_volumes = [view.uuid for view in views if view.volumes is _SOME]
     faulty = [view.uuid for view in views if view.vm_state in FAULTY_STATES]
-    asked: list[QuerySet[Any, tuple[Any, ...]]] = []
+    requested: list[QuerySet[Any, tuple[Any, ...]]] = []
     if with_volumes:
         is_kept = Case(When(delete_on_termination=True, then=1), default=0, output_field=IntegerField())
         empty = Value("", output_field=TextField())
-        asked.append(
+        requested.append(
             BlockDevice.objects.using(alias)
             .filter(instance_uuid__in=with_volumes)
             .annotate(
@@ -171,15 +171,15 @@ def _extras(alias: str, views: Sequence[InstanceData]) -> list[tuple[Any, ...]]:
             .values_list(*_EXTRAS)
         )
     if faulty:
-        asked.append(
+        requested.append(
             InstanceFault.objects.using(alias)
             .filter(instance_uuid__in=faulty)
             .annotate(is_fault=Value(1), other_uuid=F("decision_uuid"), number=F("code"))
             .values_list(*_EXTRAS)
         )
-    if not asked:
+    if not requested:
         return []
-    both = asked[0].union(*asked[1:], all=True) if len(asked) > 1 else asked[0]
+    both = requested[0].union(*requested[1:], all=True) if len(requested) > 1 else requested[0]
     return sorted(both, key=lambda row: row[:2])
 
 

@@ -79,13 +79,13 @@ def attach(context: RequestContext, instance_uuid: str, requested: InterfaceCrea
     wanted = _wanted(context, requested)
     binding = ports.Binding("", f"compute:{row.availability_zone}", row.security_groups)
     port_id = wanted["port_id"] or str(uuid4())
-    asked = ActionRequest(
+    query = ActionRequest(
         inputs={"port_id": port_id, "tag": requested.tag},
         resources=[f"port:{port_id}"],
         reserve=lambda: ports.bind_to_guest(str(row.uuid), row.project_id, wanted, port_id=port_id, binding=binding),
         release=lambda: ports.unplug_one(str(row.uuid), port_id),
     )
-    run_uuid = actions.begin(context, instance_uuid, "attach_interface", asked)
+    run_uuid = actions.begin(context, instance_uuid, "attach_interface", query)
     port = Port.objects.select_related("network").prefetch_related("addresses__subnet").filter(uuid=port_id).first()
     if port is None:  # the workflow has failed already
         raise _failed(str(row._state.db), instance_uuid, run_uuid)
@@ -128,8 +128,8 @@ def detach(context: RequestContext, instance_uuid: str, port_id: str, *, is_dele
             raise NotFound(f"Instance {instance_uuid} does not have a port with id {port_id[:60]}.")
 
     inputs = {"port_id": found.port_id, "is_deleted": is_deleted}
-    asked = ActionRequest(inputs=inputs, resources=[f"port:{found.port_id}"], prepare=still_there)
-    return actions.begin(context, instance_uuid, "detach_interface", asked)
+    requested = ActionRequest(inputs=inputs, resources=[f"port:{found.port_id}"], prepare=still_there)
+    return actions.begin(context, instance_uuid, "detach_interface", requested)
 
 
 def create_port(context: RequestContext, requested: PortCreate) -> Port:

@@ -154,14 +154,14 @@ def of_flavors(context: RequestContext, requested: InstanceCreate, flavors: Sequ
     Empty where another field of the request is invalid: the launch reports that at the field. Also empty where no host
     has reported yet.
     """
-    asked = flavors[:MOST_ASKED]
-    base = _base(context, requested, asked)
+    query = flavors[:MOST_ASKED]
+    base = _base(context, requested, query)
     if base is None:
         return {}
     table, spec = hypotheses.fleet().table, hypotheses.completed(base)
     if not len(table):
         return {}
-    return {flavor.flavor_id: _fit(context, table, spec, flavor) for flavor in asked}
+    return {flavor.flavor_id: _fit(context, table, spec, flavor) for flavor in query}
 
 
 def _base(context: RequestContext, requested: InstanceCreate, flavors: Sequence[FlavorSpec]) -> RequestSpec | None:

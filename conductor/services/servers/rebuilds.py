@@ -99,8 +99,8 @@ def rescue(
 
 def change_password(context: RequestContext, instance_uuid: str, admin_password: str) -> str:
     """Set the password of the guest's administrator. It is only stored with the run, and deleted at its end."""
-    asked = ActionRequest(secrets={"admin_password": admin_password})
-    return actions.begin(context, instance_uuid, "changePassword", asked)
+    requested = ActionRequest(secrets={"admin_password": admin_password})
+    return actions.begin(context, instance_uuid, "changePassword", requested)
 
 
 def new_password() -> str:

@@ -116,8 +116,8 @@ def unshelve(
     if availability_zone is not None:
         inputs["availability_zone"] = availability_zone
     image = [f"image:{row.shelved_image_id}"] if row.shelved_image_id else []
-    asked = ActionRequest(inputs=inputs, resources=image, prepare=only_where_offloaded)
-    return actions.begin(context, instance_uuid, "unshelve", asked)
+    requested = ActionRequest(inputs=inputs, resources=image, prepare=only_where_offloaded)
+    return actions.begin(context, instance_uuid, "unshelve", requested)
 
 
 def settle_abandoned() -> int:
@@ -170,8 +170,8 @@ def _make(
     extra = {"backup_type": inputs["backup_type"]} if inputs else {}
     values = _values(context, row, requested, image_type=image_type, **extra)
     inputs = {"image_id": image_id, "image": values, **inputs}
-    asked = ActionRequest(inputs=inputs, resources=[f"image:{image_id}"], run_uuid=wanted_uuid)
-    run_uuid = actions.begin(context, instance_uuid, action, asked)
+    query = ActionRequest(inputs=inputs, resources=[f"image:{image_id}"], run_uuid=wanted_uuid)
+    run_uuid = actions.begin(context, instance_uuid, action, query)
     # Callers read the image next; if this process dies here, the workflow's first step creates it.
     snapshots.reserve(image_id, row.project_id, values)
     return CreatedImage(image_id, run_uuid)

@@ -88,8 +88,8 @@ def attach(context: RequestContext, instance_uuid: str, requested: AttachmentCre
 
     inputs = {"volume_id": str(volume.uuid), "attachment_id": str(attachment_id)}
     held = actions.volume_locks([volume.uuid], instance_uuid)
-    asked = ActionRequest(inputs=inputs, resources=held, prepare=prepare)
-    run_uuid = actions.begin(context, instance_uuid, "attach_volume", asked)
+    query = ActionRequest(inputs=inputs, resources=held, prepare=prepare)
+    run_uuid = actions.begin(context, instance_uuid, "attach_volume", query)
     alias = actions.cell_of(context, instance_uuid)
     device = BlockDevice.objects.using(alias).filter(uuid=attachment_id).first()
     return Attachment(
@@ -121,8 +121,8 @@ def detach(context: RequestContext, instance_uuid: str, volume_id: str) -> str:
             raise Conflict(f"Cannot 'detach_volume' instance {instance.uuid}: its host does not answer.")
 
     held = actions.volume_locks([UUID(attachment.volume_id)], attachment.instance_uuid)
-    asked = ActionRequest(inputs=inputs, resources=held, prepare=prepare)
-    return actions.begin(context, instance_uuid, "detach_volume", asked)
+    requested = ActionRequest(inputs=inputs, resources=held, prepare=prepare)
+    return actions.begin(context, instance_uuid, "detach_volume", requested)
 
 
 def keep_or_delete(context: RequestContext, instance_uuid: str, volume_id: str, *, delete_on_termination: bool) -> None:

@@ -50,8 +50,8 @@ def make(context: RequestContext, instance: Instance, values: Mapping[str, Any])
         "snapshots": [{"snapshot_id": str(uuid), "volume_id": str(device.volume_uuid)} for device, uuid in reserved],
     }
     try:
-        asked = ActionRequest(inputs=inputs, resources=[f"image:{image_id}"], prepare=_same_devices(reserved))
-        run_uuid = actions.begin(context, str(instance.uuid), "createImage", asked)
+        requested = ActionRequest(inputs=inputs, resources=[f"image:{image_id}"], prepare=_same_devices(reserved))
+        run_uuid = actions.begin(context, str(instance.uuid), "createImage", requested)
     except BaseException:
         discard(image_id, [uuid for _, uuid in reserved], instance.project_id)
         raise

@@ -74,11 +74,11 @@ def panel(context: RequestContext, run_uuid: UUID | str) -> ActionPanel:
     looked = _look(alias, [run])
     facts = _facts(run, looked, live_children=children)
     owners = leases(alias, run.uuid) if context.is_admin else []
-    asked = approvals.open_of(alias, [run]).get(run.pk) if context.is_admin else None
+    requested = approvals.open_of(alias, [run]).get(run.pk) if context.is_admin else None
     waits = context.is_admin and facts.is_live and facts.step_state in OPEN_STEP_STATES
     unresponsive_since = looked.unresponsive.get(facts.step_host) if waits else None
     offered = choices(context, run, facts)
-    return ActionPanel(str(run.uuid), revision_of(run), offered, owners, _requested(run), asked, unresponsive_since)
+    return ActionPanel(str(run.uuid), revision_of(run), offered, owners, _requested(run), requested, unresponsive_since)
 
 
 def revision_of(run: WorkflowRun) -> str:
@@ -148,7 +148,7 @@ def _facts(run: WorkflowRun, looked: _RunFacts, *, live_children: int = 0) -> In
     record = looked.current.get(run.pk)
     waits_for = run.waits_for or {}
     index = record.index if record is not None else -1
-    asked = looked.asked.get(run.pk)
+    requested = looked.asked.get(run.pk)
     title = run.plan[index]["title"] if 0 <= index < len(run.plan) else getattr(record, "name", "")
     return InterventionFacts(
         state=run.state,
@@ -173,8 +173,8 @@ def _facts(run: WorkflowRun, looked: _RunFacts, *, live_children: int = 0) -> In
         results=frozenset(run.variables),
         undo_failed=looked.undo_failed.get(run.pk, frozenset()),
         live_children=live_children,
-        asked_for=asked.intervention if asked else "",
-        asked_by=asked.by_id if asked else "",
+        asked_for=requested.intervention if requested else "",
+        asked_by=requested.by_id if requested else "",
     )
 
 
@@ -265,8 +265,8 @@ def _later_runs(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, str]:
         return {}
     later = WorkflowRun.objects.using(alias).filter(instance_uuid=OuterRef("instance_uuid"), pk__gt=OuterRef("pk"))
     first = later.exclude(flow="reap").order_by("pk").values("uuid")[:1]
-    asked = WorkflowRun.objects.using(alias).filter(pk__in=[run.pk for run in runs])
-    return {pk: str(uuid or "") for pk, uuid in asked.annotate(later=Subquery(first)).values_list("pk", "later")}
+    requested = WorkflowRun.objects.using(alias).filter(pk__in=[run.pk for run in runs])
+    return {pk: str(uuid or "") for pk, uuid in requested.annotate(later=Subquery(first)).values_list("pk", "later")}
 
 
 def _alternates_left(run: WorkflowRun) -> int | None:

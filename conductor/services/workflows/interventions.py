@@ -68,7 +68,9 @@ class _Case:
         events.append(self.alias, events.about_run(self.run), kind, data)
 
 
-def intervene(context: RequestContext, run_uuid: UUID | str, name: str, asked: InterventionRequest) -> None:
+def intervene(
+    context: RequestContext, run_uuid: UUID | str, name: str, intervention_request: InterventionRequest
+) -> None:
     """Execute the intervention `name` (a row of core.interventions), or request another operator's approval if needed.
 
     Raises NotFound, Invalid for a missing or wrong field, Forbidden, StaleRevision when the run has moved since the
@@ -79,30 +81,33 @@ def intervene(context: RequestContext, run_uuid: UUID | str, name: str, asked: I
         raise NotFound(
             phrase("There is no intervention %(name)s. Use one of %(choices)s.", name=name, choices=", ".join(BY_ID))
         )
-    _check_fields(one, asked)
+    _check_fields(one, intervention_request)
     alias, run = workflows.locate(context, run_uuid)
     children = workflows.live_children(run) if one.id == "cancel" else []
-    _on_record(context, alias, run, one, asked, len(children))
+    _on_record(context, alias, run, one, intervention_request, len(children))
     for place, child in children:
         try:
-            _on_record(context, place, child, one, replace(asked, revision=""), 0)
+            _on_record(context, place, child, one, replace(intervention_request, revision=""), 0)
         except Conflict:  # audited; the others are cancelled all the same
             continue
 
 
-def _check_fields(one: Intervention, asked: InterventionRequest) -> None:
-    if not asked.reason.strip():
+def _check_fields(one: Intervention, intervention_request: InterventionRequest) -> None:
+    if not intervention_request.reason.strip():
         raise Invalid(phrase("Enter a reason. It is recorded in the audit log."), field="reason")
-    if len(asked.reason) > LONGEST_REASON:
+    if len(intervention_request.reason) > LONGEST_REASON:
         raise Invalid(
             phrase("Enter a reason of at most %(longest)s characters.", longest=LONGEST_REASON), field="reason"
         )
-    if "step" in one.needs and not asked.step:
+    if "step" in one.needs and not intervention_request.step:
         raise Invalid(phrase("Select a step."), field="step")
-    if "mark" in one.needs and asked.mark not in MARKS:
+    if "mark" in one.needs and intervention_request.mark not in MARKS:
         raise Invalid(phrase("Mark the step as one of %(choices)s.", choices=", ".join(MARKS)), field="mark")
-    if one.id == "skip" and asked.confirm != asked.step:
-        raise Invalid(phrase("Type the name of the step, %(step)s, to confirm.", step=asked.step[:64]), field="confirm")
+    if one.id == "skip" and intervention_request.confirm != intervention_request.step:
+        raise Invalid(
+            phrase("Type the name of the step, %(step)s, to confirm.", step=intervention_request.step[:64]),
+            field="confirm",
+        )
 
 
 def _on_record(
@@ -110,17 +115,17 @@ def _on_record(
     alias: str,
     run: WorkflowRun,
     one: Intervention,
-    asked: InterventionRequest,
+    intervention_request: InterventionRequest,
     live_children: int,
 ) -> None:
     try:
         with _cross_database_locks(alias, run, one), write_tx(alias):
             held = WorkflowRun.objects.using(alias).select_for_update().get(pk=run.pk)
             facts = actions.facts_of(alias, held, live_children=live_children)
-            _do(_Case(context, alias, held, facts, asked), one)
+            _do(_Case(context, alias, held, facts, intervention_request), one)
     except (Conflict, Forbidden) as error:
-        details = {"step": asked.step} if asked.step else {}
-        refused = audit.of_run(run, one.id, asked.reason, details, error)
+        details = {"step": intervention_request.step} if intervention_request.step else {}
+        refused = audit.of_run(run, one.id, intervention_request.reason, details, error)
         with write_tx(alias):
             audit.record(alias, context, refused)
         raise

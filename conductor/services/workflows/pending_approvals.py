@@ -56,15 +56,15 @@ def waiting(context: RequestContext) -> Page[WaitingView]:
     def ask(alias: str) -> list[WaitingView]:
         rows = WorkflowRun.objects.using(alias).filter(approval__isnull=False, state__in=STATES)
         runs = list(rows.order_by("pk")[:MOST])
-        asked = approvals.open_of(alias, runs)
-        return [_view(context, run, asked[run.pk]) for run in runs if run.pk in asked]
+        requested = approvals.open_of(alias, runs)
+        return [_view(context, run, requested[run.pk]) for run in runs if run.pk in requested]
 
     found = scatter_gather(ask, journal_aliases())
     views = [view for answer in found.answers.values() for view in answer]
     return Page(sorted(views, key=lambda one: (one.until, one.run_uuid)), missing_cells=found.failures)
 
 
-def _view(context: RequestContext, run: WorkflowRun, asked: ApprovalView) -> WaitingView:
+def _view(context: RequestContext, run: WorkflowRun, requested: ApprovalView) -> WaitingView:
     return WaitingView(
         run_uuid=str(run.uuid),
         flow=run.flow,
@@ -72,13 +72,13 @@ def _view(context: RequestContext, run: WorkflowRun, asked: ApprovalView) -> Wai
         instance_name=run.instance_name,
         project_id=run.project_id,
         revision=actions.revision_of(run),
-        intervention=asked.intervention,
-        title=asked.title,
-        step=asked.step,
-        mark=asked.mark,
-        reason=asked.reason,
-        by=asked.by,
-        asked_at=asked.asked_at,
-        until=asked.until,
-        why_not=approvals.why_not_for(context, BY_ID[AGREE], asked.by_id),
+        intervention=requested.intervention,
+        title=requested.title,
+        step=requested.step,
+        mark=requested.mark,
+        reason=requested.reason,
+        by=requested.by,
+        asked_at=requested.asked_at,
+        until=requested.until,
+        why_not=approvals.why_not_for(context, BY_ID[AGREE], requested.by_id),
     )

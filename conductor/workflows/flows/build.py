@@ -61,9 +61,9 @@ class SelectDestinations(SetStep):
             late = iter(self.execute_many([work for work in works if work.run.uuid not in early]))
             return [early.get(work.run.uuid) or next(late) for work in works]
         wanted = still_wanted(works)
-        asked = [work for work in works if wanted[work.run.uuid]]
-        answers = manager.call([_question(work, wanted[work.run.uuid]) for work in asked])
-        found = {work.run.uuid: answer for work, answer in zip(asked, answers, strict=True)}
+        requested = [work for work in works if wanted[work.run.uuid]]
+        answers = manager.call([_question(work, wanted[work.run.uuid]) for work in requested])
+        found = {work.run.uuid: answer for work, answer in zip(requested, answers, strict=True)}
         return [_selections(wanted[work.run.uuid], found.get(work.run.uuid, [])) for work in works]
 
     def revert(self, work: StepContext, result: Result) -> None:

@@ -57,8 +57,8 @@ class InterventionViewSet(NovellaViewSet):
     @idempotent
     def create(self, request: ApiRequest, run_uuid: str) -> Response:
         body = BODIES[self.intervention].parse(request.data)
-        asked = InterventionRequest(revision=_if_match(request), **body)
-        interventions.intervene(request.context, run_uuid, self.intervention, asked)
+        requested = InterventionRequest(revision=_if_match(request), **body)
+        interventions.intervene(request.context, run_uuid, self.intervention, requested)
         return workflow_in_full(request, run_uuid, status=202)
 
 

@@ -19,18 +19,18 @@ class PlacementVersions(VersionTable):
 
     def negotiate(self, headers: Mapping[str, str]) -> Microversion:
         """Return the version to use. Raises Invalid (malformed) or UnsupportedVersion (out of range)."""
-        asked = self.asked_for(headers)
-        if asked is None:
+        requested = self.asked_for(headers)
+        if requested is None:
             return self.minimum
-        if asked.strip().lower() == "latest":
+        if requested.strip().lower() == "latest":
             return self.maximum
-        if not _FORM.match(asked.strip()):
+        if not _FORM.match(requested.strip()):
             raise Invalid(
-                f"{HEADER}: invalid version string: {asked.strip()[:40]}. "
+                f"{HEADER}: invalid version string: {requested.strip()[:40]}. "
                 f"It must be a number like {self.maximum}, or latest.",
                 field=HEADER,
             )
-        major, minor = asked.strip().split(".")
+        major, minor = requested.strip().split(".")
         version = Microversion(int(major), int(minor))
         if not self.minimum <= version <= self.maximum:
             raise UnsupportedVersion(

@@ -29,15 +29,15 @@ _KIND = Field(
 )
 
 
-def _upload(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _upload(form: SubmittedForm) -> Call:
+    values = form.values
     body = {"name": values["name"], "type": values["type"], "public_key": values["public_key"].strip()}
     return Call("POST", PATH, {"keypair": body})
 
 
-def _generate(asked: SubmittedForm) -> Call:
+def _generate(form: SubmittedForm) -> Call:
     """From 2.92 on the API leaves key generation to the client."""
-    return Call("POST", PATH, {"keypair": {"name": asked.values["name"], "type": asked.values["type"]}}, version="2.91")
+    return Call("POST", PATH, {"keypair": {"name": form.values["name"], "type": form.values["type"]}}, version="2.91")
 
 
 def _item(key: KeyPairView) -> Item:
@@ -50,21 +50,21 @@ def _list(caller: RequestContext, query: Query) -> Page[Item]:
     return Page([_item(key) for key in found.items], found.has_more)
 
 
-def _import(caller: RequestContext, asked: SubmittedForm) -> Item:
-    name, key, kind = (asked.values[one] for one in ("name", "public_key", "type"))
+def _import(caller: RequestContext, form: SubmittedForm) -> Item:
+    name, key, kind = (form.values[one] for one in ("name", "public_key", "type"))
     return _item(keypairs.import_key(caller, caller.user_id, name, key.strip(), kind))
 
 
-def _make(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _item(keypairs.generate(caller, caller.user_id, asked.values["name"], asked.values["type"]))
+def _make(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(keypairs.generate(caller, caller.user_id, form.values["name"], form.values["type"]))
 
 
-def _remove(caller: RequestContext, asked: SubmittedForm) -> None:
-    keypairs.delete(caller, caller.user_id, str(asked.item["name"]))
+def _remove(caller: RequestContext, form: SubmittedForm) -> None:
+    keypairs.delete(caller, caller.user_id, str(form.item["name"]))
 
 
-def _delete(asked: SubmittedForm) -> Call:
-    return Call("DELETE", f"{PATH}/{quote(str(asked.item['name']), safe='')}")
+def _delete(form: SubmittedForm) -> Call:
+    return Call("DELETE", f"{PATH}/{quote(str(form.item['name']), safe='')}")
 
 
 KEY_PAIRS = Resource(
@@ -112,11 +112,11 @@ KEY_PAIRS = Resource(
             ),
             call=_upload,
             execute=_import,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack keypair create",
                 "--public-key",
                 "FILE",
-                asked.values["name"] or "NAME",
+                form.values["name"] or "NAME",
             ],
         ),
         ResourceAction(
@@ -129,7 +129,7 @@ KEY_PAIRS = Resource(
             fields=(NAME, _KIND),
             call=_generate,
             execute=_make,
-            cli=lambda asked: ["openstack keypair create", asked.values["name"] or "NAME"],
+            cli=lambda form: ["openstack keypair create", form.values["name"] or "NAME"],
             reveals="private_key",
             reveal_name="private key",
         ),
@@ -143,7 +143,7 @@ KEY_PAIRS = Resource(
             icon="trash",
             call=_delete,
             execute=_remove,
-            cli=lambda asked: ["openstack keypair delete", str(asked.item.get("name", "NAME"))],
+            cli=lambda form: ["openstack keypair delete", str(form.item.get("name", "NAME"))],
         ),
     ),
 )

@@ -32,8 +32,8 @@ USERS = Source(f"{ROOT}/users", "users", lambda item: str(item["name"]))
 _ROLES = Source(f"{ROOT}/roles", "roles", lambda item: str(item["name"]))
 
 
-def _change(asked: SubmittedForm, **changes: Any) -> Call:
-    return Call("PATCH", f"{ROOT}/projects/{asked.item.get('id', 'ID')}", {"project": changes})
+def _change(form: SubmittedForm, **changes: Any) -> Call:
+    return Call("PATCH", f"{ROOT}/projects/{form.item.get('id', 'ID')}", {"project": changes})
 
 
 def _quotas(item: Item, names: Names) -> Cell:
@@ -89,13 +89,13 @@ PROJECTS = Resource(
                 DESCRIPTION,
                 Field("parent_id", "Parent", "choice", choices=PROJECT_CHOICES, nothing="No parent project"),
             ),
-            call=lambda asked: Call(
-                "POST", f"{ROOT}/projects", {"project": filled(asked.values, "name", "description", "parent_id")}
+            call=lambda form: Call(
+                "POST", f"{ROOT}/projects", {"project": filled(form.values, "name", "description", "parent_id")}
             ),
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack project create",
-                *options(asked.values, description="description", parent_id="parent"),
-                asked.values.get("name") or "NAME",
+                *options(form.values, description="description", parent_id="parent"),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -104,11 +104,11 @@ PROJECTS = Resource(
             does="Changes the name or description.",
             rule="identity:update_project",
             fields=(OWN_NAME, OWN_DESCRIPTION),
-            call=lambda asked: _change(asked, name=asked.values["name"], description=asked.values["description"]),
-            cli=lambda asked: [
+            call=lambda form: _change(form, name=form.values["name"], description=form.values["description"]),
+            cli=lambda form: [
                 "openstack project set",
-                *options(asked.values, name="name", description="description"),
-                str(asked.item.get("id", "ID")),
+                *options(form.values, name="name", description="description"),
+                str(form.item.get("id", "ID")),
             ],
         ),
         ResourceAction(
@@ -119,8 +119,8 @@ PROJECTS = Resource(
             is_bulk=True,
             why_not=only_while("enabled", True, "The project is already disabled."),
             fields=(REASON,),
-            call=lambda asked: _change(asked, enabled=False),
-            cli=lambda asked: ["openstack project set --disable", named(asked.item)],
+            call=lambda form: _change(form, enabled=False),
+            cli=lambda form: ["openstack project set --disable", named(form.item)],
         ),
         ResourceAction(
             id="enable",
@@ -129,8 +129,8 @@ PROJECTS = Resource(
             rule="identity:update_project",
             is_bulk=True,
             why_not=only_while("enabled", False, "The project is enabled."),
-            call=lambda asked: _change(asked, enabled=True),
-            cli=lambda asked: ["openstack project set --enable", named(asked.item)],
+            call=lambda form: _change(form, enabled=True),
+            cli=lambda form: ["openstack project set --enable", named(form.item)],
         ),
         ResourceAction(
             id="delete",
@@ -143,8 +143,8 @@ PROJECTS = Resource(
             is_danger=True,
             icon="trash",
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", f"{ROOT}/projects/{asked.item['id']}"),
-            cli=lambda asked: ["openstack project delete", named(asked.item)],
+            call=lambda form: Call("DELETE", f"{ROOT}/projects/{form.item['id']}"),
+            cli=lambda form: ["openstack project delete", named(form.item)],
         ),
     ),
 )
@@ -182,8 +182,8 @@ def _is_inherited(item: Item) -> bool:
     return "OS-INHERIT:inherited_to" in item["scope"]
 
 
-def _grant(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _grant(form: SubmittedForm) -> Call:
+    values = form.values
     place = (
         f"projects/{values['project_id'] or 'PROJECT'}/users/{values['user_id'] or 'USER'}/roles/{values['role_id']}"
     )
@@ -196,8 +196,8 @@ def _cli(verb: str, role: str, user: str, project: str) -> list[str]:
     return [f"openstack role {verb}", "--user", user or "USER", "--project", project or "PROJECT", role or "ROLE"]
 
 
-def _cli_remove(asked: SubmittedForm) -> list[str]:
-    item = asked.item
+def _cli_remove(form: SubmittedForm) -> list[str]:
+    item = form.item
     words = ["openstack role remove"]
     for kind in ("user", "group"):
         words += [f"--{kind}", str(item[kind]["id"])] if kind in item else []
@@ -263,9 +263,9 @@ ASSIGNMENTS = Resource(
                 Field("is_inherited", "Only in the projects below it", "check"),
             ),
             call=_grant,
-            cli=lambda asked: [
-                *_cli("add", asked.values["role_id"], asked.values["user_id"], asked.values["project_id"]),
-                *(["--inherited"] if asked.values.get("is_inherited") else []),
+            cli=lambda form: [
+                *_cli("add", form.values["role_id"], form.values["user_id"], form.values["project_id"]),
+                *(["--inherited"] if form.values.get("is_inherited") else []),
             ],
         ),
         ResourceAction(
@@ -278,7 +278,7 @@ ASSIGNMENTS = Resource(
             icon="trash",
             fields=(REASON,),
             fields_for=_own_name,
-            call=lambda asked: Call("DELETE", f"{ROOT}/{_path(asked.item)}"),
+            call=lambda form: Call("DELETE", f"{ROOT}/{_path(form.item)}"),
             cli=_cli_remove,
         ),
     ),

@@ -49,8 +49,8 @@ _PROTOCOLS = tuple(
 )
 
 
-def _rule(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _rule(form: SubmittedForm) -> Call:
+    values = form.values
     body: dict[str, Any] = filled(
         values,
         "security_group_id",
@@ -140,13 +140,13 @@ SECURITY = (
                 is_creation=True,
                 icon="plus",
                 fields=(NAME, DESCRIPTION),
-                call=lambda asked: Call(
-                    "POST", f"{ROOT}/security-groups", {"security_group": filled(asked.values, "name", "description")}
+                call=lambda form: Call(
+                    "POST", f"{ROOT}/security-groups", {"security_group": filled(form.values, "name", "description")}
                 ),
-                cli=lambda asked: [
+                cli=lambda form: [
                     "openstack security group create",
-                    *options(asked.values, description="description"),
-                    asked.values.get("name") or "NAME",
+                    *options(form.values, description="description"),
+                    form.values.get("name") or "NAME",
                 ],
             ),
             rename("security_group", "update_security_group", f"{ROOT}/security-groups", "security group"),
@@ -228,18 +228,18 @@ SECURITY = (
                     DESCRIPTION,
                 ),
                 call=_rule,
-                cli=lambda asked: [
+                cli=lambda form: [
                     "openstack security group rule create",
-                    f"--{asked.values.get('direction') or 'ingress'}",
+                    f"--{form.values.get('direction') or 'ingress'}",
                     *options(
-                        asked.values,
+                        form.values,
                         protocol="protocol",
                         ports="dst-port",
                         remote_ip_prefix="remote-ip",
                         remote_group_id="remote-group",
                         ethertype="ethertype",
                     ),
-                    asked.values.get("security_group_id") or "GROUP",
+                    form.values.get("security_group_id") or "GROUP",
                 ],
             ),
             ResourceAction(
@@ -250,8 +250,8 @@ SECURITY = (
                 is_danger=True,
                 is_bulk=True,
                 icon="trash",
-                call=lambda asked: Call("DELETE", f"{ROOT}/security-group-rules/{asked.item['id']}"),
-                cli=lambda asked: ["openstack security group rule delete", str(asked.item["id"])],
+                call=lambda form: Call("DELETE", f"{ROOT}/security-group-rules/{form.item['id']}"),
+                cli=lambda form: ["openstack security group rule delete", str(form.item["id"])],
             ),
         ),
     ),
@@ -266,10 +266,10 @@ _POLICIES = (
 _GROUP_PATH = "/compute/v2.1/os-server-groups"
 
 
-def _create_group(asked: SubmittedForm) -> Call:
-    body: dict[str, Any] = filled(asked.values, "name", "policy")
-    if asked.values.get("max_server_per_host"):
-        body["rules"] = {"max_server_per_host": whole(asked.values["max_server_per_host"])}
+def _create_group(form: SubmittedForm) -> Call:
+    body: dict[str, Any] = filled(form.values, "name", "policy")
+    if form.values.get("max_server_per_host"):
+        body["rules"] = {"max_server_per_host": whole(form.values["max_server_per_host"])}
     return Call("POST", _GROUP_PATH, {"server_group": body})
 
 
@@ -287,14 +287,14 @@ def _list_groups(caller: RequestContext, query: Query) -> Page[Item]:
     return Page([_group_item(one) for one in groups.list_groups(caller)])
 
 
-def _make_group(caller: RequestContext, asked: SubmittedForm) -> Item:
-    values = asked.body["server_group"]
+def _make_group(caller: RequestContext, form: SubmittedForm) -> Item:
+    values = form.body["server_group"]
     rules = {name: int(value) for name, value in values.get("rules", {}).items()}
     return _group_item(groups.create(caller, values["name"], values["policy"], rules))
 
 
-def _delete_group(caller: RequestContext, asked: SubmittedForm) -> None:
-    groups.delete(caller, asked.item["id"])
+def _delete_group(caller: RequestContext, form: SubmittedForm) -> None:
+    groups.delete(caller, form.item["id"])
 
 
 SERVER_GROUPS = Resource(
@@ -344,10 +344,10 @@ SERVER_GROUPS = Resource(
             call=_create_group,
             schema=create_group_schema(VERSIONS.maximum),
             execute=_make_group,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server group create",
-                *options(asked.values, policy="policy"),
-                asked.values.get("name") or "NAME",
+                *options(form.values, policy="policy"),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -358,9 +358,9 @@ SERVER_GROUPS = Resource(
             is_danger=True,
             is_bulk=True,
             icon="trash",
-            call=lambda asked: Call("DELETE", f"{_GROUP_PATH}/{asked.item['id']}"),
+            call=lambda form: Call("DELETE", f"{_GROUP_PATH}/{form.item['id']}"),
             execute=_delete_group,
-            cli=lambda asked: ["openstack server group delete", named(asked.item)],
+            cli=lambda form: ["openstack server group delete", named(form.item)],
         ),
     ),
 )
@@ -368,18 +368,18 @@ SERVER_GROUPS = Resource(
 _CREDENTIALS = "/identity/v3/users/{user_id}/application_credentials"
 
 
-def _create_credential(asked: SubmittedForm) -> Call:
-    body: dict[str, Any] = filled(asked.values, "name", "description")
-    if asked.values.get("expires_at"):
-        moment = asked.values["expires_at"]
+def _create_credential(form: SubmittedForm) -> Call:
+    body: dict[str, Any] = filled(form.values, "name", "description")
+    if form.values.get("expires_at"):
+        moment = form.values["expires_at"]
         body["expires_at"] = f"{moment}:00Z" if len(moment) == 16 else moment
-    if asked.values.get("role"):
-        body["roles"] = [{"name": asked.values["role"]}]
-    return Call("POST", _CREDENTIALS.format(user_id=asked.user_id), {"application_credential": body})
+    if form.values.get("role"):
+        body["roles"] = [{"name": form.values["role"]}]
+    return Call("POST", _CREDENTIALS.format(user_id=form.user_id), {"application_credential": body})
 
 
-def _delete_credential(asked: SubmittedForm) -> Call:
-    return Call("DELETE", f"{_CREDENTIALS.format(user_id=asked.user_id)}/{asked.item['id']}")
+def _delete_credential(form: SubmittedForm) -> Call:
+    return Call("DELETE", f"{_CREDENTIALS.format(user_id=form.user_id)}/{form.item['id']}")
 
 
 def _roles(item: Item, names: Names) -> Cell:
@@ -441,10 +441,10 @@ CREDENTIALS = Resource(
                 Field("expires_at", "Valid until (UTC)", "time", help="Leave empty for no expiry."),
             ),
             call=_create_credential,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack application credential create",
-                *options(asked.values, description="description", role="role", expires_at="expiration"),
-                asked.values.get("name") or "NAME",
+                *options(form.values, description="description", role="role", expires_at="expiration"),
+                form.values.get("name") or "NAME",
             ],
             reveals="secret",
             reveal_name="secret",
@@ -458,7 +458,7 @@ CREDENTIALS = Resource(
             is_bulk=True,
             icon="trash",
             call=_delete_credential,
-            cli=lambda asked: ["openstack application credential delete", named(asked.item)],
+            cli=lambda form: ["openstack application credential delete", named(form.item)],
         ),
     ),
 )

@@ -50,21 +50,21 @@ _PROJECT = Field(
 )
 
 
-def _call(asked: SubmittedForm, **changes: Any) -> Call:
+def _call(form: SubmittedForm, **changes: Any) -> Call:
     return Call(
-        "PATCH", f"{ROOT}/users/{asked.item.get('id', 'ID')}", {"user": changes}, secrets=frozenset({"password"})
+        "PATCH", f"{ROOT}/users/{form.item.get('id', 'ID')}", {"user": changes}, secrets=frozenset({"password"})
     )
 
 
-def _create(asked: SubmittedForm) -> Call:
-    body = filled(asked.values, "name", "email", "description", "default_project_id", "password")
+def _create(form: SubmittedForm) -> Call:
+    body = filled(form.values, "name", "email", "description", "default_project_id", "password")
     return Call("POST", f"{ROOT}/users", {"user": body}, secrets=frozenset({"password"}))
 
 
-def _edit(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _edit(form: SubmittedForm) -> Call:
+    values = form.values
     return _call(
-        asked,
+        form,
         name=values["name"],
         email=values["email"] or None,
         description=values["description"],
@@ -128,11 +128,11 @@ USERS = Resource(
             icon="plus",
             fields=(NAME, _PASSWORD, Field("email", "Email"), _PROJECT, DESCRIPTION),
             call=_create,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack user create",
-                *options(asked.values, email="email", default_project_id="project", description="description"),
-                *(["--password-prompt"] if asked.values.get("password") else []),
-                asked.values.get("name") or "NAME",
+                *options(form.values, email="email", default_project_id="project", description="description"),
+                *(["--password-prompt"] if form.values.get("password") else []),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -142,11 +142,11 @@ USERS = Resource(
             rule="identity:update_user",
             fields=(OWN_NAME, own("email", "Email"), _PROJECT, OWN_DESCRIPTION),
             call=_edit,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack user set",
-                *options(asked.values, name="name", email="email", default_project_id="project"),
-                *options(asked.values, description="description"),
-                str(asked.item.get("id", "ID")),
+                *options(form.values, name="name", email="email", default_project_id="project"),
+                *options(form.values, description="description"),
+                str(form.item.get("id", "ID")),
             ],
         ),
         ResourceAction(
@@ -155,8 +155,8 @@ USERS = Resource(
             does="The old password stops working and all sessions of the user end.",
             rule="identity:update_user",
             fields=(Field("password", "New password", "secret", is_required=True), REASON),
-            call=lambda asked: _call(asked, password=asked.values["password"]),
-            cli=lambda asked: ["openstack user set --password-prompt", named(asked.item)],
+            call=lambda form: _call(form, password=form.values["password"]),
+            cli=lambda form: ["openstack user set --password-prompt", named(form.item)],
         ),
         ResourceAction(
             id="second-factor",
@@ -168,14 +168,14 @@ USERS = Resource(
             rule="identity:update_user",
             why_not=_has_second_factor,
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", f"/api/users/{asked.item.get('id', 'ID')}/second-factor"),
-            cli=lambda asked: [
+            call=lambda form: Call("DELETE", f"/api/users/{form.item.get('id', 'ID')}/second-factor"),
+            cli=lambda form: [
                 "curl",
                 "-X",
                 "DELETE",
                 "-H",
                 "X-Auth-Token: TOKEN",
-                f"/api/users/{asked.item.get('id', 'ID')}/second-factor",
+                f"/api/users/{form.item.get('id', 'ID')}/second-factor",
             ],
         ),
         ResourceAction(
@@ -186,8 +186,8 @@ USERS = Resource(
             is_bulk=True,
             why_not=only_while("enabled", True, "The user is already disabled."),
             fields=(REASON,),
-            call=lambda asked: _call(asked, enabled=False),
-            cli=lambda asked: ["openstack user set --disable", named(asked.item)],
+            call=lambda form: _call(form, enabled=False),
+            cli=lambda form: ["openstack user set --disable", named(form.item)],
         ),
         ResourceAction(
             id="enable",
@@ -196,8 +196,8 @@ USERS = Resource(
             rule="identity:update_user",
             is_bulk=True,
             why_not=only_while("enabled", False, "The user is enabled."),
-            call=lambda asked: _call(asked, enabled=True),
-            cli=lambda asked: ["openstack user set --enable", named(asked.item)],
+            call=lambda form: _call(form, enabled=True),
+            cli=lambda form: ["openstack user set --enable", named(form.item)],
         ),
         ResourceAction(
             id="delete",
@@ -207,8 +207,8 @@ USERS = Resource(
             is_danger=True,
             icon="trash",
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", f"{ROOT}/users/{asked.item['id']}"),
-            cli=lambda asked: ["openstack user delete", named(asked.item)],
+            call=lambda form: Call("DELETE", f"{ROOT}/users/{form.item['id']}"),
+            cli=lambda form: ["openstack user delete", named(form.item)],
         ),
     ),
 )
@@ -253,11 +253,11 @@ ROLES = Resource(
             is_creation=True,
             icon="plus",
             fields=(NAME, DESCRIPTION),
-            call=lambda asked: Call("POST", f"{ROOT}/roles", {"role": filled(asked.values, "name", "description")}),
-            cli=lambda asked: [
+            call=lambda form: Call("POST", f"{ROOT}/roles", {"role": filled(form.values, "name", "description")}),
+            cli=lambda form: [
                 "openstack role create",
-                *options(asked.values, description="description"),
-                asked.values.get("name") or "NAME",
+                *options(form.values, description="description"),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -267,15 +267,15 @@ ROLES = Resource(
             rule="identity:update_role",
             why_not=_built_in,
             fields=(OWN_NAME, OWN_DESCRIPTION),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "PATCH",
-                f"{ROOT}/roles/{asked.item.get('id', 'ID')}",
-                {"role": {"name": asked.values["name"], "description": asked.values["description"]}},
+                f"{ROOT}/roles/{form.item.get('id', 'ID')}",
+                {"role": {"name": form.values["name"], "description": form.values["description"]}},
             ),
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack role set",
-                *options(asked.values, name="name", description="description"),
-                named(asked.item),
+                *options(form.values, name="name", description="description"),
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -287,8 +287,8 @@ ROLES = Resource(
             icon="trash",
             why_not=_built_in,
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", f"{ROOT}/roles/{asked.item['id']}"),
-            cli=lambda asked: ["openstack role delete", named(asked.item)],
+            call=lambda form: Call("DELETE", f"{ROOT}/roles/{form.item['id']}"),
+            cli=lambda form: ["openstack role delete", named(form.item)],
         ),
     ),
 )

@@ -59,23 +59,23 @@ def _at(item: Item, end: str = "") -> str:
     return f"{PATH}/{item.get('id', 'ID')}{end}"
 
 
-def _act(asked: SubmittedForm, name: str, **body: Any) -> Call:
-    return Call("POST", _at(asked.item, "/action"), {name: body})
+def _act(form: SubmittedForm, name: str, **body: Any) -> Call:
+    return Call("POST", _at(form.item, "/action"), {name: body})
 
 
-def _edit(asked: SubmittedForm) -> Call:
+def _edit(form: SubmittedForm) -> Call:
     """Leave an unchanged zone out, because hosts with servers forbid setting it."""
-    body: dict[str, Any] = {"name": asked.values["name"]}
-    if asked.values[ZONE_KEY] != str(asked.item.get(ZONE_KEY) or ""):
-        body[ZONE_KEY] = asked.values[ZONE_KEY] or None
-    return Call("PUT", _at(asked.item), {"aggregate": body})
+    body: dict[str, Any] = {"name": form.values["name"]}
+    if form.values[ZONE_KEY] != str(form.item.get(ZONE_KEY) or ""):
+        body[ZONE_KEY] = form.values[ZONE_KEY] or None
+    return Call("PUT", _at(form.item), {"aggregate": body})
 
 
-def _metadata(asked: SubmittedForm) -> Call:
+def _metadata(form: SubmittedForm) -> Call:
     """Remove the existing keys that the form does not have any more."""
-    wanted = pairs_of(asked.values["metadata"])
-    gone = {key: None for key in asked.item.get("metadata") or {} if key not in wanted}
-    return _act(asked, "set_metadata", metadata={**wanted, **gone})
+    wanted = pairs_of(form.values["metadata"])
+    gone = {key: None for key in form.item.get("metadata") or {} if key not in wanted}
+    return _act(form, "set_metadata", metadata={**wanted, **gone})
 
 
 def _item(aggregate: AggregateView) -> Item:
@@ -87,32 +87,32 @@ def _list(caller: RequestContext, query: Query) -> Page[Item]:
     return Page([_item(one) for one in aggregates.list_all(caller)])
 
 
-def _create(caller: RequestContext, asked: SubmittedForm) -> Item:
-    values = asked.body["aggregate"]
+def _create(caller: RequestContext, form: SubmittedForm) -> Item:
+    values = form.body["aggregate"]
     return _item(aggregates.create(caller, values["name"], values[ZONE_KEY]))
 
 
-def _update(caller: RequestContext, asked: SubmittedForm) -> Item:
-    changes = dict(asked.body["aggregate"])
+def _update(caller: RequestContext, form: SubmittedForm) -> Item:
+    changes = dict(form.body["aggregate"])
     name = changes.pop("name")
-    return _item(aggregates.update(caller, str(asked.item["id"]), name, changes))
+    return _item(aggregates.update(caller, str(form.item["id"]), name, changes))
 
 
-def _set_metadata(caller: RequestContext, asked: SubmittedForm) -> Item:
-    changes = asked.body["set_metadata"]["metadata"]
-    return _item(aggregates.set_metadata(caller, str(asked.item["id"]), changes))
+def _set_metadata(caller: RequestContext, form: SubmittedForm) -> Item:
+    changes = form.body["set_metadata"]["metadata"]
+    return _item(aggregates.set_metadata(caller, str(form.item["id"]), changes))
 
 
-def _add_host(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _item(aggregates.add_host(caller, str(asked.item["id"]), asked.values["host"]))
+def _add_host(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(aggregates.add_host(caller, str(form.item["id"]), form.values["host"]))
 
 
-def _remove_host(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _item(aggregates.remove_host(caller, str(asked.item["id"]), asked.values["host"]))
+def _remove_host(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(aggregates.remove_host(caller, str(form.item["id"]), form.values["host"]))
 
 
-def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
-    aggregates.delete(caller, str(asked.item["id"]))
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    aggregates.delete(caller, str(form.item["id"]))
 
 
 def host_link(name: str) -> Cell:
@@ -164,17 +164,17 @@ AGGREGATES = Resource(
             is_creation=True,
             icon="plus",
             fields=(NAME, Field(ZONE_KEY, "Zone", help=_ZONE_HELP)),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "POST",
                 PATH,
-                {"aggregate": {"name": asked.values["name"], ZONE_KEY: asked.values[ZONE_KEY] or None}},
+                {"aggregate": {"name": form.values["name"], ZONE_KEY: form.values[ZONE_KEY] or None}},
             ),
             schema=schemas.CREATE,
             execute=_create,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack aggregate create",
-                *(["--zone", asked.values[ZONE_KEY]] if asked.values.get(ZONE_KEY) else []),
-                asked.values.get("name") or "NAME",
+                *(["--zone", form.values[ZONE_KEY]] if form.values.get(ZONE_KEY) else []),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -184,10 +184,10 @@ AGGREGATES = Resource(
             rule=f"{RULE}add_host",
             icon="plus",
             fields=(Field("host", "Host", "choice", choices=_HOSTS, is_required=True),),
-            call=lambda asked: _act(asked, "add_host", host=asked.values["host"]),
+            call=lambda form: _act(form, "add_host", host=form.values["host"]),
             schema=schemas.ACTIONS["add_host"],
             execute=_add_host,
-            cli=lambda asked: ["openstack aggregate add host", named(asked.item), asked.values.get("host") or "HOST"],
+            cli=lambda form: ["openstack aggregate add host", named(form.item), form.values.get("host") or "HOST"],
         ),
         ResourceAction(
             id="remove-host",
@@ -196,13 +196,13 @@ AGGREGATES = Resource(
             rule=f"{RULE}remove_host",
             why_not=lambda item: "" if item.get("hosts") else "The aggregate has no hosts.",
             fields=(Field("host", "Host", "choice", choices=_choices, is_required=True), REASON),
-            call=lambda asked: _act(asked, "remove_host", host=asked.values["host"]),
+            call=lambda form: _act(form, "remove_host", host=form.values["host"]),
             schema=schemas.ACTIONS["remove_host"],
             execute=_remove_host,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack aggregate remove host",
-                named(asked.item),
-                asked.values.get("host") or "HOST",
+                named(form.item),
+                form.values.get("host") or "HOST",
             ],
         ),
         ResourceAction(
@@ -226,14 +226,14 @@ AGGREGATES = Resource(
             call=_metadata,
             schema=schemas.ACTIONS["set_metadata"],
             execute=_set_metadata,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack aggregate set",
                 *(
                     word
-                    for key, value in pairs_of(asked.values["metadata"]).items()
+                    for key, value in pairs_of(form.values["metadata"]).items()
                     for word in ("--property", f"{key}={value}")
                 ),
-                named(asked.item),
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -245,11 +245,11 @@ AGGREGATES = Resource(
             call=_edit,
             schema=schemas.UPDATE,
             execute=_update,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack aggregate set",
-                *(["--name", asked.values["name"]] if asked.values.get("name") else []),
-                *(["--zone", asked.values[ZONE_KEY]] if asked.values.get(ZONE_KEY) else []),
-                str(asked.item.get("id", "ID")),
+                *(["--name", form.values["name"]] if form.values.get("name") else []),
+                *(["--zone", form.values[ZONE_KEY]] if form.values.get(ZONE_KEY) else []),
+                str(form.item.get("id", "ID")),
             ],
         ),
         ResourceAction(
@@ -262,9 +262,9 @@ AGGREGATES = Resource(
             icon="trash",
             why_not=lambda item: "Remove all hosts first." if item.get("hosts") else "",
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", _at(asked.item)),
+            call=lambda form: Call("DELETE", _at(form.item)),
             execute=_delete,
-            cli=lambda asked: ["openstack aggregate delete", named(asked.item)],
+            cli=lambda form: ["openstack aggregate delete", named(form.item)],
         ),
     ),
 )

@@ -34,12 +34,12 @@ STATES = {"up": StatusBadge("good", "up"), "down": StatusBadge("bad", "down")}
 STATUSES = {"enabled": StatusBadge("good", "open"), "disabled": StatusBadge("waiting", "closed")}
 
 
-def _at(asked: SubmittedForm) -> str:
-    return f"{PATH}/{asked.item.get('id', 'ID')}"
+def _at(form: SubmittedForm) -> str:
+    return f"{PATH}/{form.item.get('id', 'ID')}"
 
 
-def _put(asked: SubmittedForm, **body: Any) -> Call:
-    return Call("PUT", _at(asked), body)
+def _put(form: SubmittedForm, **body: Any) -> Call:
+    return Call("PUT", _at(form), body)
 
 
 def _item(service: ServiceView) -> Item:
@@ -65,20 +65,20 @@ def _get(caller: RequestContext, ident: str) -> Item:
     return _item(hosts.get_service(caller, ident))
 
 
-def _disable(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _set(caller, asked, is_disabled=True, disabled_reason=asked.body["disabled_reason"])
+def _disable(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _set(caller, form, is_disabled=True, disabled_reason=form.body["disabled_reason"])
 
 
-def _enable(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _set(caller, asked, is_disabled=False, disabled_reason=None)
+def _enable(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _set(caller, form, is_disabled=False, disabled_reason=None)
 
 
-def _set(caller: RequestContext, asked: SubmittedForm, **values: Any) -> Item:
-    return _item(enabling.update(caller, hosts.get_service(caller, str(asked.item["id"])), **values))
+def _set(caller: RequestContext, form: SubmittedForm, **values: Any) -> Item:
+    return _item(enabling.update(caller, hosts.get_service(caller, str(form.item["id"])), **values))
 
 
-def _forget(caller: RequestContext, asked: SubmittedForm) -> None:
-    enabling.delete(caller, hosts.get_service(caller, str(asked.item["id"])))
+def _forget(caller: RequestContext, form: SubmittedForm) -> None:
+    enabling.delete(caller, hosts.get_service(caller, str(form.item["id"])))
 
 
 def _name(item: Item) -> str:
@@ -93,12 +93,12 @@ def _host(item: Item, names: Names) -> Cell:
     return host_link(str(item["host"])) if item.get("binary") == COMPUTE else Cell("text", str(item["host"]))
 
 
-def _cli(asked: SubmittedForm, *flags: str) -> list[str]:
+def _cli(form: SubmittedForm, *flags: str) -> list[str]:
     return [
         "openstack compute service set",
         *flags,
-        str(asked.item.get("host", "HOST")),
-        str(asked.item.get("binary", COMPUTE)),
+        str(form.item.get("host", "HOST")),
+        str(form.item.get("binary", COMPUTE)),
     ]
 
 
@@ -141,12 +141,10 @@ SERVICES = Resource(
                 _only_hosts(item) or ("Scheduling is already disabled." if item["status"] == "disabled" else "")
             ),
             fields=(REASON,),
-            call=lambda asked: _put(
-                asked, status="disabled", disabled_reason=asked.values["reason"].strip() or "REASON"
-            ),
+            call=lambda form: _put(form, status="disabled", disabled_reason=form.values["reason"].strip() or "REASON"),
             schema=UPDATE,
             execute=_disable,
-            cli=lambda asked: _cli(asked, "--disable", "--disable-reason", asked.values.get("reason") or "REASON"),
+            cli=lambda form: _cli(form, "--disable", "--disable-reason", form.values.get("reason") or "REASON"),
         ),
         ResourceAction(
             id="enable",
@@ -155,9 +153,9 @@ SERVICES = Resource(
             rule="os_compute_api:os-services:update",
             is_bulk=True,
             why_not=lambda item: _only_hosts(item) or ("Scheduling is enabled." if item["status"] == "enabled" else ""),
-            call=lambda asked: _put(asked, status="enabled"),
+            call=lambda form: _put(form, status="enabled"),
             execute=_enable,
-            cli=lambda asked: _cli(asked, "--enable"),
+            cli=lambda form: _cli(form, "--enable"),
         ),
         ResourceAction(
             id="forget",
@@ -171,9 +169,9 @@ SERVICES = Resource(
             icon="trash",
             why_not=lambda item: "The service is up. Stop it first." if item["state"] == "up" else "",
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", _at(asked)),
+            call=lambda form: Call("DELETE", _at(form)),
             execute=_forget,
-            cli=lambda asked: ["openstack compute service delete", str(asked.item.get("id", "ID"))],
+            cli=lambda form: ["openstack compute service delete", str(form.item.get("id", "ID"))],
         ),
     ),
 )

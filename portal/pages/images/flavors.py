@@ -69,8 +69,8 @@ SPECS = (
 )
 
 
-def _create(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _create(form: SubmittedForm) -> Call:
+    values = form.values
     body: dict[str, Any] = {
         **filled(values, "name", "id", "description"),
         **{name: whole(values[name]) for name in ("vcpus", "ram", "disk")},
@@ -85,17 +85,17 @@ def _at(item: Item, end: str = "") -> str:
     return f"{PATH}/{quote(str(item.get('id', 'ID')), safe='')}{end}"
 
 
-def _specs(asked: SubmittedForm) -> Call:
-    return Call("POST", _at(asked.item, "/os-extra_specs"), {"extra_specs": pairs_of(asked.values["extra_specs"])})
+def _specs(form: SubmittedForm) -> Call:
+    return Call("POST", _at(form.item, "/os-extra_specs"), {"extra_specs": pairs_of(form.values["extra_specs"])})
 
 
-def _specs_gone(asked: SubmittedForm, made: Any) -> Iterable[FollowUp]:
+def _specs_gone(form: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Delete removed keys one by one."""
-    kept, rule = pairs_of(asked.values["extra_specs"]), "os_compute_api:os-flavor-extra-specs:delete"
-    for key in asked.item.get("extra_specs") or {}:
+    kept, rule = pairs_of(form.values["extra_specs"]), "os_compute_api:os-flavor-extra-specs:delete"
+    for key in form.item.get("extra_specs") or {}:
         if key not in kept:
-            call = Call("DELETE", _at(asked.item, f"/os-extra_specs/{quote(str(key), safe='')}"))
-            yield FollowUp(call, rule, partial(_remove_spec, flavor_id=asked.item["id"], key=key))
+            call = Call("DELETE", _at(form.item, f"/os-extra_specs/{quote(str(key), safe='')}"))
+            yield FollowUp(call, rule, partial(_remove_spec, flavor_id=form.item["id"], key=key))
 
 
 def _remove_spec(caller: RequestContext, *, flavor_id: str, key: str) -> None:
@@ -145,8 +145,8 @@ READER = ItemReader(_list, _get)
 ACCESS = RelatedRequest("access", rule="os_compute_api:os-flavor-access", read=_read_access)
 
 
-def _make(caller: RequestContext, asked: SubmittedForm) -> Item:
-    values = asked.body["flavor"]
+def _make(caller: RequestContext, form: SubmittedForm) -> Item:
+    values = form.body["flavor"]
     spec = FlavorSpec(
         flavor_id=values.get("id", ""),
         name=values["name"],
@@ -159,30 +159,30 @@ def _make(caller: RequestContext, asked: SubmittedForm) -> Item:
     return _item(flavors.create(caller, NewFlavor(spec, values[IS_PUBLIC], description=values.get("description"))))
 
 
-def _set_specs(caller: RequestContext, asked: SubmittedForm) -> Item:
-    specs = asked.body["extra_specs"]
+def _set_specs(caller: RequestContext, form: SubmittedForm) -> Item:
+    specs = form.body["extra_specs"]
     extra_specs.check(specs)
-    return _item(flavors.set_extra_specs(caller, asked.item["id"], specs))
+    return _item(flavors.set_extra_specs(caller, form.item["id"], specs))
 
 
-def _describe(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _item(flavors.describe(caller, asked.item["id"], asked.body["flavor"]["description"]))
+def _describe(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(flavors.describe(caller, form.item["id"], form.body["flavor"]["description"]))
 
 
-def _grant(caller: RequestContext, asked: SubmittedForm) -> None:
-    flavors.grant(caller, asked.item["id"], asked.values["tenant"])
+def _grant(caller: RequestContext, form: SubmittedForm) -> None:
+    flavors.grant(caller, form.item["id"], form.values["tenant"])
 
 
-def _revoke(caller: RequestContext, asked: SubmittedForm) -> None:
-    flavors.revoke(caller, asked.item["id"], asked.values["tenant"])
+def _revoke(caller: RequestContext, form: SubmittedForm) -> None:
+    flavors.revoke(caller, form.item["id"], form.values["tenant"])
 
 
-def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
-    flavors.delete(caller, asked.item["id"])
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    flavors.delete(caller, form.item["id"])
 
 
-def _access(asked: SubmittedForm, name: str) -> Call:
-    return Call("POST", _at(asked.item, "/action"), {name: {"tenant": asked.values["tenant"]}})
+def _access(form: SubmittedForm, name: str) -> Call:
+    return Call("POST", _at(form.item, "/action"), {name: {"tenant": form.values["tenant"]}})
 
 
 def _granted(item: Item) -> Sequence[FieldOption]:
@@ -228,12 +228,12 @@ FLAVOR_ACTIONS = (
         call=_create,
         schema=schemas.create(VERSIONS.maximum),
         execute=_make,
-        cli=lambda asked: [
+        cli=lambda form: [
             "openstack flavor create",
-            *options(asked.values, vcpus="vcpus", ram="ram", disk="disk", ephemeral="ephemeral", swap="swap", id="id"),
-            *options(asked.values, description="description"),
-            "--public" if asked.values.get("is_public") else "--private",
-            asked.values.get("name") or "NAME",
+            *options(form.values, vcpus="vcpus", ram="ram", disk="disk", ephemeral="ephemeral", swap="swap", id="id"),
+            *options(form.values, description="description"),
+            "--public" if form.values.get("is_public") else "--private",
+            form.values.get("name") or "NAME",
         ],
     ),
     ResourceAction(
@@ -256,14 +256,14 @@ FLAVOR_ACTIONS = (
         schema=schemas.EXTRA_SPECS,
         execute=_set_specs,
         follow_ups=_specs_gone,
-        cli=lambda asked: [
+        cli=lambda form: [
             "openstack flavor set",
             *(
                 word
-                for key, value in pairs_of(asked.values["extra_specs"]).items()
+                for key, value in pairs_of(form.values["extra_specs"]).items()
                 for word in ("--property", f"{key}={value}")
             ),
-            named(asked.item),
+            named(form.item),
         ],
     ),
     ResourceAction(
@@ -272,15 +272,13 @@ FLAVOR_ACTIONS = (
         does="Describe the flavor's purpose.",
         rule="os_compute_api:os-flavor-manage:update",
         fields=(OWN_DESCRIPTION,),
-        call=lambda asked: Call(
-            "PUT", _at(asked.item), {"flavor": {"description": asked.values["description"] or None}}
-        ),
+        call=lambda form: Call("PUT", _at(form.item), {"flavor": {"description": form.values["description"] or None}}),
         schema=schemas.UPDATE,
         execute=_describe,
-        cli=lambda asked: [
+        cli=lambda form: [
             "openstack flavor set",
-            *options(asked.values, description="description"),
-            named(asked.item),
+            *options(form.values, description="description"),
+            named(form.item),
         ],
     ),
     ResourceAction(
@@ -290,14 +288,14 @@ FLAVOR_ACTIONS = (
         rule="os_compute_api:os-flavor-access:add_tenant_access",
         why_not=_why_public,
         fields=(Field("tenant", "Project", "choice", choices=PROJECTS, is_required=True),),
-        call=lambda asked: _access(asked, "addTenantAccess"),
+        call=lambda form: _access(form, "addTenantAccess"),
         schema=schemas.ADD_ACCESS,
         execute=_grant,
-        cli=lambda asked: [
+        cli=lambda form: [
             "openstack flavor set",
             "--project",
-            asked.values.get("tenant") or "PROJECT",
-            named(asked.item),
+            form.values.get("tenant") or "PROJECT",
+            named(form.item),
         ],
     ),
     ResourceAction(
@@ -307,14 +305,14 @@ FLAVOR_ACTIONS = (
         rule="os_compute_api:os-flavor-access:remove_tenant_access",
         why_not=_why_not_revoke,
         fields=(Field("tenant", "Project", "choice", choices=_granted, is_required=True), REASON),
-        call=lambda asked: _access(asked, "removeTenantAccess"),
+        call=lambda form: _access(form, "removeTenantAccess"),
         schema=schemas.REMOVE_ACCESS,
         execute=_revoke,
-        cli=lambda asked: [
+        cli=lambda form: [
             "openstack flavor unset",
             "--project",
-            asked.values.get("tenant") or "PROJECT",
-            named(asked.item),
+            form.values.get("tenant") or "PROJECT",
+            named(form.item),
         ],
     ),
     ResourceAction(
@@ -326,8 +324,8 @@ FLAVOR_ACTIONS = (
         is_bulk=True,
         icon="trash",
         fields=(REASON,),
-        call=lambda asked: Call("DELETE", _at(asked.item)),
+        call=lambda form: Call("DELETE", _at(form.item)),
         execute=_delete,
-        cli=lambda asked: ["openstack flavor delete", named(asked.item)],
+        cli=lambda form: ["openstack flavor delete", named(form.item)],
     ),
 )

@@ -47,8 +47,8 @@ _VISIBILITIES = (
 _FORMATS = tuple(FieldOption(name, name) for name in ("qcow2", "raw", "iso", "vmdk", "vdi", "vhd"))
 
 
-def _create(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _create(form: SubmittedForm) -> Call:
+    values = form.values
     body: dict[str, Any] = {
         **filled(values, "name", "visibility", "disk_format"),
         "container_format": "bare",
@@ -57,27 +57,27 @@ def _create(asked: SubmittedForm) -> Call:
     return Call("POST", PATH, body)
 
 
-def _data(asked: SubmittedForm, made: Any) -> Iterable[FollowUp]:
+def _data(form: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Upload the file after the record was created, as a stream."""
-    if asked.file is not None:
-        yield FollowUp(_upload(asked, str(made["id"])))
+    if form.file is not None:
+        yield FollowUp(_upload(form, str(made["id"])))
 
 
-def _upload(asked: SubmittedForm, ident: str) -> Call:
-    return Call("PUT", f"{PATH}/{ident}/file", media_type=OCTETS, data=asked.file)
+def _upload(form: SubmittedForm, ident: str) -> Call:
+    return Call("PUT", f"{PATH}/{ident}/file", media_type=OCTETS, data=form.file)
 
 
-def _edit(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _edit(form: SubmittedForm) -> Call:
+    values = form.values
     patch: list[dict[str, Any]] = [
         {"op": "replace", "path": "/name", "value": values["name"]},
         {"op": "replace", "path": "/min_disk", "value": whole(values["min_disk"] or "0")},
         {"op": "replace", "path": "/min_ram", "value": whole(values["min_ram"] or "0")},
         {"op": "replace", "path": "/protected", "value": bool(values.get("protected"))},
     ]
-    if values["visibility"] != asked.item.get("visibility"):
+    if values["visibility"] != form.item.get("visibility"):
         patch.append({"op": "replace", "path": "/visibility", "value": values["visibility"]})
-    return Call("PATCH", f"{PATH}/{asked.item.get('id', 'ID')}", patch, media_type=PATCH)
+    return Call("PATCH", f"{PATH}/{form.item.get('id', 'ID')}", patch, media_type=PATCH)
 
 
 def _needs(item: Item, names: Names) -> Cell:
@@ -155,15 +155,15 @@ IMAGES = Resource(
             ),
             call=_create,
             follow_ups=_data,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack image create",
                 "--file",
                 "FILE",
                 "--container-format",
                 "bare",
-                *options(asked.values, disk_format="disk-format", min_disk="min-disk", min_ram="min-ram"),
-                f"--{asked.values.get('visibility') or 'private'}",
-                asked.values.get("name") or "NAME",
+                *options(form.values, disk_format="disk-format", min_disk="min-disk", min_ram="min-ram"),
+                f"--{form.values.get('visibility') or 'private'}",
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -173,8 +173,8 @@ IMAGES = Resource(
             rule="upload_image",
             fields=(Field("file", "File", "file", is_required=True),),
             why_not=lambda item: "" if item["status"] == "queued" else "The image already has data.",
-            call=lambda asked: _upload(asked, str(asked.item.get("id", "ID"))),
-            cli=lambda asked: ["openstack image stage", "--file", "FILE", named(asked.item)],
+            call=lambda form: _upload(form, str(form.item.get("id", "ID"))),
+            cli=lambda form: ["openstack image stage", "--file", "FILE", named(form.item)],
         ),
         ResourceAction(
             id="edit",
@@ -200,11 +200,11 @@ IMAGES = Resource(
                 ),
             ),
             call=_edit,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack image set",
-                *options(asked.values, name="name", min_disk="min-disk", min_ram="min-ram"),
-                "--protected" if asked.values.get("protected") else "--unprotected",
-                str(asked.item.get("id", "ID")),
+                *options(form.values, name="name", min_disk="min-disk", min_ram="min-ram"),
+                "--protected" if form.values.get("protected") else "--unprotected",
+                str(form.item.get("id", "ID")),
             ],
         ),
         ResourceAction(
@@ -218,8 +218,8 @@ IMAGES = Resource(
             is_bulk=True,
             why_not=lambda item: "" if item["status"] in ("active", "deactivated") else "The image has no data yet.",
             fields=(REASON,),
-            call=lambda asked: Call("POST", f"{PATH}/{asked.item.get('id', 'ID')}/actions/deactivate"),
-            cli=lambda asked: ["openstack image set --deactivate", named(asked.item)],
+            call=lambda form: Call("POST", f"{PATH}/{form.item.get('id', 'ID')}/actions/deactivate"),
+            cli=lambda form: ["openstack image set --deactivate", named(form.item)],
         ),
         ResourceAction(
             id="reactivate",
@@ -227,8 +227,8 @@ IMAGES = Resource(
             does="Makes the image available again.",
             rule="reactivate",
             why_not=lambda item: "" if item["status"] == "deactivated" else "The image is active.",
-            call=lambda asked: Call("POST", f"{PATH}/{asked.item.get('id', 'ID')}/actions/reactivate"),
-            cli=lambda asked: ["openstack image set --activate", named(asked.item)],
+            call=lambda form: Call("POST", f"{PATH}/{form.item.get('id', 'ID')}/actions/reactivate"),
+            cli=lambda form: ["openstack image set --activate", named(form.item)],
         ),
         ResourceAction(
             id="delete",
@@ -239,8 +239,8 @@ IMAGES = Resource(
             is_bulk=True,
             icon="trash",
             why_not=_may_delete,
-            call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
-            cli=lambda asked: ["openstack image delete", named(asked.item)],
+            call=lambda form: Call("DELETE", f"{PATH}/{form.item['id']}"),
+            cli=lambda form: ["openstack image delete", named(form.item)],
         ),
     ),
 )

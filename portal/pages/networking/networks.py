@@ -53,18 +53,18 @@ def delete(rule: str, collection: str, cli: str, does: str) -> ResourceAction:
         is_danger=True,
         is_bulk=True,
         icon="trash",
-        call=lambda asked: Call("DELETE", f"{ROOT}/{collection}/{asked.item['id']}"),
-        cli=lambda asked: [f"openstack {cli} delete", named(asked.item)],
+        call=lambda form: Call("DELETE", f"{ROOT}/{collection}/{form.item['id']}"),
+        cli=lambda form: [f"openstack {cli} delete", named(form.item)],
     )
 
 
-def _create_network(asked: SubmittedForm) -> Call:
-    mtu = {"mtu": whole(asked.values["mtu"])} if asked.values.get("mtu") else {}
-    return Call("POST", f"{ROOT}/networks", {"network": {**filled(asked.values, "name", "description"), **mtu}})
+def _create_network(form: SubmittedForm) -> Call:
+    mtu = {"mtu": whole(form.values["mtu"])} if form.values.get("mtu") else {}
+    return Call("POST", f"{ROOT}/networks", {"network": {**filled(form.values, "name", "description"), **mtu}})
 
 
-def _create_subnet(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _create_subnet(form: SubmittedForm) -> Call:
+    values = form.values
     body: dict[str, Any] = filled(values, "network_id", "name", "cidr")
     body["ip_version"] = whole(values.get("ip_version") or "4")
     body["enable_dhcp"] = bool(values.get("enable_dhcp"))
@@ -139,10 +139,10 @@ KINDS = (
                 icon="plus",
                 fields=(NAME, Field("mtu", "MTU", "number", least=68, most=9216), DESCRIPTION),
                 call=_create_network,
-                cli=lambda asked: [
+                cli=lambda form: [
                     "openstack network create",
-                    *options(asked.values, mtu="mtu", description="description"),
-                    asked.values.get("name") or "NAME",
+                    *options(form.values, mtu="mtu", description="description"),
+                    form.values.get("name") or "NAME",
                 ],
             ),
             rename("network", "update_network", f"{ROOT}/networks", "network"),
@@ -207,17 +207,17 @@ KINDS = (
                     Field("enable_dhcp", "Assign addresses by DHCP", "check", start="yes"),
                 ),
                 call=_create_subnet,
-                cli=lambda asked: [
+                cli=lambda form: [
                     "openstack subnet create",
                     *options(
-                        asked.values,
+                        form.values,
                         network_id="network",
                         cidr="subnet-range",
                         ip_version="ip-version",
                         gateway_ip="gateway",
                     ),
-                    "--dhcp" if asked.values.get("enable_dhcp") else "--no-dhcp",
-                    asked.values.get("name") or "NAME",
+                    "--dhcp" if form.values.get("enable_dhcp") else "--no-dhcp",
+                    form.values.get("name") or "NAME",
                 ],
             ),
             rename("subnet", "update_subnet", f"{ROOT}/subnets", "subnet"),

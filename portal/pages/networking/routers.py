@@ -48,23 +48,23 @@ SERVER_PORTS = Source(
 )
 
 
-def _create_router(asked: SubmittedForm) -> Call:
-    body: dict[str, Any] = filled(asked.values, "name", "description")
-    if asked.values.get("gateway"):
-        body["external_gateway_info"] = {"network_id": asked.values["gateway"]}
+def _create_router(form: SubmittedForm) -> Call:
+    body: dict[str, Any] = filled(form.values, "name", "description")
+    if form.values.get("gateway"):
+        body["external_gateway_info"] = {"network_id": form.values["gateway"]}
     return Call("POST", f"{ROOT}/routers", {"router": body})
 
 
-def _gateway(asked: SubmittedForm) -> Call:
-    chosen = asked.values.get("gateway")
+def _gateway(form: SubmittedForm) -> Call:
+    chosen = form.values.get("gateway")
     info = {"network_id": chosen} if chosen else {}
-    return Call("PUT", f"{ROOT}/routers/{asked.item['id']}", {"router": {"external_gateway_info": info}})
+    return Call("PUT", f"{ROOT}/routers/{form.item['id']}", {"router": {"external_gateway_info": info}})
 
 
 def _interface(verb: str) -> Any:
-    def call(asked: SubmittedForm) -> Call:
-        path = f"{ROOT}/routers/{asked.item['id']}/{verb}_router_interface"
-        return Call("PUT", path, {"subnet_id": asked.values["subnet_id"]})
+    def call(form: SubmittedForm) -> Call:
+        path = f"{ROOT}/routers/{form.item['id']}/{verb}_router_interface"
+        return Call("PUT", path, {"subnet_id": form.values["subnet_id"]})
 
     return call
 
@@ -124,10 +124,10 @@ ROUTERS = Resource(
             icon="plus",
             fields=(NAME, _GATEWAY, DESCRIPTION),
             call=_create_router,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack router create",
-                *options(asked.values, gateway="external-gateway", description="description"),
-                asked.values.get("name") or "NAME",
+                *options(form.values, gateway="external-gateway", description="description"),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -137,10 +137,10 @@ ROUTERS = Resource(
             rule="add_router_interface",
             fields=(_SUBNET,),
             call=_interface("add"),
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack router add subnet",
-                named(asked.item),
-                asked.values.get("subnet_id") or "SUBNET",
+                named(form.item),
+                form.values.get("subnet_id") or "SUBNET",
             ],
         ),
         ResourceAction(
@@ -150,10 +150,10 @@ ROUTERS = Resource(
             rule="remove_router_interface",
             fields=(_SUBNET,),
             call=_interface("remove"),
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack router remove subnet",
-                named(asked.item),
-                asked.values.get("subnet_id") or "SUBNET",
+                named(form.item),
+                form.values.get("subnet_id") or "SUBNET",
             ],
         ),
         ResourceAction(
@@ -163,10 +163,10 @@ ROUTERS = Resource(
             rule="update_router",
             fields=(_GATEWAY,),
             call=_gateway,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack router set",
-                *options(asked.values, gateway="external-gateway"),
-                named(asked.item),
+                *options(form.values, gateway="external-gateway"),
+                named(form.item),
             ],
         ),
         rename("router", "update_router", f"{ROOT}/routers", "router"),
@@ -212,15 +212,15 @@ FLOATING_IPS = Resource(
                 Field("port_id", "Attached to", "choice", choices=SERVER_PORTS, nothing="Not attached"),
                 DESCRIPTION,
             ),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "POST",
                 f"{ROOT}/floatingips",
-                {"floatingip": filled(asked.values, "floating_network_id", "port_id", "description")},
+                {"floatingip": filled(form.values, "floating_network_id", "port_id", "description")},
             ),
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack floating ip create",
-                *options(asked.values, port_id="port", description="description"),
-                asked.values.get("floating_network_id") or "NETWORK",
+                *options(form.values, port_id="port", description="description"),
+                form.values.get("floating_network_id") or "NETWORK",
             ],
         ),
         ResourceAction(
@@ -238,15 +238,15 @@ FLOATING_IPS = Resource(
                     start=lambda item: str(item.get("port_id") or ""),
                 ),
             ),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "PUT",
-                f"{ROOT}/floatingips/{asked.item['id']}",
-                {"floatingip": {"port_id": asked.values.get("port_id") or None}},
+                f"{ROOT}/floatingips/{form.item['id']}",
+                {"floatingip": {"port_id": form.values.get("port_id") or None}},
             ),
-            cli=lambda asked: [
-                f"openstack floating ip {'set' if asked.values.get('port_id') else 'unset --port'}",
-                *options(asked.values, port_id="port"),
-                str(asked.item["floating_ip_address"]),
+            cli=lambda form: [
+                f"openstack floating ip {'set' if form.values.get('port_id') else 'unset --port'}",
+                *options(form.values, port_id="port"),
+                str(form.item["floating_ip_address"]),
             ],
         ),
         delete(

@@ -65,13 +65,13 @@ FIELDS = (
 )
 
 
-def _values(asked: SubmittedForm) -> dict[str, Any]:
-    times = {name: asked.values.get(name) or None for name in ("begins_at", "ends_at")}
-    return {**{name: asked.values[name] for name in ("title", "text", "severity")}, **times}
+def _values(form: SubmittedForm) -> dict[str, Any]:
+    times = {name: form.values.get(name) or None for name in ("begins_at", "ends_at")}
+    return {**{name: form.values[name] for name in ("title", "text", "severity")}, **times}
 
 
-def _body(asked: SubmittedForm) -> dict[str, object]:
-    return {"announcement": _values(asked)}
+def _body(form: SubmittedForm) -> dict[str, object]:
+    return {"announcement": _values(form)}
 
 
 def _list(caller: RequestContext, query: Query) -> Page[Item]:
@@ -81,16 +81,16 @@ def _list(caller: RequestContext, query: Query) -> Page[Item]:
     return Page([asdict(one) for one in found.items], found.has_more)
 
 
-def _withdraw(caller: RequestContext, asked: SubmittedForm) -> None:
-    announcements.withdraw(caller, asked.item["uuid"])
+def _withdraw(caller: RequestContext, form: SubmittedForm) -> None:
+    announcements.withdraw(caller, form.item["uuid"])
 
 
 def _command(method: str, path: str) -> list[str]:
     return ["curl", "-X", method, "-H", "X-Auth-Token: TOKEN", "-H", "Content-Type: application/json", path]
 
 
-def _path(asked: SubmittedForm) -> str:
-    return f"{PATH}/{asked.item.get('uuid', 'ID')}"
+def _path(form: SubmittedForm) -> str:
+    return f"{PATH}/{form.item.get('uuid', 'ID')}"
 
 
 ANNOUNCEMENTS = Resource(
@@ -126,9 +126,9 @@ ANNOUNCEMENTS = Resource(
             is_creation=True,
             icon="plus",
             fields=FIELDS,
-            call=lambda asked: Call("POST", PATH, _body(asked)),
-            execute=lambda caller, asked: asdict(announcements.announce(caller, _values(asked))),
-            cli=lambda asked: [*_command("POST", PATH), "-d", Call("POST", PATH, _body(asked)).body_text],
+            call=lambda form: Call("POST", PATH, _body(form)),
+            execute=lambda caller, form: asdict(announcements.announce(caller, _values(form))),
+            cli=lambda form: [*_command("POST", PATH), "-d", Call("POST", PATH, _body(form)).body_text],
         ),
         ResourceAction(
             id="edit",
@@ -136,9 +136,9 @@ ANNOUNCEMENTS = Resource(
             does="Changes the text or the time.",
             rule="novella:announcements:change",
             fields=FIELDS,
-            call=lambda asked: Call("PATCH", _path(asked), _body(asked)),
-            execute=lambda caller, asked: asdict(announcements.change(caller, asked.item["uuid"], _values(asked))),
-            cli=lambda asked: [*_command("PATCH", _path(asked)), "-d", Call("PATCH", PATH, _body(asked)).body_text],
+            call=lambda form: Call("PATCH", _path(form), _body(form)),
+            execute=lambda caller, form: asdict(announcements.change(caller, form.item["uuid"], _values(form))),
+            cli=lambda form: [*_command("PATCH", _path(form)), "-d", Call("PATCH", PATH, _body(form)).body_text],
         ),
         ResourceAction(
             id="delete",
@@ -149,9 +149,9 @@ ANNOUNCEMENTS = Resource(
             is_bulk=True,
             icon="trash",
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", _path(asked)),
+            call=lambda form: Call("DELETE", _path(form)),
             execute=_withdraw,
-            cli=lambda asked: _command("DELETE", _path(asked)),
+            cli=lambda form: _command("DELETE", _path(form)),
         ),
     ),
 )

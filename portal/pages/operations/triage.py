@@ -175,6 +175,6 @@ def _word(item: TriageItem) -> str:
     return title.lower() if title == item.title else title  # German capitalizes nouns everywhere
 
 
-def _url(asked: Mapping[str, str]) -> str:
+def _url(requested: Mapping[str, str]) -> str:
     base = reverse("triage")
-    return f"{base}?{urlencode(asked)}" if asked else base
+    return f"{base}?{urlencode(requested)}" if requested else base

@@ -76,44 +76,44 @@ def _fields(service: str, *, begins: bool = True) -> tuple[Field, ...]:
     )
 
 
-def _numbers(asked: SubmittedForm, service: str) -> dict[str, Any]:
+def _numbers(form: SubmittedForm, service: str) -> dict[str, Any]:
     """Return the numbers that were changed."""
-    values = asked.values
+    values = form.values
     return {
         name: int(values[name]) if values[name] == "-1" else whole(values[name])
         for name in NAMES[service]
-        if values.get(name) and values[name] != str(_limit(asked.item, service, name))
+        if values.get(name) and values[name] != str(_limit(form.item, service, name))
     }
 
 
-def _compute(asked: SubmittedForm) -> Call:
-    body = _numbers(asked, "compute") | ({"force": True} if asked.values.get("force") else {})
-    return Call("PUT", f"{COMPUTE}/{asked.item.get('id', 'ID')}", {"quota_set": body})
+def _compute(form: SubmittedForm) -> Call:
+    body = _numbers(form, "compute") | ({"force": True} if form.values.get("force") else {})
+    return Call("PUT", f"{COMPUTE}/{form.item.get('id', 'ID')}", {"quota_set": body})
 
 
-def _of_user(asked: SubmittedForm) -> Call:
-    body = _numbers(asked, "users") | ({"force": True} if asked.values.get("force") else {})
-    user = quote(asked.values.get("user_id") or "USER", safe="")
-    return Call("PUT", f"{COMPUTE}/{asked.item.get('id', 'ID')}?user_id={user}", {"quota_set": body})
+def _of_user(form: SubmittedForm) -> Call:
+    body = _numbers(form, "users") | ({"force": True} if form.values.get("force") else {})
+    user = quote(form.values.get("user_id") or "USER", safe="")
+    return Call("PUT", f"{COMPUTE}/{form.item.get('id', 'ID')}?user_id={user}", {"quota_set": body})
 
 
-def _network(asked: SubmittedForm) -> Call:
-    body = _numbers(asked, "network")
-    checked = {} if asked.values.get("force") else {"check_limit": True}
-    return Call("PUT", f"{NETWORK}/{asked.item.get('id', 'ID')}", {"quota": {**body, **checked}})
+def _network(form: SubmittedForm) -> Call:
+    body = _numbers(form, "network")
+    checked = {} if form.values.get("force") else {"check_limit": True}
+    return Call("PUT", f"{NETWORK}/{form.item.get('id', 'ID')}", {"quota": {**body, **checked}})
 
 
-def _also_reset(asked: SubmittedForm, made: Any) -> Iterable[FollowUp]:
+def _also_reset(form: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Reset the other limits; those of the network service only if it has some of its own."""
-    yield FollowUp(Call("DELETE", f"{STORAGE}/{asked.item['id']}", reason=asked.values.get("reason", "")))
-    yield FollowUp(Call("DELETE", f"{ROWS}/{asked.item['id']}", reason=asked.values.get("reason", "")))
-    typical = asked.item.get("network_defaults") or {}
-    if any(_limit(asked.item, "network", name) != typical.get(name) for name in NETWORK_WORDS):
-        yield FollowUp(Call("DELETE", f"{NETWORK}/{asked.item['id']}", reason=asked.values.get("reason", "")))
+    yield FollowUp(Call("DELETE", f"{STORAGE}/{form.item['id']}", reason=form.values.get("reason", "")))
+    yield FollowUp(Call("DELETE", f"{ROWS}/{form.item['id']}", reason=form.values.get("reason", "")))
+    typical = form.item.get("network_defaults") or {}
+    if any(_limit(form.item, "network", name) != typical.get(name) for name in NETWORK_WORDS):
+        yield FollowUp(Call("DELETE", f"{NETWORK}/{form.item['id']}", reason=form.values.get("reason", "")))
 
 
-def _rows(asked: SubmittedForm) -> Call:
-    return Call("PUT", f"{ROWS}/{asked.item.get('id', 'ID')}", {"limits": _numbers(asked, "rows")})
+def _rows(form: SubmittedForm) -> Call:
+    return Call("PUT", f"{ROWS}/{form.item.get('id', 'ID')}", {"limits": _numbers(form, "rows")})
 
 
 def _class_defaults(service: str, *, action_id: str, title: str) -> ResourceAction:
@@ -125,8 +125,8 @@ def _class_defaults(service: str, *, action_id: str, title: str) -> ResourceActi
         rule="os_compute_api:os-quota-class-sets:update",
         is_creation=True,
         fields=(*_fields(service, begins=False), REASON),
-        call=lambda asked: Call("PUT", f"{CLASSES[service]}/default", {"quota_class_set": _numbers(asked, service)}),
-        cli=lambda asked: ["openstack quota set --class", "default"],
+        call=lambda form: Call("PUT", f"{CLASSES[service]}/default", {"quota_class_set": _numbers(form, service)}),
+        cli=lambda form: ["openstack quota set --class", "default"],
     )
 
 
@@ -140,13 +140,13 @@ def _row_defaults(service: str, *, action_id: str, title: str, does: str) -> Res
         service="novella",
         is_creation=True,
         fields=(*_fields(service, begins=False), REASON),
-        call=lambda asked: Call("PUT", ROW_DEFAULTS, {"limits": _numbers(asked, service)}),
-        cli=lambda asked: ["curl -X PUT", ROW_DEFAULTS],
+        call=lambda form: Call("PUT", ROW_DEFAULTS, {"limits": _numbers(form, service)}),
+        cli=lambda form: ["curl -X PUT", ROW_DEFAULTS],
     )
 
 
 def _cli(*words: str) -> Any:
-    return lambda asked: [*words, str(asked.item.get("id", "PROJECT"))]
+    return lambda form: [*words, str(form.item.get("id", "PROJECT"))]
 
 
 PROJECT_QUOTAS = Resource(
@@ -213,8 +213,8 @@ PROJECT_QUOTAS = Resource(
             does="Limits for volumes and snapshots. Existing ones stay, also above a limit.",
             rule=UPDATE,
             fields=(*_fields("storage"), REASON),
-            call=lambda asked: Call(
-                "PUT", f"{STORAGE}/{asked.item.get('id', 'ID')}", {"quota_set": _numbers(asked, "storage")}
+            call=lambda form: Call(
+                "PUT", f"{STORAGE}/{form.item.get('id', 'ID')}", {"quota_set": _numbers(form, "storage")}
             ),
             cli=_cli("openstack quota set"),
         ),
@@ -257,7 +257,7 @@ PROJECT_QUOTAS = Resource(
             does="The project and its users get the default limits again.",
             rule="os_compute_api:os-quota-sets:delete",
             fields=(REASON,),
-            call=lambda asked: Call("DELETE", f"{COMPUTE}/{asked.item.get('id', 'ID')}"),
+            call=lambda form: Call("DELETE", f"{COMPUTE}/{form.item.get('id', 'ID')}"),
             follow_ups=_also_reset,
             cli=_cli("openstack quota delete"),
         ),

@@ -48,10 +48,10 @@ def usage_page(request: PageRequest) -> HttpResponse:
     """Show the usage and cost of a period."""
     begin, end, problem = _period(request.GET)
     by = _by(request)
-    asked, missing = _asked(request, begin, end, by)
+    requested, missing = _asked(request, begin, end, by)
     rates = costs.prices()
     query = {"from": f"{begin:%Y-%m-%d}", "to": f"{end - DAY:%Y-%m-%d}"}
-    shown = groups(asked, by)
+    shown = groups(requested, by)
     context = {
         "begin": begin,
         "last_day": end - DAY,
@@ -61,7 +61,7 @@ def usage_page(request: PageRequest) -> HttpResponse:
         "groupings": offered(request.caller).items(),
         "groups": shown[:MOST_GROUPS],
         "group_count": len(shown),
-        "total": group("", [(line, 1) for line in asked.lines]),
+        "total": group("", [(line, 1) for line in requested.lines]),
         "prices": rates,
         "csv_url": f"{reverse('usage-csv')}?{urlencode(query)}",
         "csv_by_url": "" if by == SERVER else f"{reverse('usage-csv')}?{urlencode({**query, 'by': by})}",
@@ -79,8 +79,8 @@ def usage_csv(request: PageRequest) -> HttpResponse:
     if problem:
         raise Invalid(problem, field="from")
     by = _by(request)
-    asked, _ = _asked(request, begin, end, by)
-    written = _csv(asked) if by == SERVER else _csv_of_groups(asked, by)
+    requested, _ = _asked(request, begin, end, by)
+    written = _csv(requested) if by == SERVER else _csv_of_groups(requested, by)
     response = HttpResponse("".join(written), content_type="text/csv; charset=utf-8")
     name = f"usage-{request.caller.project_name}-{begin:%Y-%m-%d}-{end - DAY:%Y-%m-%d}.csv"
     response.headers["Content-Disposition"] = (
@@ -96,12 +96,12 @@ class _Echo:
         return line
 
 
-def _csv(asked: UsagePeriod) -> Iterator[str]:
+def _csv(requested: UsagePeriod) -> Iterator[str]:
     rates = costs.prices()
-    names = usage.user_names({line.server.user_id for line in asked.lines})
+    names = usage.user_names({line.server.user_id for line in requested.lines})
     writer = csv.writer(_Echo())
     yield writer.writerow(COLUMNS)
-    for line in asked.lines:
+    for line in requested.lines:
         one = line.server
         sizes = (one.vcpus, one.memory_mb, one.disk_gb, f"{one.hours:.6f}", f"{line.vcpu_hours:.6f}")
         amounts = (f"{line.memory_gb_hours:.6f}", f"{line.disk_gb_hours:.6f}")
@@ -112,11 +112,11 @@ def _csv(asked: UsagePeriod) -> Iterator[str]:
         )
 
 
-def _csv_of_groups(asked: UsagePeriod, by: str) -> Iterator[str]:
+def _csv_of_groups(requested: UsagePeriod, by: str) -> Iterator[str]:
     rates = costs.prices()
     writer = csv.writer(_Echo())
     yield writer.writerow((by, *GROUP_COLUMNS))
-    for one in groups(asked, by):
+    for one in groups(requested, by):
         sums = (f"{one.hours:.6f}", f"{one.vcpu_hours:.6f}", f"{one.memory_gb_hours:.6f}")
         price = (f"{one.cost:.4f}", rates.currency) if rates else ("", "")
         yield writer.writerow((_plain(one.name), one.count, *sums, *price))

@@ -169,8 +169,8 @@ def _wanted(sent: Mapping[str, str]) -> dict[str, int]:
 
 
 def _list(request: PageRequest, error: NovellaError | None = None, about: str = "") -> HttpResponse:
-    asked = request.GET.get("state", OPEN)
-    state = asked if asked in (*requests.STATES, "all") else OPEN
+    requested = request.GET.get("state", OPEN)
+    state = requested if requested in (*requests.STATES, "all") else OPEN
     marker = request.GET.get("marker", "")
     page = requests.list_of(
         request.caller, state="" if state == "all" else state, of_all=True, limit=PER_PAGE, marker=marker

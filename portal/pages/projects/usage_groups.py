@@ -57,10 +57,10 @@ def offered(caller: RequestContext) -> dict[str, str]:
     return {**words, PROJECT: gettext("Project")} if caller.is_admin else words
 
 
-def groups(asked: UsagePeriod, by: str) -> list[UsageGroup]:
+def groups(requested: UsagePeriod, by: str) -> list[UsageGroup]:
     """Return the groups in the order of their names."""
     found: dict[str, list[tuple[CostLine, float]]] = {}
-    for name, line, share in _PARTS[by](asked):
+    for name, line, share in _PARTS[by](requested):
         found.setdefault(name, []).append((line, share))
     return [group(name, members) for name, members in sorted(found.items())]
 
@@ -78,31 +78,31 @@ def group(name: str, members: Sequence[tuple[CostLine, float]]) -> UsageGroup:
 
 
 def _whole(name_of: Callable[[CostLine], str]) -> Callable[[UsagePeriod], Parts]:
-    return lambda asked: ((name_of(line), line, 1) for line in asked.lines)
+    return lambda form: ((name_of(line), line, 1) for line in form.lines)
 
 
-def _by_tag(asked: UsagePeriod) -> Parts:
+def _by_tag(requested: UsagePeriod) -> Parts:
     """Group by tag. A server with two tags counts under both."""
-    for line in asked.lines:
+    for line in requested.lines:
         for tag in line.server.tags or [f"({gettext('no tag')})"]:
             yield tag, line, 1
 
 
-def _by_user(asked: UsagePeriod) -> Parts:
-    names = usage.user_names({line.server.user_id for line in asked.lines})
-    return ((names.get(line.server.user_id, line.server.user_id), line, 1) for line in asked.lines)
+def _by_user(requested: UsagePeriod) -> Parts:
+    names = usage.user_names({line.server.user_id for line in requested.lines})
+    return ((names.get(line.server.user_id, line.server.user_id), line, 1) for line in requested.lines)
 
 
-def _by_project(asked: UsagePeriod) -> Parts:
-    names = lists.project_names(asked.caller, {line.server.project_id for line in asked.lines})
-    return ((names.get(line.server.project_id, line.server.project_id), line, 1) for line in asked.lines)
+def _by_project(requested: UsagePeriod) -> Parts:
+    names = lists.project_names(requested.caller, {line.server.project_id for line in requested.lines})
+    return ((names.get(line.server.project_id, line.server.project_id), line, 1) for line in requested.lines)
 
 
-def _by_day(asked: UsagePeriod) -> Parts:
+def _by_day(requested: UsagePeriod) -> Parts:
     """Group by day: each server's share of hours and cost on each day."""
-    for line in asked.lines:
-        began = max(line.server.began_at, asked.begin)
-        ended = min(line.server.ended_at or asked.end, asked.end)
+    for line in requested.lines:
+        began = max(line.server.began_at, requested.begin)
+        ended = min(line.server.ended_at or requested.end, requested.end)
         day = began.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         while day < ended and ended > began:
             within = min(ended, day + DAY) - max(began, day)

@@ -119,21 +119,21 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
     refused = sheet.action.why_not(sheet.item) if sheet.items and sheet.resource.is_for_operators else ""
     if refused:
         return _form(request, replace(sheet, wrong={"": refused}), status=409)
-    asked = replace(_asked(request, sheet.item, sheet.values), file=request.FILES.get(FILE))
-    answer = _carry_out(request, sheet, asked)
+    requested = replace(_asked(request, sheet.item, sheet.values), file=request.FILES.get(FILE))
+    answer = _carry_out(request, sheet, requested)
     if answer.is_good:
-        return _done(request, sheet, asked, answer)
+        return _done(request, sheet, requested, answer)
     place = forms.place_of(sheet.action, answer)
     status = answer.status if answer.status in KEPT_STATUS else 400 if answer.status < 500 else 503
     sentence = forms.at_its_field(answer.message) if place else answer.message
     return _form(request, replace(sheet, wrong={place: sentence}), status=status)
 
 
-def _carry_out(request: PageRequest, sheet: Sheet, asked: SubmittedForm) -> ActionResult:
-    call = _call(sheet.action, asked)
+def _carry_out(request: PageRequest, sheet: Sheet, form: SubmittedForm) -> ActionResult:
+    call = _call(sheet.action, form)
     if sheet.action.execute is None:
         return send(request, call)
-    return service_calls.execute(request.caller, sheet.resource, sheet.action, asked, call)
+    return service_calls.execute(request.caller, sheet.resource, sheet.action, form, call)
 
 
 def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResult:
@@ -143,17 +143,17 @@ def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResul
     return service_calls.change(request.caller, operation, one.execute)
 
 
-def _done(request: PageRequest, sheet: Sheet, asked: SubmittedForm, answer: ActionResult) -> HttpResponse:
+def _done(request: PageRequest, sheet: Sheet, form: SubmittedForm, answer: ActionResult) -> HttpResponse:
     resource, action = sheet.resource, sheet.action
     body = answer.body if isinstance(answer.body, Mapping) else {}
     made: Mapping[str, Any] = body.get(resource.one, body)
-    about = made if action.is_creation and made else asked.item
+    about = made if action.is_creation and made else form.item
     name = resource.name_of(about)
     if action.reveals and made.get(action.reveals):
         return _reveal_once(request, sheet, made)
     refused = [
         found.message
-        for found in (_follow_up(request, sheet, one) for one in action.follow_ups(asked, made))
+        for found in (_follow_up(request, sheet, one) for one in action.follow_ups(form, made))
         if not found.is_good
     ]
     for message in refused:
@@ -190,8 +190,8 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
     found = []
     for item in sheet.items:
         refused = sheet.action.why_not(item) if sheet.resource.is_for_operators else ""
-        asked = _asked(request, item, sheet.values)
-        answer = ActionResult(409, message=refused) if refused else _carry_out(request, sheet, asked)
+        requested = _asked(request, item, sheet.values)
+        answer = ActionResult(409, message=refused) if refused else _carry_out(request, sheet, requested)
         name = sheet.resource.name_of(item) or sheet.resource.id_of(item)
         found.append(ItemResult(name, answer.is_good, answer.message))
     found += [ItemResult(ident, False, gettext("It no longer exists.")) for ident in sheet.gone]
@@ -207,9 +207,9 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
     return render(request, "resources/outcomes.html", context)
 
 
-def _call(action: ResourceAction, asked: SubmittedForm) -> Call:
+def _call(action: ResourceAction, form: SubmittedForm) -> Call:
     """Return the call of a form, with the reason if the form asks for one."""
-    return replace(action.call(asked), reason=asked.values.get("reason", ""))
+    return replace(action.call(form), reason=form.values.get("reason", ""))
 
 
 def _asked(request: PageRequest, item: Item, values: Mapping[str, str]) -> SubmittedForm:
@@ -219,7 +219,7 @@ def _asked(request: PageRequest, item: Item, values: Mapping[str, str]) -> Submi
 def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse:
     resource, action, values = sheet.resource, sheet.action, dict(sheet.values)
     choices = forms.first_choices(request, action, values, sheet.item)
-    asked = _asked(request, sheet.item, values)
+    requested = _asked(request, sheet.item, values)
     names = [
         (resource.id_of(one), resource.name_of(one) or resource.id_of(one), action.why_not(one)) for one in sheet.items
     ]
@@ -231,8 +231,8 @@ def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse
         "is_open": not names or any(not why_not for _, _, why_not in names),
         "questions": forms.questions(action, values, choices, sheet.wrong),
         "problems": sheet.problems,
-        "call": _call(action, asked),
-        "command": forms.command(action, asked),
+        "call": _call(action, requested),
+        "command": forms.command(action, requested),
         "submit_url": reverse("resource-action", args=[resource.id, action.id]),
         "back_url": item_url(resource, resource.id_of(sheet.item)) if is_single else list_url(resource),
         "list_url": list_url(resource),

@@ -50,16 +50,16 @@ FLAVORS = Source(
 )
 
 
-def _path(asked: SubmittedForm, *parts: str) -> str:
+def _path(form: SubmittedForm, *parts: str) -> str:
     """Return a path below the server's; typed parts are escaped."""
-    return "/".join((PATH, str(asked.item.get("id", "SERVER")), *(quote(part, safe="") for part in parts)))
+    return "/".join((PATH, str(form.item.get("id", "SERVER")), *(quote(part, safe="") for part in parts)))
 
 
 def _action(name: str, /, **fields: str) -> Any:
     """Return the call of an action whose body has the form's fields under other names."""
 
-    def call(asked: SubmittedForm) -> Call:
-        return Call("POST", _path(asked, "action"), {name: {key: asked.values[field] for key, field in fields.items()}})
+    def call(form: SubmittedForm) -> Call:
+        return Call("POST", _path(form, "action"), {name: {key: form.values[field] for key, field in fields.items()}})
 
     return call
 
@@ -91,69 +91,69 @@ def _recorded(
 ) -> Callable[[RequestContext, SubmittedForm], None]:
     """Return an action of a server whose refusals are recorded under the Compute API's name."""
 
-    def execute(caller: RequestContext, asked: SubmittedForm) -> None:
-        uuid = str(asked.item["id"])
+    def execute(caller: RequestContext, form: SubmittedForm) -> None:
+        uuid = str(form.item["id"])
         with recorded_refusals(caller, name, uuid):
-            change(caller, uuid, asked)
+            change(caller, uuid, form)
 
     return execute
 
 
-def _attach_volume(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
-    values = asked.body["volumeAttachment"]
+def _attach_volume(caller: RequestContext, uuid: str, form: SubmittedForm) -> None:
+    values = form.body["volumeAttachment"]
     requested = AttachmentCreate(values["volumeId"], values.get("device") or "")
     server_volumes.attach(caller, uuid, requested)
 
 
-def _detach_volume(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
-    server_volumes.detach(caller, uuid, asked.values["volume"])
+def _detach_volume(caller: RequestContext, uuid: str, form: SubmittedForm) -> None:
+    server_volumes.detach(caller, uuid, form.values["volume"])
 
 
-def _attach_network(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
-    network_id = asked.body["interfaceAttachment"]["net_id"]
+def _attach_network(caller: RequestContext, uuid: str, form: SubmittedForm) -> None:
+    network_id = form.body["interfaceAttachment"]["net_id"]
     interfaces.attach_and_wait(caller, uuid, InterfaceCreate(network_id=network_id))
 
 
-def _detach_port(caller: RequestContext, uuid: str, asked: SubmittedForm) -> None:
-    interfaces.detach(caller, uuid, asked.values["port"])
+def _detach_port(caller: RequestContext, uuid: str, form: SubmittedForm) -> None:
+    interfaces.detach(caller, uuid, form.values["port"])
 
 
-def _add_group(caller: RequestContext, asked: SubmittedForm) -> None:
-    security_groups.add(caller, str(asked.item["id"]), asked.values["group"])
+def _add_group(caller: RequestContext, form: SubmittedForm) -> None:
+    security_groups.add(caller, str(form.item["id"]), form.values["group"])
 
 
-def _remove_group(caller: RequestContext, asked: SubmittedForm) -> None:
-    security_groups.remove(caller, str(asked.item["id"]), asked.values["group"])
+def _remove_group(caller: RequestContext, form: SubmittedForm) -> None:
+    security_groups.remove(caller, str(form.item["id"]), form.values["group"])
 
 
-def _make_image(caller: RequestContext, asked: SubmittedForm) -> None:
-    server_images.create_image(caller, str(asked.item["id"]), ServerImageCreate(name=asked.values["name"], metadata={}))
+def _make_image(caller: RequestContext, form: SubmittedForm) -> None:
+    server_images.create_image(caller, str(form.item["id"]), ServerImageCreate(name=form.values["name"], metadata={}))
 
 
-def _resize(caller: RequestContext, asked: SubmittedForm) -> None:
-    resizes.resize(caller, str(asked.item["id"]), asked.values["flavor"])
+def _resize(caller: RequestContext, form: SubmittedForm) -> None:
+    resizes.resize(caller, str(form.item["id"]), form.values["flavor"])
 
 
-def _rename(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _item(updates.update(caller, str(asked.item["id"]), asked.body["server"]))
+def _rename(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(updates.update(caller, str(form.item["id"]), form.body["server"]))
 
 
-def _replace_metadata(caller: RequestContext, asked: SubmittedForm) -> None:
-    updates.replace_metadata(caller, str(asked.item["id"]), asked.body["metadata"])
+def _replace_metadata(caller: RequestContext, form: SubmittedForm) -> None:
+    updates.replace_metadata(caller, str(form.item["id"]), form.body["metadata"])
 
 
-def _replace_tags(caller: RequestContext, asked: SubmittedForm) -> None:
-    updates.replace_tags(caller, str(asked.item["id"]), asked.body["tags"])
+def _replace_tags(caller: RequestContext, form: SubmittedForm) -> None:
+    updates.replace_tags(caller, str(form.item["id"]), form.body["tags"])
 
 
-def _metadata(asked: SubmittedForm) -> Call:
+def _metadata(form: SubmittedForm) -> Call:
     """Parse lines of key = value and send all of them, so that a removed line deletes its key."""
-    lines = [line.partition("=") for line in asked.values.get("metadata", "").splitlines() if line.strip()]
-    return Call("PUT", _path(asked, "metadata"), {"metadata": {key.strip(): value.strip() for key, _, value in lines}})
+    lines = [line.partition("=") for line in form.values.get("metadata", "").splitlines() if line.strip()]
+    return Call("PUT", _path(form, "metadata"), {"metadata": {key.strip(): value.strip() for key, _, value in lines}})
 
 
-def _tags(asked: SubmittedForm) -> Call:
-    return Call("PUT", _path(asked, "tags"), {"tags": asked.values.get("tags", "").replace(",", " ").split()})
+def _tags(form: SubmittedForm) -> Call:
+    return Call("PUT", _path(form, "tags"), {"tags": form.values.get("tags", "").replace(",", " ").split()})
 
 
 def _metadata_lines(item: Item) -> str:
@@ -161,10 +161,10 @@ def _metadata_lines(item: Item) -> str:
 
 
 def _server_cli(words: str, *fields: str) -> Any:
-    return lambda asked: [
+    return lambda form: [
         f"openstack server {words}",
-        named(asked.item),
-        *(asked.values.get(name) or name.upper() for name in fields),
+        named(form.item),
+        *(form.values.get(name) or name.upper() for name in fields),
     ]
 
 
@@ -195,10 +195,10 @@ SERVER = Resource(
                 Field("volumeId", "Volume", "choice", choices=FREE_VOLUMES, is_required=True, also=("volume_id",)),
                 Field("device", "Device", help="For example /dev/vdb. Leave empty to use the next free device."),
             ),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "POST",
-                _path(asked, "os-volume_attachments"),
-                {"volumeAttachment": filled(asked.values, "volumeId", "device")},
+                _path(form, "os-volume_attachments"),
+                {"volumeAttachment": filled(form.values, "volumeId", "device")},
             ),
             schema=storage.attach_volume(VERSIONS.maximum),
             execute=_recorded("attach_volume", _attach_volume),
@@ -214,8 +214,8 @@ SERVER = Resource(
             flow="detach_volume",
             tab="volumes",
             fields=(Field("volume", "Volume", is_required=True),),
-            call=lambda asked: Call(
-                "DELETE", _path(asked, "os-volume_attachments", asked.values.get("volume") or "VOLUME")
+            call=lambda form: Call(
+                "DELETE", _path(form, "os-volume_attachments", form.values.get("volume") or "VOLUME")
             ),
             execute=_recorded("detach_volume", _detach_volume),
             cli=_server_cli("remove volume", "volume"),
@@ -228,8 +228,8 @@ SERVER = Resource(
             flow="attach_interface",
             tab="network",
             fields=(Field("net_id", "Network", "choice", choices=OWN_NETWORKS, is_required=True),),
-            call=lambda asked: Call(
-                "POST", _path(asked, "os-interface"), {"interfaceAttachment": filled(asked.values, "net_id")}
+            call=lambda form: Call(
+                "POST", _path(form, "os-interface"), {"interfaceAttachment": filled(form.values, "net_id")}
             ),
             schema=storage.attach_interface(VERSIONS.maximum),
             execute=_recorded("attach_interface", _attach_network),
@@ -243,7 +243,7 @@ SERVER = Resource(
             flow="detach_interface",
             tab="network",
             fields=(Field("port", "Port", is_required=True),),
-            call=lambda asked: Call("DELETE", _path(asked, "os-interface", asked.values.get("port") or "PORT")),
+            call=lambda form: Call("DELETE", _path(form, "os-interface", form.values.get("port") or "PORT")),
             execute=_recorded("detach_interface", _detach_port),
             cli=_server_cli("remove port", "port"),
         ),
@@ -284,11 +284,11 @@ SERVER = Resource(
             schema=_body("createImage", storage.CREATE_IMAGE),
             execute=_make_image,
             refused_as="createImage",
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server image create",
                 "--name",
-                asked.values.get("name") or "NAME",
-                named(asked.item),
+                form.values.get("name") or "NAME",
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -297,20 +297,20 @@ SERVER = Resource(
             does="Changes the name and description. The hostname inside the server stays.",
             rule="os_compute_api:servers:update",
             fields=(own("name", "Name", is_required=True), own("description", "Description")),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "PUT",
-                _path(asked),
-                {"server": {"name": asked.values["name"], "description": asked.values["description"] or None}},
+                _path(form),
+                {"server": {"name": form.values["name"], "description": form.values["description"] or None}},
             ),
             schema=servers.update(VERSIONS.maximum),
             execute=_rename,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server set",
                 "--name",
-                asked.values.get("name") or "NAME",
+                form.values.get("name") or "NAME",
                 "--description",
-                asked.values.get("description", ""),
-                str(asked.item.get("id", "ID")),
+                form.values.get("description", ""),
+                str(form.item.get("id", "ID")),
             ],
         ),
         ResourceAction(
@@ -325,15 +325,15 @@ SERVER = Resource(
             call=_metadata,
             schema=servers.METADATA_BODY,
             execute=_replace_metadata,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server set",
                 *(
                     word
-                    for line in asked.values.get("metadata", "").splitlines()
+                    for line in form.values.get("metadata", "").splitlines()
                     if line.strip()
                     for word in ("--property", line.replace(" = ", "="))
                 ),
-                named(asked.item),
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -353,10 +353,10 @@ SERVER = Resource(
             call=_tags,
             schema=servers.TAGS_BODY,
             execute=_replace_tags,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server set",
-                *(word for tag in asked.values.get("tags", "").split() for word in ("--tag", tag)),
-                named(asked.item),
+                *(word for tag in form.values.get("tags", "").split() for word in ("--tag", tag)),
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -382,11 +382,11 @@ SERVER = Resource(
             schema=_body("resize", moves.RESIZE),
             execute=_resize,
             refused_as="resize",
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server resize",
                 "--flavor",
-                asked.values.get("flavor") or "FLAVOR",
-                named(asked.item),
+                form.values.get("flavor") or "FLAVOR",
+                named(form.item),
             ],
         ),
     ),

@@ -117,12 +117,12 @@ def _fix(reported: str) -> str:
     return reported.values["fix"] if isinstance(reported, Message) and "fix" in reported.values else reported
 
 
-def command(action: ResourceAction, asked: SubmittedForm) -> str:
+def command(action: ResourceAction, form: SubmittedForm) -> str:
     """Return the shell command for the same action; secrets are left to be typed there."""
     secrets = {
-        field.name: "SECRET" for field in action.fields if field.kind == "secret" and asked.values.get(field.name)
+        field.name: "SECRET" for field in action.fields if field.kind == "secret" and form.values.get(field.name)
     }
-    shown = SubmittedForm(asked.item, {**asked.values, **secrets}, asked.user_id, asked.project_id)
+    shown = SubmittedForm(form.item, {**form.values, **secrets}, form.user_id, form.project_id)
     return " ".join(word if word.startswith("openstack ") else shlex.quote(word) for word in action.cli(shown))
 
 

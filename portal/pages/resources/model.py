@@ -195,7 +195,7 @@ class ResourceAction:
     tab: str = ""  # of the page to return to
     flow: str = ""  # the workflow that it starts: until the state shows it, the action counts as requested
     guide: tuple[tuple[str, str], ...] = ()  # values that may be typed, with their meaning
-    follow_ups: Callable[[SubmittedForm, Any], Iterable[FollowUp]] = lambda asked, made: ()
+    follow_ups: Callable[[SubmittedForm, Any], Iterable[FollowUp]] = lambda form, made: ()
     # fields for some callers or items only
     fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
     service: str = ""  # the service of the policy, if it is not the resource's

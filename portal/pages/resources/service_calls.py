@@ -55,17 +55,17 @@ class ServiceOperation:
 
 
 def execute(
-    caller: RequestContext, resource: Resource, action: ResourceAction, asked: SubmittedForm, call: Call
+    caller: RequestContext, resource: Resource, action: ResourceAction, form: SubmittedForm, call: Call
 ) -> ActionResult:
     """Carry out an action; `call` is the API's request that does the same. A refusal is returned too."""
 
     def run(caller: RequestContext) -> Item | None:
         body = validate(call.body, action.schema) if action.schema else call.body
-        return action.execute(caller, replace(asked, body=body)) if action.execute else None
+        return action.execute(caller, replace(form, body=body)) if action.execute else None
 
     result = change(caller, ServiceOperation(action.service or resource.service, action.rule, call), run, resource.one)
     if action.refused_as and isinstance(result.error, REFUSALS):
-        audit.record_refusal(caller, action.refused_as, str(asked.item["id"]), result.error)
+        audit.record_refusal(caller, action.refused_as, str(form.item["id"]), result.error)
     return result
 
 

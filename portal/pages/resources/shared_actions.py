@@ -27,14 +27,14 @@ def rename(
         execute=execute,
         schema=schema,
         fields=(OWN_NAME, OWN_DESCRIPTION),
-        call=lambda asked: Call(
+        call=lambda form: Call(
             "PUT",
-            f"{path}/{asked.item['id']}",
-            {noun: {"name": asked.values["name"], "description": asked.values["description"]}},
+            f"{path}/{form.item['id']}",
+            {noun: {"name": form.values["name"], "description": form.values["description"]}},
         ),
-        cli=lambda asked: [
+        cli=lambda form: [
             f"openstack {cli} set",
-            *options(asked.values, name="name", description="description"),
-            str(asked.item["id"]),
+            *options(form.values, name="name", description="description"),
+            str(form.item["id"]),
         ],
     )

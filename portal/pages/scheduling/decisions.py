@@ -63,7 +63,7 @@ def _near(caller: RequestContext, view: DecisionView) -> dict[str, Any]:
         "fits_if": found.fits_if,
         "is_partial": found.is_partial,
         "is_same_plugins": found.is_same_plugins,
-        "near": [_row(host, asked=None) for host in found.nearest],
+        "near": [_row(host, requested=None) for host in found.nearest],
     }
 
 
@@ -79,7 +79,7 @@ def _matrix(caller: RequestContext, view: DecisionView, marker: str) -> dict[str
         "matrix": found,
         "columns": [{"name": words(name), **_counts(found, name)} for name in deciding],
         "agreed": [words(one["filter"]) for one in found.filters if one["filter"] not in deciding],
-        "rows": [_row(host, asked=deciding) for host in found.hosts],
+        "rows": [_row(host, requested=deciding) for host in found.hosts],
         "marker": marker,
         "next_marker": f"{found.hosts[-1]['host']}/{found.hosts[-1]['node']}" if found.has_more else "",
     }
@@ -95,11 +95,11 @@ def _counts(found: Matrix, name: str) -> Mapping[str, Any]:
     return next(one for one in found.filters if one["filter"] == name)
 
 
-def _row(host: Mapping[str, Any], *, asked: Sequence[str] | None) -> dict[str, Any]:
+def _row(host: Mapping[str, Any], *, requested: Sequence[str] | None) -> dict[str, Any]:
     cells = [
         {**cell, "name": words(cell["filter"]), "badge": BADGES[cell["outcome"]]}
         for cell in host["cells"]
-        if (cell["outcome"] != "pass" if asked is None else cell["filter"] in asked)
+        if (cell["outcome"] != "pass" if requested is None else cell["filter"] in requested)
     ]
     return {**host, "cells": cells, "in_cell": host["cell"]}
 

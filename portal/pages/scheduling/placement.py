@@ -58,7 +58,7 @@ def _why_none(presenter: WorkflowPresenter, *, is_forgotten: bool) -> str:
 
 def explain(decision: DecisionView, lost: str = "") -> dict[str, Any]:
     """Return a decision for the template; `lost` restricts its hosts to those that one filter rejected."""
-    asked = [str(stage["filter"]) for stage in decision.funnel if stage["before"]]
+    requested = [str(stage["filter"]) for stage in decision.funnel if stage["before"]]
     stages = _stages([stage for stage in decision.funnel if stage["before"]], decision.faults)
     weighers = _weighers(decision.weights)
     return {
@@ -71,10 +71,10 @@ def explain(decision: DecisionView, lost: str = "") -> dict[str, Any]:
         "weighers": [{"name": words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
         "weights": _bars(decision.weights[:MOST_WEIGHED], weighers),
         "choice": _choice(decision),
-        "columns": [{"name": words(name), "plugin": name} for name in asked],
+        "columns": [{"name": words(name), "plugin": name} for name in requested],
         "lost_words": words(lost) if lost else "",
         "hosts": [
-            {"host": host, "badge": _badge(host), "marks": _marks(host, asked)}
+            {"host": host, "badge": _badge(host), "marks": _marks(host, requested)}
             for host in decision.hosts
             if lost in ("", host["rejected_by"])
         ],
@@ -196,11 +196,11 @@ def _part(parts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
 PASSED, REJECTED, NOT_RUN = StatusBadge("good", "pass"), StatusBadge("bad", "reject"), StatusBadge("none", "not run")
 
 
-def _marks(host: Mapping[str, Any], asked: Sequence[str]) -> list[dict[str, Any]]:
+def _marks(host: Mapping[str, Any], requested: Sequence[str]) -> list[dict[str, Any]]:
     """Return each filter's verdict on a host; the first rejection ends the list."""
     marks = []
     was_rejected = False
-    for name in asked:
+    for name in requested:
         is_no = name == host["rejected_by"]
         marks.append({"name": words(name), "badge": NOT_RUN if was_rejected else REJECTED if is_no else PASSED})
         was_rejected = was_rejected or is_no

@@ -112,11 +112,11 @@ def _sizes(request: PageRequest, form: LaunchForm, choices: LaunchOptions) -> Si
     """Return the flavors that would find a host with the form's other values; empty if some of these are missing."""
     if not choices.flavors:
         return {}
-    asked = replace(form, flavor=choices.flavors[0].flavor_id)
-    if _check_choices(asked, choices):
+    requested = replace(form, flavor=choices.flavors[0].flavor_id)
+    if _check_choices(requested, choices):
         return {}
     try:
-        return launch_options.of_flavors(request.caller, instance_create_of(asked), choices.flavors)
+        return launch_options.of_flavors(request.caller, instance_create_of(requested), choices.flavors)
     except Invalid:
         return {}
 
@@ -238,7 +238,7 @@ def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]
     """Return the questions of plugins, each with its answer so far and its error."""
     wrong = {problem.field: problem.message for problem in problems}
 
-    def asked(field: FieldView) -> dict[str, Any]:
+    def requested(field: FieldView) -> dict[str, Any]:
         return {
             "field": field,
             "id": field.hint.replace(":", "-").replace(".", "-"),
@@ -247,7 +247,7 @@ def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]
         }
 
     return [
-        {"title": one.title, "fields": [asked(field) for field in one.fields]} for one in launch_questions.offered()
+        {"title": one.title, "fields": [requested(field) for field in one.fields]} for one in launch_questions.offered()
     ]
 
 

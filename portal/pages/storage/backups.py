@@ -60,38 +60,38 @@ CREATE_FIELDS = (
 )
 
 
-def create(asked: SubmittedForm) -> Call:
+def create(form: SubmittedForm) -> Call:
     """Return the call that backs up the selected volume, or the volume of the page."""
-    values = asked.values
+    values = form.values
     body = {
         **filled(values, "name", "description"),
-        "volume_id": values.get("volume_id") or asked.item.get("id", ""),
+        "volume_id": values.get("volume_id") or form.item.get("id", ""),
         "incremental": values["kind"] == INCREMENTAL,
         "force": bool(values.get("force")),
     }
     return Call("POST", PATH, {"backup": body})
 
 
-def create_command(asked: SubmittedForm) -> list[str]:
+def create_command(form: SubmittedForm) -> list[str]:
     """Return the shell command for the same backup."""
-    values = asked.values
+    values = form.values
     return [
         "openstack volume backup create",
         *options(values, name="name", description="description"),
         *(["--incremental"] if values["kind"] == INCREMENTAL else []),
         *(["--force"] if values.get("force") else []),
-        values.get("volume_id") or named(asked.item),
+        values.get("volume_id") or named(form.item),
     ]
 
 
-def _restore(asked: SubmittedForm) -> Call:
-    body = filled(asked.values, "volume_id") or filled(asked.values, "name")
-    return Call("POST", f"{PATH}/{asked.item['id']}/restore", {"restore": body})
+def _restore(form: SubmittedForm) -> Call:
+    body = filled(form.values, "volume_id") or filled(form.values, "name")
+    return Call("POST", f"{PATH}/{form.item['id']}/restore", {"restore": body})
 
 
-def _restore_command(asked: SubmittedForm) -> list[str]:
-    target = asked.values.get("volume_id") or asked.values.get("name")
-    return ["openstack volume backup restore", named(asked.item), *([target] if target else [])]
+def _restore_command(form: SubmittedForm) -> list[str]:
+    target = form.values.get("volume_id") or form.values.get("name")
+    return ["openstack volume backup restore", named(form.item), *([target] if target else [])]
 
 
 def _volume(item: Item, names: Names) -> Cell:
@@ -183,8 +183,8 @@ BACKUPS = Resource(
             is_bulk=True,
             icon="trash",
             why_not=_is_deletable,
-            call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
-            cli=lambda asked: ["openstack volume backup delete", named(asked.item)],
+            call=lambda form: Call("DELETE", f"{PATH}/{form.item['id']}"),
+            cli=lambda form: ["openstack volume backup delete", named(form.item)],
         ),
     ),
 )

@@ -106,8 +106,8 @@ def _fields(kind: str, label: str, source: Any) -> tuple[Field, ...]:
     )
 
 
-def _values(kind: str, asked: SubmittedForm) -> dict[str, Any]:
-    values = asked.values
+def _values(kind: str, form: SubmittedForm) -> dict[str, Any]:
+    values = form.values
     every, _, hours = values.get("every", DAY).partition("-")
     more: dict[str, Any] = {"hours": whole(hours)} if hours else {}
     if every == WEEK:
@@ -117,12 +117,12 @@ def _values(kind: str, asked: SubmittedForm) -> dict[str, Any]:
 
 
 def _body(kind: str) -> Callable[[SubmittedForm], Call]:
-    return lambda asked: Call("POST", PATH, {"snapshot_schedule": _values(kind, asked)})
+    return lambda form: Call("POST", PATH, {"snapshot_schedule": _values(kind, form)})
 
 
 def _schedule(kind: str) -> Callable[[RequestContext, SubmittedForm], Item]:
-    def execute(caller: RequestContext, asked: SubmittedForm) -> Item:
-        requested = SnapshotScheduleRequest.parse(_values(kind, asked))
+    def execute(caller: RequestContext, form: SubmittedForm) -> Item:
+        requested = SnapshotScheduleRequest.parse(_values(kind, form))
         return asdict(snapshot_schedules.schedule(caller, requested))
 
     return execute
@@ -136,8 +136,8 @@ def _list(caller: RequestContext, query: Query) -> Page[Item]:
     return Page([asdict(one) for one in found.items], found.has_more)
 
 
-def _remove(caller: RequestContext, asked: SubmittedForm) -> None:
-    snapshot_schedules.delete(caller, asked.item["uuid"])
+def _remove(caller: RequestContext, form: SubmittedForm) -> None:
+    snapshot_schedules.delete(caller, form.item["uuid"])
 
 
 def _command(call: Call) -> list[str]:
@@ -156,12 +156,12 @@ def _creation(kind: str, title: str, does: str, fields: tuple[Field, ...]) -> Re
         fields=fields,
         call=_body(kind),
         execute=_schedule(kind),
-        cli=lambda asked: _command(_body(kind)(asked)),
+        cli=lambda form: _command(_body(kind)(form)),
     )
 
 
-def _delete(asked: SubmittedForm) -> Call:
-    return Call("DELETE", f"{PATH}/{asked.item.get('uuid', 'ID')}")
+def _delete(form: SubmittedForm) -> Call:
+    return Call("DELETE", f"{PATH}/{form.item.get('uuid', 'ID')}")
 
 
 SCHEDULES = Resource(
@@ -212,7 +212,7 @@ SCHEDULES = Resource(
             icon="trash",
             call=_delete,
             execute=_remove,
-            cli=lambda asked: _command(_delete(asked)),
+            cli=lambda form: _command(_delete(form)),
         ),
     ),
 )

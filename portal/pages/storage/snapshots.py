@@ -48,17 +48,17 @@ def _get(caller: RequestContext, ident: str) -> Item:
     return volumes.snapshot_item(snapshots.get_snapshot(caller, ident))
 
 
-def _restore(caller: RequestContext, asked: SubmittedForm) -> None:
-    volumes.create_volume(caller, asked)
+def _restore(caller: RequestContext, form: SubmittedForm) -> None:
+    volumes.create_volume(caller, form)
 
 
-def _rename(caller: RequestContext, asked: SubmittedForm) -> Item:
-    changes = changes_of(asked.body["snapshot"])
-    return volumes.snapshot_item(snapshots.update(caller, asked.item["id"], changes))
+def _rename(caller: RequestContext, form: SubmittedForm) -> Item:
+    changes = changes_of(form.body["snapshot"])
+    return volumes.snapshot_item(snapshots.update(caller, form.item["id"], changes))
 
 
-def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
-    snapshots.delete(caller, asked.item["id"])
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    snapshots.delete(caller, form.item["id"])
 
 
 SNAPSHOTS = Resource(
@@ -97,15 +97,13 @@ SNAPSHOTS = Resource(
             is_creation=True,
             icon="plus",
             fields=(Field("volume_id", "Volume", "choice", choices=VOLUMES, is_required=True), NAME, DESCRIPTION),
-            call=lambda asked: Call(
-                "POST", PATH, {"snapshot": filled(asked.values, "volume_id", "name", "description")}
-            ),
+            call=lambda form: Call("POST", PATH, {"snapshot": filled(form.values, "volume_id", "name", "description")}),
             schema=schemas.CREATE_SNAPSHOT,
             execute=volumes.take_snapshot,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack volume snapshot create",
-                *options(asked.values, volume_id="volume", description="description"),
-                asked.values["name"] or "NAME",
+                *options(form.values, volume_id="volume", description="description"),
+                form.values["name"] or "NAME",
             ],
         ),
         ResourceAction(
@@ -117,25 +115,25 @@ SNAPSHOTS = Resource(
                 NAME,
                 Field("size", "Size (GB)", "number", start=lambda item: str(item["size"]) if item else "", least=1),
             ),
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "POST",
                 volumes.PATH,
                 {
                     "volume": {
-                        "name": asked.values["name"],
-                        "snapshot_id": asked.item["id"],
-                        "size": whole(asked.values["size"]),
+                        "name": form.values["name"],
+                        "snapshot_id": form.item["id"],
+                        "size": whole(form.values["size"]),
                     }
                 },
             ),
             schema=schemas.CREATE,
             execute=_restore,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack volume create",
                 "--snapshot",
-                named(asked.item),
-                *options(asked.values, size="size"),
-                asked.values["name"] or "NAME",
+                named(form.item),
+                *options(form.values, size="size"),
+                form.values["name"] or "NAME",
             ],
         ),
         rename(
@@ -157,9 +155,9 @@ SNAPSHOTS = Resource(
             why_not=lambda item: (
                 "" if item["status"] in ("available", "error") else columns.state_refusal(item, volumes.BADGES)
             ),
-            call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
+            call=lambda form: Call("DELETE", f"{PATH}/{form.item['id']}"),
             execute=_delete,
-            cli=lambda asked: ["openstack volume snapshot delete", named(asked.item)],
+            cli=lambda form: ["openstack volume snapshot delete", named(form.item)],
         ),
     ),
 )

@@ -95,15 +95,15 @@ STRAY_FILES = Source(
 TYPES = Source("/volume/v3/types", "volume_types", lambda item: str(item["name"]), value=lambda item: str(item["name"]))
 
 
-def _create(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _create(form: SubmittedForm) -> Call:
+    values = form.values
     body = filled(values, "name", "description", "imageRef", "snapshot_id", "source_volid", "volume_type")
     size = {"size": whole(values["size"])} if values.get("size") else {}
     return Call("POST", PATH, {"volume": {**body, **size}})
 
 
-def _manage(asked: SubmittedForm) -> Call:
-    values = asked.values
+def _manage(form: SubmittedForm) -> Call:
+    values = form.values
     wanted = {
         "host": STORAGE,
         "ref": {"source-name": values["ref"]},
@@ -117,8 +117,8 @@ def _action(name: str, body: dict[str, object]) -> Call:
     return Call("POST", f"{PATH}/{{}}/action", {name: body})
 
 
-def _of(asked: SubmittedForm, call: Call) -> Call:
-    return Call(call.method, call.path.format(asked.item["id"]), call.body)
+def _of(form: SubmittedForm, call: Call) -> Call:
+    return Call(call.method, call.path.format(form.item["id"]), call.body)
 
 
 def _item(row: Any) -> Item:
@@ -164,13 +164,13 @@ def page_items(rows: Sequence[Any], query: Query, item: Callable[[Any], Item]) -
     return Page([item(row) for row in rows[:limit]], len(rows) > limit)
 
 
-def create_volume(caller: RequestContext, asked: SubmittedForm) -> Item:
+def create_volume(caller: RequestContext, form: SubmittedForm) -> Item:
     """Create the volume of a checked body."""
-    return _item(creation.create(caller, VolumeAsk.parse(asked.body["volume"])))
+    return _item(creation.create(caller, VolumeAsk.parse(form.body["volume"])))
 
 
-def _manage_file(caller: RequestContext, asked: SubmittedForm) -> Item:
-    values = asked.body["volume"]
+def _manage_file(caller: RequestContext, form: SubmittedForm) -> Item:
+    values = form.body["volume"]
     ask = ManageAsk(
         host=values["host"],
         source_name=values["ref"]["source-name"],
@@ -181,47 +181,47 @@ def _manage_file(caller: RequestContext, asked: SubmittedForm) -> Item:
     return _item(management.manage(caller, ask))
 
 
-def _attach_to(caller: RequestContext, asked: SubmittedForm) -> None:
-    values = asked.body["volumeAttachment"]
+def _attach_to(caller: RequestContext, form: SubmittedForm) -> None:
+    values = form.body["volumeAttachment"]
     requested = AttachmentCreate(values["volumeId"], values.get("device") or "")
-    with recorded_refusals(caller, "attach_volume", asked.values["server"]):
-        server_volumes.attach(caller, asked.values["server"], requested)
+    with recorded_refusals(caller, "attach_volume", form.values["server"]):
+        server_volumes.attach(caller, form.values["server"], requested)
 
 
-def _detach_from(caller: RequestContext, asked: SubmittedForm) -> None:
-    server = asked.values.get("server") or asked.item["attachments"][0]["server_id"]
+def _detach_from(caller: RequestContext, form: SubmittedForm) -> None:
+    server = form.values.get("server") or form.item["attachments"][0]["server_id"]
     with recorded_refusals(caller, "detach_volume", server):
-        server_volumes.detach(caller, server, asked.item["id"])
+        server_volumes.detach(caller, server, form.item["id"])
 
 
-def _extend(caller: RequestContext, asked: SubmittedForm) -> None:
+def _extend(caller: RequestContext, form: SubmittedForm) -> None:
     may_be_in_use = policies.may(caller, "volume", "volume:extend_attached_volume")
-    size = int(asked.body["os-extend"]["new_size"])
-    external_events.extend(caller, asked.item["id"], size, may_be_in_use=may_be_in_use)
+    size = int(form.body["os-extend"]["new_size"])
+    external_events.extend(caller, form.item["id"], size, may_be_in_use=may_be_in_use)
 
 
-def _rename(caller: RequestContext, asked: SubmittedForm) -> Item:
-    return _item(volumes.update(caller, asked.item["id"], volumes.changes(asked.body["volume"])))
+def _rename(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(volumes.update(caller, form.item["id"], volumes.changes(form.body["volume"])))
 
 
-def _unmanage(caller: RequestContext, asked: SubmittedForm) -> None:
-    management.unmanage(caller, asked.item["id"])
+def _unmanage(caller: RequestContext, form: SubmittedForm) -> None:
+    management.unmanage(caller, form.item["id"])
 
 
-def _delete(caller: RequestContext, asked: SubmittedForm) -> None:
-    volumes.delete(caller, asked.item["id"])
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    volumes.delete(caller, form.item["id"])
 
 
-def take_snapshot(caller: RequestContext, asked: SubmittedForm) -> Item:
+def take_snapshot(caller: RequestContext, form: SubmittedForm) -> Item:
     """Take the snapshot of a checked body; the volume may be in use."""
-    values = asked.body["snapshot"]
+    values = form.body["snapshot"]
     requested = SnapshotCreate(name=values.get("name") or "", description=values.get("description"))
     row = snapshots.create(caller, str(values["volume_id"]), requested, may_be_in_use=True)
     return snapshot_item(row)
 
 
-def _take_snapshot(caller: RequestContext, asked: SubmittedForm) -> None:
-    take_snapshot(caller, asked)
+def _take_snapshot(caller: RequestContext, form: SubmittedForm) -> None:
+    take_snapshot(caller, form)
 
 
 def snapshot_item(row: Any) -> Item:
@@ -261,16 +261,16 @@ def _has_data(item: Item) -> str:
     return "" if item["status"] in ("available", "in-use") else columns.state_refusal(item, BADGES)
 
 
-def _attach(asked: SubmittedForm) -> Call:
-    server = asked.values.get("server") or "SERVER"
-    body = {"volumeId": asked.item.get("id", ""), **filled(asked.values, "device")}
+def _attach(form: SubmittedForm) -> Call:
+    server = form.values.get("server") or "SERVER"
+    body = {"volumeId": form.item.get("id", ""), **filled(form.values, "device")}
     return Call("POST", f"/compute/v2.1/servers/{server}/os-volume_attachments", {"volumeAttachment": body})
 
 
-def _detach(asked: SubmittedForm) -> Call:
-    held = asked.item.get("attachments") or [{"server_id": "SERVER"}]
-    server = asked.values.get("server") or held[0]["server_id"]
-    return Call("DELETE", f"/compute/v2.1/servers/{server}/os-volume_attachments/{asked.item.get('id', '')}")
+def _detach(form: SubmittedForm) -> Call:
+    held = form.item.get("attachments") or [{"server_id": "SERVER"}]
+    server = form.values.get("server") or held[0]["server_id"]
+    return Call("DELETE", f"/compute/v2.1/servers/{server}/os-volume_attachments/{form.item.get('id', '')}")
 
 
 VOLUMES_KIND = Resource(
@@ -342,10 +342,10 @@ VOLUMES_KIND = Resource(
             call=_create,
             schema=schemas.CREATE,
             execute=create_volume,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack volume create",
                 *options(
-                    asked.values,
+                    form.values,
                     size="size",
                     imageRef="image",
                     snapshot_id="snapshot",
@@ -353,7 +353,7 @@ VOLUMES_KIND = Resource(
                     volume_type="type",
                     description="description",
                 ),
-                asked.values["name"] or "NAME",
+                form.values["name"] or "NAME",
             ],
         ),
         ResourceAction(
@@ -371,15 +371,15 @@ VOLUMES_KIND = Resource(
             call=_manage,
             schema=schemas.MANAGE,
             execute=_manage_file,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack volume create",
                 "--remote-source",
-                f"source-name={asked.values['ref'] or 'FILE'}",
-                *options(asked.values, description="description"),
-                *(["--bootable"] if asked.values.get("bootable") else []),
+                f"source-name={form.values['ref'] or 'FILE'}",
+                *options(form.values, description="description"),
+                *(["--bootable"] if form.values.get("bootable") else []),
                 "--host",
                 STORAGE,
-                asked.values["name"] or "NAME",
+                form.values["name"] or "NAME",
             ],
         ),
         ResourceAction(
@@ -397,11 +397,11 @@ VOLUMES_KIND = Resource(
             call=_attach,
             schema=attach_volume(VERSIONS.maximum),
             execute=_attach_to,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server add volume",
-                *options(asked.values, device="device"),
-                asked.values.get("server") or "SERVER",
-                named(asked.item),
+                *options(form.values, device="device"),
+                form.values.get("server") or "SERVER",
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -416,10 +416,10 @@ VOLUMES_KIND = Resource(
             why_not=_is_attached,
             call=_detach,
             execute=_detach_from,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack server remove volume",
-                _detach(asked).path.split("/")[4],
-                named(asked.item),
+                _detach(form).path.split("/")[4],
+                named(form.item),
             ],
         ),
         ResourceAction(
@@ -429,19 +429,19 @@ VOLUMES_KIND = Resource(
             rule="volume:create_snapshot",
             fields=(NAME, DESCRIPTION),
             why_not=_has_data,
-            call=lambda asked: Call(
+            call=lambda form: Call(
                 "POST",
                 "/volume/v3/snapshots",
-                {"snapshot": {"volume_id": asked.item["id"], **filled(asked.values, "name", "description")}},
+                {"snapshot": {"volume_id": form.item["id"], **filled(form.values, "name", "description")}},
             ),
             schema=schemas.CREATE_SNAPSHOT,
             execute=_take_snapshot,
-            cli=lambda asked: [
+            cli=lambda form: [
                 "openstack volume snapshot create",
                 "--volume",
-                named(asked.item),
-                *options(asked.values, description="description"),
-                asked.values.get("name") or "NAME",
+                named(form.item),
+                *options(form.values, description="description"),
+                form.values.get("name") or "NAME",
             ],
         ),
         ResourceAction(
@@ -462,10 +462,10 @@ VOLUMES_KIND = Resource(
                 ),
             ),
             why_not=_has_data,
-            call=lambda asked: _of(asked, _action("os-extend", {"new_size": whole(asked.values["new_size"])})),
+            call=lambda form: _of(form, _action("os-extend", {"new_size": whole(form.values["new_size"])})),
             schema=schemas.ACTIONS["os-extend"],
             execute=_extend,
-            cli=lambda asked: ["openstack volume set", "--size", asked.values["new_size"], named(asked.item)],
+            cli=lambda form: ["openstack volume set", "--size", form.values["new_size"], named(form.item)],
         ),
         rename("volume", "volume:update", PATH, "volume", execute=_rename, schema=schemas.UPDATE),
         ResourceAction(
@@ -475,9 +475,9 @@ VOLUMES_KIND = Resource(
             rule="volume_extension:volume_unmanage",
             fields=(REASON,),
             why_not=_is_free,
-            call=lambda asked: _of(asked, _action("os-unmanage", {})),
+            call=lambda form: _of(form, _action("os-unmanage", {})),
             execute=_unmanage,
-            cli=lambda asked: ["openstack volume delete --remote", named(asked.item)],
+            cli=lambda form: ["openstack volume delete --remote", named(form.item)],
         ),
         ResourceAction(
             id="delete",
@@ -488,9 +488,9 @@ VOLUMES_KIND = Resource(
             is_bulk=True,
             icon="trash",
             why_not=_is_deletable,
-            call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
+            call=lambda form: Call("DELETE", f"{PATH}/{form.item['id']}"),
             execute=_delete,
-            cli=lambda asked: ["openstack volume delete", named(asked.item)],
+            cli=lambda form: ["openstack volume delete", named(form.item)],
         ),
     ),
 )

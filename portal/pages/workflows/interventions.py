@@ -155,12 +155,12 @@ def _effects(run: RunView, action_id: str) -> tuple[str, list[str]]:
     return "", []
 
 
-def _requested(asked: ApprovalView | None) -> tuple[str, list[str]]:
+def _requested(requested: ApprovalView | None) -> tuple[str, list[str]]:
     """Return the request of another operator."""
-    if asked is None:
+    if requested is None:
         return "", []
-    what = [gettext(asked.title), *filter(None, (asked.step, asked.mark))]
-    fields = {"by": asked.by, "what": " ".join(what), "reason": asked.reason}
+    what = [gettext(requested.title), *filter(None, (requested.step, requested.mark))]
+    fields = {"by": requested.by, "what": " ".join(what), "reason": requested.reason}
     return gettext("Requested resources"), [gettext("%(by)s: %(what)s. Reason: %(reason)s") % fields]
 
 

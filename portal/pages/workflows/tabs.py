@@ -42,27 +42,27 @@ class TabRequest:
     is_tail: bool = False  # only the newest part of growing lists
 
 
-def no_extra(asked: TabRequest) -> dict[str, Any]:
+def no_extra(tab: TabRequest) -> dict[str, Any]:
     return {}
 
 
-def moved(asked: TabRequest) -> dict[str, Any]:
+def moved(tab: TabRequest) -> dict[str, Any]:
     """Context of a live migration's progress."""
-    return live_migrations.context_of(asked.caller, asked.presenter)
+    return live_migrations.context_of(tab.caller, tab.presenter)
 
 
-def placed(asked: TabRequest) -> dict[str, Any]:
-    return placement.context_of(asked.caller, asked.presenter, asked.query)
+def placed(tab: TabRequest) -> dict[str, Any]:
+    return placement.context_of(tab.caller, tab.presenter, tab.query)
 
 
-def drawn(asked: TabRequest) -> dict[str, Any]:
-    return {"graph": graph.draw(asked.presenter.view, is_open=asked.query.get("open") == "1")}
+def drawn(tab: TabRequest) -> dict[str, Any]:
+    return {"graph": graph.draw(tab.presenter.view, is_open=tab.query.get("open") == "1")}
 
 
-def locks(asked: TabRequest) -> dict[str, Any]:
+def locks(tab: TabRequest) -> dict[str, Any]:
     """Context of locks held and awaited, owners, fenced writes, and the wait graph."""
-    presenter = asked.presenter
-    view = lock_waits.of_runs(asked.caller, presenter.runs)
+    presenter = tab.presenter
+    view = lock_waits.of_runs(tab.caller, presenter.runs)
     named = [*presenter.runs, *(one.holder for one in view.awaited if one.holder)]
     leases = {lease.run_uuid: lease for lease in view.leases}
     owners = [{"run": run, "badge": status_badges.of_run(run), "lease": leases.get(run.uuid)} for run in presenter.runs]
@@ -75,10 +75,10 @@ def locks(asked: TabRequest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def logged(asked: TabRequest) -> dict[str, Any]:
+def logged(tab: TabRequest) -> dict[str, Any]:
     """Context of log lines, filtered by the address. Raises Invalid for an unknown level."""
-    most = step_logs.TAIL if asked.is_tail else step_logs.MOST_LINES
-    return log_context(asked.caller, asked.presenter, asked.query, most) | {"is_tail": asked.is_tail}
+    most = step_logs.TAIL if tab.is_tail else step_logs.MOST_LINES
+    return log_context(tab.caller, tab.presenter, tab.query, most) | {"is_tail": tab.is_tail}
 
 
 def log_context(
@@ -132,12 +132,12 @@ def _step_of(presenter: WorkflowPresenter, key: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def happened(asked: TabRequest) -> dict[str, Any]:
+def happened(tab: TabRequest) -> dict[str, Any]:
     """Context of the events in order: around the moment or from the position in the address, or the newest."""
-    presenter = asked.presenter
-    begin, place = (history.place_of(asked.query.get(name, ""), name) for name in ("from", "as_of"))
+    presenter = tab.presenter
+    begin, place = (history.place_of(tab.query.get(name, ""), name) for name in ("from", "as_of"))
     first = begin or (max(1, place - BEFORE_A_MOMENT) if place else 0)
-    window = event_windows.read(asked.caller, presenter.runs, first=first, size=MOST_EVENTS)
+    window = event_windows.read(tab.caller, presenter.runs, first=first, size=MOST_EVENTS)
     titles = {step.name: step.title for run in presenter.runs for step in run.steps}
     of = {run.uuid: run.instance_name for run in presenter.view.children} if len(presenter.view.children) > 1 else {}
     rows = []
@@ -189,28 +189,28 @@ def _words(event: EventView) -> str:
     return " · ".join(filter(None, lines))
 
 
-def given(asked: TabRequest) -> dict[str, Any]:
+def given(tab: TabRequest) -> dict[str, Any]:
     """Context of the inputs and results of each run."""
-    shown = asked.presenter.runs[:MOST_SHOWN_INPUTS]
+    shown = tab.presenter.runs[:MOST_SHOWN_INPUTS]
     return {
         "data": [
             {
                 "run": run,
                 "title": f"{status_badges.intent(run)} {run.instance_name}" if run.cell else status_badges.intent(run),
-                "data": run_data.of_run(asked.caller, run.uuid),
+                "data": run_data.of_run(tab.caller, run.uuid),
             }
             for run in shown
         ],
-        "not_shown": len(asked.presenter.runs) - len(shown),
+        "not_shown": len(tab.presenter.runs) - len(shown),
     }
 
 
-def audited(asked: TabRequest) -> dict[str, Any]:
+def audited(tab: TabRequest) -> dict[str, Any]:
     """Context of the audited interventions, with refused ones."""
     found = [
         record
-        for run in asked.presenter.runs[:MOST_AUDITED]
-        for record in audit.list_records(asked.caller, AuditQuery(run_uuid=run.uuid)).items
+        for run in tab.presenter.runs[:MOST_AUDITED]
+        for record in audit.list_records(tab.caller, AuditQuery(run_uuid=run.uuid)).items
     ]
     return {"records": sorted(found, key=lambda record: record.created_at, reverse=True)}
 

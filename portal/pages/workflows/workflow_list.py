@@ -191,19 +191,19 @@ def _without(given: QueryDict, *names: str) -> dict[str, list[str]]:
 
 
 def _toggled(given: QueryDict, name: str, value: str) -> dict[str, list[str]]:
-    asked = _without(given, "marker")
-    values = set(asked.pop(name, []))
+    requested = _without(given, "marker")
+    values = set(requested.pop(name, []))
     values ^= {value}
-    return {**asked, **({name: sorted(values)} if values else {})}
+    return {**requested, **({name: sorted(values)} if values else {})}
 
 
-def _text(asked: Mapping[str, list[str]]) -> str:
-    return urlencode(asked, doseq=True)
+def _text(requested: Mapping[str, list[str]]) -> str:
+    return urlencode(requested, doseq=True)
 
 
-def _url(asked: Mapping[str, list[str]], **more: str) -> str:
+def _url(requested: Mapping[str, list[str]], **more: str) -> str:
     base = reverse("workflows")
-    text = _text({**asked, **{name: [value] for name, value in more.items() if value}})
+    text = _text({**requested, **{name: [value] for name, value in more.items() if value}})
     return f"{base}?{text}" if text else base
 
 

@@ -73,7 +73,7 @@ def page_context(
     newest = workflow_presenter.load(caller, run_uuid)
     presenter, slider = tabs.at_moment(caller, newest, tab, asked_for.get("as_of", ""))
     _, template, extra = TABS[tab]
-    asked = TabRequest(caller, presenter, asked_for, is_tail)
+    requested = TabRequest(caller, presenter, asked_for, is_tail)
     return {
         "caller": caller,
         "run": presenter,
@@ -87,7 +87,7 @@ def page_context(
         "panel": interventions.panel_of(caller, newest),
         **slider,
         **_cause(presenter),
-        **extra(asked),
+        **extra(requested),
     }
 
 

@@ -158,7 +158,7 @@ def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], b
 
 @pytest.mark.parametrize("names", [("ana",), ("ana", "bo", "rea")])
 def test_streams_with_the_same_scope_share_one_reading(
-    people: Any, asked: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
+    people: Any, requested: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many tokens of however many users of a project: what costs is done once for all of them."""
     monkeypatch.setattr(event_streams, "GATHER_SECONDS", 1.0)  # long enough for a loop that is slow
@@ -177,11 +177,11 @@ def test_streams_with_the_same_scope_share_one_reading(
         await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
         await listeners[0].until(_received(listeners, "step.started", 1))
         await wait_until_async("all have sent it", lambda: len(asleep) == len(listeners))
-        asked.clear()
+        requested.clear()
         await asyncio.to_thread(factories.emit, run, "step.done", step="SpawnOnHost")
         await listeners[0].until(_received(listeners, "step.done", 1))
         await wait_until_async("all have sent it", lambda: len(asleep) == len(listeners))
-        readings = asked.total()
+        readings = requested.total()
         assert len({one.text.partition("event: step.done")[2] for one in listeners}) == 1
         for one in listeners:
             one.leaves.set()
@@ -189,7 +189,7 @@ def test_streams_with_the_same_scope_share_one_reading(
 
     own = people.ana.token()
     run_at_most(SECONDS, work())
-    assert readings <= 2, asked
+    assert readings <= 2, requested
     assert middleware.shares.count == 0
 
 

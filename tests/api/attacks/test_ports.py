@@ -32,8 +32,8 @@ def test_no_port_becomes_an_interface_of_anothers_router(api_client: Any, router
     chi, admin = api_client("chi"), api_client("admin")
     network_id, _ = make_network(chi, "10.2.0.0/24")
     before = interfaces(admin, router)
-    asked = {"network_id": network_id, "device_owner": owner, "device_id": router}
-    assert fault(chi.post(f"{V2}/ports", {"port": asked})) == (409, "DeviceIDNotOwnedByTenant")
+    requested = {"network_id": network_id, "device_owner": owner, "device_id": router}
+    assert fault(chi.post(f"{V2}/ports", {"port": requested})) == (409, "DeviceIDNotOwnedByTenant")
     labelled = make(chi, "ports", network_id=network_id, device_id=router)["id"]  # no more than a label
     owned = make(chi, "ports", network_id=network_id, device_owner=owner, device_id="x")["id"]
     for port_id, change in (

@@ -124,9 +124,9 @@ def test_requests_that_are_withdrawn_again_and_again_do_not_pile_up(
     others = chi.post(path, body).json()["quota_request"]["uuid"]
     assert chi.post(f"{path}/{others}/withdraw", {}).status_code == 200
     for _ in range(7):
-        asked = ana.post(path, body)
-        assert asked.status_code == 201, asked.content
-        assert ana.post(f"{path}/{asked.json()['quota_request']['uuid']}/withdraw", {}).status_code == 200
+        requested = ana.post(path, body)
+        assert requested.status_code == 201, requested.content
+        assert ana.post(f"{path}/{requested.json()['quota_request']['uuid']}/withdraw", {}).status_code == 200
     assert len(ana.get(path).json()["quota_requests"]) == 4  # the last one counts with the next
     assert len(chi.get(path).json()["quota_requests"]) == 1
     assert AuditRecord.objects.filter(action="quota_request.withdraw").count() == 8

@@ -88,8 +88,8 @@ def test_own_assignments_on_a_hidden_project_are_those_on_a_missing_one(people: 
     far = Project.objects.create(name="far", domain=Domain.objects.create(name="south"))
     bo = ApiClient(people.bo.token())
     for flag in ("", "&effective"):
-        asked = f"{IDENTITY}/role_assignments?user.id={people.bo.user.pk}{flag}&scope.project.id="
-        found: list[Any] = [bo.get(f"{asked}{one}") for one in (far.pk, MISSING)]
+        requested = f"{IDENTITY}/role_assignments?user.id={people.bo.user.pk}{flag}&scope.project.id="
+        found: list[Any] = [bo.get(f"{requested}{one}") for one in (far.pk, MISSING)]
         assert [(one.status_code, one.json()["role_assignments"]) for one in found] == [(200, []), (200, [])]
 
 

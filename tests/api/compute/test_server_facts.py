@@ -223,7 +223,7 @@ def test_groups_of_a_server_have_the_rules_that_let_in(web: str, plugged: str, a
     assert group["rules"][0]["ip_range"] == {}
 
 
-def test_ports_of_a_launch_have_the_tags_that_were_asked_for(web: str, plugged: str, api_client: Any) -> None:
+def test_ports_of_a_launch_have_the_tags_that_were_requested(web: str, plugged: str, api_client: Any) -> None:
     (shown,) = api_client("ana", version="2.70").get(f"{web}/os-interface").json()["interfaceAttachments"]
     assert shown["tag"] == "front"
 

@@ -41,7 +41,7 @@ def test_a_status_of_a_task_finds_what_shows_it(listed: Any) -> None:
     assert listed("status=MIGRATING") == []
 
 
-def test_what_is_gone_is_listed_only_where_it_is_asked_for(listed: Any) -> None:
+def test_what_is_gone_is_listed_only_where_it_is_requested(listed: Any) -> None:
     alive = ["calm", "halted", "moving", "rebooting"]
     assert listed("") == alive
     assert listed("deleted=True&soft_deleted=True") == alive  # members have no such filters

@@ -73,12 +73,12 @@ def test_a_volume_that_grows_under_its_server_is_on_record_there(api_client: Any
     make_device(web, volume)
     path = f"/volume/v3/volumes/{volume}"
     for version, status in (("3.41", 400), ("3.42", 202)):
-        asked = ana.post(
+        requested = ana.post(
             f"{path}/action", {"os-extend": {"new_size": 2}}, headers={"OpenStack-API-Version": f"volume {version}"}
         )
-        assert asked.status_code == status, asked.content
+        assert requested.status_code == status, requested.content
     assert ana.get(path).json()["volume"]["size"] == 2
     actions = ana.get(f"/compute/v2.1/servers/{web}/os-instance-actions").json()["instanceActions"]
     assert [(action["action"], action["request_id"]) for action in actions] == [
-        ("extend_volume", asked.headers["x-openstack-request-id"])
+        ("extend_volume", requested.headers["x-openstack-request-id"])
     ]

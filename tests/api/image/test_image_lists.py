@@ -37,7 +37,7 @@ def test_public_images_are_seen_but_not_changed(api_client: Any) -> None:
     assert (row.name, row.tags, row.status) == ("boots", [], "queued")
 
 
-def test_community_images_are_found_when_asked_for(api_client: Any) -> None:
+def test_community_images_are_found_when_requested(api_client: Any) -> None:
     image_id = create(api_client("ana"), visibility="community")["id"]
     chi = api_client("chi")
     assert names(chi.get(BASE)) == []

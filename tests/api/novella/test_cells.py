@@ -18,7 +18,7 @@ from tests.compute_rows import make_cloud, make_instance
 from tests.integration.page_clients import signed_in
 
 
-def test_a_cell_is_asked_closed_and_opened_on_record(api_client: Any) -> None:
+def test_a_cell_is_requested_closed_and_opened_on_record(api_client: Any) -> None:
     factories.cells()
     made.add_host("sim-1")
     made.add_host("sim-2")

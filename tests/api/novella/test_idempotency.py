@@ -149,18 +149,18 @@ def test_after_a_failure_of_unknown_effect_the_name_stays(people: Any) -> None:
         names.append(name)
         raise OSError("in the middle of it")
 
-    asked = IdempotentRequest("a-key-that-fails", "the same")
+    requested = IdempotentRequest("a-key-that-fails", "the same")
     for _ in range(2):
         with pytest.raises(OSError, match="middle"):
-            idempotency.once(context, asked, fail)
+            idempotency.once(context, requested, fail)
     assert len(names) == 2
     assert len(set(names)) == 1
 
 
 def test_answers_are_forgotten_after_a_day(people: Any) -> None:
-    context, asked = people.ana.context(), IdempotentRequest("a-key-of-yesterday", "the same")
+    context, requested = people.ana.context(), IdempotentRequest("a-key-of-yesterday", "the same")
     for number in (1, 2):
-        found = idempotency.once(context, asked, lambda name: StoredResponse(200, number))  # noqa: B023
+        found = idempotency.once(context, requested, lambda name: StoredResponse(200, number))  # noqa: B023
         assert (found.response.body, found.is_replayed) == (number, False)
         ClientRequest.objects.update(expires_at=database_now(-1))
     with pytest.raises(Invalid):

@@ -189,12 +189,12 @@ def test_private_targets_are_for_whom_the_operator_lets(api_client: Any, setting
     assert made(api_client("ana"), url="http://127.0.0.1:9/x")["address"] == "http://127.0.0.1:9/…"
 
 
-def test_a_test_is_asked_for_and_the_log_is_paged(api_client: Any) -> None:
+def test_a_test_is_requested_and_the_log_is_paged(api_client: Any) -> None:
     ana = api_client("ana")
     one = made(ana)
     path = f"{PATH}/{one['uuid']}"
-    asked = ana.post(f"{path}/test")
-    assert (asked.status_code, asked.json()["delivery"]["outcome"]) == (202, "asked")
+    requested = ana.post(f"{path}/test")
+    assert (requested.status_code, requested.json()["delivery"]["outcome"]) == (202, "asked")
     assert ana.post(f"{path}/test").status_code == 409  # it is about to be sent already
     for number in (1, 2):
         NotificationDelivery.objects.using("cell1").create(
@@ -209,7 +209,7 @@ def test_a_test_is_asked_for_and_the_log_is_paged(api_client: Any) -> None:
     again = f"{path}/deliveries/{first['deliveries'][0]['id']}/again"
     gone = ana.post(again)
     assert (gone.status_code, "no longer in the event log" in gone.json()["error"]["message"]) == (409, True)
-    assert ana.post(f"{path}/deliveries/{asked.json()['delivery']['id']}/again").status_code == 409
+    assert ana.post(f"{path}/deliveries/{requested.json()['delivery']['id']}/again").status_code == 409
     assert ana.post(f"{path}/deliveries/cell1:999/again").status_code == 404
     assert ana.get(f"{path}/deliveries?marker=cell1:x").status_code == 400
     change(ana, one, {"enabled": False})

@@ -38,13 +38,13 @@ def test_a_launch_is_compared_with_a_fleet_and_plugins_that_are_supposed(api_cli
     found = ask(admin, "compare", **launch(plugins=light, subset=1))["comparison"]
     assert set(found["now"]["hosts"]) == {"big-01"}
     assert "big-01" not in found["then"]["hosts"]
-    asked = {stage["filter"]: (stage["now"], stage["then"], stage["by"]) for stage in found["stages"]}
-    assert asked["ComputeFilter"] == (0, None, 0)
+    requested = {stage["filter"]: (stage["now"], stage["then"], stage["by"]) for stage in found["stages"]}
+    assert requested["ComputeFilter"] == (0, None, 0)
     after = everything()
     assert {name for name in before if before[name] != after[name]} <= {"default.identity.Token"}
 
 
-def test_stored_requests_are_asked_again_one_or_many(api_client: Any, people: Any) -> None:
+def test_stored_requests_are_evaluated_again_one_or_many(api_client: Any, people: Any) -> None:
     stored = factories.failed_decision(factories.run(people.ana.context()))
     admin = api_client("admin")
     closed: dict[str, Any] = {"fleet": {"disable": ["*"]}}
@@ -77,5 +77,5 @@ def test_stored_requests_are_asked_again_one_or_many(api_client: Any, people: An
         ("replay", {"count": 10, "subset": 0}, "subset"),
     ],
 )
-def test_what_cannot_be_asked_is_named(api_client: Any, path: str, body: dict[str, Any], word: str) -> None:
+def test_what_cannot_be_requested_is_named(api_client: Any, path: str, body: dict[str, Any], word: str) -> None:
     assert word in json.dumps(ask(api_client("admin"), path, 400, **body))

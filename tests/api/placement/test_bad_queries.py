@@ -132,11 +132,11 @@ STRANGE = (
 
 def fault(*pairs: tuple[str, str]) -> Invalid | None:
     """Return the error of the query's parser, before any lookup."""
-    asked = QueryDict(urlencode(pairs))
+    requested = QueryDict(urlencode(pairs))
     version = version_of("1.39")
     try:
-        fitting({name: values[-1] for name, values in asked.lists()}, newest(LIST, version), "Invalid query")
-        parse(asked, version)
+        fitting({name: values[-1] for name, values in requested.lists()}, newest(LIST, version), "Invalid query")
+        parse(requested, version)
     except Invalid as error:
         return error
     return None
@@ -159,13 +159,13 @@ def test_a_key_that_does_not_exist_is_named() -> None:
 
 
 @pytest.mark.parametrize("strange", STRANGE, ids=str)
-def test_what_is_only_strange_is_asked(strange: dict[str, str]) -> None:
+def test_what_is_only_strange_is_requested(strange: dict[str, str]) -> None:
     assert fault(*(GOOD | strange).items()) is None
 
 
 def test_over_http_it_is_400_with_the_key_and_nothing_is_looked_for(api_client: Any) -> None:
     client = api_client("admin")
     for key, value in (*((key, values[-1]) for key, values in BAD.items()), *UNHEARD_OF):
-        asked = urlencode(list((GOOD | {key: value}).items()))
-        answer = client.get(f"/placement/allocation_candidates?{asked}", headers=VERSION)
+        requested = urlencode(list((GOOD | {key: value}).items()))
+        answer = client.get(f"/placement/allocation_candidates?{requested}", headers=VERSION)
         assert (answer.status_code, key in answer.content.decode()) == (400, True), (key, value, answer.content)

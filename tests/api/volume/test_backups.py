@@ -61,8 +61,8 @@ def shown(client: Any, uuid: str, version: str = "3.67") -> Any:
 
 
 def test_a_backup_outlives_its_volume_and_is_made_a_volume_of(ana: Any, source: str) -> None:
-    asked = {"volume_id": source, "name": "nightly", "description": "d", "container": "c", "metadata": {"k": "v"}}
-    row = made(ana, "backups", "backup", asked)
+    requested = {"volume_id": source, "name": "nightly", "description": "d", "container": "c", "metadata": {"k": "v"}}
+    row = made(ana, "backups", "backup", requested)
     assert set(row) == {"id", "name", "links"}
     assert shown(ana, row["id"])["status"] == "creating"
     assert ana.get(f"{VOLUME}/{source}").json()["volume"]["status"] == "backing-up"
@@ -157,9 +157,9 @@ def test_projects_see_their_own_and_quotas_count(ana: Any, source: str, api_clie
     uuid = backed_up(ana, source, name="mine")
     chi, admin = api_client("chi"), api_client("admin")
     path = f"{BACKUPS}/{uuid}"
-    asked: dict[str, Any] = {"restore": {}}
+    requested: dict[str, Any] = {"restore": {}}
     assert [chi.get(path).status_code, chi.delete(path).status_code] == [404, 404]
-    assert chi.post(f"{path}/restore", asked).status_code == 404
+    assert chi.post(f"{path}/restore", requested).status_code == 404
     assert chi.post(BACKUPS, {"backup": {"volume_id": source}}).status_code == 404
     assert chi.get(f"{BACKUPS}/detail").json() == {"backups": []}
     listed = admin.get(f"{BACKUPS}/detail?all_tenants=1", headers=NEWEST).json()["backups"]
@@ -219,10 +219,10 @@ def test_a_wrong_record_is_refused_by_name(ana: Any, source: str, api_client: An
     uuid, admin = backed_up(ana, source), api_client("admin")
     record = admin.get(f"{BACKUPS}/{uuid}/export_record").json()["backup-record"]
     fields = {**json.loads(base64.b64decode(record["backup_url"])), "id": str(uuid4())}
-    asked = [{**record, "backup_url": text_of({**fields, name: value})} for name, value in WRONG]
-    asked += [{**record, "backup_url": "no record"}, {**record, "backup_service": "another"}]
+    requested = [{**record, "backup_url": text_of({**fields, name: value})} for name, value in WRONG]
+    requested += [{**record, "backup_url": "no record"}, {**record, "backup_service": "another"}]
     words = [*(name for name, _ in WRONG), "an export gave", "backup service"]
-    for body, word in zip(asked, words, strict=True):
+    for body, word in zip(requested, words, strict=True):
         answer = admin.post(f"{BACKUPS}/import_record", {"backup-record": body})
         assert answer.status_code == 400
         assert word in answer.json()["badRequest"]["message"].lower()

@@ -138,8 +138,8 @@ def test_a_client_that_names_the_image_as_the_root_device_too_gets_the_root_that
     volumes = Volume.objects.count()
     other = create(ana, name="other")["id"]
     assert upload(ana, other).status_code == 204
-    asked = [{**device, "uuid": other}]
-    assert launch(ana, imageRef=image, block_device_mapping_v2=asked).status_code == 400
+    requested = [{**device, "uuid": other}]
+    assert launch(ana, imageRef=image, block_device_mapping_v2=requested).status_code == 400
     assert Volume.objects.count() == volumes
 
 
@@ -177,8 +177,8 @@ def test_an_image_that_another_project_describes_neither_reads_nor_keeps_the_dat
         assert launch(chi, imageRef=bait).status_code == 400
         device = {"destination_type": "volume", "boot_index": 0, "volume_size": 1}
         for source, uuid in (("image", bait), ("snapshot", snapshot)):
-            asked = [{**device, "source_type": source, "uuid": uuid}]
-            assert launch(chi, block_device_mapping_v2=asked).status_code == 400
+            requested = [{**device, "source_type": source, "uuid": uuid}]
+            assert launch(chi, block_device_mapping_v2=requested).status_code == 400
         for source in ({"imageRef": bait}, {"snapshot_id": snapshot}):
             assert chi.post(VOLUME, {"volume": {"size": 1, **source}}).status_code == 404
         assert Volume.objects.count() == volumes
@@ -256,8 +256,8 @@ def test_the_file_of_a_kept_snapshot_has_one_owner(api_client: Any, ana: Any, se
     found = admin.get(f"{ROOT}/manageable_snapshots/detail?host=novella@files%23files", headers=NEWEST)
     (file,) = found.json()["manageable-snapshots"]
     assert (file["safe_to_manage"], file["cinder_id"]) == (False, snapshot)
-    asked = {"volume_id": root_volume(ana, server), "ref": {"source-name": snapshot}}
-    assert admin.post(f"{ROOT}/os-snapshot-manage", {"snapshot": asked}).status_code == 409
+    requested = {"volume_id": root_volume(ana, server), "ref": {"source-name": snapshot}}
+    assert admin.post(f"{ROOT}/os-snapshot-manage", {"snapshot": requested}).status_code == 409
     assert (Snapshot.objects.count(), store.snapshot_path_of(snapshot).exists()) == (0, True)
 
 

@@ -40,8 +40,8 @@ def beginning(uuid: str) -> bytes:
 
 
 def manage(client: Any, file: str, path: str = MANAGE, **values: Any) -> Any:
-    asked = {"host": HOST, "ref": {"source-name": file}, **values}
-    return client.post(path, {"volume": asked}, headers=at("3.8"))
+    requested = {"host": HOST, "ref": {"source-name": file}, **values}
+    return client.post(path, {"volume": requested}, headers=at("3.8"))
 
 
 def listed(client: Any, noun: str, version: str = "3.8", query: str = "") -> Any:
@@ -88,8 +88,13 @@ def test_a_snapshot_is_let_go_and_taken_back(admin: Any) -> None:
     assert act(admin, f"{VOLUME}/{source}", "os-unmanage", {}) == 400
     assert act(admin, f"{ROOT}/snapshots/{uuid}", "os-unmanage", {}) == 202
     assert not Snapshot.objects.exists()
-    asked = {"volume_id": source, "ref": {"source-name": f"_snapshot-{uuid}"}, "name": "back", "metadata": {"a": "b"}}
-    answer = admin.post(f"{ROOT}/os-snapshot-manage", {"snapshot": asked})
+    requested = {
+        "volume_id": source,
+        "ref": {"source-name": f"_snapshot-{uuid}"},
+        "name": "back",
+        "metadata": {"a": "b"},
+    }
+    answer = admin.post(f"{ROOT}/os-snapshot-manage", {"snapshot": requested})
     assert answer.status_code == 202, answer.content
     row = Snapshot.objects.get()
     assert (str(row.uuid), row.status, row.name) == (answer.json()["snapshot"]["id"], "available", "back")
@@ -97,8 +102,8 @@ def test_a_snapshot_is_let_go_and_taken_back(admin: Any) -> None:
     put_file("large", "snapshots")
     with store.snapshot_path_of("large").open("r+b") as larger:
         larger.truncate(2 * store.GIB)
-    asked["ref"] = {"source-name": "large"}
-    assert admin.post(f"{ROOT}/os-snapshot-manage", {"snapshot": asked}).status_code == 400
+    requested["ref"] = {"source-name": "large"}
+    assert admin.post(f"{ROOT}/os-snapshot-manage", {"snapshot": requested}).status_code == 400
     assert Snapshot.objects.count() == 1
 
 

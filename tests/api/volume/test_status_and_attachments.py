@@ -45,8 +45,8 @@ def test_no_second_server_gets_it(hosts: StorageHosts, ana: Any, image: str, dis
     third = {"name": "third", "flavorRef": "1", "networks": "none", "imageRef": image}
     refused = ana.post(SERVERS, {"server": third | {"block_device_mapping_v2": [root, device]}})
     assert (refused.status_code, disk in refused.content.decode()) == (400, True)
-    asked = {"volume_uuid": disk, "instance_uuid": second}
-    assert ana.post(f"{ROOT}/attachments", {"attachment": asked}, headers=NEWEST).status_code == 400
+    requested = {"volume_uuid": disk, "instance_uuid": second}
+    assert ana.post(f"{ROOT}/attachments", {"attachment": requested}, headers=NEWEST).status_code == 400
     run_to_the_end(hosts)
     assert (attached(ana, first), attached(ana, second)) == ({disk}, set())
     assert servers_of(ana, disk) == {first}

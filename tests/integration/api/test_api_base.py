@@ -125,10 +125,10 @@ def test_an_unavailable_part_is_named(api_client: Any) -> None:
 
 def test_methods_and_routes_that_are_not_there(api_client: Any) -> None:
     client = api_client("ana")
-    asked = client.call("OPTIONS", THINGS)
-    assert (asked.status_code, asked.content) == (204, b"")
-    assert {"GET", "HEAD", "OPTIONS"} <= set(asked.headers["Allow"].split(", "))
-    check_headers(asked, "2.1")
+    requested = client.call("OPTIONS", THINGS)
+    assert (requested.status_code, requested.content) == (204, b"")
+    assert {"GET", "HEAD", "OPTIONS"} <= set(requested.headers["Allow"].split(", "))
+    check_headers(requested, "2.1")
     assert client.call("TRACE", THINGS).json()["badMethod"]["code"] == 405
     for missing in ("/compute/v2.1/nothing", "/compute/v2.1/things/"):
         assert "Allow" not in client.call("OPTIONS", missing).headers

@@ -191,9 +191,9 @@ def test_requests_that_wait_for_something_are_not_counted(monkeypatch: pytest.Mo
     run(work)
 
 
-async def _end_all(asked: list[asyncio.Task[WorkerSlot]]) -> None:
+async def _end_all(requested: list[asyncio.Task[WorkerSlot]]) -> None:
     """The queue goes on until all that was asked for has had its turn."""
-    for one in asyncio.as_completed(asked):
+    for one in asyncio.as_completed(requested):
         (await one).end(0.0)
 
 

@@ -52,11 +52,11 @@ class Wire:
                 self.answers.append(message)
 
     def until(self, what: str, ask: Callable[[], Any]) -> Any:
-        def asked() -> Any:
+        def requested() -> Any:
             self.deliver()
             return ask()
 
-        return wait_until(what, asked)
+        return wait_until(what, requested)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_host_that_reports_progress_does_not_hang(flow: Any, no_report: Any) -
 
 
 @pytest.mark.usefixtures("_host_is_heard")
-def test_what_only_goes_forward_is_asked_again_of_a_driver_that_hangs(flow: Any, no_report: Any) -> None:
+def test_what_only_goes_forward_is_evaluated_again_of_a_driver_that_hangs(flow: Any, no_report: Any) -> None:
     flow(Removed(), cancellable_until=None)
     run = start()
     executor.run(ALIAS, run.uuid)

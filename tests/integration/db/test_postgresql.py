@@ -118,15 +118,17 @@ def test_a_connection_is_given_back_and_taken_again(connection: Any) -> None:
     assert ask(connection, "SELECT pg_backend_pid()") == first
 
 
-def test_the_server_keeps_the_plan_of_what_is_asked_again(connection: Any) -> None:
+def test_the_server_keeps_the_plan_of_what_is_evaluated_again(connection: Any) -> None:
     """One plan for small and large numbers, also where a newer release has given the table a column meanwhile."""
     template = "SELECT number FROM known WHERE number = %s"
     plans = f"SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '{template.partition('=')[0]}%'"
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE known (number bigint)")
         cursor.execute("INSERT INTO known VALUES (1), (70000), (5000000000)")
-    asked = [1, 70_000, 5_000_000_000] * PREPARED_AFTER
-    assert [dialect.run(connection, template, (number,)) for number in asked] == [[(number,)] for number in asked]
+    requested = [1, 70_000, 5_000_000_000] * PREPARED_AFTER
+    assert [dialect.run(connection, template, (number,)) for number in requested] == [
+        [(number,)] for number in requested
+    ]
     assert ask(connection, plans) == 1
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE known ADD COLUMN name text")

@@ -42,8 +42,8 @@ def launch(hosts: Hosts, ana: Any) -> Any:
 
     def launched(name: str = "web-1", **requested: Any) -> str:
         image = Image.objects.get(name="simulated-linux")
-        asked = InstanceCreate(name=name, flavor_ref="1", image_ref=str(image.uuid), **requested)
-        (uuid,) = instances.create(ana, asked).instance_uuids
+        query = InstanceCreate(name=name, flavor_ref="1", image_ref=str(image.uuid), **requested)
+        (uuid,) = instances.create(ana, query).instance_uuids
         run_to_the_end(hosts)
         return uuid
 

@@ -236,8 +236,8 @@ def test_a_build_that_was_placed_before_the_host_was_closed_finds_another(
         return result
 
     monkeypatch.setattr(HandOver, "execute", then_drained)
-    asked = InstanceCreate(name="web", flavor_ref="1", image_ref=str(image.uuid))
-    (uuid,) = instances.create(ana, asked).instance_uuids
+    requested = InstanceCreate(name="web", flavor_ref="1", image_ref=str(image.uuid))
+    (uuid,) = instances.create(ana, requested).instance_uuids
     assert drained(hosts)
     assert (instance_of(uuid).vm_state, instance_of(uuid).host != taken[0]) == (VmState.ACTIVE, True)
     assert run_of_drain().state == RunState.DONE

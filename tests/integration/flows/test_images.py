@@ -197,7 +197,7 @@ def _change(uuid: str, **values: Any) -> None:
     Instance.objects.using(CELL).filter(uuid=uuid).update(**values)
 
 
-def test_a_backup_asked_for_twice_by_one_uuid_is_one_and_keeps_what_it_holds(
+def test_a_backup_requested_twice_by_one_uuid_is_one_and_keeps_what_it_holds(
     hosts: StorageHosts, ana: Any, launch: Any
 ) -> None:
     uuid, run_uuid = launch(), uuid4()

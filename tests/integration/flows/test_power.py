@@ -343,7 +343,7 @@ def everything_logged(uuid: str) -> str:
     return str([list(model.objects.using("cell1").values()) for model in models])
 
 
-def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> None:
+def test_a_rebuild_changes_what_was_requested_and_keeps_the_rest(ana: Any) -> None:
     uuid = built(ana, VmState.STOPPED)
     before = instance_of(uuid)
     image = Image.objects.get(name="simulated-linux")

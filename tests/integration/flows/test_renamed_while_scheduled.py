@@ -39,7 +39,7 @@ def test_a_request_that_waits_for_the_scheduler_takes_the_change(ana: Any) -> No
 
 @pytest.mark.parametrize("step", BUILD_INSTANCES.steps, ids=lambda step: step.name)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_asked_around_any_step_it_holds_or_is_refused(
+def test_requested_around_any_step_it_holds_or_is_refused(
     step: Step, when: str, ana: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = type(step).execute
@@ -71,7 +71,7 @@ def test_asked_around_any_step_it_holds_or_is_refused(
     assert outcome[0] is (step.name != "CreateInCells")
 
 
-def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, waits, launched = CreateInCells.execute, threading.Event(), []
     monkeypatch.setattr(updates, "COPYING_SECONDS", 600.0)
     wait = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: waits.set() or threading.Event().wait(seconds))

@@ -177,7 +177,7 @@ def test_a_revert_fails_into_the_new_size_or_goes_on(
     assert_at_rest(hosts, uuid)
 
 
-def test_a_revert_whose_source_is_off_gives_up_and_can_be_asked_for_again(
+def test_a_revert_whose_source_is_off_gives_up_and_can_be_requested_again(
     hosts: Hosts, admin: Any, launch: Any
 ) -> None:
     """Silence alone is no reason: the guest may run there. Once it is known to be off, nothing waits for it."""

@@ -183,7 +183,7 @@ def test_without_its_image_it_stays_as_it_was_and_says_why(hosts: StorageHosts, 
     assert_nothing_under_way(uuid)
 
 
-def test_a_zone_or_a_host_can_be_asked_for(hosts: StorageHosts, ana: Any, admin: Any, launch: Any) -> None:
+def test_a_zone_or_a_host_can_be_requested(hosts: StorageHosts, ana: Any, admin: Any, launch: Any) -> None:
     into_zone("az-2", "sim-3")
     uuid = shelved(hosts, ana, launch)
     server_images.unshelve(ana, uuid, availability_zone="az-2")

@@ -161,7 +161,7 @@ def test_a_delete_that_looked_before_and_comes_after_finds_the_request(ana: Any)
     assert held() == {}
 
 
-def test_asked_twice_it_is_done_once(ana: Any) -> None:
+def test_requested_twice_it_is_done_once(ana: Any) -> None:
     uuid = failed_without_a_host(ana)
     build_retries.try_again(ana, uuid)
     before = everything()

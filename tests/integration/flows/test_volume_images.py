@@ -151,7 +151,7 @@ def test_a_snapshot_that_cannot_be_booted_is_refused(
     assert not BuildRequest.objects.exists()
 
 
-def test_volumes_are_made_of_the_type_that_was_asked_for(hosts: StorageHosts, ana: Any, image: str) -> None:
+def test_volumes_are_made_of_the_type_that_was_requested(hosts: StorageHosts, ana: Any, image: str) -> None:
     types.create({"name": "shared", "extra_specs": {"multiattach": "<is> True"}})
     with pytest.raises(Invalid, match="Volume type fast"):
         instances.create(ana, requested(of_image(image, volume_type="fast")))
@@ -200,9 +200,9 @@ def test_an_image_that_its_owner_described_is_refused_once_the_snapshot_is_gone(
     before = statuses()
     with pytest.raises(NotFound, match=f"boot volume snapshot id:{snapshot} not found"):
         creation.create(ana, VolumeAsk(image_id=described, size_gb=1))
-    for asked in (requested(image_ref=described), requested(of_image(described))):
+    for query in (requested(image_ref=described), requested(of_image(described))):
         with pytest.raises(Invalid, match=f"failed to get snapshot {snapshot}"):
-            instances.create(ana, asked)
+            instances.create(ana, query)
     assert statuses() == before
 
 
@@ -222,12 +222,12 @@ def test_a_snapshot_that_is_deleted_at_the_same_moment_makes_no_volume_in_error(
 
     monkeypatch.setattr(place, name, deleting)
     before = statuses()
-    asked: dict[str, Callable[[], Any]] = {
+    query: dict[str, Callable[[], Any]] = {
         "server": lambda: instances.create(
             ana, requested(DeviceRequest("snapshot", "volume", uuid=snapshot, boot_index=0))
         ),
         "volume": lambda: creation.create(ana, VolumeAsk(snapshot_id=snapshot)),
     }
     with pytest.raises(Invalid, match="has just been deleted"):
-        asked[kind]()
+        query[kind]()
     assert (statuses(), BuildRequest.objects.count()) == (before, 0)

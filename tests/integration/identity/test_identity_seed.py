@@ -131,7 +131,7 @@ def test_the_administrator_goes_straight_into_the_portal(client: Client) -> None
 
 
 @pytest.mark.usefixtures("databases")
-def test_who_has_signed_in_without_a_project_is_asked_for_one(client: Client) -> None:
+def test_who_has_signed_in_without_a_project_is_requested_one(client: Client) -> None:
     seed.seed(admin_password="a long enough one", demo_password="another long one")
     User.objects.update(default_project_id=None)
     client.post("/sign-in", {"username": "admin", "password": "a long enough one"})

@@ -69,14 +69,14 @@ def test_the_first_time_makes_an_account_and_every_time_is_the_same_one(provider
     client = Client()
     assert 'href="/sign-in/provider?next=%2Fvolumes"' in client.get("/sign-in?next=/volumes").content.decode()
     address = way_there(client, next="/volumes")
-    asked = question_of(address)
-    assert (asked["response_type"], asked["redirect_uri"]) == ("code", BACK)
-    assert {"openid", "profile", "email"} == set(asked["scope"].split())
+    requested = question_of(address)
+    assert (requested["response_type"], requested["redirect_uri"]) == ("code", BACK)
+    assert {"openid", "profile", "email"} == set(requested["scope"].split())
     answer = client.get(provider.signs_in(address, "eve-1"))
     assert (answer.status_code, answer["Location"]) == (302, "/project")  # two projects: she chooses
     observed = provider.token_requests[-1]
     challenge = base64.urlsafe_b64encode(hashlib.sha256(observed["code_verifier"].encode()).digest()).rstrip(b"=")
-    assert (asked["code_challenge_method"], asked["code_challenge"].encode()) == ("S256", challenge)
+    assert (requested["code_challenge_method"], requested["code_challenge"].encode()) == ("S256", challenge)
     eve = User.objects.get(username="eve")
     assert (eve.email, eve.has_usable_password(), eve.domain_id) == ("eve@shop.example", False, "default")
     assert rights() == {("shop", "member"), ("lab", "reader")}
@@ -121,7 +121,7 @@ def test_missing_roles_are_reported_to_the_operator(
     assert "no project shop or no role captain" in caplog.text
 
 
-def test_claims_that_the_token_lacks_are_asked_for(provider: Provider) -> None:
+def test_claims_that_the_token_lacks_are_requested(provider: Provider) -> None:
     provider.forge({"groups": None})
     assert enter(Client(), provider).status_code == 302
     assert ("shop", "member") in rights()
@@ -217,7 +217,7 @@ def test_without_a_name_from_the_provider_the_subject_is_the_name(provider: Prov
     assert User.objects.get(username="no address").email == ""
 
 
-def test_an_authenticator_is_asked_for_all_the_same(provider: Provider) -> None:
+def test_an_authenticator_is_requested_all_the_same(provider: Provider) -> None:
     client = Client()
     enter(client, provider, project=factories.project("shop").id)
     page = client.get("/profile/second-factor").content.decode()

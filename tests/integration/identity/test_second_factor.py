@@ -73,7 +73,7 @@ def half_in(next_page: str = "/servers") -> Client:
     return client
 
 
-def test_until_it_is_confirmed_nothing_is_asked(ana: Client, key: str) -> None:
+def test_until_it_is_confirmed_nothing_is_requested(ana: Client, key: str) -> None:
     assert "<svg" in ana.get(PAGE).content.decode()
     answer = ana.post(PAGE, {"do": "confirm", "code": "000000" if code_of(key) != "000000" else "111111"})
     assert answer.status_code == 400
@@ -144,7 +144,7 @@ def over_a_page(client: Client, path: str, caller: str, **given: str) -> Any:
     return client.post(path, {"caller": caller, **given}, headers={"HX-Request": "true"})
 
 
-def test_over_a_page_the_code_is_asked_for_too(codes: list[str], key: str, people: Any) -> None:
+def test_over_a_page_the_code_is_requested_too(codes: list[str], key: str, people: Any) -> None:
     client, caller = Client(), f"{people.ana.user.id}:{people.ana.project.id}"
     answer = over_a_page(client, "/sign-in", caller, username="ana", password=PASSWORD)
     assert answer.json()["code"] == "/sign-in/code"
@@ -195,11 +195,11 @@ def test_an_administrator_gives_up_a_lost_one_with_a_reason(codes: list[str], pe
     path, why = f"/api/users/{people.ana.user.pk}/second-factor", {"Novella-Reason": "her phone is lost"}
     for caller in ("ana", "chi"):
         assert api_client(caller).delete(path, headers=why).status_code == 403
-    asked = api_client("admin")
-    assert asked.get(path).json() == {"second_factor": {"is_on": True, "recovery_codes": len(codes)}}
+    requested = api_client("admin")
+    assert requested.get(path).json() == {"second_factor": {"is_on": True, "recovery_codes": len(codes)}}
     assert half_in()
-    assert asked.delete(path, headers=why).json() == {"second_factor": {"is_on": False, "recovery_codes": 0}}
+    assert requested.delete(path, headers=why).json() == {"second_factor": {"is_on": False, "recovery_codes": 0}}
     assert password(Client()).headers["Location"] == "/servers"
     record = AuditRecord.objects.filter(result="done").exclude(action="session.sign_in").latest("pk")
     assert (record.user_name, record.reason) == ("admin", "her phone is lost")
-    assert asked.delete(path, headers=why).status_code == 409
+    assert requested.delete(path, headers=why).status_code == 409

@@ -90,11 +90,11 @@ def test_one_that_leaves_is_forgotten(middleware: LivePolls, people: Any) -> Non
 
     async def work() -> None:
         poll = Poll(session)
-        asked = asyncio.create_task(poll.ask(middleware, requested("me", "tray", here)))
+        query = asyncio.create_task(poll.ask(middleware, requested("me", "tray", here)))
         await wait_until_async("the poll is held", lambda: hub._bells)
         poll.leave()
         with pytest.raises(json.JSONDecodeError):  # no response to a client that has left
-            await asked
+            await query
         assert (poll.start, middleware.shares.count, hub._bells) == (None, 0, set())
 
     in_a_loop(work)

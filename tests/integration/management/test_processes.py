@@ -148,7 +148,7 @@ def test_a_conductor_is_a_service_and_never_speaks_for_a_host_of_its_name(databa
 
 
 def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
-    asked = subprocess.run(
+    requested = subprocess.run(
         [sys.executable, "-c", NO_DATABASE],
         env={"NOVELLA_DATA": str(tmp_path), "PATH": "/usr/bin"},
         capture_output=True,
@@ -157,7 +157,7 @@ def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
         timeout=WAIT_SECONDS,
         check=False,
     )
-    assert asked.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], asked.stderr
+    assert requested.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], requested.stderr
 
 
 def test_a_database_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,7 +110,7 @@ def test_pools_that_begin_lower_are_used_from_there(databases: None) -> None:
     assert [make_port(network).addresses.get().ip_address for _ in range(2)] == ["10.0.0.9", "10.0.2.0"]
 
 
-def test_an_address_that_is_asked_for_is_free_no_longer(databases: None) -> None:
+def test_an_address_that_is_requested_is_free_no_longer(databases: None) -> None:
     network = make_network(pools=POOLS)
     ports = [make_port(network) for _ in range(3)]
     ports[0].delete()

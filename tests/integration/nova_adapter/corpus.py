@@ -46,11 +46,11 @@ def compared(seed: int) -> dict[str, Any]:
     reported = Comparison()
     draw = random.Random(seed)
     states, requests = corpus()
-    for number, asked in enumerate(draw.sample(requests, FLEETS)):
-        chosen = draw.sample(asked.states, min(OWN, len(asked.states))) + draw.sample(states, OTHERS)
+    for number, requested in enumerate(draw.sample(requests, FLEETS)):
+        chosen = draw.sample(requested.states, min(OWN, len(requested.states))) + draw.sample(states, OTHERS)
         fleet = [replace(one, node=f"{one.node}-{index}") for index, one in enumerate(chosen)]
-        with configured(asked.settings.config):
-            reported.ask(number, HostTable.from_states(fleet), asked)
+        with configured(requested.settings.config):
+            reported.ask(number, HostTable.from_states(fleet), requested)
     fields = {
         "asked": reported.asked,
         "passed": reported.passed,
@@ -116,19 +116,19 @@ class Comparison:
         self.refused: Counter[str] = Counter()  # requests that cannot be put in Nova's words, by the kind of its error
         self.different: list[str] = []
 
-    def ask(self, number: int, hosts: HostTable, asked: CaseRequest) -> None:
+    def ask(self, number: int, hosts: HostTable, requested: CaseRequest) -> None:
         try:
-            NovaViews().request(asked.spec)
+            NovaViews().request(requested.spec)
         except Exception as error:
             self.refused[f"{type(error).__module__}.{type(error).__name__}"] += 1
             return
         for one in self._ours.loaded_filters:
-            if one.name in self._filters and (one.runs_on_rebuild or not asked.spec.is_rebuild):
+            if one.name in self._filters and (one.runs_on_rebuild or not requested.spec.is_rebuild):
                 theirs = filter_of(one.name, self._filters[one.name], Guests())()
-                self._compare(number, hosts, asked.spec, (type(one)(asked.settings.values), theirs))
+                self._compare(number, hosts, requested.spec, (type(one)(requested.settings.values), theirs))
         for weigher in self._ours.loaded_weighers:
             theirs_too = weigher_of(weigher.name, self._weighers[weigher.name], Guests(), None)()
-            self._weigh(number, hosts, asked.spec, (type(weigher)(asked.settings.values), theirs_too))
+            self._weigh(number, hosts, requested.spec, (type(weigher)(requested.settings.values), theirs_too))
 
     def _compare(self, number: int, hosts: HostTable, spec: RequestSpec, pair: tuple[Any, Any]) -> None:
         ours, theirs = pair

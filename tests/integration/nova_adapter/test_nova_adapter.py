@@ -55,7 +55,7 @@ def test_ours_and_novas_agree_about_every_host_of_random_fleets(corpus: dict[str
     assert corpus["different"] == []
     assert len(corpus["asked"]) == 22 + 13
     assert min(corpus["asked"].values()) >= 150
-    turned_away = [name for name, asked in corpus["asked"].items() if corpus["passed"].get(name, 0) < asked]
+    turned_away = [name for name, requested in corpus["asked"].items() if corpus["passed"].get(name, 0) < requested]
     assert len(turned_away) >= 20  # it was about something
 
 
@@ -74,7 +74,7 @@ def test_a_filter_decides_in_its_turn_and_says_why_as_it_logs_it(decisions: dict
     assert rejections["host-5"] == ("nova.OccupancyFilter", f"{PLACE}.OccupancyFilter", "")  # by its option
 
 
-def test_attributes_of_the_class_say_when_it_is_asked(decisions: dict[str, Any]) -> None:
+def test_attributes_of_the_class_say_when_it_is_requested(decisions: dict[str, Any]) -> None:
     assert decisions["names"] == [["nova.RackFilter", True, False], ["nova.OccupancyFilter", False, True]]
     assert funnel(decisions["rebuild"]) == {"nova.OccupancyFilter": (6, 3)}
 

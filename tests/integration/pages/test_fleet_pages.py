@@ -106,8 +106,8 @@ def test_a_flavor_fits_where_the_scheduler_would_put_it(admin: Client, people: A
 def test_several_hosts_are_closed_with_an_answer_for_each(admin: Client, hosts: None) -> None:
     picked = "host=sim-1&host=sim-2&host=far-1"
     assert text(admin.get("/fleet")).count("data-host=") == 4
-    asked = text(admin.get(f"/hosts/-/close?{picked}"))
-    assert ("Disable: 3 hosts?" in asked, asked.count("The host is already disabled.")) == (True, 1)
+    requested = text(admin.get(f"/hosts/-/close?{picked}"))
+    assert ("Disable: 3 hosts?" in requested, requested.count("The host is already disabled.")) == (True, 1)
     names = ["sim-1", "sim-2", "far-1"]
     answer = admin.post("/hosts/-/close", {"host": names, "reason": " "})
     assert (answer.status_code, "Enter a reason" in text(answer)) == (400, True)

@@ -50,8 +50,8 @@ def test_a_disabled_button_says_why(run: WorkflowRun) -> None:
 
 def test_the_form_cancels_and_says_that_it_was_requested(run: WorkflowRun) -> None:
     ana = signed_in("ana")
-    asked = f"/workflows/{run.uuid}/do/cancel"
-    answer = ana.post(asked, {"reason": "not wanted", "revision": revision(text(ana.get(asked)))}, follow=True)
+    requested = f"/workflows/{run.uuid}/do/cancel"
+    answer = ana.post(requested, {"reason": "not wanted", "revision": revision(text(ana.get(requested)))}, follow=True)
     assert "Cancel workflow: request accepted" in text(answer)
     assert "cancel requested" in text(answer)
     audit = text(ana.get(f"/workflows/{run.uuid}/audit"))

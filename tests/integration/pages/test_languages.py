@@ -82,7 +82,7 @@ def test_those_who_have_not_signed_in_are_heard_too(ana: Client) -> None:
     assert "Benutzername oder Passwort falsch" in text(refused)
 
 
-def test_the_apis_speak_english_whatever_was_asked_before(ana: Client, people: Any) -> None:
+def test_the_apis_speak_english_whatever_was_requested_before(ana: Client, people: Any) -> None:
     ana.get("/servers", **GERMAN)
     assert translation.get_language() in (None, "en")
     answer = Client().get("/compute/v2.1/servers/nothing", **GERMAN, HTTP_X_AUTH_TOKEN=people.ana.token())

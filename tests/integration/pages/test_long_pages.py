@@ -59,8 +59,8 @@ def test_all_that_match_are_deleted_with_an_answer_for_each(people: Any) -> None
     KeyPair.objects.bulk_create(KeyPair(user_id=user_id, name=name, fingerprint=name, created_at=now) for name in names)
     client, action = signed_in("ana"), "/key-pairs/do/delete"
     assert "all matches, including other pages" in text(client.get("/key-pairs"))
-    asked = text(client.get(action, {"everything": "1", "query": "rows=50&marker=key-100", "item": names[0]}))
-    assert asked.count('<input type="hidden" name="item"') == LONG_PAGE
+    requested = text(client.get(action, {"everything": "1", "query": "rows=50&marker=key-100", "item": names[0]}))
+    assert requested.count('<input type="hidden" name="item"') == LONG_PAGE
     done = text(client.post(action, {"item": [*names[:119], "moon"]}))
     assert ("Delete: 119 completed, 1 refused" in done, "It no longer exists." in done) == (True, True)
     assert KeyPair.objects.count() == LONG_PAGE + 20 - 119

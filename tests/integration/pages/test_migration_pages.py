@@ -95,23 +95,23 @@ def test_only_what_would_have_an_effect_is_offered(
 
 def test_a_move_is_steered_from_its_page_and_shows_who_did_it(moving: WorkflowRun) -> None:
     admin, ana = signed_in("admin"), signed_in("ana")
-    asked = f"/workflows/{moving.uuid}/migration"
+    requested = f"/workflows/{moving.uuid}/migration"
     for reported in Event.objects.using("cell1").filter(kind="step.progress"):
         reported.data["figures"] |= {"downtime_ms": 1927, "downtime_limit_ms": 500, "throttle_percent": 20}
         reported.save(using="cell1")
-    form = admin.get(f"{asked}/downtime").content.decode()
+    form = admin.get(f"{requested}/downtime").content.decode()
     assert "The estimated pause is 1,927 ms; 500 ms are allowed." in form
     assert re.search(r'name="milliseconds"[^>]* min="1" max="60000" value="2500"', form)
-    assert "20 percent are withheld now." in admin.get(f"{asked}/throttle").content.decode()
+    assert "20 percent are withheld now." in admin.get(f"{requested}/throttle").content.decode()
     for amount in ("0", "-1", "1000000000", "forty", "", "1.5", "\u0664\u0660"):
-        refused = admin.post(f"{asked}/downtime", {"milliseconds": amount})
+        refused = admin.post(f"{requested}/downtime", {"milliseconds": amount})
         assert refused.status_code == 400, amount
         assert "It must be a whole number from 1 to 60,000." in refused.content.decode()
-    assert ana.post(f"{asked}/throttle", {"percent": "40"}).status_code == 200
+    assert ana.post(f"{requested}/throttle", {"percent": "40"}).status_code == 200
     orders = WorkflowRun.objects.using("cell1").filter(flow="steer_live_migration")
     assert not orders.exists()
     for name, field, amount in (("throttle", "percent", "40"), ("downtime", "milliseconds", "1500")):
-        assert admin.post(f"{asked}/{name}", {field: amount}).status_code == 302
+        assert admin.post(f"{requested}/{name}", {field: amount}).status_code == 302
     assert [(one.action, one.inputs["amount"]) for one in orders.order_by("pk")] == [
         ("live_migration_throttle", 40),
         ("live_migration_downtime", 1500),
@@ -126,7 +126,7 @@ def test_a_move_is_steered_from_its_page_and_shows_who_did_it(moving: WorkflowRu
     assert "Open migration workflow" not in ana.get(f"/workflows/{moving.uuid}").content.decode()
 
 
-def test_an_abort_that_was_asked_for_is_no_failure(moving: WorkflowRun) -> None:
+def test_an_abort_that_was_requested_is_no_failure(moving: WorkflowRun) -> None:
     admin = signed_in("admin")
     admin.post(f"/workflows/{moving.uuid}/migration/abort")
     WorkflowRun.objects.using("cell1").filter(flow="abort_live_migration").update(state="done")

@@ -251,9 +251,9 @@ def test_a_launch_leads_to_its_workflow(ana: Client, wares: dict[str, str]) -> N
 def test_a_launch_that_fits_in_part_asks_first(ana: Client, wares: dict[str, str]) -> None:
     add_host("narrow", size=(8, 1024, 100))
     form = {**wares, "name": "web", "count": "5", "once": str(uuid4())}
-    asked = ana.post("/servers/launch", form)
-    html = asked.content.decode()
-    assert asked.status_code == 409
+    requested = ana.post("/servers/launch", form)
+    html = requested.content.decode()
+    assert requested.status_code == 409
     assert "Only 2 of 5 servers fit now" in html
     assert InstanceMapping.objects.count() == WorkflowRun.objects.count() == 0
     assert 'value="web"' in html
@@ -322,8 +322,8 @@ def test_more_than_the_quota_is_refused_in_words(ana: Client, wares: dict[str, s
 
 def test_deleting_asks_first_and_by_name(ana: Client, people: Any) -> None:
     one, other = (factories.instance(people.ana.context(), name) for name in ("web-1", "web-2"))
-    asked = ana.get("/servers/delete", {"server": [str(one.uuid), str(other.uuid)]}).content.decode()
-    assert "Delete 2 servers?" in asked
+    requested = ana.get("/servers/delete", {"server": [str(one.uuid), str(other.uuid)]}).content.decode()
+    assert "Delete 2 servers?" in requested
     assert WorkflowRun.objects.using("cell1").count() == 0
     answer = ana.post("/servers/delete", {"server": [str(one.uuid), str(other.uuid), str(uuid4())]})
     assert "3 completed" in answer.content.decode()

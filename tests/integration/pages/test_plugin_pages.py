@@ -78,10 +78,10 @@ def test_a_filter_stops_turning_hosts_away_only_with_a_reason(admin: Client, cha
     form(admin, FILTER, enabled="yes", mode="decides", on_failure="turn away")
     before = PluginChoice.objects.get()
     values = {"mode": "decides", "on_failure": "turn away"} | change
-    asked = form(admin, FILTER, **values)
-    assert asked.status_code == 409
-    assert "servers can be placed on hosts that it rejects now" in text(asked)
-    assert 'name="disable_reason"' in text(asked)
+    requested = form(admin, FILTER, **values)
+    assert requested.status_code == 409
+    assert "servers can be placed on hosts that it rejects now" in text(requested)
+    assert 'name="disable_reason"' in text(requested)
     unchanged = PluginChoice.objects.get()
     assert (unchanged.version, unchanged.choice) == (before.version, before.choice)
     assert form(admin, FILTER, **values, disable_reason="maintenance of its service").status_code == 302

@@ -28,13 +28,13 @@ def test_a_page_refuses_an_action_as_the_api_does(people: Any, resource: Any, ac
     if resource.id == "server":  # the API answers 404 before 403 for a server that does not exist
         factories.cells()
         item["id"] = str(factories.instance(people.ana.context(), "web").uuid)
-    asked = SubmittedForm(item, forms.beginnings(action, item, {}))
-    call, executed = action.call(asked), []
-    guarded = replace(action, execute=lambda caller, asked: executed.append(caller))
+    requested = SubmittedForm(item, forms.beginnings(action, item, {}))
+    call, executed = action.call(requested), []
+    guarded = replace(action, execute=lambda caller, requested: executed.append(caller))
     for person in (people.rea, people.ana):
         if policies.may(person.context(), action.service or resource.service, action.rule):
             continue
-        result = service_calls.execute(person.context(), resource, guarded, asked, call)
+        result = service_calls.execute(person.context(), resource, guarded, requested, call)
         recorded = records()
         answer = ApiClient(person.token()).call(call.method, call.path, call.body, headers=LATEST)
         assert (result.status, executed) == (answer.status_code, []) == (403, [])

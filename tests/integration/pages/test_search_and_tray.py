@@ -88,10 +88,10 @@ def test_kinds_that_there_is_no_time_for_are_named(ana: Client, monkeypatch: pyt
 
 
 def test_a_cell_that_does_not_answer_is_named(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = queries.list_page
+    requested = queries.list_page
 
     def list_page(*args: Any, **more: Any) -> Any:
-        return replace(asked(*args, **more), missing_cells={"cell2": "no route"})
+        return replace(requested(*args, **more), missing_cells={"cell2": "no route"})
 
     monkeypatch.setattr(queries, "list_page", list_page)
     page = ana.get("/search", {"q": "web"}).content.decode()

@@ -103,9 +103,9 @@ def test_what_the_driver_cannot_do_is_not_offered(cloud: Any) -> None:
 
 def test_a_button_leads_to_a_question_and_the_answer_to_a_workflow(cloud: Any) -> None:
     row, ana = server(cloud), signed_in("ana")
-    asked = page(ana, f"/servers/do/stop?server={row.uuid}")
-    assert "Stop?" in asked
-    assert "Shuts down gracefully" in asked
+    requested = page(ana, f"/servers/do/stop?server={row.uuid}")
+    assert "Stop?" in requested
+    assert "Shuts down gracefully" in requested
     assert now(row).task_state is None
     answer = ana.post("/servers/do/stop", {"server": str(row.uuid)})
     assert (answer.status_code, answer["Location"]) == (302, f"/servers/{row.uuid}")
@@ -139,8 +139,8 @@ def test_a_refusal_is_shown_on_the_form_and_recorded(cloud: Any) -> None:
 
 def test_rebuild_asks_for_an_image_and_a_name(cloud: Any) -> None:
     row, ana = server(cloud), signed_in("ana")
-    asked = page(ana, f"/servers/do/rebuild?server={row.uuid}")
-    assert "simulated-linux" in asked
+    requested = page(ana, f"/servers/do/rebuild?server={row.uuid}")
+    assert "simulated-linux" in requested
     image = next(iter(factories.Image.objects.all()))
     form = {"server": str(row.uuid), "image": str(image.uuid), "name": "fresh"}
     assert ana.post("/servers/do/rebuild", form).status_code == 302
@@ -281,9 +281,9 @@ def test_operators_migrate_to_a_host_or_wherever_there_is_room(cloud: Any, actio
     assert f"/servers/do/{action}?server={row.uuid}" not in page(signed_in("ana"), f"/servers/{row.uuid}")
     assert signed_in("ana").post(f"/servers/do/{action}", {"server": str(row.uuid)}).status_code == 404
     assert not WorkflowRun.objects.using("cell1").exists()
-    asked = page(admin, f"/servers/do/{action}?server={row.uuid}")
-    assert '<option value="sim-2">' in asked
-    assert '<option value="sim-1">' not in asked
+    requested = page(admin, f"/servers/do/{action}?server={row.uuid}")
+    assert '<option value="sim-2">' in requested
+    assert '<option value="sim-1">' not in requested
     assert admin.post(f"/servers/do/{action}", {"server": str(row.uuid), "host": "sim-2"}).status_code == 302
     run = WorkflowRun.objects.using("cell1").get()
     assert (run.flow, run.inputs["host"]) == (flow, "sim-2")

@@ -93,15 +93,15 @@ def test_every_tab_is_a_page(ana: Client, people: Any) -> None:
 
 def test_a_fresh_server_says_how_its_host_was_chosen(ana: Client, people: Any) -> None:
     """The run that asked for hosts has handed the server to its cell, where the server's own history begins."""
-    asked, child = factories.build(people.ana.context(), "web-0")
+    requested, child = factories.build(people.ana.context(), "web-0")
     at = f"/servers/{child.instance_uuid}/placement"
-    factories.decision(asked, is_successful=False, **factories.some_decision())
+    factories.decision(requested, is_successful=False, **factories.some_decision())
     assert "No host is eligible" in text(ana.get(at))
-    chosen = factories.decision(asked, **factories.some_decision())
-    factories.decision(asked, is_successful=False, **factories.some_decision())
+    chosen = factories.decision(requested, **factories.some_decision())
+    factories.decision(requested, is_successful=False, **factories.some_decision())
     page = text(ana.get(at))
     assert f"/decisions/{chosen.uuid}" in page
-    assert f"/workflows/{asked.uuid}" in page
+    assert f"/workflows/{requested.uuid}" in page
     assert "1 host selected" in page
 
 
@@ -188,14 +188,14 @@ def test_all_that_match_are_picked_at_once_and_refusals_tried_again(
     fleet(people)
     monkeypatch.setattr("portal.pages.server_queries.PAGE_SIZE", 2)
     assert 'name="everything"' in text(ana.get("/servers"))
-    asked = text(ana.get("/servers/do/lock", {"everything": "1", "query": "name=web&sort=name:asc"}))
-    assert asked.count('name="server"') == 3
-    assert "Lock: 3 servers?" in asked
+    requested = text(ana.get("/servers/do/lock", {"everything": "1", "query": "name=web&sort=name:asc"}))
+    assert requested.count('name="server"') == 3
+    assert "Lock: 3 servers?" in requested
     monkeypatch.setattr("portal.pages.server_queries.MOST_BY_QUERY", 2)
     part = text(ana.get("/servers/do/lock", {"everything": "1", "query": "name=web&sort=name:asc"}))
     assert (part.count('name="server"'), "This page shows the first 2." in part) == (2, True)
     assert "Select servers first." in text(ana.get("/servers/do/lock?everything=1&query=name=nothing", follow=True))
-    uuids = re.findall(r'name="server" value="([^"]+)"', asked)
+    uuids = re.findall(r'name="server" value="([^"]+)"', requested)
     too_many = ana.post("/servers/do/lock", {"server": uuids}, follow=True)
     assert "Select at most 2 servers at a time." in text(too_many)
     assert not Instance.objects.using("cell1").exclude(locked_by="").exists()

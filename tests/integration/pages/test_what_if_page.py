@@ -36,8 +36,8 @@ def ask(caller: Any, *, of: WhatIfRequest | None = None, **supposed: Any) -> Any
     return what_if_comparisons.compare(caller, of or question(), WhatIfChanges(**supposed))
 
 
-def address(**asked: str) -> dict[str, str]:
-    return {"flavor": "1", "image": str(Image.objects.get(name="small-linux").uuid), **asked}
+def address(**requested: str) -> dict[str, str]:
+    return {"flavor": "1", "image": str(Image.objects.get(name="small-linux").uuid), **requested}
 
 
 def test_without_changes_it_shows_the_current_state(caller: Any, people: Any) -> None:
@@ -69,8 +69,8 @@ def test_other_filters_and_weights_decide_otherwise(caller: Any) -> None:
     off = {"filter": {"ComputeFilter": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}
     assert ask(caller, of=zoned).now.num_fitting == 1
     found = ask(caller, of=zoned, plugins=off)
-    asked = {stage.filter: stage for stage in found.stages}
-    assert (asked["ComputeFilter"].now, asked["ComputeFilter"].then) == (0, None)
+    requested = {stage.filter: stage for stage in found.stages}
+    assert (requested["ComputeFilter"].now, requested["ComputeFilter"].then) == (0, None)
     heavy = {"weigher": {"RAMWeigher": PluginSettingsChange(multiplier=-5.0, keys=frozenset({"multiplier"}))}}
     light = ask(caller, plugins=heavy)
     assert set(light.now.hosts) == {"big-01"}
@@ -103,14 +103,14 @@ def test_the_page_is_its_address(caller: Any, people: Any) -> None:
     assert "Select a flavor, or paste a decision ID" in empty
     assert "rack1-01" not in empty
     before = everything()
-    asked = address(count="2", without="rack1-*", subset="", off="filter:ComputeFilter")
-    page = text(admin.get("/what-if", {**asked, "w.RAMWeigher": "2.5"}))
+    requested = address(count="2", without="rack1-*", subset="", off="filter:ComputeFilter")
+    page = text(admin.get("/what-if", {**requested, "w.RAMWeigher": "2.5"}))
     assert "2 of 2 servers would find a host; 4 of 4 hosts remain." in page
     assert "2 of 2 servers would find a host; 2 of 2 hosts remain." in page
     assert "no longer eligible" in page
     assert "2 changed" in page
     assert 'value="rack1-*"' in page
-    shared = text(admin.get("/what-if", {**asked, "w.RAMWeigher": "2.5", "other": "x"}))
+    shared = text(admin.get("/what-if", {**requested, "w.RAMWeigher": "2.5", "other": "x"}))
     link = shared.split('class="button" href="/what-if?')[1].split('"')[0]
     assert "subset" not in link
     assert "other" not in link
@@ -120,7 +120,7 @@ def test_the_page_is_its_address(caller: Any, people: Any) -> None:
     assert signed_in("ana").get("/what-if").status_code == 404
 
 
-def test_a_stored_decision_is_asked_again(caller: Any, people: Any) -> None:
+def test_a_stored_decision_is_evaluated_again(caller: Any, people: Any) -> None:
     run = factories.run(people.ana.context())
     stored = factories.failed_decision(run)
     admin = signed_in("admin")
@@ -133,7 +133,7 @@ def test_a_stored_decision_is_asked_again(caller: Any, people: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("requested", "sentence"),
     [
         ({"flavor": "moon"}, "moon"),
         ({"count": "many"}, "count must be a whole number from 0"),
@@ -146,8 +146,8 @@ def test_a_stored_decision_is_asked_again(caller: Any, people: Any) -> None:
         ({"without": "moon"}, "No host matches moon"),
     ],
 )
-def test_a_wrong_address_says_what_is_wrong(caller: Any, asked: dict[str, str], sentence: str) -> None:
-    answer = signed_in("admin").get("/what-if", address(**asked))
+def test_a_wrong_address_says_what_is_wrong(caller: Any, requested: dict[str, str], sentence: str) -> None:
+    answer = signed_in("admin").get("/what-if", address(**requested))
     assert (answer.status_code, sentence in text(answer)) == (400, True)
 
 
@@ -159,7 +159,7 @@ def test_supposed_choices_are_checked_and_not_stored(caller: Any, people: Any) -
         plugins.hypothetical(people.ana.context(), change)
 
 
-def test_the_newest_requests_are_asked_again(caller: Any, people: Any) -> None:
+def test_the_newest_requests_are_evaluated_again(caller: Any, people: Any) -> None:
     """Two of a size that only the large host takes, and one that any takes: without the large host two are lost."""
     run, _ = factories.build(caller, "web-1")
     for flavor, memory in (("huge", 200_000), ("huge", 200_000), ("small", 512)):
@@ -182,13 +182,13 @@ def test_the_newest_requests_are_asked_again(caller: Any, people: Any) -> None:
     assert SchedulingDecision.objects.count() == before
 
 
-def test_what_was_asked_is_proposed_reviewed_and_applied(caller: Any, settings: Any) -> None:
+def test_what_was_requested_is_proposed_reviewed_and_applied(caller: Any, settings: Any) -> None:
     admin = signed_in("admin")
-    asked = address(off="filter:IoOpsFilter", **{"w.RAMWeigher": "3"})
-    page = text(admin.get("/what-if", asked))
+    requested = address(off="filter:IoOpsFilter", **{"w.RAMWeigher": "3"})
+    page = text(admin.get("/what-if", requested))
     assert "/what-if/proposals/new?" in page
     assert "/what-if/proposals/new?" not in text(admin.get("/what-if", address(without="big-01"))), "no plugin differs"
-    place = f"/what-if/proposals/new?{urlencode(asked)}"
+    place = f"/what-if/proposals/new?{urlencode(requested)}"
     assert re.search("Work in progress.*Free memory", text(admin.get(place)))
     empty = admin.post(f"/what-if/proposals/new?{urlencode(address())}", {"reason": "why not"})
     assert (empty.status_code, "there is nothing to propose" in text(empty)) == (400, True)

@@ -126,17 +126,17 @@ def test_operators_narrow_by_cell_owner_and_project(caller: Any, people: Any) ->
 def test_the_list_asks_as_often_for_many_as_for_few(caller: Any) -> None:
     client = signed_in("ana")
 
-    def asked() -> int:
+    def requested() -> int:
         duration_statistics.forget()
         with Captured(connections["cell1"]) as cell, Captured(connections["default"]) as api:
             assert client.get("/workflows").status_code == 200
         return len(cell) + len(api)
 
     factories.run(caller, "cell1", instance_name="first")
-    few = asked()
+    few = requested()
     for number in range(40):
         factories.run(caller, "cell1", instance_name=f"web-{number}", waits_for={"cause": "timer"}, state="waiting")
-    assert asked() == few
+    assert requested() == few
 
 
 def test_views_are_kept_replaced_and_forgotten_by_their_owner_alone(caller: Any) -> None:

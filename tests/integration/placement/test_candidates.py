@@ -80,9 +80,9 @@ def test_the_answer_is_that_of_a_search_through_everything(seed: int) -> None:
 
 
 def statements(query: CandidateQuery) -> int:
-    with Captured(connection) as asked:
+    with Captured(connection) as requested:
         candidates.search(query)
-    return len(asked)
+    return len(requested)
 
 
 def test_more_providers_are_no_more_statements(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,13 +88,13 @@ def test_a_server_takes_of_its_hosts_providers_what_each_has() -> None:
 
 def test_a_batch_fills_all_parts_of_a_host_and_no_part_twice() -> None:
     cells = add_tree("deep")
-    asked = requested(vcpus=4, memory_mb=1024)
+    query = requested(vcpus=4, memory_mb=1024)
 
     with pytest.raises(NoValidHost):
-        select(asked, [str(uuid4()) for _ in range(3)])
+        select(query, [str(uuid4()) for _ in range(3)])
     assert used(cells[0]) == used(cells[1]) == {"VCPU": 0, "MEMORY_MB": 0}
 
-    select(asked, [str(uuid4()), str(uuid4())])
+    select(query, [str(uuid4()), str(uuid4())])
 
     assert [used(cell)["VCPU"] for cell in cells] == [4, 4]
 

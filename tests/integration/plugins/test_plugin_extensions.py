@@ -260,7 +260,7 @@ def test_invalid_settings_are_reported_by_check(use: Use, settings: Settings) ->
     )
 
 
-def test_nothing_is_asked_where_the_operator_names_nothing(client: Client) -> None:
+def test_nothing_is_requested_where_the_operator_names_nothing(client: Client) -> None:
     assert active_plugins.in_use("panel") == []
     assert launch_questions.applied(InstanceCreate("web", "1")) == InstanceCreate("web", "1")
 

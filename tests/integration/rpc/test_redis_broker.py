@@ -82,13 +82,13 @@ def _fetch_only(self: LeanRedisBroker, queue_name: str, count: int) -> Any:
 def test_many_messages_take_few_questions(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
     run_all = LeanRedisBroker._run_all
 
     def count(self: LeanRedisBroker, commands: Any) -> Any:
         answers = run_all(self, commands)
         if commands[-1][:2] == ("fetch", QUEUE) and answers[-1]:
-            asked.append(len(commands))
+            requested.append(len(commands))
         return answers
 
     monkeypatch.setattr(LeanRedisBroker, "_run_all", count)
@@ -98,7 +98,7 @@ def test_many_messages_take_few_questions(
         wait_until("all were done", lambda: len(heard) == 80)
     finally:
         worker.stop(timeout=STOP_MILLISECONDS)
-    assert len(asked) <= 80 / 4 + 2, "half of what it may have, or more, in each"
+    assert len(requested) <= 80 / 4 + 2, "half of what it may have, or more, in each"
 
 
 class StoppedClock:
@@ -120,27 +120,27 @@ def test_an_idle_worker_waits_in_redis_and_hears_at_once(
     """It is asked once in LOOK_SECONDS by a queue and by that of the delayed, and not hundreds of times."""
     clock = StoppedClock()
     monkeypatch.setattr(redis_broker, "time", clock)
-    asked: list[str] = []
+    requested: list[str] = []
     run_all = LeanRedisBroker._run_all
     monkeypatch.setattr(
-        LeanRedisBroker, "_run_all", lambda self, commands: asked.append(commands[-1][0]) or run_all(self, commands)
+        LeanRedisBroker, "_run_all", lambda self, commands: requested.append(commands[-1][0]) or run_all(self, commands)
     )
     worker = start(carrier)
     try:
         for times in (2, 4):
-            wait_until("both queues are asked for", lambda times=times: len(asked) == times)
-            assert_stays("neither is asked for again", lambda times=times: len(asked) == times, seconds=1.0)
+            wait_until("both queues are asked for", lambda times=times: len(requested) == times)
+            assert_stays("neither is asked for again", lambda times=times: len(requested) == times, seconds=1.0)
             clock.now += redis_broker.LOOK_SECONDS
-        wait_until("both queues are asked for", lambda: len(asked) == 6)
-        asked.clear()
+        wait_until("both queues are asked for", lambda: len(requested) == 6)
+        requested.clear()
         send(carrier, "one")
         wait_until("heard", lambda: heard == ["one"])
-        assert asked.count("fetch") <= 4, "a message that comes is asked for once or twice"
+        assert requested.count("fetch") <= 4, "a message that comes is asked for once or twice"
     finally:
         worker.stop(timeout=STOP_MILLISECONDS)
 
 
-def test_where_redis_cannot_be_waited_in_it_is_asked_now_and_then(
+def test_where_redis_cannot_be_waited_in_it_is_requested_now_and_then(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one older than 6.2, which does not know the command that this one is forbidden."""

@@ -521,7 +521,7 @@ def test_conductors_replace_their_key_without_a_stop(scene: Scene, monkeypatch: 
     assert linked.refusals == []
 
 
-def test_a_host_does_not_add_keys_unasked(scene: Scene) -> None:
+def test_a_host_does_not_add_keys_unrequested(scene: Scene) -> None:
     """A key that was stolen once gives no way back after it was revoked."""
     other = SigningKey.new()
     claimed = {**scene.b.summary, "own": {**scene.b.summary["own"], other.key_id: other.public_text}}

@@ -128,8 +128,8 @@ def test_resume_all_asks_for_another_deadline_where_one_has_passed(four: Any) ->
     admin, rows = signed_in("admin"), Drain.objects.using(CELL)
     rows.update(is_paused=True)
     rows.filter(host="sim-2").update(deadline_at=factories.ago(5))  # not checked while it is paused
-    asked = text(admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"]}))
-    assert "The deadline of 1 drain has passed." in asked
+    requested = text(admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"]}))
+    assert "The deadline of 1 drain has passed." in requested
     assert rows.filter(is_paused=True).count() == 2, "it asks first"
     past = admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"], "deadline": "2020-01-31T12:00"})
     assert (past.status_code, "must be in the future" in text(past), rows.filter(is_paused=True).count()) == (

@@ -47,11 +47,11 @@ def step(made: WorkflowRun, alias: str, index: int, state: str, **values: Any) -
 def test_the_workflows_of_one_request_are_one_action(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     row = make_instance(ana, "cell1", "web")
-    asked = run("default", "req-1", "create", minutes=5)
+    requested = run("default", "req-1", "create", minutes=5)
     from conductor.api_db.models import InstanceMapping
 
-    InstanceMapping.objects.update(build_run_uuid=asked.uuid)
-    step(asked, "default", 0, "done")
+    InstanceMapping.objects.update(build_run_uuid=requested.uuid)
+    step(requested, "default", 0, "done")
     built = run("cell1", "req-1", "create", minutes=4, instance_uuid=row.uuid, state="failed (undone)")
     step(built, "cell1", 0, "failed", host="sim-1-01", error={"message": "no disk"})
     step(built, "cell1", 0, "done", host="sim-1-02", try_number=2)

@@ -59,7 +59,7 @@ def test_a_request_is_marked_and_stays_visible_as_going(cloud: Cloud) -> None:
     assert Event.objects.using("default").filter(kind="instance.updated").count() == 1
 
 
-def test_an_instance_in_a_cell_gets_one_workflow_however_often_asked(cloud: Cloud) -> None:
+def test_an_instance_in_a_cell_gets_one_workflow_however_often_requested(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     row = make_instance(ana, "cell1", "web", host="sim-1-01")
     for _ in range(3):

@@ -102,13 +102,13 @@ def test_one_that_reaches_its_cell_while_it_is_looked_for_is_found_there(
 ) -> None:
     ana = cloud.people.ana.context()
     row = make_instance(ana, "cell1", "mine")
-    real, asked = queries._place_of, list[UUID]()
+    real, requested = queries._place_of, list[UUID]()
 
     def late(uuid: UUID) -> Any:
-        asked.append(uuid)
+        requested.append(uuid)
         place = real(uuid)
-        return place._replace(cell="") if place and len(asked) == 1 else place
+        return place._replace(cell="") if place and len(requested) == 1 else place
 
     monkeypatch.setattr(queries, "_place_of", late)
     assert instances.get(ana, str(row.uuid)).cell == "cell1"
-    assert len(asked) == 2
+    assert len(requested) == 2

@@ -164,10 +164,10 @@ def test_a_walk_goes_on_when_its_marker_is_deleted(cloud: Cloud) -> None:
     marker = rows[2]
     Instance.objects.using("cell1").filter(pk=marker.pk).update(deleted_at=database_now(), vm_state="deleted")
     assert names(cloud, marker=str(marker.uuid)) == ["n-1", "n-0"]
-    asked = request(cloud, "asked")
+    requested = request(cloud, "asked")
     BuildRequest.objects.all().delete()
-    InstanceMapping.objects.filter(instance_uuid=asked).update(is_deleted=True)
-    assert names(cloud, marker=asked) == ["n-3", "n-1", "n-0"]
+    InstanceMapping.objects.filter(instance_uuid=requested).update(is_deleted=True)
+    assert names(cloud, marker=requested) == ["n-3", "n-1", "n-0"]
 
 
 def test_markers_and_keys_that_do_not_exist_are_named(cloud: Cloud) -> None:
@@ -284,12 +284,12 @@ def test_rows_and_requests_are_narrowed_alike(
         key_name=key,
         created_at=START + timedelta(milliseconds=500),
     )
-    asked = filters.checked(InstanceQuery(filters=query))
-    rows = filters.of_rows(Instance.objects.using("cell1").all(), asked)
-    pattern = filters.pattern_beside_sql(asked)
+    requested = filters.checked(InstanceQuery(filters=query))
+    rows = filters.of_rows(Instance.objects.using("cell1").all(), requested)
+    pattern = filters.pattern_beside_sql(requested)
     in_cell = (name_search.narrow(rows, pattern, 1) if pattern else rows).exists()
     view = queries.get(cloud.people.ana.context(), str(row.uuid))
-    assert filters.fits(view, asked) == in_cell
+    assert filters.fits(view, requested) == in_cell
 
 
 def count_queries(work: Callable[[], Any]) -> int:

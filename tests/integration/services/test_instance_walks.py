@@ -85,12 +85,14 @@ def test_a_page_of_an_even_list_costs_each_cell_one_statement(cloud: Cloud) -> N
 def test_a_list_of_all_projects_walks_an_index(marker: bool, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page must not cost a cell a look at every server that lives in it, wherever the page is."""
     rows = [make_instance(cloud.people[who].context(), "cell1", who) for who in ("ana", "bo")]
-    asked: list[Any] = []
+    requested: list[Any] = []
     fetch = instance_data.fetch
-    monkeypatch.setattr(instance_data, "fetch", lambda alias, sql: (asked.append((alias, sql)), fetch(alias, sql))[1])
+    monkeypatch.setattr(
+        instance_data, "fetch", lambda alias, sql: (requested.append((alias, sql)), fetch(alias, sql))[1]
+    )
     query = InstanceQuery(all_projects=True, limit=1, marker=str(rows[1].uuid) if marker else "")
     assert len(instances.list_page(cloud.people.admin.context(), query).items) == 1
-    sql, parameters = next(asked_of for alias, asked_of in asked if alias == "cell1")
+    sql, parameters = next(asked_of for alias, asked_of in requested if alias == "cell1")
     # Two rows are sooner sorted than found by an index.
     plan = plan_of("cell1", sql, parameters, "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
     assert "instance_alive" in plan, plan

@@ -297,6 +297,6 @@ def test_hostnames_are_made_of_names(name: str, hostname: str, cloud: Cloud) -> 
 def test_a_host_that_another_cell_has_is_found_too(cloud: Cloud) -> None:
     make_host("cell2", "sim-2-01", zone="az-2")
     assert HostMapping.objects.get().cell.name == "cell2"
-    asked = replace(requested(cloud), availability_zone="az-2")
-    instances.create(cloud.people.ana.context(), asked)
+    query = replace(requested(cloud), availability_zone="az-2")
+    instances.create(cloud.people.ana.context(), query)
     assert BuildRequest.objects.get().instance["pinned_availability_zone"] == "az-2"

@@ -70,10 +70,10 @@ def test_nothing_is_reported_twice_and_idle_drivers_write_nothing(hook: Webhook,
     for _ in range(3):
         dispatcher.dispatch_all([ALIAS], hook, "teller-1")
     assert len(receiver.got) == 2
-    with Captured(connections[ALIAS]) as asked:
+    with Captured(connections[ALIAS]) as requested:
         dispatcher.dispatch(ALIAS, hook, "teller-1")
-    assert 0 < len(asked.captured_queries) < 6
-    assert [query["sql"] for query in asked.captured_queries if not query["sql"].startswith("SELECT")] == []
+    assert 0 < len(requested.captured_queries) < 6
+    assert [query["sql"] for query in requested.captured_queries if not query["sql"].startswith("SELECT")] == []
 
 
 def test_a_failure_is_notified_as_an_error_and_an_intervention_too(hook: Webhook, receiver: Receiver) -> None:

@@ -310,10 +310,10 @@ def test_it_goes_in_batches_and_stops_when_another_takes_over(ana: Any, monkeypa
     monkeypatch.setattr(pruner, "BATCH", 2)
     for _ in range(5):
         audit(ana, 11)
-    asked: list[str] = []
+    requested: list[str] = []
 
     def goes_on(alias: str) -> bool:
-        asked.append(alias)
+        requested.append(alias)
         return AuditRecord.objects.using(CELL).count() > 3
 
     assert pruned(goes_on=goes_on)[CELL] == {"audit": 2}

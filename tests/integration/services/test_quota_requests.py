@@ -36,27 +36,32 @@ def limits_of(people: Any) -> dict[str, int]:
     return {name: found[name] for name in MORE}
 
 
-def test_what_is_asked_for_changes_nothing_until_it_is_approved(people: Any, asked: Any) -> None:
+def test_what_is_requested_changes_nothing_until_it_is_approved(people: Any, requested: Any) -> None:
     before = {"cores": 200, "gigabytes": 10_000, "router": 10, "address_scopes": 100}
     assert limits_of(people) == before
-    assert (asked.had, asked.reason, asked.state, asked.user_name) == (before, "the autumn sale", "open", "ana")
-    done = requests.approve(people.admin.context(), asked.uuid, "for this year")
+    assert (requested.had, requested.reason, requested.state, requested.user_name) == (
+        before,
+        "the autumn sale",
+        "open",
+        "ana",
+    )
+    done = requests.approve(people.admin.context(), requested.uuid, "for this year")
     assert limits_of(people) == MORE
     assert (done.state, done.answer, done.decided_by) == ("approved", "for this year", "admin")
 
 
-def test_each_is_decided_once(people: Any, asked: Any) -> None:
-    requests.refuse(people.admin.context(), asked.uuid, "there is no room")
+def test_each_is_decided_once(people: Any, requested: Any) -> None:
+    requests.refuse(people.admin.context(), requested.uuid, "there is no room")
     for decide in (requests.approve, requests.refuse):
         with pytest.raises(Conflict, match="already refused"):
-            decide(people.admin.context(), asked.uuid, "after all")
+            decide(people.admin.context(), requested.uuid, "after all")
     with pytest.raises(Conflict):
-        requests.withdraw(people.ana.context(), asked.uuid)
+        requests.withdraw(people.ana.context(), requested.uuid)
     assert limits_of(people)["cores"] == 200
-    assert requests.get(people.ana.context(), asked.uuid).answer == "there is no room"
+    assert requests.get(people.ana.context(), requested.uuid).answer == "there is no room"
 
 
-def test_the_requester_is_notified_in_the_bell_and_operators_in_the_triage(people: Any, asked: Any) -> None:
+def test_the_requester_is_notified_in_the_bell_and_operators_in_the_triage(people: Any, requested: Any) -> None:
     factories.cells()
     operator, ana = people.admin.context(), people.ana.context()
     (line,) = triage.survey(operator).items
@@ -64,13 +69,13 @@ def test_the_requester_is_notified_in_the_bell_and_operators_in_the_triage(peopl
         "quota_request",
         "shop",
         WAITED_FOR,
-        f"quota_request:{asked.uuid}",
+        f"quota_request:{requested.uuid}",
     )
     assert line.why == "ana requests more: the autumn sale"
     page = signed_in("admin").get("/triage").content.decode()
-    assert f'href="/quota-requests#request-{asked.uuid}"' in page
+    assert f'href="/quota-requests#request-{requested.uuid}"' in page
     assert notices.of(ana) == ([], 0)
-    requests.refuse(operator, asked.uuid, "there is no room")
+    requests.refuse(operator, requested.uuid, "there is no room")
     assert triage.count(operator) == 0
     (lines,), count = notices.of(ana)
     assert (lines.title, lines.is_bad, lines.subscription_uuid, count) == (
@@ -92,23 +97,23 @@ def test_deciding_an_own_request_notifies_no_user(people: Any) -> None:
     assert notices.of(operator) == ([], 0)
 
 
-def test_approving_never_lowers_what_was_raised_meanwhile(people: Any, asked: Any) -> None:
+def test_approving_never_lowers_what_was_raised_meanwhile(people: Any, requested: Any) -> None:
     project = people.ana.project.id
     quotas.update(people.admin.context(), project, {"cores": 999})
     volume_quotas.update(project, {"gigabytes": -1})
-    requests.approve(people.admin.context(), asked.uuid)
+    requests.approve(people.admin.context(), requested.uuid)
     assert limits_of(people) == {**MORE, "cores": 999, "gigabytes": -1}
 
 
-def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approving_sets_all_or_nothing(people: Any, requested: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("the network's limits cannot be written")
 
     monkeypatch.setattr(network_quotas, "set_limits", breaks)
     with pytest.raises(RuntimeError):
-        requests.approve(people.admin.context(), asked.uuid)
+        requests.approve(people.admin.context(), requested.uuid)
     assert limits_of(people)["cores"] == 200
-    assert requests.get(people.ana.context(), asked.uuid).state == "open"
+    assert requests.get(people.ana.context(), requested.uuid).state == "open"
     assert not Quota.objects.exists()
 
 
@@ -122,7 +127,7 @@ def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pyt
         ({"port": 10}, "wanted.port", "is unlimited"),
     ],
 )
-def test_what_cannot_be_asked_for_is_named(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
+def test_what_cannot_be_requested_is_named(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
     NetworkQuota.objects.create(project_id=people.ana.project.id, resource="port", limit=-1)
     with pytest.raises(Invalid, match=words) as refused:
         requests.ask(people.ana.context(), wanted, "because")
@@ -138,40 +143,40 @@ def test_a_reason_is_needed_and_short(people: Any, reason: str) -> None:
     assert not QuotaRequest.objects.exists()
 
 
-def test_the_same_is_not_asked_twice_and_not_too_much_at_once(people: Any, asked: Any) -> None:
+def test_the_same_is_not_requested_twice_and_not_too_much_at_once(people: Any, requested: Any) -> None:
     with pytest.raises(Conflict, match="ana already requested more cores, router"):
         requests.ask(people.bo.context(), {"cores": 400, "router": 20, "ram": 10**6}, "me too")
     assert QuotaRequest.objects.count() == 1
-    requests.withdraw(people.ana.context(), asked.uuid)
+    requests.withdraw(people.ana.context(), requested.uuid)
     requests.ask(people.bo.context(), {"cores": 400}, "now")
     QuotaRequest.objects.bulk_create(
-        QuotaRequest(project_id=people.bo.project.id, user_id="x", wanted={}, created_at=asked.created_at)
+        QuotaRequest(project_id=people.bo.project.id, user_id="x", wanted={}, created_at=requested.created_at)
         for _ in range(requests.MOST_OPEN - 1)
     )
     with pytest.raises(Conflict, match="10 requests"):
         requests.ask(people.bo.context(), {"ram": 10**6}, "one too many")
 
 
-def test_projects_are_walls_and_roles_count(people: Any, asked: Any) -> None:
+def test_projects_are_walls_and_roles_count(people: Any, requested: Any) -> None:
     for look in (requests.get, requests.withdraw):
         with pytest.raises(NotFound):
-            look(people.chi.context(), asked.uuid)
+            look(people.chi.context(), requested.uuid)
     assert requests.list_of(people.chi.context()).items == []
     with pytest.raises(Forbidden):
         requests.list_of(people.ana.context(), of_all=True)
     with pytest.raises(Forbidden, match="read-only"):
         requests.ask(people.rea.context(), MORE, "because")
     with pytest.raises(Forbidden, match="Only the requester"):
-        requests.withdraw(people.bo.context(), asked.uuid)
+        requests.withdraw(people.bo.context(), requested.uuid)
     for decide in (requests.approve, requests.refuse):
         with pytest.raises(Forbidden):
-            decide(people.ana.context(), asked.uuid, "for myself")
+            decide(people.ana.context(), requested.uuid, "for myself")
     assert [one.state for one in requests.list_of(people.admin.context(), of_all=True).items] == ["open"]
     assert limits_of(people)["cores"] == 200
 
 
-def test_every_step_is_on_record(people: Any, asked: Any) -> None:
-    requests.approve(people.admin.context(), asked.uuid, "for this year")
+def test_every_step_is_on_record(people: Any, requested: Any) -> None:
+    requests.approve(people.admin.context(), requested.uuid, "for this year")
     rows = AuditRecord.objects.filter(action__startswith="quota_request.").order_by("pk")
     lines = [(row.action, row.user_name, row.on_behalf_of, row.reason, row.details["wanted"]) for row in rows]
     assert lines == [

@@ -227,18 +227,18 @@ def test_a_name_that_leads_inside_is_not_followed(receiver: Receiver, settings: 
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch: Any) -> None:
-    asked: list[Any] = []
+    requested: list[Any] = []
     answers = [[(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))]]
 
     def connect(place: Any, *args: Any, **kwargs: Any) -> Any:
-        asked.append(place)
+        requested.append(place)
         raise ConnectionRefusedError
 
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: answers.pop())
     monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(SinkFailed, match="ConnectionRefusedError"), hook("http://hooks.example.org/x") as send:
         send(message())
-    assert asked == [("93.184.216.34", 80)]
+    assert requested == [("93.184.216.34", 80)]
 
 
 def test_an_answer_by_the_byte_is_cut_off(settings: Any, monkeypatch: Any) -> None:

@@ -73,6 +73,6 @@ def test_hosts_unresponsive_before_the_first_pass_are_not_reported() -> None:
 
 
 def test_a_look_at_a_cell_in_which_all_are_heard_writes_nothing() -> None:
-    with Captured(connections[CELL]) as asked:
+    with Captured(connections[CELL]) as requested:
         assert unresponsive_hosts.report(CELL) == []
-    assert [one["sql"].split()[0] for one in asked] == ["SELECT"] * 3
+    assert [one["sql"].split()[0] for one in requested] == ["SELECT"] * 3

@@ -25,8 +25,8 @@ ONE_OF_EACH = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
 ana, trouble = flows.ana, flows.trouble  # the same cloud, and the same trouble
 
 
-def order(context: Any, run: WorkflowRun, name: str, **asked: Any) -> None:
-    interventions.intervene(context, run.uuid, name, InterventionRequest(**{"reason": "because", **asked}))
+def order(context: Any, run: WorkflowRun, name: str, **requested: Any) -> None:
+    interventions.intervene(context, run.uuid, name, InterventionRequest(**{"reason": "because", **requested}))
 
 
 def on_its_host(context: Any) -> tuple[str, WorkflowRun]:
@@ -103,11 +103,11 @@ def test_a_build_is_rescheduled_by_hand(ana: Any, people: Any) -> None:
 
 def test_a_spawn_marked_as_done_on_an_unresponsive_host(ana: Any, people: Any) -> None:
     uuid, run = on_its_host(ana)
-    asked = {"step": "SpawnOnHost", "confirm": "SpawnOnHost", "mark": "forced"}
+    requested = {"step": "SpawnOnHost", "confirm": "SpawnOnHost", "mark": "forced"}
     with pytest.raises(Conflict, match="which is up"):
-        order(people.admin.context(), run, "skip", **asked)
+        order(people.admin.context(), run, "skip", **requested)
     Service.objects.using("cell1").update(last_seen_at=database_now(-3600))
-    order(people.admin.context(), run, "skip", **asked)
+    order(people.admin.context(), run, "skip", **requested)
     run_to_the_end()
     assert state_of(uuid) == (VmState.ACTIVE, None)
     assert held() == ONE_OF_EACH

@@ -83,7 +83,7 @@ def test_an_order_that_cannot_be_carried_out_changes_nothing_and_asks_again(flow
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("requested", "named"),
     [
         ({"step": "two", "confirm": "tow", "mark": "forced"}, "two"),
         ({"step": "one", "confirm": "one", "mark": "forced"}, "two"),
@@ -93,11 +93,11 @@ def test_an_order_that_cannot_be_carried_out_changes_nothing_and_asks_again(flow
         ({"step": "two", "confirm": "two", "mark": "forced", "reason": "x" * 256}, "255"),
     ],
 )
-def test_a_skip_needs_the_right_words(flow: Any, asked: dict[str, Any], named: str) -> None:
+def test_a_skip_needs_the_right_words(flow: Any, requested: dict[str, Any], named: str) -> None:
     run = parked_on_a_failed_step(flow)
     before = snapshot()
     with pytest.raises(Invalid, match=named):
-        order(run, "skip", **asked)
+        order(run, "skip", **requested)
     assert snapshot() == before
 
 
@@ -280,10 +280,10 @@ def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings
     run = parked_on_a_failed_step(flow)
     before = snapshot()
     order(run, "skip", **SKIP)
-    asked = fresh(run)
+    requested = fresh(run)
     (waits,) = [one for one in snapshot()["runs"] if one["approval"]]
     assert {**waits, "approval": None} in before["runs"], "nothing else was changed"
-    assert (asked.fencing_token, asked.orders) == (run.fencing_token, None)
+    assert (requested.fencing_token, requested.orders) == (run.fencing_token, None)
     mine, others = actions.panel(ADMIN, run.uuid), actions.panel(BO, run.uuid)
     assert mine.approval is not None
     assert (mine.approval.by, mine.approval.step, mine.approval.reason) == ("ana", "two", SKIP["reason"])

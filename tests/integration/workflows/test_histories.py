@@ -276,20 +276,20 @@ class World:
             name = INTERVENTIONS[int(choice * 1000) % len(INTERVENTIONS)]
         else:
             name = self.preferred if self.preferred in permitted else min(permitted, key=lambda one: self.counted[one])
-        asked: dict[str, Any] = {}
+        requested: dict[str, Any] = {}
         if name == "retry":
-            asked = {"step": "Plug"}
+            requested = {"step": "Plug"}
         elif name == "skip":
-            asked = {"step": facts.step_name, "mark": mark, "result": {"by": "hand"}}
+            requested = {"step": facts.step_name, "mark": mark, "result": {"by": "hand"}}
         confirm = {"skip": facts.step_name, "force": str(engine.uuid)[:8]}.get(name, "")
-        request = InterventionRequest(reason="because", confirm=confirm, **asked)
+        request = InterventionRequest(reason="because", confirm=confirm, **requested)
         try:
             interventions.intervene(ADMIN, engine.uuid, name, request)
         except (Conflict, Invalid, ResourceLocked):
             self.counted[f"{name} refused"] += 1
         else:
             self.counted[name] += 1
-            model.intervene(name, "because", ADMIN, **asked)
+            model.intervene(name, "because", ADMIN, **requested)
 
     def wake(self, which: int) -> None:
         """Time passes until a waiting run is due."""

@@ -174,18 +174,18 @@ def test_each_intervention_in_each_state(
 ) -> None:
     run = bring()
     assert fresh(run).state == state
-    before, asked = snapshot(), words(run, name)
+    before, requested = snapshot(), words(run, name)
     offered = {one.id for one in actions.choices(ADMIN, fresh(run), actions.facts_of(ALIAS, fresh(run))) if one.enabled}
     assert (name in offered) == (name in allowed), "what is shown and what is done come from one table"
     earlier = len(audited())
     if name in allowed:
         token = fresh(run).fencing_token
-        order(run, name, **asked)
+        order(run, name, **requested)
         assert fresh(run).fencing_token > token
         assert audited()[earlier:] == [(f"workflow.{name}", "done")]
     else:
         with pytest.raises(NovellaError) as refusal:
-            order(run, name, **asked)
+            order(run, name, **requested)
         assert str(run.uuid) in refusal.value.message
         assert snapshot() == before
         assert audited()[earlier:] == [(f"workflow.{name}", "refused")]

@@ -16,7 +16,7 @@ from tests.unit.hardware.inside import ALIASES, asked
 Keys = dict[str, str]
 
 
-def test_nothing_is_derived_where_nothing_is_asked() -> None:
+def test_nothing_is_derived_where_nothing_is_requested() -> None:
     request = asked({"hw:cpu_policy": "shared", "hw:cpu_sockets": "2"})
     assert (request.numa, request.pci_requests) == (None, ())
     assert not {"numa", "pci_requests"} & request.to_json().keys()

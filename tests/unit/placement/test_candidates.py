@@ -129,7 +129,7 @@ def test_a_group_without_resources_names_a_place() -> None:
     assert find(NUMA, asked(a=RequestGroup(), b=group(VCPU=1))).requests == ()
 
 
-def test_roots_are_asked_for_traits_of_their_own() -> None:
+def test_roots_are_requested_traits_of_their_own() -> None:
     groups = {"": group(VCPU=1)}
     assert len(find(NUMA, CandidateQuery(groups, root_required=frozenset({"ROOT"}))).requests) == 2
     assert find(NUMA, CandidateQuery(groups, root_forbidden=frozenset({"ROOT"}))).requests == ()
@@ -165,7 +165,7 @@ def test_who_shares_serves_the_trees_of_its_aggregates() -> None:
     assert set(find(hosts, asked(spread=both)).summaries) == {"one", "disks"}
 
 
-def test_nothing_is_asked() -> None:
+def test_nothing_is_requested() -> None:
     assert find(HOSTS, CandidateQuery()) == find(HOSTS, asked(spread=RequestGroup())) == Candidates()
 
 

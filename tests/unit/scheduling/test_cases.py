@@ -30,7 +30,7 @@ def seen(key: str, answer: dict[str, Any]) -> Any:
     """Return an answer's value for an expected key."""
     chosen = answer["selections"] or []
     return {
-        "offered": lambda: [asked["hosts"] for asked in answer["placement"]],
+        "offered": lambda: [requested["hosts"] for requested in answer["placement"]],
         "hosts": lambda: [one["host"] for one in chosen],
         "alternates": lambda: [one["alternates"] for one in chosen],
         "survivors": lambda: [one["survivors"] for one in answer["rounds"]],

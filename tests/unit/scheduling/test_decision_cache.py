@@ -101,7 +101,7 @@ def test_a_batch_that_adds_up_what_changed_is_one_that_adds_up_all(seed: int) ->
 
 @settings(max_examples=50, deadline=None)
 @given(states=hosts, request=specs, count=st.integers(1, 4))
-def test_whatever_is_asked_of_whatever_hosts_both_say_the_same(
+def test_whatever_is_requested_of_whatever_hosts_both_say_the_same(
     states: list[HostState], request: RequestSpec, count: int
 ) -> None:
     warm = replace(KNOWN, decision_cache=DecisionCache())
@@ -125,7 +125,7 @@ def test_a_class_is_worked_out_once_and_hosts_that_changed_are_judged_again() ->
     assert (decision_cache.hits, decision_cache.misses) == (2, 4)
 
 
-def test_as_many_classes_are_kept_as_were_asked_for_last() -> None:
+def test_as_many_classes_are_kept_as_were_requested_last() -> None:
     decision_cache = DecisionCache(size=2)
     warm = replace(KNOWN, decision_cache=decision_cache)
     fleet = table(host("one"), host("two"))

@@ -61,9 +61,9 @@ def request(vcpus: int = 4, memory_mb: int = 1024, root_gb: int = 10, **extra_sp
     return RequestSpec("shop", "ana", FlavorSpec("f", "f", vcpus, memory_mb, root_gb, extra_specs=keys))
 
 
-def placed(states: list[HostState], asked: RequestSpec, count: int = 1) -> SelectionResult:
+def placed(states: list[HostState], request_spec: RequestSpec, count: int = 1) -> SelectionResult:
     uuids = [f"new-{number}" for number in range(count)]
-    return decide(HostTable.from_states(states), asked, uuids, pipeline=BARE, seed=1)
+    return decide(HostTable.from_states(states), request_spec, uuids, pipeline=BARE, seed=1)
 
 
 def test_a_host_of_several_providers_gives_what_they_have_together() -> None:
@@ -115,30 +115,30 @@ def test_alternates_say_what_they_would_give_beside_the_batch() -> None:
 
 def test_who_shares_gives_to_all_hosts_of_its_aggregate_but_once() -> None:
     hosts = [with_cells(name, shares=POOL, disk=0) for name in ("one", "two")]
-    asked = request(vcpus=4, root_gb=60)
+    requested = request(vcpus=4, root_gb=60)
 
-    ((chosen, alternate),) = placed(hosts, asked).selections()
+    ((chosen, alternate),) = placed(hosts, requested).selections()
     assert chosen.parts["pool"] == {"DISK_GB": 60}
     assert alternate.parts["pool"] == {"DISK_GB": 60}
-    assert placed(hosts, asked, count=2).selections() == ()  # the second host's share is the first one's
+    assert placed(hosts, requested, count=2).selections() == ()  # the second host's share is the first one's
 
 
 def test_who_shares_is_no_host() -> None:
-    asked = request(vcpus=1, root_gb=60, resources__VCPU="0", resources__MEMORY_MB="0")
+    requested = request(vcpus=1, root_gb=60, resources__VCPU="0", resources__MEMORY_MB="0")
     host = with_cells("one", shares=POOL, disk=0)
 
-    outcome = placed([host], asked)
+    outcome = placed([host], requested)
 
     assert outcome.selections() == ()
 
 
 def test_isolated_groups_come_from_different_providers() -> None:
-    asked = request(vcpus=1, resources1__CUSTOM_PORT="1", resources2__CUSTOM_PORT="1", group_policy="isolate")
+    requested = request(vcpus=1, resources1__CUSTOM_PORT="1", resources2__CUSTOM_PORT="1", group_policy="isolate")
     ports = [cell(f"nic-{number}", "big", CUSTOM_PORT=4) for number in range(2)]
     alone = cell("cpu", "big", VCPU=4, MEMORY_MB=4096)
 
-    assert placed([tree_host("big", alone, ports[0])], asked).selections() == ()
-    ((chosen,),) = placed([tree_host("big", alone, *ports)], asked).selections()
+    assert placed([tree_host("big", alone, ports[0])], requested).selections() == ()
+    ((chosen,),) = placed([tree_host("big", alone, *ports)], requested).selections()
     assert chosen.parts["nic-0"] == chosen.parts["nic-1"] == {"CUSTOM_PORT": 1}
 
 
@@ -173,13 +173,13 @@ def test_the_mask_says_what_each_host_says_of_itself() -> None:
     full = with_cells("full")
     worn = host_trees.with_taken(full, {"full-0": {"VCPU": 4}, "full-1": {"VCPU": 1}})
     states = [plain("small"), with_cells("big"), with_cells("same"), worn, plain("large", vcpus=8)]
-    hosts, asked = HostTable.from_states(states), request(vcpus=4)
+    hosts, requested = HostTable.from_states(states), request(vcpus=4)
     link = Placement()
 
-    mask = link.mask(hosts, asked)
+    mask = link.mask(hosts, requested)
 
     assert mask.tolist() == [False, True, True, False, True]
-    assert mask.tolist() == [bool(link.host_passes(state, asked)) for state in states]
+    assert mask.tolist() == [bool(link.host_passes(state, requested)) for state in states]
 
 
 def test_taking_and_giving_back_is_nothing() -> None:
@@ -214,7 +214,7 @@ def test_trees_are_kept_in_snapshots() -> None:
     assert list(snapshots.unpack(snapshots.pack(states)).states) == states
 
 
-def test_a_fleet_without_trees_is_asked_by_its_columns_alone() -> None:
+def test_a_fleet_without_trees_is_requested_by_its_columns_alone() -> None:
     hosts = HostTable.from_states([plain("one"), plain("two", vcpus=8)])
 
     assert host_trees.rows_of(hosts) is None

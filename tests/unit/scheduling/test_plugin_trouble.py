@@ -172,7 +172,7 @@ def timed(**values: Any) -> tuple[Time, Rules]:
     return clock, replace(RULES, clock=clock, **values)
 
 
-def test_a_filter_that_is_asked_host_by_host_stops_when_its_time_is_up() -> None:
+def test_a_filter_that_is_requested_host_by_host_stops_when_its_time_is_up() -> None:
     clock, rules = timed(plugin_seconds=2.5)
     slow = made(Filter, "Slow", host_passes=sleeper(clock, 1.0, PASS), runs_once_per_request=True)
     outcome = run(slow, rules=rules, count=1)
@@ -195,13 +195,13 @@ def test_verdicts_computed_host_by_host_are_used_again() -> None:
     clock, rules = timed(plugin_seconds=100.0)
     slow = made(Filter, "Slow", host_passes=sleeper(clock, 1.0, reject("too slow a rack")))
     outcome = run(slow, rules=rules, count=1)
-    asked = clock.now
+    requested = clock.now
     decision = explain(outcome)
     assert {one.reason for one in decision.hosts} == {"too slow a rack"}
-    assert clock.now == asked + 6 + 5  # only to find the nearest hosts, and the distance of five of these
+    assert clock.now == requested + 6 + 5  # only to find the nearest hosts, and the distance of five of these
 
 
-def test_a_whole_mask_that_comes_late_is_used_and_named_and_not_asked_for_again() -> None:
+def test_a_whole_mask_that_comes_late_is_used_and_named_and_not_requested_again() -> None:
     clock, rules = timed(plugin_seconds=2.0)
     mask = np.array([True] * 5 + [False])
     slow = made(Filter, "Slow", host_passes=answering(PASS), mask=sleeper(clock, 3.0, mask))
@@ -245,7 +245,7 @@ def test_what_ships_takes_the_time_that_it_needs() -> None:
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_who_is_in_quarantine_is_not_asked(is_open: bool) -> None:
+def test_who_is_in_quarantine_is_not_requested(is_open: bool) -> None:
     rules = replace(
         RULES,
         quarantined=frozenset({("filter", "Loud"), ("weigher", "Heavy")}),
@@ -262,7 +262,7 @@ def test_who_is_in_quarantine_is_not_asked(is_open: bool) -> None:
     assert all(one.turns == 0 for one in outcome.uses if one.name in ("Loud", "Heavy"))
 
 
-def test_who_is_in_the_shadow_is_asked_once_and_decides_nothing() -> None:
+def test_who_is_in_the_shadow_is_requested_once_and_decides_nothing() -> None:
     rules = replace(RULES, shadows=frozenset({("filter", "Strict"), ("weigher", "Odd"), ("filter", "Broken")}))
     called: list[str] = []
 
@@ -328,9 +328,9 @@ def test_no_plugin_can_change_what_it_is_given() -> None:
     before = (repr(fleet), repr(request))
     seen: list[HostTable] = []
 
-    def mask(self: Filter, hosts: HostTable, asked: RequestSpec) -> Any:
+    def mask(self: Filter, hosts: HostTable, request_spec: RequestSpec) -> Any:
         seen.append(hosts)
-        for part in [*parts(asked), *parts(hosts), hosts.everyone, hosts.zeros, hosts.factor("traits").codes]:
+        for part in [*parts(request_spec), *parts(hosts), hosts.everyone, hosts.zeros, hosts.factor("traits").codes]:
             spoil(part)
         hosts.factor("hypervisor_type", lambda state: "none")  # another column under a name that others use
         return hosts.everyone

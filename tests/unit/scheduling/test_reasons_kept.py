@@ -22,11 +22,11 @@ FLEET = table(
 
 
 def test_who_came_furthest_is_named_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
     why = decision.why
-    monkeypatch.setattr(decision, "why", lambda shown, stage, row: asked.append(row) or why(shown, stage, row))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(decision, "why", lambda shown, stage, row: requested.append(row) or why(shown, stage, row))  # type: ignore[func-returns-value]
     reported = explain(decide(FLEET, spec(), ["new"], pipeline=PIPELINE, seed=1))
-    assert len(asked) == REASONS_KEPT + REASONS_COUNTED
+    assert len(requested) == REASONS_KEPT + REASONS_COUNTED
     assert [stage.rejected for stage in reported.funnel if stage.rejected] == [FULL, DOWN]
     turned_away = [one for one in reported.hosts if not one.passed]
     assert {one.rejected_by for one in turned_away} == {"ComputeFilter"}

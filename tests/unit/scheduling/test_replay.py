@@ -43,10 +43,10 @@ class Broken(Filter):
 
 @settings(max_examples=60, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs)
-def test_who_no_filter_turns_away_is_who_passes_the_chain(states: list[HostState], asked: RequestSpec) -> None:
+def test_who_no_filter_turns_away_is_who_passes_the_chain(states: list[HostState], requested: RequestSpec) -> None:
     fleet = HostTable.from_states(states)
-    found = replay(fleet, asked, PIPELINE)
-    passing = run_filters(fleet, asked, links_of(fleet, asked, PIPELINE), PIPELINE.rules).passing
+    found = replay(fleet, requested, PIPELINE)
+    passing = run_filters(fleet, requested, links_of(fleet, requested, PIPELINE), PIPELINE.rules).passing
     assert (found.misses == 0).tolist() == passing.tolist()
     for row in range(len(states)):
         shown = found.row(row)
@@ -90,8 +90,8 @@ def test_the_place_of_a_host_that_fits() -> None:
     assert place_of(fleet, spec(), PIPELINE, 2) is None
 
 
-def texts(fleet: HostTable, asked: RequestSpec, count: int = 1) -> list[str]:
-    return [remedy.text for remedy in request_remedies(fleet, asked, Fitting(PIPELINE, count))]
+def texts(fleet: HostTable, request_spec: RequestSpec, count: int = 1) -> list[str]:
+    return [remedy.text for remedy in request_remedies(fleet, request_spec, Fitting(PIPELINE, count))]
 
 
 @pytest.mark.parametrize(
@@ -159,29 +159,29 @@ def test_the_smallest_change_of_the_fleet() -> None:
 @settings(max_examples=40, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs, st.integers(1, 3))
 def test_every_remedy_holds_and_no_request_remedy_names_a_host(
-    states: list[HostState], asked: RequestSpec, count: int
+    states: list[HostState], requested: RequestSpec, count: int
 ) -> None:
     fleet = HostTable.from_states(states)
     fitting = Fitting(PIPELINE, count)
-    if fitting.hosts_for(fleet, asked):
+    if fitting.hosts_for(fleet, requested):
         return
-    for remedy in request_remedies(fleet, asked, fitting):
+    for remedy in request_remedies(fleet, requested, fitting):
         assert remedy.num_hosts > 0
         assert not any(name in remedy.text for name in (*NAMES, "node-a", "node-b"))
-    asked_again = replay(fleet, asked, PIPELINE)
+    asked_again = replay(fleet, requested, PIPELINE)
     for remedy in fleet_remedies(asked_again, fitting):
         if "open_cell" in remedy.change:  # all hosts here are in one
             opened = [replace(state, is_cell_closed=False) for state in states]
             tables = [HostTable.from_states(opened)]
         else:
             rows = fleet.rows_of([remedy.change["host"]])
-            tables = [fleet.with_rows({row: mended(fleet.states[row], asked)[0]}) for row in rows]
-        assert any(_placed(one, asked, count) for one in tables)
+            tables = [fleet.with_rows({row: mended(fleet.states[row], requested)[0]}) for row in rows]
+        assert any(_placed(one, requested, count) for one in tables)
 
 
-def _placed(fleet: HostTable, asked: RequestSpec, count: int) -> bool:
+def _placed(fleet: HostTable, request_spec: RequestSpec, count: int) -> bool:
     uuids = [f"asked-{number}" for number in range(count)]
-    return decide(fleet, asked, uuids, pipeline=PIPELINE, seed=0).is_successful
+    return decide(fleet, request_spec, uuids, pipeline=PIPELINE, seed=0).is_successful
 
 
 # -- fleets that do not exist
@@ -280,10 +280,10 @@ class Talkative(Filter):
 
 @settings(max_examples=60, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs, st.booleans())
-def test_public_fields_name_no_host(states: list[HostState], asked: RequestSpec, is_talkative: bool) -> None:
+def test_public_fields_name_no_host(states: list[HostState], requested: RequestSpec, is_talkative: bool) -> None:
     fleet = HostTable.from_states([replace(state, provider_uuid=f"p-{row}") for row, state in enumerate(states)])
     pipeline = replace(PIPELINE, filters=(Talkative(),)) if is_talkative else PIPELINE
-    decision = explain(decide(fleet, asked, ["asked"], pipeline=pipeline, seed=0))
+    decision = explain(decide(fleet, requested, ["asked"], pipeline=pipeline, seed=0))
     there = {name for state in states for name in (state.host, state.node)}
     shown = " ".join(re.split(r"[^\w-]+", json.dumps(decision.summary()))).split()
     assert not there & set(shown)

@@ -143,30 +143,30 @@ class _Answering:
                 for query in queries
             )
         found = np.zeros(len(states), np.bool_)
-        asked = []
+        requested = []
         for query in queries:
             rows = self._ask(table, query)
             if rows is None and query is not queries[0]:
                 raise CaseRefused()
             if rows is not None:
-                asked.append(query)
+                requested.append(query)
                 found[rows] = True
         if not found.any():
             raise NoHost("Placement offers no host.")
-        return tuple(states[row] for row in np.flatnonzero(found)), needs_from(asked)
+        return tuple(states[row] for row in np.flatnonzero(found)), needs_from(requested)
 
     def _ask(self, table: HostTable, query: CandidateQuery) -> Sequence[int] | None:
         """Return the rows that placement gives, and record them; None where it refuses the query."""
         limit = None if query.limit is None else self.case.settings.max_candidates
         query = replace(query, limit=limit)
-        asked: dict[str, Any] = {"query": query_text(query), "hosts": None}
-        self.placement.append(asked)
+        requested: dict[str, Any] = {"query": query_text(query), "hosts": None}
+        self.placement.append(requested)
         refusal = refusal_of(query, table)
         if refusal:
-            asked["text"] = refusal
+            requested["text"] = refusal
             return None
         rows = [int(row) for row in np.flatnonzero(answers(table, query))][:limit]
-        asked["hosts"] = [table.states[row].host for row in rows]
+        requested["hosts"] = [table.states[row].host for row in rows]
         return rows
 
 

@@ -78,7 +78,7 @@ def _look(alias: str, typical: Mapping[str, DurationStatistics]) -> list[_Seen]:
     live = rows.filter(is_wanted, state__in=LIVE_RUN_STATES).order_by("pk")[:MOST_RUNS]
     runs = _with_asked(rows, [*ended, *live])
     held, waiting = _held(alias, runs)
-    asked = approvals.open_of(alias, runs)
+    requested = approvals.open_of(alias, runs)
     return [
         _Seen(
             alias=alias,
@@ -87,7 +87,7 @@ def _look(alias: str, typical: Mapping[str, DurationStatistics]) -> list[_Seen]:
             typical=typical.get(run.flow),
             locks=held.get(run.pk, ()),
             waiting=sum(waiting[resource] for resource in held.get(run.pk, ())),
-            asked=asked.get(run.pk),
+            asked=requested.get(run.pk),
         )
         for run in runs
     ]
@@ -98,8 +98,8 @@ def _with_asked(rows: Any, runs: Sequence[WorkflowRun]) -> list[WorkflowRun]:
     known = {run.pk for run in runs}
     asking = rows.filter(approval__isnull=False, state__in=LIVE_RUN_STATES).order_by("pk")[:MOST_RUNS]
     others = [run for run in asking if run.pk not in known]
-    asked = approvals.open_of(rows.db, others)
-    return [*runs, *(run for run in others if run.pk in asked)]
+    requested = approvals.open_of(rows.db, others)
+    return [*runs, *(run for run in others if run.pk in requested)]
 
 
 def _is_stuck(alias: str) -> Q:

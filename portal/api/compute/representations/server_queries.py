@@ -203,13 +203,13 @@ def _filters(request: ApiRequest, is_operator: bool) -> dict[str, Any]:
 
 
 def _statuses(request: ApiRequest, is_operator: bool) -> list[str] | None:
-    asked = [text.upper() for text in request.query_params.getlist("status")]
-    known = [status for status in asked if status in STATUSES]
+    requested = [text.upper() for text in request.query_params.getlist("status")]
+    known = [status for status in requested if status in STATUSES]
     if known == ["DELETED"] and not is_operator:
         raise Forbidden("Only administrators may list deleted instances")
-    if asked and not known:
+    if requested and not known:
         if request.microversion.covers(STRICT_STATUS_SINCE):
-            raise Invalid(f"Invalid status value: {asked[0][:60]}", field="status")
+            raise Invalid(f"Invalid status value: {requested[0][:60]}", field="status")
         return None
     return known
 

@@ -47,8 +47,8 @@ def live_migrate(view: ServerView, server_id: str, value: Any) -> Response:
     if host:
         view.allow("os-migrate-server:migrate_live:host")
     _refuse_force(value, host)
-    asked = value["block_migration"]
-    block_migration = None if asked == "auto" else as_boolean(asked, "os-migrateLive.block_migration")
+    requested = value["block_migration"]
+    block_migration = None if requested == "auto" else as_boolean(requested, "os-migrateLive.block_migration")
     run_uuid = live_migrations.begin(view.request.context, server_id, host, block_migration=block_migration)
     return accepted(view, run_uuid)
 

@@ -47,17 +47,17 @@ class Migrations(ComputeView):
         names = {**FILTERS, **(OWNERS if version.covers("2.80") else {})}
         known = (*names, "hidden", "changes-since", *(("changes-before",) if version.covers("2.66") else ()))
         self.refuse_unknown_query(known, since=PAGED_SINCE)
-        asked: dict[str, Any] = {field: given[name] for name, field in names.items() if given.get(name)}
-        if "host" in asked or "source_host" in asked:
+        requested: dict[str, Any] = {field: given[name] for name, field in names.items() if given.get(name)}
+        if "host" in requested or "source_host" in requested:
             self.allow("os-migrations:index:host")
         if version.covers(PAGED_SINCE):
             page = parse_page(self.request)
-            asked |= {"limit": page.limit, "marker": page.marker}
+            requested |= {"limit": page.limit, "marker": page.marker}
             if "changes-since" in given:
-                asked["changed_since"] = time_of(given["changes-since"], "changes-since")
+                requested["changed_since"] = time_of(given["changes-since"], "changes-since")
             if "changes-before" in given and version.covers("2.66"):
-                asked["changed_before"] = time_of(given["changes-before"], "changes-before")
-        query = MigrationQuery(**asked)
+                requested["changed_before"] = time_of(given["changes-before"], "changes-before")
+        query = MigrationQuery(**requested)
         if query.changed_since and query.changed_before and query.changed_before < query.changed_since:
             raise Invalid("changes-since must not be after changes-before.", field="changes-since")
         return query

@@ -140,9 +140,9 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(name[:80] for name in names))
 
 
-def show(found: Candidates, asked: CandidateQuery, version: Microversion) -> dict[str, Any]:
+def show(found: Candidates, requested: CandidateQuery, version: Microversion) -> dict[str, Any]:
     """Return the candidates in the format of the version."""
-    classes = {name for group in asked.groups.values() for name in group.resources}
+    classes = {name for group in requested.groups.values() for name in group.resources}
     return {
         "allocation_requests": [_request(request, version) for request in found.requests],
         "provider_summaries": {uuid: _summary(node, classes, version) for uuid, node in found.summaries.items()},

@@ -29,23 +29,23 @@ class AllocationCandidates(PlacementView):
         self.allow("allocation_candidates:list")
         self.readable()
         self.query(newest(LIST, request.microversion))
-        asked = parse(request.query_params, request.microversion)
-        _refuse_unknown_names(asked)
-        return self.answer(show(self._search(asked), asked, request.microversion))
+        requested = parse(request.query_params, request.microversion)
+        _refuse_unknown_names(requested)
+        return self.answer(show(self._search(requested), requested, request.microversion))
 
-    def _search(self, asked: CandidateQuery) -> Candidates:
+    def _search(self, requested: CandidateQuery) -> Candidates:
         if self.covers(NESTED):
-            return candidates.search(asked)
-        found = within_single_providers(candidates.search(replace(asked, limit=None)))
-        if asked.limit is None or len(found.requests) <= asked.limit:
+            return candidates.search(requested)
+        found = within_single_providers(candidates.search(replace(requested, limit=None)))
+        if requested.limit is None or len(found.requests) <= requested.limit:
             return found
-        kept = found.requests[: asked.limit]
+        kept = found.requests[: requested.limit]
         used = {uuid for way in kept for uuid in way.resources_by_provider}
         return Candidates(kept, {uuid: node for uuid, node in found.summaries.items() if uuid in used})
 
 
-def _refuse_unknown_names(asked: CandidateQuery) -> None:
-    for suffix, group in asked.groups.items():
+def _refuse_unknown_names(requested: CandidateQuery) -> None:
+    for suffix, group in requested.groups.items():
         refuse_unknown_classes(group.resources, f"resources{suffix}")
         refuse_unknown_traits(group.forbidden.union(*group.required), f"required{suffix}")
-    refuse_unknown_traits(asked.root_required | asked.root_forbidden, "root_required")
+    refuse_unknown_traits(requested.root_required | requested.root_forbidden, "root_required")
