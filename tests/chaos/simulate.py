@@ -93,7 +93,7 @@ def _simulate_all(requested: SimulationOptions, folder: Path, count: int, kind: 
     sizes = [1] * count if kind != CROWDED else [min(SIZE, count - first) for first in range(0, count, SIZE)]
     worlds = list(enumerate(sizes, requested.seed))
     shares = [worlds[index::WORKERS] for index in range(WORKERS)]
-    jobs = [partial(_simulate, worlds=share, asked=requested, kind=kind) for share in shares if share]
+    jobs = [partial(_simulate, worlds=share, requested=requested, kind=kind) for share in shares if share]
     outcomes = _in_children(folder, jobs, _load_files if kind == REAL else _load)
     pace = count / watch.seconds
     found = sum(outcomes)
@@ -111,7 +111,7 @@ def _struck(folder: Path, name: str) -> Counter[str]:
 def _find_planted(requested: SimulationOptions, folder: Path) -> int:
     from tests.chaos.planted import PLANTED
 
-    jobs = [partial(_find, name=name, asked=requested) for name in PLANTED]
+    jobs = [partial(_find, name=name, requested=requested) for name in PLANTED]
     outcomes = _in_children(folder, jobs, _load)
     print(f"{sum(outcomes)} of {len(PLANTED)} planted bugs found", flush=True)
     return 0 if all(outcomes) else 1

@@ -86,7 +86,7 @@ def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, mo
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def page_counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each page of the log was asked of the application behind the streams."""
     found: Counter[str] = Counter()
     ask = event_streams._SharedPages.ask
@@ -158,7 +158,7 @@ def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], b
 
 @pytest.mark.parametrize("names", [("ana",), ("ana", "bo", "rea")])
 def test_streams_with_the_same_scope_share_one_reading(
-    people: Any, requested: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
+    people: Any, page_counts: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many tokens of however many users of a project: what costs is done once for all of them."""
     monkeypatch.setattr(event_streams, "GATHER_SECONDS", 1.0)  # long enough for a loop that is slow
@@ -177,11 +177,11 @@ def test_streams_with_the_same_scope_share_one_reading(
         await asyncio.to_thread(factories.emit, run, "step.started", step="SpawnOnHost")
         await listeners[0].until(_received(listeners, "step.started", 1))
         await wait_until_async("all have sent it", lambda: len(asleep) == len(listeners))
-        requested.clear()
+        page_counts.clear()
         await asyncio.to_thread(factories.emit, run, "step.done", step="SpawnOnHost")
         await listeners[0].until(_received(listeners, "step.done", 1))
         await wait_until_async("all have sent it", lambda: len(asleep) == len(listeners))
-        readings = requested.total()
+        readings = page_counts.total()
         assert len({one.text.partition("event: step.done")[2] for one in listeners}) == 1
         for one in listeners:
             one.leaves.set()
@@ -189,7 +189,7 @@ def test_streams_with_the_same_scope_share_one_reading(
 
     own = people.ana.token()
     run_at_most(SECONDS, work())
-    assert readings <= 2, requested
+    assert readings <= 2, page_counts
     assert middleware.shares.count == 0
 
 

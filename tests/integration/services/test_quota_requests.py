@@ -25,7 +25,7 @@ MORE = {"cores": 300, "gigabytes": 20_000, "router": 12, "address_scopes": 150}
 
 
 @pytest.fixture
-def asked(people: Any) -> Any:
+def requested(people: Any) -> Any:
     return requests.ask(people.ana.context(), MORE, "  the autumn\n sale ")
 
 
