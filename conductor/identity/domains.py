@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import IntegrityError
 
+from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity import rights
@@ -32,6 +33,11 @@ def find(question: IdentityListQuery, ids: list[str] | None = None) -> tuple[lis
     """Domains by name, and whether there are more; of `ids` only, where given."""
     rows = narrowed(Domain.objects.all(), question, COLUMNS)
     return paged(rows if ids is None else rows.filter(id__in=ids), question, "name")
+
+
+def of_new(context: RequestContext, domain_id: str | None) -> str:
+    """Return the domain for a new object: the given one, else that of the caller's token."""
+    return domain_id or context.domain_id or context.project_domain_id or DEFAULT_ID
 
 
 def create(name: str, *, domain_id: str | None = None, **fields: Any) -> Domain:
@@ -65,6 +71,16 @@ def change(domain_id: str, changes: Mapping[str, Any]) -> Domain:
             return domain
     except IntegrityError:
         raise _taken(str(changes.get("name"))) from None
+
+
+def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the changeable fields in the body of a domain or project, by column."""
+    fields: dict[str, Any] = {name: given[name] for name in ("name", "tags", "options") if name in given}
+    if "description" in given:
+        fields["description"] = given["description"] or ""
+    if "enabled" in given:
+        fields["is_enabled"] = given["enabled"]
+    return {**fields, "extra": extra} if extra else fields
 
 
 def merged_value(row: Any, field: str, value: Any) -> Any:

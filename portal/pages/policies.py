@@ -28,6 +28,9 @@ def may(caller: RequestContext, service: str, rule: str) -> bool:
     return authorization.is_allowed(RULES[service][rule], caller)
 
 
-def require(caller: RequestContext, service: str, rule: str) -> None:
-    """Raises Forbidden, as the API's view does, unless a policy allows the caller an operation."""
-    authorization.require(RULES[service], rule, caller)
+def require(caller: RequestContext, service: str, rule: str, **targets: str | None) -> None:
+    """Raises Forbidden, as the API's view does, unless a policy allows the caller an operation.
+
+    `targets` are those of `authorization.is_allowed`; without any, the operation is on the caller's own resources.
+    """
+    authorization.require(RULES[service], rule, caller, **targets)

@@ -1,4 +1,5 @@
 """Users of the portal: sign-in, passwords, second factors and preferences.
 
-Users, projects and roles themselves belong to `conductor/identity`.
+Users, projects, roles and assignments are read and changed here for callers; their tables and rules belong to
+`conductor/identity`.
 """

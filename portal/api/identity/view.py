@@ -7,15 +7,13 @@ from typing import Any
 
 from conductor.core.errors import Forbidden, Invalid
 from conductor.identity import tokens
-from conductor.identity.listing import OPERATORS, IdentityListQuery
+from conductor.identity.listing import IdentityListQuery
 from conductor.identity.tokens import Granted
 from portal.api.authentication import HEADER, internal_caller
 from portal.api.base import ApiView
 from portal.api.identity.policies import RULES
+from portal.api.identity.queries import list_query
 from portal.api.pagination import parse_page
-from portal.api.validation import as_boolean
-
-LONGEST_FILTER = 255
 
 
 class IdentityView(ApiView):
@@ -37,12 +35,7 @@ class IdentityView(ApiView):
         """Return the filters among `names` and the page of a list's query. Raises Invalid."""
         query = self.request.query_params
         page = parse_page(self.request)
-        filters: dict[str, Any] = {}
-        for name in query:
-            plain, _, operator = name.partition("__")
-            if plain in names and operator in ("", *OPERATORS):
-                filters[name] = _parsed(name, query[name])
-        return IdentityListQuery(filters, page.limit if "limit" in query else None, page.marker)
+        return list_query(query, names, page.limit if "limit" in query else None, page.marker)
 
     def asks_for(self, flag: str) -> bool:
         """Whether a flag such as `effective` is set: `?effective`, `?effective=1`, but not `?effective=0`."""
@@ -65,19 +58,6 @@ class IdentityView(ApiView):
                 {**question.filters, "domain_id": context.domain_id}, question.limit, question.marker
             )
         return question
-
-    def domain_for_new(self, domain_id: str | None) -> str:
-        """Return the domain for a new object: the given one, else that of the caller's token."""
-        context = self.request.context
-        return domain_id or context.domain_id or context.project_domain_id or "default"
-
-
-def _parsed(name: str, value: str) -> Any:
-    if len(value) > LONGEST_FILTER or "\0" in value:
-        raise Invalid(f"Invalid input for query parameter {name}. It is too long.", field=name)
-    if name == "enabled":
-        return as_boolean(value or "true", name)
-    return value
 
 
 def require_unchanged(given: Any, current: Any, names: Collection[str]) -> None:

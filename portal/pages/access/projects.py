@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.utils.translation import gettext
 
 from conductor.core.context import RequestContext
-from conductor.services.accounts import credentials
+from conductor.core.errors import NotFound
+from conductor.core.page import Page
+from conductor.services.accounts import assignments, credentials, projects
+from portal.api.identity.queries import assignment_filter
+from portal.api.identity.representations import resources
+from portal.api.identity.representations.assignments import assignment_fields, assignment_path
+from portal.api.identity.schemas.resources import CHANGE_PROJECT, CREATE_PROJECT
+from portal.pages import policies
+from portal.pages.access.identity_lists import PROJECTS as PROJECT_CHOICES
+from portal.pages.access.identity_lists import ROLES, USERS, list_projects
 from portal.pages.access.users import ENABLED, ENABLED_CHOICES, ROOT, only_while
-from portal.pages.images.flavors import PROJECTS as PROJECT_CHOICES
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, OWN_DESCRIPTION, OWN_NAME, REASON, filled, named, options
 from portal.pages.resources.model import (
@@ -20,20 +27,36 @@ from portal.pages.resources.model import (
     Column,
     Field,
     Item,
+    ItemReader,
     Names,
+    Query,
     RelatedTable,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 
-USERS = Source(f"{ROOT}/users", "users", lambda item: str(item["name"]))
-_ROLES = Source(f"{ROOT}/roles", "roles", lambda item: str(item["name"]))
+__all__ = ["ASSIGNMENTS", "PROJECTS", "USERS"]
 
 
-def _change(form: SubmittedForm, **changes: Any) -> Call:
+def _call(form: SubmittedForm, **changes: Any) -> Call:
     return Call("PATCH", f"{ROOT}/projects/{form.item.get('id', 'ID')}", {"project": changes})
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    return resources.project_fields(projects.get(ident))
+
+
+def _make(caller: RequestContext, form: SubmittedForm) -> Item:
+    return resources.project_fields(projects.create(caller, form.body["project"]))
+
+
+def _change(caller: RequestContext, form: SubmittedForm) -> Item:
+    return resources.project_fields(projects.update(caller, projects.get(form.item["id"]), form.body["project"]))
+
+
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    projects.delete(caller, projects.get(form.item["id"]))
 
 
 def _quotas(item: Item, names: Names) -> Cell:
@@ -57,6 +80,7 @@ PROJECTS = Resource(
     key="projects",
     one="project",
     rule="identity:list_projects",
+    reader=ItemReader(list_projects, _get),
     search="name__icontains",
     is_for_operators=True,
     empty="Servers, volumes and networks belong to projects. Create a project, then assign roles in it.",
@@ -92,6 +116,8 @@ PROJECTS = Resource(
             call=lambda form: Call(
                 "POST", f"{ROOT}/projects", {"project": filled(form.values, "name", "description", "parent_id")}
             ),
+            schema=CREATE_PROJECT,
+            execute=_make,
             cli=lambda form: [
                 "openstack project create",
                 *options(form.values, description="description", parent_id="parent"),
@@ -104,7 +130,9 @@ PROJECTS = Resource(
             does="Changes the name or description.",
             rule="identity:update_project",
             fields=(OWN_NAME, OWN_DESCRIPTION),
-            call=lambda form: _change(form, name=form.values["name"], description=form.values["description"]),
+            call=lambda form: _call(form, name=form.values["name"], description=form.values["description"]),
+            schema=CHANGE_PROJECT,
+            execute=_change,
             cli=lambda form: [
                 "openstack project set",
                 *options(form.values, name="name", description="description"),
@@ -119,7 +147,9 @@ PROJECTS = Resource(
             is_bulk=True,
             why_not=only_while("enabled", True, "The project is already disabled."),
             fields=(REASON,),
-            call=lambda form: _change(form, enabled=False),
+            call=lambda form: _call(form, enabled=False),
+            schema=CHANGE_PROJECT,
+            execute=_change,
             cli=lambda form: ["openstack project set --disable", named(form.item)],
         ),
         ResourceAction(
@@ -129,7 +159,9 @@ PROJECTS = Resource(
             rule="identity:update_project",
             is_bulk=True,
             why_not=only_while("enabled", False, "The project is enabled."),
-            call=lambda form: _change(form, enabled=True),
+            call=lambda form: _call(form, enabled=True),
+            schema=CHANGE_PROJECT,
+            execute=_change,
             cli=lambda form: ["openstack project set --enable", named(form.item)],
         ),
         ResourceAction(
@@ -144,15 +176,38 @@ PROJECTS = Resource(
             icon="trash",
             fields=(REASON,),
             call=lambda form: Call("DELETE", f"{ROOT}/projects/{form.item['id']}"),
+            execute=_delete,
             cli=lambda form: ["openstack project delete", named(form.item)],
         ),
     ),
 )
 
 
-def _path(item: Item) -> str:
-    """Return the path of an assignment, below the root of the API."""
-    return urlsplit(str(item["links"]["assignment"])).path.removeprefix(f"{ROOT}/")
+def _assignments(caller: RequestContext, query: Query) -> Page[Item]:
+    wanted = assignment_filter(query)
+    policies.require(caller, "identity", "identity:list_role_assignments", target_user_id=wanted.user_id or "")
+    return Page([_assignment(one) for one in assignments.given(wanted)])
+
+
+def _assignment(shown: Any) -> Item:
+    return {**assignment_fields(shown, with_names=True), "path": assignment_path(shown)}
+
+
+def _no_assignment(caller: RequestContext, ident: str) -> Item:
+    raise NotFound()
+
+
+def _assign(caller: RequestContext, form: SubmittedForm) -> None:
+    values = form.values
+    where = {name: values[name] for name in ("user_id", "project_id")}
+    assignments.grant(caller, values["role_id"], **where, is_inherited=bool(values.get("is_inherited")))
+
+
+def _remove(caller: RequestContext, form: SubmittedForm) -> None:
+    item = form.item
+    where = {f"{kind}_id": item[kind]["id"] for kind in ("user", "group") if kind in item}
+    where |= {f"{kind}_id": item["scope"][kind]["id"] for kind in ("project", "domain") if kind in item["scope"]}
+    assignments.take_away(caller, item["role"]["id"], **where, is_inherited=_is_inherited(item))
 
 
 def _who(item: Item, names: Names) -> Cell:
@@ -185,7 +240,8 @@ def _is_inherited(item: Item) -> bool:
 def _grant(form: SubmittedForm) -> Call:
     values = form.values
     place = (
-        f"projects/{values['project_id'] or 'PROJECT'}/users/{values['user_id'] or 'USER'}/roles/{values['role_id']}"
+        f"projects/{values['project_id'] or 'PROJECT'}/users/{values['user_id'] or 'USER'}"
+        f"/roles/{values['role_id'] or 'ROLE'}"
     )
     if values.get("is_inherited"):
         return Call("PUT", f"{ROOT}/OS-INHERIT/{place}/inherited_to_projects")
@@ -234,12 +290,12 @@ ASSIGNMENTS = Resource(
     key="role_assignments",
     one="role_assignment",
     rule="identity:list_role_assignments",
-    query={"include_names": "true"},
+    reader=ItemReader(_assignments, _no_assignment),
     is_paged=False,
     is_for_operators=True,
     is_only_listed=True,
     empty="No role assignments. A role gives a user permissions in a project.",
-    id_of=lambda item: _path(item).replace("/", "~"),
+    id_of=lambda item: str(item["path"]).replace("/", "~"),
     name_of=_name,
     columns=(
         Column("Assignment", lambda item, names: Cell("text", _name(item))),
@@ -258,11 +314,12 @@ ASSIGNMENTS = Resource(
             icon="plus",
             fields=(
                 Field("user_id", "User", "choice", choices=USERS, is_required=True),
-                Field("role_id", "Role", "choice", choices=_ROLES, is_required=True),
+                Field("role_id", "Role", "choice", choices=ROLES, is_required=True),
                 Field("project_id", "Project", "choice", choices=PROJECT_CHOICES, is_required=True),
                 Field("is_inherited", "Only in the projects below it", "check"),
             ),
             call=_grant,
+            execute=_assign,
             cli=lambda form: [
                 *_cli("add", form.values["role_id"], form.values["user_id"], form.values["project_id"]),
                 *(["--inherited"] if form.values.get("is_inherited") else []),
@@ -278,7 +335,8 @@ ASSIGNMENTS = Resource(
             icon="trash",
             fields=(REASON,),
             fields_for=_own_name,
-            call=lambda form: Call("DELETE", f"{ROOT}/{_path(form.item)}"),
+            call=lambda form: Call("DELETE", f"{ROOT}/{form.item['path']}"),
+            execute=_remove,
             cli=_cli_remove,
         ),
     ),

@@ -6,7 +6,11 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from portal.pages.images.flavors import PROJECTS
+from conductor.core.context import RequestContext
+from conductor.services.accounts import roles, second_factors, users
+from portal.api.identity.representations import resources
+from portal.api.identity.schemas.resources import CHANGE_ROLE, CHANGE_USER, CREATE_ROLE, CREATE_USER
+from portal.pages.access.identity_lists import PROJECTS, list_roles, list_users
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -26,6 +30,7 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
+    ItemReader,
     Names,
     RelatedRequest,
     RelatedTable,
@@ -72,6 +77,26 @@ def _edit(form: SubmittedForm) -> Call:
     )
 
 
+def _get(caller: RequestContext, ident: str) -> Item:
+    return resources.user_fields(users.get(ident))
+
+
+def _make(caller: RequestContext, form: SubmittedForm) -> Item:
+    return resources.user_fields(users.create(caller, form.body["user"]))
+
+
+def _change(caller: RequestContext, form: SubmittedForm) -> Item:
+    return resources.user_fields(users.update(caller, users.get(form.item["id"]), form.body["user"]))
+
+
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    users.delete(caller, users.get(form.item["id"]))
+
+
+def _reset_second_factor(caller: RequestContext, form: SubmittedForm) -> None:
+    second_factors.reset(caller, form.item["id"])
+
+
 def _second_factor(item: Item, names: Names) -> Cell:
     reported = item.get("second_factor")
     if not isinstance(reported, dict):
@@ -106,7 +131,12 @@ USERS = Resource(
     is_for_operators=True,
     empty="A user can sign in. Create a user, then assign a role in a project.",
     names=("projects",),
-    more=(RelatedRequest("second_factor", "/api/users/{id}/second-factor", "second_factor", "identity:update_user"),),
+    reader=ItemReader(list_users, _get),
+    more=(
+        RelatedRequest(
+            "second_factor", rule="novella:second_factors:show", service="novella", read=second_factors.describe
+        ),
+    ),
     filters=(Field("enabled", "State", "choice", nothing="All states", choices=ENABLED_CHOICES),),
     columns=(
         Column("Name", columns.text("name")),
@@ -128,6 +158,8 @@ USERS = Resource(
             icon="plus",
             fields=(NAME, _PASSWORD, Field("email", "Email"), _PROJECT, DESCRIPTION),
             call=_create,
+            schema=CREATE_USER,
+            execute=_make,
             cli=lambda form: [
                 "openstack user create",
                 *options(form.values, email="email", default_project_id="project", description="description"),
@@ -142,6 +174,8 @@ USERS = Resource(
             rule="identity:update_user",
             fields=(OWN_NAME, own("email", "Email"), _PROJECT, OWN_DESCRIPTION),
             call=_edit,
+            schema=CHANGE_USER,
+            execute=_change,
             cli=lambda form: [
                 "openstack user set",
                 *options(form.values, name="name", email="email", default_project_id="project"),
@@ -156,6 +190,8 @@ USERS = Resource(
             rule="identity:update_user",
             fields=(Field("password", "New password", "secret", is_required=True), REASON),
             call=lambda form: _call(form, password=form.values["password"]),
+            schema=CHANGE_USER,
+            execute=_change,
             cli=lambda form: ["openstack user set --password-prompt", named(form.item)],
         ),
         ResourceAction(
@@ -165,10 +201,12 @@ USERS = Resource(
                 "Turns two-factor authentication off for a user who lost their authenticator. They sign in "
                 "with their password until they set it up again."
             ),
-            rule="identity:update_user",
+            rule="novella:second_factors:reset",
+            service="novella",
             why_not=_has_second_factor,
             fields=(REASON,),
             call=lambda form: Call("DELETE", f"/api/users/{form.item.get('id', 'ID')}/second-factor"),
+            execute=_reset_second_factor,
             cli=lambda form: [
                 "curl",
                 "-X",
@@ -187,6 +225,8 @@ USERS = Resource(
             why_not=only_while("enabled", True, "The user is already disabled."),
             fields=(REASON,),
             call=lambda form: _call(form, enabled=False),
+            schema=CHANGE_USER,
+            execute=_change,
             cli=lambda form: ["openstack user set --disable", named(form.item)],
         ),
         ResourceAction(
@@ -197,6 +237,8 @@ USERS = Resource(
             is_bulk=True,
             why_not=only_while("enabled", False, "The user is enabled."),
             call=lambda form: _call(form, enabled=True),
+            schema=CHANGE_USER,
+            execute=_change,
             cli=lambda form: ["openstack user set --enable", named(form.item)],
         ),
         ResourceAction(
@@ -208,10 +250,27 @@ USERS = Resource(
             icon="trash",
             fields=(REASON,),
             call=lambda form: Call("DELETE", f"{ROOT}/users/{form.item['id']}"),
+            execute=_delete,
             cli=lambda form: ["openstack user delete", named(form.item)],
         ),
     ),
 )
+
+
+def _get_role(caller: RequestContext, ident: str) -> Item:
+    return resources.role_fields(roles.get(ident))
+
+
+def _make_role(caller: RequestContext, form: SubmittedForm) -> Item:
+    return resources.role_fields(roles.create(form.body["role"]))
+
+
+def _change_role(caller: RequestContext, form: SubmittedForm) -> Item:
+    return resources.role_fields(roles.update(form.item["id"], form.body["role"]))
+
+
+def _delete_role(caller: RequestContext, form: SubmittedForm) -> None:
+    roles.delete(form.item["id"])
 
 
 def _is_built_in(item: Item) -> bool:
@@ -232,6 +291,7 @@ ROLES = Resource(
     key="roles",
     one="role",
     rule="identity:list_roles",
+    reader=ItemReader(list_roles, _get_role),
     search="name__icontains",
     is_for_operators=True,
     empty="A role defines what a user can do in a project.",
@@ -254,6 +314,8 @@ ROLES = Resource(
             icon="plus",
             fields=(NAME, DESCRIPTION),
             call=lambda form: Call("POST", f"{ROOT}/roles", {"role": filled(form.values, "name", "description")}),
+            schema=CREATE_ROLE,
+            execute=_make_role,
             cli=lambda form: [
                 "openstack role create",
                 *options(form.values, description="description"),
@@ -272,6 +334,8 @@ ROLES = Resource(
                 f"{ROOT}/roles/{form.item.get('id', 'ID')}",
                 {"role": {"name": form.values["name"], "description": form.values["description"]}},
             ),
+            schema=CHANGE_ROLE,
+            execute=_change_role,
             cli=lambda form: [
                 "openstack role set",
                 *options(form.values, name="name", description="description"),
@@ -288,6 +352,7 @@ ROLES = Resource(
             why_not=_built_in,
             fields=(REASON,),
             call=lambda form: Call("DELETE", f"{ROOT}/roles/{form.item['id']}"),
+            execute=_delete_role,
             cli=lambda form: ["openstack role delete", named(form.item)],
         ),
     ),

@@ -15,6 +15,7 @@ from conductor.services.servers.flavors import FlavorQuery, NewFlavor
 from conductor.services.servers.types import FlavorView
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.schemas import flavors as schemas
+from portal.pages.access.identity_lists import PROJECTS
 from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
@@ -38,13 +39,11 @@ from portal.pages.resources.model import (
     Query,
     RelatedRequest,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 
 PATH = "/compute/v2.1/flavors"
 EPHEMERAL, IS_PUBLIC = "OS-FLV-EXT-DATA:ephemeral", "os-flavor-access:is_public"
-PROJECTS = Source("/identity/v3/projects", "projects", lambda item: str(item["name"]))
 # Extra specs of the built-in filters and drivers. The API accepts each example.
 SPECS = (
     ("hw:cpu_policy = dedicated", "dedicated: each vCPU has its own host CPU; shared: none has; mixed: some have."),

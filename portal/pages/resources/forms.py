@@ -13,8 +13,18 @@ from django.utils.translation import gettext
 from conductor.core.messages import Message
 from portal.pages.amounts import number_fault
 from portal.pages.permissions import PageRequest
+from portal.pages.resources import service_calls
 from portal.pages.resources.api_calls import ask
-from portal.pages.resources.model import ActionResult, Field, FieldOption, Item, ResourceAction, Source, SubmittedForm
+from portal.pages.resources.model import (
+    ActionResult,
+    Field,
+    FieldOption,
+    Item,
+    ItemOptions,
+    ResourceAction,
+    Source,
+    SubmittedForm,
+)
 
 LONGEST = 20_000
 NOT_SO_WRITTEN = "Enter a valid value."
@@ -140,7 +150,9 @@ def _translated(words: str) -> str:
     return reported[0].upper() + reported[1:]
 
 
-def _options(request: PageRequest, choices: Sequence[FieldOption] | Source) -> Sequence[FieldOption]:
+def _options(request: PageRequest, choices: Sequence[FieldOption] | Source | ItemOptions) -> Sequence[FieldOption]:
+    if isinstance(choices, ItemOptions):
+        return service_calls.list_options(request.caller, choices, MOST_CHOICES)
     if not isinstance(choices, Source):
         return in_words(choices)
     body: Any = ask(request, choices.path, {"limit": MOST_CHOICES, **choices.query})

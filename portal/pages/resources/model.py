@@ -117,6 +117,19 @@ class Source:
 
 
 @dataclass(frozen=True)
+class ItemOptions:
+    """Options from a list of a service, read as by an `ItemReader`. `words` returns the name of each."""
+
+    service: str
+    rule: str
+    list_: Callable[[RequestContext, Query], Page[Item]]
+    words: Callable[[Item], str]
+    value: Callable[[Item], str] = lambda item: str(item["id"])
+    wanted: Callable[[Item], bool] = lambda item: True
+    query: Query = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Field:
     """A field of a form. `also` are other names by which the API's errors refer to it."""
 
@@ -126,7 +139,7 @@ class Field:
     help: str = ""
     is_required: bool = False
     start: str | Callable[[Item], str] = ""
-    choices: Sequence[FieldOption] | Source | Callable[[Item], Sequence[FieldOption]] = ()
+    choices: Sequence[FieldOption] | Source | ItemOptions | Callable[[Item], Sequence[FieldOption]] = ()
     nothing: str = ""  # label of the empty choice, if it is allowed
     also: tuple[str, ...] = ()
     least: int | None = None

@@ -7,10 +7,10 @@ of the API that does the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from conductor.core.context import RequestContext
@@ -22,8 +22,20 @@ from portal.api import audited, errors, member_changes, rate_limits
 from portal.api.member_changes import ApiChange, ChangeResult
 from portal.api.validation import validate
 from portal.pages import policies
-from portal.pages.resources.model import ActionResult, Call, Item, Query, Resource, ResourceAction, SubmittedForm
+from portal.pages.resources.model import (
+    ActionResult,
+    Call,
+    FieldOption,
+    Item,
+    ItemOptions,
+    Query,
+    Resource,
+    ResourceAction,
+    SubmittedForm,
+)
 
+Wanted = TypeVar("Wanted")
+Found = TypeVar("Found")
 # Errors of actions of servers that the audit log records: a valid request that was refused.
 REFUSALS = (Conflict, Forbidden, NotSupported, QuotaExceeded)
 _log = logging.getLogger(__name__)
@@ -32,17 +44,28 @@ _log = logging.getLogger(__name__)
 def list_items(caller: RequestContext, resource: Resource, query: Query) -> Page[Item]:
     """Return a page of a kind that has a reader. Raises Forbidden, and Invalid for an unknown marker."""
     assert resource.reader is not None
-    _count(caller, "GET")
-    policies.require(caller, resource.service, resource.rule)
-    return resource.reader.list_(caller, query)
+    return _read(caller, resource.service, resource.rule, resource.reader.list_, query)
 
 
 def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
     """Return one resource of a kind that has a reader. Raises Forbidden, NotFound."""
     assert resource.reader is not None
+    rule = resource.reader.get_rule or resource.rule
+    return _read(caller, resource.service, rule, resource.reader.get, ident)
+
+
+def list_options(caller: RequestContext, options: ItemOptions, limit: int) -> Sequence[FieldOption]:
+    """Return the options of a field. Raises Forbidden."""
+    page = _read(caller, options.service, options.rule, options.list_, {"limit": limit, **options.query})
+    return [FieldOption(options.value(item), options.words(item)) for item in page.items if options.wanted(item)]
+
+
+def _read(
+    caller: RequestContext, service: str, rule: str, read: Callable[[RequestContext, Wanted], Found], wanted: Wanted
+) -> Found:
     _count(caller, "GET")
-    policies.require(caller, resource.service, resource.reader.get_rule or resource.rule)
-    return resource.reader.get(caller, ident)
+    policies.require(caller, service, rule)
+    return read(caller, wanted)
 
 
 @dataclass(frozen=True)

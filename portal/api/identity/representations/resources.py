@@ -57,6 +57,10 @@ def domain_as_project(request: ApiRequest, row: Domain) -> Document:
 
 
 def project(request: ApiRequest, row: Project) -> Document:
+    return {**project_fields(row), "links": link_to(request, f"projects/{row.id}")}
+
+
+def project_fields(row: Project) -> Document:
     return {
         **row.extra,
         "id": row.id,
@@ -68,11 +72,14 @@ def project(request: ApiRequest, row: Project) -> Document:
         "is_domain": False,
         "tags": [tag.name for tag in row.tags.all()],
         "options": row.options,
-        "links": link_to(request, f"projects/{row.id}"),
     }
 
 
 def user(request: ApiRequest, row: User) -> Document:
+    return {**user_fields(row), "links": link_to(request, f"users/{row.id}")}
+
+
+def user_fields(row: User) -> Document:
     return {
         **row.extra,
         "id": row.id,
@@ -84,7 +91,6 @@ def user(request: ApiRequest, row: User) -> Document:
         "default_project_id": row.default_project_id,
         "password_expires_at": None,
         "options": row.options,
-        "links": link_to(request, f"users/{row.id}"),
     }
 
 
@@ -100,6 +106,10 @@ def group(request: ApiRequest, row: Group) -> Document:
 
 
 def role(request: ApiRequest, row: Role) -> Document:
+    return {**role_fields(row), "links": link_to(request, f"roles/{row.id}")}
+
+
+def role_fields(row: Role) -> Document:
     return {
         **row.extra,
         "id": row.id,
@@ -107,7 +117,6 @@ def role(request: ApiRequest, row: Role) -> Document:
         "domain_id": row.domain_id,
         "description": row.description,
         "options": {"immutable": True} if is_built_in(row) else row.options,
-        "links": link_to(request, f"roles/{row.id}"),
     }
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rest_framework.response import Response
 
 from conductor.identity import domains
@@ -13,16 +10,6 @@ from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_DOMAIN, CREATE_DOMAIN, extra_of
 from portal.api.identity.view import IdentityView
 from portal.api.validation import validate
-
-
-def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changeable fields in the body of a domain or project, by column."""
-    fields: dict[str, Any] = {name: given[name] for name in ("name", "tags", "options") if name in given}
-    if "description" in given:
-        fields["description"] = given["description"] or ""
-    if "enabled" in given:
-        fields["is_enabled"] = given["enabled"]
-    return {**fields, "extra": extra} if extra else fields
 
 
 class Domains(IdentityView):
@@ -36,7 +23,7 @@ class Domains(IdentityView):
     def post(self, request: ApiRequest) -> Response:
         self.authorize("identity:create_domain")
         given = validate(request.data, CREATE_DOMAIN)["domain"]
-        fields = fields_of(given, extra_of(given, CREATE_DOMAIN, "domain"))
+        fields = domains.fields_of(given, extra_of(given, CREATE_DOMAIN, "domain"))
         created = domains.create(fields.pop("name"), domain_id=given.get("explicit_domain_id"), **fields)
         return Response({"domain": resources.domain(request, created)}, status=201)
 
@@ -51,7 +38,7 @@ class Domain(IdentityView):
     def patch(self, request: ApiRequest, domain_id: str) -> Response:
         self.authorize("identity:update_domain")
         given = validate(request.data, CHANGE_DOMAIN)["domain"]
-        changed = domains.change(domain_id, fields_of(given, extra_of(given, CHANGE_DOMAIN, "domain")))
+        changed = domains.change(domain_id, domains.fields_of(given, extra_of(given, CHANGE_DOMAIN, "domain")))
         return Response({"domain": resources.domain(request, changed)})
 
     def delete(self, request: ApiRequest, domain_id: str) -> Response:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.identity import assignments, managers, projects
+from conductor.identity import assignments, projects
 from conductor.identity.assignments import AssignmentFilter, AssignmentScope, ListedAssignment
 from conductor.identity.rights import Check
+from conductor.services.accounts import assignments as managed
 from portal.api.base import ApiRequest
+from portal.api.identity.queries import assignment_filter
 from portal.api.identity.representations import resources
 from portal.api.identity.representations.assignments import assignment
 from portal.api.identity.view import IdentityView
-from portal.api.validation import as_boolean
 
 
 class GrantView(IdentityView):
@@ -46,9 +46,7 @@ class GrantView(IdentityView):
             self.authorize(rule, target_domain_id=domain_id)
         if role_id is None or what not in ("create", "revoke"):
             return None
-        check = partial(managers.require_grant, context, place, role_id, rule)
-        check()
-        return check
+        return managed.check_of(context, place, role_id, rule)
 
 
 class Grants(GrantView):
@@ -119,28 +117,11 @@ class RoleAssignments(IdentityView):
 
     def _wanted(self) -> AssignmentFilter:
         query = self.request.query_params
-        system = query.get("scope.system")
         inherited_to = query.get("scope.OS-INHERIT:inherited_to")
         if inherited_to not in (None, "projects"):
             raise Invalid("Invalid input for query parameter scope.OS-INHERIT:inherited_to. It must be 'projects'.")
-        wanted = AssignmentFilter(
-            role_id=query.get("role.id"),
-            user_id=query.get("user.id"),
-            group_id=query.get("group.id"),
-            project_id=query.get("scope.project.id"),
-            domain_id=query.get("scope.domain.id"),
-            is_on_system=None if system is None else as_boolean(_truth(system), "scope.system"),
-            is_inherited=True if inherited_to else None,
-            with_subtree=self.asks_for("include_subtree"),
-        )
-        targets: list[Any] = [wanted.project_id, wanted.domain_id, wanted.is_on_system]
-        if sum(target is not None for target in targets) > 1:
-            raise Invalid("Specify a domain or a project or the system, not several.")
-        if wanted.user_id is not None and wanted.group_id is not None:
-            raise Invalid("Specify a user or a group, not both.")
-        if wanted.with_subtree and wanted.project_id is None:
-            raise Invalid("include_subtree asks about a project: name it in scope.project.id.")
-        return wanted
+        is_inherited = True if inherited_to else None
+        return assignment_filter(query, is_inherited=is_inherited, with_subtree=self.asks_for("include_subtree"))
 
     def _allow(self, wanted: AssignmentFilter) -> None:
         domain_id = wanted.domain_id
@@ -149,8 +130,3 @@ class RoleAssignments(IdentityView):
         self.authorize(
             "identity:list_role_assignments", target_user_id=wanted.user_id or "", target_domain_id=domain_id
         )
-
-
-def _truth(word: str) -> str:
-    """Some clients send `scope.system=all` for true."""
-    return "true" if word in ("", "all") else word

@@ -9,7 +9,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
-from conductor.identity import groups, managers, users
+from conductor.identity import domains, groups, managers, users
 from conductor.identity.models import Group as GroupRow
 from conductor.identity.rights import Check
 from portal.api.base import READS, ApiRequest
@@ -57,7 +57,7 @@ class Groups(IdentityView):
 
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, CREATE_GROUP)["group"]
-        domain_id = self.domain_for_new(given.get("domain_id"))
+        domain_id = domains.of_new(request.context, given.get("domain_id"))
         self.authorize("identity:create_group", target_domain_id=domain_id)
         fields = fields_of(given, extra_of(given, CREATE_GROUP, "group"))
         created = groups.create(fields.pop("name"), domain_id=domain_id, **fields)

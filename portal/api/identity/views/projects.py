@@ -10,14 +10,13 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.identity import domains, managers, project_tags, projects
 from conductor.identity.listing import IdentityListQuery
 from conductor.identity.models import Project as ProjectRow
+from conductor.services.accounts import projects as managed
 from portal.api.base import READS, ApiRequest
+from portal.api.identity import queries
 from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_PROJECT, CHANGE_TAGS, CREATE_PROJECT, TAG, extra_of
 from portal.api.identity.view import IdentityView, require_unchanged
-from portal.api.identity.views.domains import fields_of
 from portal.api.validation import as_boolean, validate
-
-FILTERS = ("name", "domain_id", "enabled", "parent_id", "tags", "tags-any", "not-tags", "not-tags-any")
 
 
 class ProjectView(IdentityView):
@@ -40,7 +39,7 @@ class Projects(IdentityView):
     """/v3/projects."""
 
     def get(self, request: ApiRequest) -> Response:
-        question = self.within_domain(self.question(*FILTERS), "identity:list_projects")
+        question = self.within_domain(self.question(*queries.PROJECTS), "identity:list_projects")
         if self.asks_for("is_domain"):
             return self._domains(request, question)
         found, has_more = projects.find(question)
@@ -53,31 +52,13 @@ class Projects(IdentityView):
 
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, CREATE_PROJECT)["project"]
-        fields = fields_of(given, extra_of(given, CREATE_PROJECT, "project"))
+        extra = extra_of(given, CREATE_PROJECT, "project")
         if given.get("is_domain"):
-            return self._create_domain(request, given, fields)
-        domain_id = self._home(given)
-        self._allow_new(given["name"], domain_id, given.get("parent_id"))
-        created = projects.create(fields.pop("name"), domain_id=domain_id, parent_id=given.get("parent_id"), **fields)
-        return Response({"project": resources.project(request, projects.get(created.id))}, status=201)
-
-    def _allow_new(self, name: str, domain_id: str, parent_id: str | None) -> None:
-        """Raises Forbidden, or NotFound for a parent that the caller may not see."""
-        context, rule = self.request.context, "identity:create_project"
-        self.authorize(rule, target_domain_id=domain_id)
-        managers.require_project(context, name, domain_id, rule)
-        is_under_another = parent_id not in (None, domain_id) and not context.is_admin
-        if is_under_another and projects.domain_id_of(str(parent_id)) != domain_id:
-            raise NotFound(f"Could not find project: {parent_id}.")
-
-    def _home(self, given: dict[str, Any]) -> str:
-        parent_id = given.get("parent_id")
-        if given.get("domain_id") is None and parent_id is not None and self.request.context.is_admin:
-            try:
-                return projects.get(parent_id).domain_id
-            except NotFound:
-                return domains.get(parent_id).id
-        return self.domain_for_new(given.get("domain_id"))
+            return self._create_domain(request, given, domains.fields_of(given, extra))
+        domain_id = managed.domain_of_new(request.context, given)
+        self.authorize("identity:create_project", target_domain_id=domain_id)
+        created = managed.create(request.context, {**given, "domain_id": domain_id}, extra)
+        return Response({"project": resources.project(request, created)}, status=201)
 
     def _create_domain(self, request: ApiRequest, given: dict[str, Any], fields: dict[str, Any]) -> Response:
         self.authorize("identity:create_domain")
@@ -129,23 +110,21 @@ class Project(ProjectView):
 
     def patch(self, request: ApiRequest, project_id: str) -> Response:
         given = validate(request.data, CHANGE_PROJECT)["project"]
-        fields = fields_of(given, extra_of(given, CHANGE_PROJECT, "project"))
+        extra = extra_of(given, CHANGE_PROJECT, "project")
         if self._domain("identity:update_domain", project_id) is not None:
             require_unchanged(given, {"is_domain": True}, ["is_domain"])
-            changed = domains.change(project_id, fields)
+            changed = domains.change(project_id, domains.fields_of(given, extra))
             return Response({"project": resources.domain_as_project(request, changed)})
         row = self.allowed("identity:update_project", project_id)
         current = {"domain_id": row.domain_id, "parent_id": row.parent_or_domain_id, "is_domain": False}
         require_unchanged(given, current, current)
-        managers.require_project(request.context, given.get("name", row.name), row.domain_id, "identity:update_project")
-        return Response({"project": resources.project(request, projects.change(project_id, fields))})
+        return Response({"project": resources.project(request, managed.update(request.context, row, given, extra))})
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
         if self._domain("identity:delete_domain", project_id) is not None:
             domains.delete(project_id)
             return Response(status=204)
-        self.allowed("identity:delete_project", project_id)
-        projects.delete(project_id)
+        managed.delete(request.context, self.allowed("identity:delete_project", project_id))
         return Response(status=204)
 
 

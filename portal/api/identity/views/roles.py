@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.identity import implications, roles
+from conductor.identity import implications
+from conductor.services.accounts import roles
 from portal.api.base import ApiRequest
+from portal.api.identity import queries
 from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_ROLE, CREATE_ROLE, extra_of
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
-
-
-def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changeable fields in a body, by column."""
-    fields: dict[str, Any] = {name: given[name] for name in ("name", "description", "options") if name in given}
-    return {**fields, "extra": extra} if extra else fields
 
 
 class Roles(IdentityView):
@@ -26,14 +21,13 @@ class Roles(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_roles", target_domain_id=request.context.domain_id)
-        found, has_more = roles.find(self.question("name", "domain_id"))
+        found, has_more = roles.find(self.question(*queries.ROLES))
         return Response(resources.listing(request, "roles", found, resources.role, has_more=has_more))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("identity:create_role")
         given = validate(request.data, CREATE_ROLE)["role"]
-        fields = fields_of(given, extra_of(given, CREATE_ROLE, "role"))
-        created = roles.create(fields.pop("name"), domain_id=given.get("domain_id"), **fields)
+        created = roles.create(given, extra_of(given, CREATE_ROLE, "role"))
         return Response({"role": resources.role(request, created)}, status=201)
 
 
@@ -48,7 +42,7 @@ class Role(IdentityView):
         self.authorize("identity:update_role")
         given = validate(request.data, CHANGE_ROLE)["role"]
         require_unchanged(given, {"domain_id": roles.get(role_id).domain_id}, ["domain_id"])
-        changed = roles.change(role_id, fields_of(given, extra_of(given, CHANGE_ROLE, "role")))
+        changed = roles.update(role_id, given, extra_of(given, CHANGE_ROLE, "role"))
         return Response({"role": resources.role(request, changed)})
 
     def delete(self, request: ApiRequest, role_id: str) -> Response:

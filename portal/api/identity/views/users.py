@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
-
 from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotAuthenticated, NotFound
-from conductor.identity import effective, groups, managers, tokens, users
+from conductor.identity import domains, effective, groups, managers, tokens
 from conductor.identity.models import User as UserRow
-from conductor.identity.rights import Check
 from conductor.identity.tokens import Granted
-from conductor.services.accounts import passwords
+from conductor.services.accounts import passwords, users
 from portal.api.authentication import HEADER
 from portal.api.base import READS, ApiRequest
+from portal.api.identity import queries
 from portal.api.identity.representations import resources
 from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
 from portal.api.identity.view import IdentityView, require_unchanged
@@ -24,29 +20,8 @@ from portal.api.time_filters import parse_times
 from portal.api.validation import validate
 from portal.request_ids import remote_address_of
 
-# Name in the body → column; null becomes the empty value given here.
-_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "name": ("username", ""),
-    "password": ("password", None),
-    "email": ("email", ""),
-    "description": ("description", ""),
-    "enabled": ("is_active", True),
-    "default_project_id": ("default_project_id", None),
-    "options": ("options", {}),
-}
-FILTERS = ("name", "domain_id", "enabled", "email", "default_project_id")
 EXPIRY = "password_expires_at"
 ABSENT = frozenset({"idp_id", "protocol_id", "unique_id", EXPIRY})  # documented filters; no user here has such a value
-
-
-def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changeable fields in a body, by column."""
-    fields = {
-        field: empty if given[name] is None else given[name]
-        for name, (field, empty) in _FIELDS.items()
-        if name in given
-    }
-    return {**fields, "extra": extra} if extra else fields
 
 
 class UserView(IdentityView):
@@ -64,16 +39,12 @@ class UserView(IdentityView):
             managers.require_actor(self.request.context, row, rule)
         return row
 
-    def still_allowed(self, rule: str, row: UserRow) -> Check:
-        """Return the same check, to repeat in the transaction that changes the user."""
-        return partial(managers.require_actor, self.request.context, row, rule)
-
 
 class Users(IdentityView):
     """/v3/users."""
 
     def get(self, request: ApiRequest) -> Response:
-        question = self.within_domain(self.question(*FILTERS), "identity:list_users")
+        question = self.within_domain(self.question(*queries.USERS), "identity:list_users")
         parse_times(request.query_params, (EXPIRY,))
         is_impossible = not ABSENT.isdisjoint(request.query_params)
         found, has_more = ([], False) if is_impossible else users.find(question)
@@ -81,10 +52,9 @@ class Users(IdentityView):
 
     def post(self, request: ApiRequest) -> Response:
         given = validate(request.data, CREATE_USER)["user"]
-        domain_id = self.domain_for_new(given.get("domain_id"))
+        domain_id = domains.of_new(request.context, given.get("domain_id"))
         self.authorize("identity:create_user", target_domain_id=domain_id)
-        fields = fields_of(given, extra_of(given, CREATE_USER, "user"))
-        created = users.create(fields.pop("username"), fields.pop("password", None), domain_id=domain_id, **fields)
+        created = users.create(request.context, given, extra_of(given, CREATE_USER, "user"))
         return Response({"user": resources.user(request, created)}, status=201)
 
 
@@ -97,16 +67,14 @@ class User(UserView):
     def patch(self, request: ApiRequest, user_id: str) -> Response:
         row = self.allowed("identity:update_user", user_id)
         given = validate(request.data, CHANGE_USER)["user"]
-        if "password" in given:
-            passwords.require_reset(self.granted, user_id)
         require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
-        fields = fields_of(given, extra_of(given, CHANGE_USER, "user"))
-        changed = users.change(user_id, fields, check=self.still_allowed("identity:update_user", row))
+        granted = self.granted if "password" in given else None
+        changed = users.update(request.context, row, given, extra_of(given, CHANGE_USER, "user"), granted=granted)
         return Response({"user": resources.user(request, changed)})
 
     def delete(self, request: ApiRequest, user_id: str) -> Response:
         row = self.allowed("identity:delete_user", user_id)
-        users.delete(user_id, check=self.still_allowed("identity:delete_user", row))
+        users.delete(request.context, row)
         return Response(status=204)
 
 
