@@ -13,6 +13,7 @@ from portal.api.validation import as_boolean
 USERS = ("name", "domain_id", "enabled", "email", "default_project_id")
 PROJECTS = ("name", "domain_id", "enabled", "parent_id", "tags", "tags-any", "not-tags", "not-tags-any")
 ROLES = ("name", "domain_id")
+CREDENTIALS = ("name",)
 LONGEST_FILTER = 255
 
 

@@ -9,10 +9,13 @@ from django.utils.translation import gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.page import Page
+from conductor.services.accounts import application_credentials
 from conductor.services.servers import groups
 from conductor.services.servers.types import GroupView
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.schemas.server_groups import create as create_group_schema
+from portal.api.identity.representations import delegation
+from portal.pages.access.identity_lists import list_credentials
 from portal.pages.networking.networks import ROOT, delete
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, filled, named, options, whole
@@ -382,6 +385,20 @@ def _delete_credential(form: SubmittedForm) -> Call:
     return Call("DELETE", f"{_CREDENTIALS.format(user_id=form.user_id)}/{form.item['id']}")
 
 
+def _get_credential(caller: RequestContext, ident: str) -> Item:
+    return delegation.application_credential_fields(application_credentials.get(caller, ident))
+
+
+def _make_credential(caller: RequestContext, form: SubmittedForm) -> Item:
+    requested = delegation.application_credential_request(form.body)
+    created, secret = application_credentials.create(caller, requested)
+    return {**delegation.application_credential_fields(created), "secret": secret}
+
+
+def _remove_credential(caller: RequestContext, form: SubmittedForm) -> None:
+    application_credentials.delete(caller, form.item["id"])
+
+
 def _roles(item: Item, names: Names) -> Cell:
     return Cell("text", ", ".join(str(role.get("name")) for role in item.get("roles") or ()) or "–")
 
@@ -409,6 +426,7 @@ CREDENTIALS = Resource(
     key="application_credentials",
     one="application_credential",
     rule="identity:list_application_credentials",
+    reader=ItemReader(list_credentials, _get_credential),
     is_paged=False,
     empty="Programs sign in with an application credential instead of your password. It's valid for one project.",
     columns=(
@@ -441,6 +459,7 @@ CREDENTIALS = Resource(
                 Field("expires_at", "Valid until (UTC)", "time", help="Leave empty for no expiry."),
             ),
             call=_create_credential,
+            execute=_make_credential,
             cli=lambda form: [
                 "openstack application credential create",
                 *options(form.values, description="description", role="role", expires_at="expiration"),
@@ -458,6 +477,7 @@ CREDENTIALS = Resource(
             is_bulk=True,
             icon="trash",
             call=_delete_credential,
+            execute=_remove_credential,
             cli=lambda form: ["openstack application credential delete", named(form.item)],
         ),
     ),

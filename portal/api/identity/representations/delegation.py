@@ -1,15 +1,20 @@
-"""JSON of application credentials, access rules, trusts and stored credentials."""
+"""JSON of application credentials, access rules, trusts and stored credentials, and bodies parsed into the first."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
+from typing import Any
 
 from conductor.identity import credentials
+from conductor.identity.application_credentials import ApplicationCredentialCreate
 from conductor.identity.models import AccessRule, ApplicationCredential, Credential, Trust
 from portal.api.base import ApiRequest
+from portal.api.identity.moments import moment_of
 from portal.api.identity.representations.resources import Document, link_to, role_reference
 from portal.api.identity.representations.tokens import timestamp
+from portal.api.identity.schemas.delegation import CREATE_APPLICATION_CREDENTIAL
+from portal.api.validation import validate
 
 
 def moment(time: datetime | None) -> str | None:
@@ -17,8 +22,28 @@ def moment(time: datetime | None) -> str | None:
     return None if time is None else timestamp(time)
 
 
+def application_credential_request(body: Any) -> ApplicationCredentialCreate:
+    """Parse the credential in a request's body. Raises Invalid."""
+    given = validate(body, CREATE_APPLICATION_CREDENTIAL)["application_credential"]
+    roles, rules = given.get("roles"), given.get("access_rules")
+    return ApplicationCredentialCreate(
+        name=given["name"],
+        secret=given.get("secret"),
+        description=given.get("description") or "",
+        roles=roles or None,
+        expires_at=moment_of(given.get("expires_at"), "expires_at"),
+        is_unrestricted=bool(given.get("unrestricted")),
+        access_rules=rules or (),  # clients send an empty list for none
+    )
+
+
 def application_credential(request: ApiRequest, row: ApplicationCredential) -> Document:
     """An application credential without its secret, which is shown once."""
+    links = link_to(request, f"users/{row.user_id}/application_credentials/{row.id}")
+    return {**application_credential_fields(row), "links": links}
+
+
+def application_credential_fields(row: ApplicationCredential) -> Document:
     rules = [access_rule_reference(rule) for rule in row.access_rules.all()]
     return {
         "id": row.id,
@@ -31,7 +56,6 @@ def application_credential(request: ApiRequest, row: ApplicationCredential) -> D
         "system": None,
         "roles": [{"id": role.id, "name": role.name, "domain_id": role.domain_id} for role in row.roles.all()],
         **({"access_rules": rules} if rules else {}),
-        "links": link_to(request, f"users/{row.user_id}/application_credentials/{row.id}"),
     }
 
 

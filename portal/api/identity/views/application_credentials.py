@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework.response import Response
 
 from conductor.identity import application_credentials as service
-from conductor.identity.application_credentials import ApplicationCredentialCreate
 from portal.api.base import ApiRequest
-from portal.api.identity.moments import moment_of
+from portal.api.identity import queries
 from portal.api.identity.representations import delegation
 from portal.api.identity.representations.resources import listing
-from portal.api.identity.schemas.delegation import CREATE_APPLICATION_CREDENTIAL
 from portal.api.identity.view import IdentityView
-from portal.api.validation import validate
 
 NAME = "application_credential"
-
-
-def request_of(body: Any) -> ApplicationCredentialCreate:
-    """Parse the credential in a request's body. Raises Invalid."""
-    given = validate(body, CREATE_APPLICATION_CREDENTIAL)[NAME]
-    roles, rules = given.get("roles"), given.get("access_rules")
-    return ApplicationCredentialCreate(
-        name=given["name"],
-        secret=given.get("secret"),
-        description=given.get("description") or "",
-        roles=roles or None,
-        expires_at=moment_of(given.get("expires_at"), "expires_at"),
-        is_unrestricted=bool(given.get("unrestricted")),
-        access_rules=rules or (),  # clients send an empty list for none
-    )
 
 
 class ApplicationCredentials(IdentityView):
@@ -39,13 +19,13 @@ class ApplicationCredentials(IdentityView):
 
     def get(self, request: ApiRequest, user_id: str) -> Response:
         self.authorize("identity:list_application_credentials", target_user_id=user_id)
-        found, has_more = service.find(user_id, self.question("name"))
+        found, has_more = service.find(user_id, self.question(*queries.CREDENTIALS))
         shown = listing(request, f"{NAME}s", found, delegation.application_credential, has_more=has_more)
         return Response(shown)
 
     def post(self, request: ApiRequest, user_id: str) -> Response:
         self.require_self("identity:create_application_credential", user_id)
-        created, secret = service.create(self.granted, request_of(request.data))
+        created, secret = service.create(self.granted, delegation.application_credential_request(request.data))
         shown = {**delegation.application_credential(request, created), "secret": secret}
         return Response({NAME: shown}, status=201, headers={"Cache-Control": "no-store"})
 
