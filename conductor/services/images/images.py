@@ -11,9 +11,15 @@ from conductor.db.transactions import write_tx
 from conductor.image import operations
 from conductor.image.models import Image
 from conductor.image.operations import ImageChange
+from conductor.image.queries import ImageQuery, get_visible, list_visible
 from conductor.journal import cross_database_locks
 from conductor.services.quotas import image_quotas
 from conductor.services.servers import volume_images
+
+__all__ = [
+    "ImageChange", "ImageQuery", "create", "delete", "get_visible", "list_visible", "set_active", "stage",
+    "take_staged", "update", "upload",
+]  # fmt: skip
 
 # Each checks the lock before it writes. A workflow creates its image itself, so that a user cannot have started to
 # change it before.

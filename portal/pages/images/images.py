@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.utils.translation import gettext
 
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid
+from conductor.core.page import Page
+from conductor.services.images import images
+from conductor.services.images.images import ImageQuery
+from portal.api.image.representations import images as representations
 from portal.pages.amounts import megabytes
 from portal.pages.images.flavors import ACCESS, FLAVOR_ACTIONS, READER
 from portal.pages.resources import columns
@@ -19,12 +25,16 @@ from portal.pages.resources.model import (
     FieldOption,
     FollowUp,
     Item,
+    ItemReader,
     Names,
+    Query,
     Resource,
     ResourceAction,
     SubmittedForm,
 )
+from portal.pages.resources.queries import page_items, page_of
 from portal.pages.status_badges import StatusBadge
+from portal.transfers import shares
 
 PATH = "/image/v2/images"
 PATCH = "application/openstack-images-v2.1-json-patch"
@@ -57,10 +67,51 @@ def _create(form: SubmittedForm) -> Call:
     return Call("POST", PATH, body)
 
 
+def list_images(caller: RequestContext, query: Query) -> Page[Item]:
+    """Return a page of the images that the caller may see."""
+    status = query.get("status")
+    wanted = ImageQuery(
+        filters={"status": [status]} if status else {}, visibility=query.get("visibility"), **page_of(query)
+    )
+    return page_items(images.list_visible(caller, wanted), query, representations.image)
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    return representations.image(images.get_visible(caller, ident))
+
+
+def _make(caller: RequestContext, form: SubmittedForm) -> Item:
+    return representations.image(images.create(caller, representations.wanted_image(form.body)))
+
+
+def _change(caller: RequestContext, form: SubmittedForm) -> Item:
+    return representations.image(images.update(caller, form.item["id"], representations.changes(form.body)))
+
+
+def _fill(caller: RequestContext, form: SubmittedForm) -> None:
+    if form.file is None:
+        raise Invalid(gettext("%(field)s is required.") % {"field": gettext("File")}, field="file")
+    _store(caller, form.item["id"], form.file)
+
+
+def _store(caller: RequestContext, ident: str, file: Any) -> None:
+    with shares.share(caller.project_id):
+        images.upload(caller, ident, file.chunks())
+
+
+def _activate(is_active: bool) -> Callable[[RequestContext, SubmittedForm], None]:
+    return lambda caller, form: images.set_active(caller, form.item["id"], is_active=is_active)
+
+
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    images.delete(caller, form.item["id"])
+
+
 def _data(form: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Upload the file after the record was created, as a stream."""
     if form.file is not None:
-        yield FollowUp(_upload(form, str(made["id"])))
+        ident = str(made["id"])
+        yield FollowUp(_upload(form, ident), "upload_image", lambda caller: _store(caller, ident, form.file))
 
 
 def _upload(form: SubmittedForm, ident: str) -> Call:
@@ -108,6 +159,7 @@ IMAGES = Resource(
     key="images",
     one="image",
     rule="get_images",
+    reader=ItemReader(list_images, _get, "get_image"),
     is_whole=True,
     names=("projects",),
     sorting="sort",
@@ -154,6 +206,7 @@ IMAGES = Resource(
                 _MIN_RAM,
             ),
             call=_create,
+            execute=_make,
             follow_ups=_data,
             cli=lambda form: [
                 "openstack image create",
@@ -174,6 +227,7 @@ IMAGES = Resource(
             fields=(Field("file", "File", "file", is_required=True),),
             why_not=lambda item: "" if item["status"] == "queued" else "The image already has data.",
             call=lambda form: _upload(form, str(form.item.get("id", "ID"))),
+            execute=_fill,
             cli=lambda form: ["openstack image stage", "--file", "FILE", named(form.item)],
         ),
         ResourceAction(
@@ -200,6 +254,7 @@ IMAGES = Resource(
                 ),
             ),
             call=_edit,
+            execute=_change,
             cli=lambda form: [
                 "openstack image set",
                 *options(form.values, name="name", min_disk="min-disk", min_ram="min-ram"),
@@ -219,6 +274,7 @@ IMAGES = Resource(
             why_not=lambda item: "" if item["status"] in ("active", "deactivated") else "The image has no data yet.",
             fields=(REASON,),
             call=lambda form: Call("POST", f"{PATH}/{form.item.get('id', 'ID')}/actions/deactivate"),
+            execute=_activate(False),
             cli=lambda form: ["openstack image set --deactivate", named(form.item)],
         ),
         ResourceAction(
@@ -228,6 +284,7 @@ IMAGES = Resource(
             rule="reactivate",
             why_not=lambda item: "" if item["status"] == "deactivated" else "The image is active.",
             call=lambda form: Call("POST", f"{PATH}/{form.item.get('id', 'ID')}/actions/reactivate"),
+            execute=_activate(True),
             cli=lambda form: ["openstack image set --activate", named(form.item)],
         ),
         ResourceAction(
@@ -240,6 +297,7 @@ IMAGES = Resource(
             icon="trash",
             why_not=_may_delete,
             call=lambda form: Call("DELETE", f"{PATH}/{form.item['id']}"),
+            execute=_delete,
             cli=lambda form: ["openstack image delete", named(form.item)],
         ),
     ),

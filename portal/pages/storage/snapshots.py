@@ -29,6 +29,7 @@ from portal.pages.resources.model import (
     ResourceAction,
     SubmittedForm,
 )
+from portal.pages.resources.queries import filters_of, page_items, page_of
 from portal.pages.resources.shared_actions import rename
 from portal.pages.storage import volumes
 
@@ -37,11 +38,11 @@ PATH = "/volume/v3/snapshots"
 
 def _list(caller: RequestContext, query: Query) -> Page[Item]:
     requested = SnapshotQuery(
-        filters=volumes.filters_of(query, "name", "status"),
+        filters=filters_of(query, "name", "status"),
         volume_id=query.get("volume_id"),
-        **volumes.page_of(query),
+        **page_of(query),
     )
-    return volumes.page_items(snapshots.list_visible(caller, requested), query, volumes.snapshot_item)
+    return page_items(snapshots.list_visible(caller, requested), query, volumes.snapshot_item)
 
 
 def _get(caller: RequestContext, ident: str) -> Item:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from conductor.core.context import RequestContext
@@ -18,6 +17,7 @@ from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.schemas.storage_actions import attach_volume
 from portal.api.volume.schemas import volumes as schemas
 from portal.pages import policies
+from portal.pages.images.images import list_images
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -37,6 +37,7 @@ from portal.pages.resources.model import (
     Column,
     Field,
     Item,
+    ItemOptions,
     ItemReader,
     Names,
     Query,
@@ -46,6 +47,7 @@ from portal.pages.resources.model import (
     Source,
     SubmittedForm,
 )
+from portal.pages.resources.queries import filters_of, page_items, page_of
 from portal.pages.resources.service_calls import recorded_refusals
 from portal.pages.resources.shared_actions import rename
 from portal.pages.status_badges import StatusBadge
@@ -73,9 +75,10 @@ BADGES = {
     "error_extending": StatusBadge("bad", "error while extending"),
     "error_restoring": StatusBadge("bad", "error while being restored"),
 }
-IMAGES = Source(
-    "/image/v2/images",
-    "images",
+IMAGES = ItemOptions(
+    "image",
+    "get_images",
+    list_images,
     lambda item: str(item.get("name") or item["id"]),
     wanted=lambda item: bool(item["size"]),
 )
@@ -143,25 +146,6 @@ def _item(row: Any) -> Item:
 def _list(caller: RequestContext, query: Query) -> Page[Item]:
     found = volumes.list_visible(caller, VolumeQuery(filters=filters_of(query, "name", "status"), **page_of(query)))
     return page_items(found, query, _item)
-
-
-def filters_of(query: Query, *names: str) -> dict[str, str]:
-    """Return filters by name; `name~` matches a part, and is returned as `~` before the value."""
-    found = {name: query[name] for name in names if name in query}
-    return found | {name: f"~{query[f'{name}~']}" for name in names if f"{name}~" in query}
-
-
-def page_of(query: Query) -> dict[str, Any]:
-    """Return the fields of the page of a service's query, which reads one row more than is shown."""
-    key, _, direction = query.get("sort", "").partition(":")
-    order = {"sort": [(key, direction != "asc")]} if key else {}
-    return {"limit": query["limit"] + 1, "marker": query.get("marker", ""), **order}
-
-
-def page_items(rows: Sequence[Any], query: Query, item: Callable[[Any], Item]) -> Page[Item]:
-    """Return a page of the rows that were read for it."""
-    limit = query["limit"]
-    return Page([item(row) for row in rows[:limit]], len(rows) > limit)
 
 
 def create_volume(caller: RequestContext, form: SubmittedForm) -> Item:
