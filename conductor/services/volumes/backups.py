@@ -15,11 +15,16 @@ from conductor.rpc import outbox
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.services.volumes import volumes
 from conductor.volume import backup_store, backups, operations, snapshots, types
-from conductor.volume.backups import BackupCreate
+from conductor.volume.backups import BackupCreate, BackupQuery
 from conductor.volume.models import Backup, Snapshot, Volume
 from conductor.volume.operations import VolumeCreate
 from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.states import AVAILABLE, BACKING_UP, CREATING, IN_USE, RESTORING_BACKUP
+
+__all__ = [
+    "BackupAsk", "BackupQuery", "RestoreResult", "create", "delete", "get", "list_page", "reset_status", "restore",
+    "update",
+]  # fmt: skip
 
 FLOW = "backup_volume"
 RESTORE_FLOW = "restore_backup"
@@ -43,6 +48,18 @@ class RestoreResult:
 
     backup_id: str
     volume: Volume
+
+
+def list_page(context: RequestContext, query: BackupQuery) -> tuple[list[Backup], set[int]]:
+    """Return a page of backups, and the keys of those on which later ones depend. Raises Invalid."""
+    rows = backups.list_visible(context, query)
+    return rows, backups.with_dependents(rows)
+
+
+def get(context: RequestContext, backup_id: str) -> tuple[Backup, bool]:
+    """Return a backup, and whether later ones depend on it. Raises NotFound."""
+    row = backups.get_visible(context, backup_id)
+    return row, row.dependents.exists()
 
 
 def create(context: RequestContext, ask: BackupAsk) -> Backup:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from conductor.core.context import RequestContext
+from conductor.core.page import Page
+from conductor.services.volumes import backups
+from conductor.services.volumes.backups import BackupQuery
+from portal.api.volume.representations.backups import backup_fields, requested_backup
+from portal.api.volume.schemas import backups as schemas
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -20,12 +28,15 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
+    ItemOptions,
+    ItemReader,
     Names,
+    Query,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
+from portal.pages.resources.queries import filters_of, page_items, page_of
 from portal.pages.resources.shared_actions import rename
 from portal.pages.status_badges import StatusBadge
 from portal.pages.storage import volumes
@@ -41,9 +52,10 @@ BADGES = {
 }
 FULL, INCREMENTAL = "full", "incremental"
 KINDS = (FieldOption(FULL, "Full: all data"), FieldOption(INCREMENTAL, "Incremental: changes since the newest backup"))
-TARGETS = Source(
-    "/volume/v3/volumes/detail",
-    "volumes",
+TARGETS = ItemOptions(
+    "volume",
+    "volume:get_all",
+    volumes.list_volumes,
     lambda item: f"{with_id(item)} ({item['size']} GB)",
     wanted=lambda item: item["status"] in ("available", "error_restoring"),
 )
@@ -84,6 +96,38 @@ def create_command(form: SubmittedForm) -> list[str]:
     ]
 
 
+def _list(caller: RequestContext, query: Query) -> Page[Item]:
+    filters = filters_of(query, "name", "status", "volume_id")
+    rows, parents = backups.list_page(caller, BackupQuery(filters=filters, **page_of(query)))
+    return page_items(rows, query, lambda row: _item(row, row.pk in parents))
+
+
+def _get(caller: RequestContext, ident: str) -> Item:
+    return _item(*backups.get(caller, ident))
+
+
+def _item(row: Any, has_dependents: bool) -> Item:
+    return {**backup_fields(row, has_dependents=has_dependents), "metadata": row.metadata}
+
+
+def _make(caller: RequestContext, form: SubmittedForm) -> Item:
+    """Create the backup of a checked body."""
+    return _item(backups.create(caller, requested_backup(form.body["backup"])), False)
+
+
+def _restore_to(caller: RequestContext, form: SubmittedForm) -> None:
+    values = form.body["restore"]
+    backups.restore(caller, form.item["id"], volume_id=values.get("volume_id"), name=values.get("name"))
+
+
+def _rename(caller: RequestContext, form: SubmittedForm) -> Item:
+    return _item(backups.update(caller, form.item["id"], form.body["backup"]), False)
+
+
+def _delete(caller: RequestContext, form: SubmittedForm) -> None:
+    backups.delete(caller, form.item["id"])
+
+
 def _restore(form: SubmittedForm) -> Call:
     body = filled(form.values, "volume_id") or filled(form.values, "name")
     return Call("POST", f"{PATH}/{form.item['id']}/restore", {"restore": body})
@@ -121,6 +165,7 @@ BACKUPS = Resource(
     key="backups",
     one="backup",
     rule="backup:get_all",
+    reader=ItemReader(_list, _get, "backup:get"),
     search="name~",
     sorting="sort",
     empty=(
@@ -155,6 +200,8 @@ BACKUPS = Resource(
             icon="plus",
             fields=(Field("volume_id", "Volume", "choice", choices=VOLUMES, is_required=True), *CREATE_FIELDS),
             call=create,
+            schema=schemas.CREATE_351,
+            execute=_make,
             cli=create_command,
         ),
         ResourceAction(
@@ -171,9 +218,11 @@ BACKUPS = Resource(
             ),
             why_not=_is_whole,
             call=_restore,
+            schema=schemas.RESTORE,
+            execute=_restore_to,
             cli=_restore_command,
         ),
-        rename("backup", "backup:update", PATH, "volume backup"),
+        rename("backup", "backup:update", PATH, "volume backup", execute=_rename, schema=schemas.UPDATE_343),
         ResourceAction(
             id="delete",
             title="Delete",
@@ -184,6 +233,7 @@ BACKUPS = Resource(
             icon="trash",
             why_not=_is_deletable,
             call=lambda form: Call("DELETE", f"{PATH}/{form.item['id']}"),
+            execute=_delete,
             cli=lambda form: ["openstack volume backup delete", named(form.item)],
         ),
     ),

@@ -143,7 +143,7 @@ def _item(row: Any) -> Item:
     }
 
 
-def _list(caller: RequestContext, query: Query) -> Page[Item]:
+def list_volumes(caller: RequestContext, query: Query) -> Page[Item]:
     found = volumes.list_visible(caller, VolumeQuery(filters=filters_of(query, "name", "status"), **page_of(query)))
     return page_items(found, query, _item)
 
@@ -268,7 +268,7 @@ VOLUMES_KIND = Resource(
     key="volumes",
     one="volume",
     rule="volume:get_all",
-    reader=ItemReader(_list, lambda caller, ident: _item(volumes.get_visible(caller, ident)), "volume:get"),
+    reader=ItemReader(list_volumes, lambda caller, ident: _item(volumes.get_visible(caller, ident)), "volume:get"),
     search="name~",
     sorting="sort",
     empty="A volume is a disk that outlives servers. Attach it, create snapshots of it, or extend it.",

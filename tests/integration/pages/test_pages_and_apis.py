@@ -12,15 +12,27 @@ import pytest
 from conductor.core.context import RequestContext
 from conductor.identity.application_credentials import ApplicationCredentialCreate
 from conductor.services.accounts import application_credentials
+from conductor.services.volumes import backups, creation
+from conductor.services.volumes.backups import BackupAsk
+from conductor.services.volumes.creation import VolumeAsk
+from conductor.volume import messages
+from conductor.volume.backups import BackupCreate
 from portal.pages.resource_pages.catalog import BY_ID
 from portal.pages.resources import service_calls
 from tests import factories
 from tests.api_client import ApiClient
 
+ID = "00000000-0000-4000-8000-000000000000"
 QUERIES = {"role-assignments": {"include_names": "true"}}
 
 
-@pytest.mark.parametrize("kind", ["users", "projects", "roles", "role-assignments", "credentials", "images"])
+KINDS = (
+    "users", "projects", "roles", "role-assignments", "credentials", "images", "backups", "volume-messages",
+)  # fmt: skip
+LATEST = {"OpenStack-API-Version": "volume latest"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_page_has_what_the_api_has(people: Any, kind: str) -> None:
     factories.cells()
     resource, admin = BY_ID[kind], people.admin.context()
@@ -28,12 +40,12 @@ def test_a_page_has_what_the_api_has(people: Any, kind: str) -> None:
     path = resource.path.format(user_id=admin.user_id)
     items = service_calls.list_items(admin, resource, {**resource.query, "limit": 100}).items
     client = ApiClient(people.admin.token())
-    listed = client.get(f"{path}?{urlencode(QUERIES.get(kind, {}))}").json()[resource.key]
+    listed = client.get(f"{path}?{urlencode(QUERIES.get(kind, {}))}", headers=LATEST).json()[resource.key]
     assert items
     assert [as_json(item, one) for item, one in zip(items, listed, strict=True)] == listed
     for item in () if resource.is_only_listed else items:
         ident = resource.id_of(item)
-        shown = client.get(f"{resource.path_of or path}/{ident}").json()
+        shown = client.get(f"{resource.path_of or path}/{ident}", headers=LATEST).json()
         shown = shown if resource.is_whole else shown[resource.one]
         assert as_json(service_calls.get_item(admin, resource, ident), shown) == shown
 
@@ -42,9 +54,20 @@ def credential(caller: RequestContext) -> None:
     application_credentials.create(caller, ApplicationCredentialCreate("ci", description="for builds"))
 
 
+def backup(caller: RequestContext) -> None:
+    volume = creation.create(caller, VolumeAsk.parse({"name": "data", "size": 1}))
+    backups.create(caller, BackupAsk(str(volume.uuid), BackupCreate(name="monday", metadata={"kept": "long"})))
+
+
+def message(caller: RequestContext) -> None:
+    messages.create_message(caller, messages.NO_BACKEND, "VOLUME", ID, "No storage has room for it.")
+
+
 MADE: dict[str, Callable[[RequestContext], Any]] = {
     "credentials": credential,
     "images": lambda caller: factories.image("linux", caller),
+    "backups": backup,
+    "volume-messages": message,
 }
 
 

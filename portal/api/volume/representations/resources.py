@@ -135,6 +135,10 @@ def attachment(row: VolumeAttachment) -> dict[str, Any]:
 
 
 def message(row: Message, request: ApiRequest) -> dict[str, Any]:
+    return {**message_fields(row), "links": links(request, "messages", str(row.uuid))}
+
+
+def message_fields(row: Message) -> dict[str, Any]:
     return {
         "id": str(row.uuid),
         "event_id": row.event_id,
@@ -145,7 +149,6 @@ def message(row: Message, request: ApiRequest) -> dict[str, Any]:
         "request_id": row.request_id,
         "created_at": moment(row.created_at),
         "guaranteed_until": moment(row.expires_at),
-        "links": links(request, "messages", str(row.uuid)),
     }
 
 

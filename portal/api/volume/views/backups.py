@@ -10,14 +10,13 @@ from conductor.core.errors import Invalid
 from conductor.services.volumes import backup_records as records
 from conductor.services.volumes import backups as volume_backups
 from conductor.services.volumes.backup_records import Record
-from conductor.services.volumes.backups import BackupAsk
 from conductor.volume import backups
-from conductor.volume.backups import BackupCreate, BackupQuery
+from conductor.volume.backups import BackupQuery
 from conductor.volume.models import Backup
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.microversions import since
-from portal.api.validation import as_boolean, one_action, validate
+from portal.api.validation import one_action, validate
 from portal.api.volume import listing
 from portal.api.volume.representations import backups as serializers
 from portal.api.volume.schemas import backups as schemas
@@ -56,21 +55,7 @@ class Backups(VolumeView):
         version = request.microversion
         schema = schemas.CREATE_343 if version.covers("3.43") else schemas.CREATE
         given = validate(request.data, schemas.CREATE_351 if version.covers("3.51") else schema)["backup"]
-        requested = BackupCreate(
-            name=given.get("name"),
-            description=given.get("description"),
-            container=given.get("container"),
-            availability_zone=given.get("availability_zone"),
-            metadata=given.get("metadata") or {},
-        )
-        ask = BackupAsk(
-            volume_id=given["volume_id"],
-            requested=requested,
-            snapshot_id=given.get("snapshot_id"),
-            is_incremental=as_boolean(given.get("incremental") or False, "backup.incremental"),
-            may_be_in_use=as_boolean(given.get("force") or False, "backup.force"),
-        )
-        made = volume_backups.create(request.context, ask)
+        made = volume_backups.create(request.context, serializers.requested_backup(given))
         return Response({"backup": serializers.summary(made, request)}, status=202)
 
 
@@ -79,8 +64,7 @@ class BackupById(VolumeView):
 
     def get(self, request: ApiRequest, backup_id: str) -> Response:
         self.authorize("backup:get")
-        row = backups.get_visible(request.context, backup_id)
-        return Response({"backup": _detail(self, row, row.dependents.exists())})
+        return Response({"backup": _detail(self, *volume_backups.get(request.context, backup_id))})
 
     @since("3.9")
     def put(self, request: ApiRequest, backup_id: str) -> Response:
