@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from conductor.core.context import RequestContext
@@ -25,14 +26,15 @@ from portal.api.network.representations import ports as port_json
 from portal.api.network.representations import routers as router_json
 from portal.api.network.representations import security_groups as group_json
 from portal.api.network.schemas import bodies, routing
-from portal.api.schema_parts import Schema
+from portal.api.schema_parts import Schema, closed
 
+MAX_AT_ONCE = 100
 Parse = Callable[[Mapping[str, Any], RequestContext], Any]
 
 
 @dataclass(frozen=True)
 class Creation:
-    """Creation of a resource: the schema of its body, its parser, and the service function."""
+    """Creation of a resource: the schema of its fields, their parser, and the service function."""
 
     schema: Schema
     parse: Parse
@@ -61,6 +63,24 @@ class Resource:
     updating: Updating | None = None
     delete: Callable[[RequestContext, str], None] | None = None
     is_tagged: bool = True
+
+    # The schemas of whole bodies are built once: a validator is kept for each schema.
+    @cached_property
+    def creation_body(self) -> Schema:
+        return _member(self.rule, self.creation.schema if self.creation else {})
+
+    @cached_property
+    def bulk_body(self) -> Schema:
+        return _member(self.plural, {"type": "array", "minItems": 1, "maxItems": MAX_AT_ONCE})
+
+    @cached_property
+    def update_body(self) -> Schema:
+        return _member(self.rule, self.updating.schema if self.updating else {})
+
+
+def _member(name: str, schema: Schema) -> Schema:
+    """Return the schema of a body with this member only."""
+    return closed({name: schema}, required=(name,))
 
 
 NETWORKS = Resource(

@@ -9,6 +9,7 @@ import pytest
 
 from conductor.network import seed
 from conductor.network.models import Network, Port, Subnet
+from portal.api import validation
 from tests.api.network.calls import V2, fault, ids, make, make_network
 
 
@@ -345,3 +346,22 @@ def test_what_clients_ask_beside(api_client: Any, people: Any) -> None:
     assert admin.get(f"{V2}/agents").json() == {"agents": []}
     assert ana.get(f"{V2}/service-providers").json() == {"service_providers": []}
     assert ana.get(f"{V2}/nothing").status_code == 404
+
+
+def test_requests_share_the_schemas_of_their_bodies(api_client: Any) -> None:
+    """A validator is kept for each schema, so a request that builds a schema leaves both behind."""
+    made = [_write(api_client("admin"), name) for name in ("first", "second", "third")]
+    assert made[1] == made[2]
+
+
+def _write(admin: Any, name: str) -> int:
+    """Send a body to each kind of view, and return the number of validators afterwards."""
+    network = make(admin, "networks", name=name)["id"]
+    answers = [
+        admin.post(f"{V2}/networks", {"networks": [{"name": name}]}),
+        admin.put(f"{V2}/networks/{network}", {"network": {"description": name}}),
+        admin.put(f"{V2}/networks/{network}/tags/{name}"),
+        admin.put(f"{V2}/quotas/{name}", {"quota": {"port": 7}}),
+    ]
+    assert [answer.status_code for answer in answers] == [201, 200, 201, 200]
+    return len(validation._validators)

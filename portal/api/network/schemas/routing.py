@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.network import quotas, rbac
 from portal.api.network.schemas.bodies import DESCRIBED, IP, OPTIONAL_UUID, OWNER, PROJECT, SHORT_TEXT, TAGS, ZONES
-from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, UUID, Schema, closed, named
+from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, UUID, Schema, closed, named, wrapped
 
 _CIDR: Schema = {"type": "string", "format": "cidr", "maxLength": 64}
 _ROUTES: Schema = {
@@ -35,7 +35,7 @@ _ROUTER: Schema = {
 CREATE_ROUTER = closed({**_ROUTER, **OWNER, **TAGS, **ZONES})
 UPDATE_ROUTER = closed({**_ROUTER, "routes": _ROUTES})
 INTERFACE = closed({"subnet_id": OPTIONAL_UUID, "port_id": OPTIONAL_UUID})
-EXTRA_ROUTES = closed({"routes": {**_ROUTES, "type": "array"}}, required=("routes",))
+EXTRA_ROUTES = wrapped("router", {"routes": {**_ROUTES, "type": "array"}}, required=("routes",))
 
 _FIXED_IP: Schema = {"type": ["string", "null"], "format": "ipv4"}
 _FLOATING_IP: Schema = {"port_id": OPTIONAL_UUID, "fixed_ip_address": _FIXED_IP, "description": SHORT_TEXT}
@@ -85,6 +85,7 @@ CREATE_RBAC = closed(
 UPDATE_RBAC = closed({"target_tenant": _TARGET, "target_project": _TARGET})
 
 _LIMIT: Schema = {"type": ["integer", "string"], "pattern": r"^(-1|[0-9]{1,9})\Z", "minimum": -1, "maximum": 2**31 - 1}
-QUOTA = closed(
-    {**dict.fromkeys(quotas.RESOURCES, _LIMIT), "tenant_id": PROJECT, "check_limit": BOOLEAN, "force": BOOLEAN}
+QUOTA = wrapped(
+    "quota",
+    {**dict.fromkeys(quotas.RESOURCES, _LIMIT), "tenant_id": PROJECT, "check_limit": BOOLEAN, "force": BOOLEAN},
 )

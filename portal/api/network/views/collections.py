@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rest_framework.exceptions import MethodNotAllowed
@@ -14,16 +13,15 @@ from conductor.network import operations, revisions
 from conductor.network.filters import NetworkListQuery
 from portal.api.base import ApiRequest
 from portal.api.links import absolute
+from portal.api.network import queries
 from portal.api.network.resources import Resource
 from portal.api.network.schemas.bodies import PROJECT
 from portal.api.network.view import NetworkView
 from portal.api.pagination import fit, parse_page
 from portal.api.schema_parts import closed
-from portal.api.validation import as_boolean, validate
+from portal.api.validation import validate
 
-PAGING = frozenset({"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"})
-DIRECTIONS = {"asc": False, "desc": True}
-MAX_AT_ONCE = 100
+_PROJECT = closed({"project_id": PROJECT})
 
 
 class ResourceView(NetworkView):
@@ -48,18 +46,14 @@ class Collection(ResourceView):
         resource = self.resource
         self.authorize(f"get_{resource.rule}")
         query = parse_query(request)
-        extra = None if query.limit is None else query.limit + 1  # one extra row shows whether there is a next page
-        found = resource.list(request.context, replace(query, limit=extra))
-        cut = -query.limit if query.is_backwards and query.limit else None
-        rows = found[cut:] if query.is_backwards else found[: query.limit]
-        has_more = len(found) > len(rows)
-        details = [self.show(request, row) for row in rows]
+        page = queries.page(resource, request.context, query)
+        details = [self.show(request, row) for row in page.items]
         if query.is_backwards:  # those that do not fit are the farthest from the marker
-            kept, has_more = fit(details[::-1], has_more=has_more)
-            shown, rows = kept[::-1], rows[len(rows) - len(kept) :]
+            kept, has_more = fit(details[::-1], has_more=page.has_more)
+            shown, rows = kept[::-1], page.items[len(details) - len(kept) :]
         else:
-            shown, has_more = fit(details, has_more=has_more)
-            rows = rows[: len(shown)]
+            shown, has_more = fit(details, has_more=page.has_more)
+            rows = page.items[: len(shown)]
         return Response({resource.plural: shown} | page_links(request, resource.plural, query, rows, has_more=has_more))
 
     def post(self, request: ApiRequest) -> Response:
@@ -70,10 +64,10 @@ class Collection(ResourceView):
         self.authorize(f"create_{resource.rule}")
         body = request.data
         if not (isinstance(body, dict) and resource.plural in body):
-            given = checked(body, resource.rule, creation.schema)
+            given = validate(body, resource.creation_body)[resource.rule]
             row = creation.create(request.context, creation.parse(given, request.context))
             return self.one(request, row, status=201)
-        items = checked(body, resource.plural, {"type": "array", "minItems": 1, "maxItems": MAX_AT_ONCE})
+        items = validate(body, resource.bulk_body)[resource.plural]
         requests = [creation.parse(validate(item, creation.schema), request.context) for item in items]
         rows = operations.create_all(request.context, creation.create, requests)
         return Response({resource.plural: [self.show(request, row) for row in rows]}, status=201)
@@ -93,7 +87,7 @@ class Member(ResourceView):
         self.authorize(f"update_{resource.rule}")
         expected = expected_revision(request)
         row = resource.get(request.context, item_id)  # an unknown id is reported before an invalid body
-        given = checked(request.data, resource.rule, updating.schema)
+        given = validate(request.data, resource.update_body)[resource.rule]
         wanted = updating.parse(given, request.context)
         changed = revisions.guarded(expected, row, lambda: updating.update(request.context, item_id, wanted))
         return self.one(request, changed)
@@ -137,11 +131,6 @@ def _path(request: ApiRequest, more: Mapping[str, str]) -> str:
     return f"{request.path}?{query.urlencode()}"
 
 
-def checked(body: Any, name: str, schema: dict[str, Any]) -> Any:
-    """Return the member `name` of the body, checked against `schema`. Raises Invalid naming the field."""
-    return validate(body, closed({name: schema}, required=(name,)))[name]
-
-
 def expected_revision(request: ApiRequest) -> int | None:
     """Return the revision in `If-Match: revision_number=3`; None without that header.
 
@@ -158,27 +147,11 @@ def expected_revision(request: ApiRequest) -> int | None:
 
 def checked_project(project_id: str) -> str:
     """Return the project id in a path. Raises Invalid if it is malformed."""
-    return str(validate({"project_id": project_id}, closed({"project_id": PROJECT}))["project_id"])
+    return str(validate({"project_id": project_id}, _PROJECT)["project_id"])
 
 
 def parse_query(request: ApiRequest) -> NetworkListQuery:
     """Parse the query of a list. Raises Invalid naming the parameter that is wrong."""
-    given = request.query_params
-    for name in given:
-        if any("\0" in value for value in given.getlist(name)):
-            raise Invalid(f"Invalid input for query parameter {name[:60]}. It holds a NUL character.")
     page = parse_page(request)
-    keys, directions = given.getlist("sort_key"), given.getlist("sort_dir")
-    if len(directions) not in (0, len(keys)):
-        raise Invalid("The number of sort_keys and sort_dirs must be same.")
-    for direction in directions:
-        if direction not in DIRECTIONS:
-            raise Invalid(f"Invalid input for sort_dir. '{direction[:60]}' is not asc or desc.")
-    directions = directions or ["asc"] * len(keys)
-    return NetworkListQuery(
-        filters={name: given.getlist(name) for name in given if name not in PAGING},
-        sort=[(key, DIRECTIONS[direction]) for key, direction in zip(keys, directions, strict=True)],
-        limit=page.limit or None if "limit" in given else None,
-        marker=page.marker,
-        is_backwards=as_boolean(given.get("page_reverse", False), "page_reverse"),
-    )
+    given = dict(request.query_params.lists())
+    return queries.parse(given, limit=page.limit if "limit" in given else 0, marker=page.marker)

@@ -12,8 +12,8 @@ from conductor.network.errors import TenantQuotaNotFound
 from portal.api.base import ApiRequest
 from portal.api.network.schemas import routing
 from portal.api.network.view import NetworkView
-from portal.api.network.views.collections import checked, checked_project
-from portal.api.validation import as_boolean
+from portal.api.network.views.collections import checked_project
+from portal.api.validation import as_boolean, validate
 
 
 class Quotas(NetworkView):
@@ -49,7 +49,7 @@ class Quota(NetworkView):
         """Set limits. `check_limit` refuses limits below the usage; `force` (the default) does not."""
         self.authorize("update_quota", target_project_id=project_id)
         checked_project(project_id)
-        given = checked(request.data, "quota", routing.QUOTA)
+        given = validate(request.data, routing.QUOTA)["quota"]
         limits = {name: int(given[name]) for name in quotas.RESOURCES if name in given}
         is_checked = as_boolean(given.get("check_limit", False), "check_limit")
         quotas.set_limits(request.context, project_id, limits, is_checked=is_checked)

@@ -9,7 +9,6 @@ from portal.api.base import ApiRequest
 from portal.api.network.representations import routers as router_json
 from portal.api.network.schemas import routing
 from portal.api.network.view import NetworkView
-from portal.api.network.views.collections import checked
 from portal.api.validation import validate
 
 
@@ -47,7 +46,7 @@ class AddRoutes(NetworkView):
     def put(self, request: ApiRequest, router_id: str) -> Response:
         self.authorize("add_extraroutes" if self.is_added else "remove_extraroutes")
         routers.get_router(request.context, router_id)
-        wanted = checked(request.data, "router", routing.EXTRA_ROUTES)["routes"]
+        wanted = validate(request.data, routing.EXTRA_ROUTES)["router"]["routes"]
         changed = routers.change_routes(request.context, router_id, wanted, is_added=self.is_added)
         return Response({"router": router_json.router(changed, request.context)})
 

@@ -14,6 +14,7 @@ from portal.api.schema_parts import closed
 from portal.api.validation import validate
 
 _BODY = closed(TAGS, required=("tags",))
+_TAG = closed({"tag": TAG})
 
 
 class TagView(ResourceView):
@@ -55,7 +56,7 @@ class Tag(TagView):
 
     def put(self, request: ApiRequest, item_id: str, tag: str) -> Response:
         row = self.row(request, item_id, "change_tags")
-        tags.add(request.context, row, validate({"tag": tag}, closed({"tag": TAG}))["tag"])
+        tags.add(request.context, row, validate({"tag": tag}, _TAG)["tag"])
         return Response(status=201)
 
     def delete(self, request: ApiRequest, item_id: str, tag: str) -> Response:
