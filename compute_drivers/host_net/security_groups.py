@@ -6,39 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compute_drivers.host_net.host_ports import HostPort, addresses_of, networks
+from conductor.core.ip_protocols import MAX_BYTE, MAX_PORT, NUMBERS, WITH_PORTS, number_of
 from conductor.core.port_filters import INGRESS, IPV4, IPV6, FilterRule
-
-PROTOCOLS: Mapping[str, int] = {
-    "icmp": 1,
-    "igmp": 2,
-    "ipip": 4,
-    "tcp": 6,
-    "egp": 8,
-    "udp": 17,
-    "dccp": 33,
-    "rsvp": 46,
-    "gre": 47,
-    "esp": 50,
-    "ah": 51,
-    "ospf": 89,
-    "vrrp": 112,
-    "pgm": 113,
-    "sctp": 132,
-    "udplite": 136,
-}
-PROTOCOLS_IPV6: Mapping[str, int] = {
-    **{name: number for name, number in PROTOCOLS.items() if name not in ("icmp", "igmp", "ipip")},
-    "icmp": 58,
-    "icmpv6": 58,
-    "ipv6-icmp": 58,
-    "ipv6-encap": 41,
-    "ipv6-route": 43,
-    "ipv6-frag": 44,
-    "ipv6-nonxt": 59,
-    "ipv6-opts": 60,
-}
-WITH_PORTS = frozenset(PROTOCOLS[name] for name in ("tcp", "udp", "dccp", "sctp", "udplite"))
-MAX_PORT, MAX_BYTE = 65_535, 255
 
 
 @dataclass(frozen=True)
@@ -47,19 +16,15 @@ class _Family:
 
     layer: str
     version: int
-    protocols: Mapping[str, int]
     protocol: str
     icmp: str
-
-    @property
-    def icmp_number(self) -> int:
-        return self.protocols["icmp"]
+    icmp_number: int
 
 
 FAMILIES: Mapping[str, _Family] = {
-    IPV4: _Family("ip", 4, PROTOCOLS, "ip protocol", "icmp"),
+    IPV4: _Family("ip", 4, "ip protocol", "icmp", NUMBERS[IPV4]["icmp"]),
     # l4proto: IPv6 may have extension headers before the protocol.
-    IPV6: _Family("ip6", 6, PROTOCOLS_IPV6, "meta l4proto", "icmpv6"),
+    IPV6: _Family("ip6", 6, "meta l4proto", "icmpv6", NUMBERS[IPV6]["icmp"]),
 }
 
 
@@ -94,8 +59,8 @@ def _remote(rule: FilterRule, family: _Family, port: HostPort, ports: Sequence[H
 def _protocol(rule: FilterRule, family: _Family) -> str | None:
     if not rule.protocol:
         return ""
-    number = int(rule.protocol) if rule.protocol.isdecimal() else family.protocols.get(rule.protocol)
-    if number is None or number > MAX_BYTE:
+    number = number_of(rule.protocol, rule.ethertype)
+    if number is None:
         return None
     words = f"{family.protocol} {number}"
     if number == family.icmp_number:

@@ -1,0 +1,194 @@
+"""The rows that OVN's northbound database should have for the networks of the cloud."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from conductor.network.ovn import acls, dhcp
+from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowKey, Value
+from conductor.network.ovn.routing import GATEWAY, INTERFACE, add_routers, router_port_name
+from conductor.network.ovn.topology import NetworkSpec, PortSpec, SubnetSpec, Topology
+
+# The group of all ports with port security: what no rule allows is dropped there.
+DEFAULT_GROUP = "pg_novella_drop"
+# A port that no host has must not be claimed by any: no host has this name.
+NO_HOST = "-"
+METADATA_MAC = "02:6e:76:6d:64:01"
+# Ports of these owners have no place on a switch: their addresses are a router's.
+_WITHOUT_SWITCH_PORT = frozenset({"network:floatingip"})
+
+
+def desired(topology: Topology) -> Northbound:
+    """Return all rows of the projection. Equal topologies have equal rows."""
+    builder = NorthboundBuilder()
+    switches = _Switches(builder, topology)
+    switches.add_networks()
+    switches.add_ports()
+    _add_security_groups(builder, topology)
+    add_routers(builder, topology)
+    return builder.build()
+
+
+def switch_name(network_uuid: str) -> str:
+    return f"novella-{network_uuid}"
+
+
+def localnet_name(network_uuid: str) -> str:
+    """Return the name of the port that connects a network with its physical network."""
+    return f"physical-{network_uuid}"
+
+
+def metadata_port_name(network_uuid: str) -> str:
+    """Return the name of the port behind which each host answers requests for metadata."""
+    return f"metadata-{network_uuid}"
+
+
+class _Switches:
+    """Switches, their ports and the DHCP options of these."""
+
+    def __init__(self, builder: NorthboundBuilder, topology: Topology) -> None:
+        self._builder = builder
+        self._topology = topology
+        self._networks = {network.uuid: network for network in topology.networks}
+        self._subnets = {subnet.uuid: subnet for subnet in topology.subnets}
+        self._dhcp: dict[str, Mapping[str, str]] = {}  # of subnets, by id
+
+    def add_networks(self) -> None:
+        for network in self._topology.networks:
+            row = self._builder.add(
+                "Logical_Switch", switch_name(network.uuid), name=network.name, revision=network.revision
+            )
+            if network.physical_network:
+                self._add_localnet(row, network)
+            if not network.is_external:
+                self._add_metadata_port(row, network)
+        for subnet in self._topology.subnets:
+            options = dhcp.options_of(self._networks[subnet.network], subnet)
+            if options is not None:
+                self._dhcp[subnet.uuid] = options
+                self._builder.add(
+                    "DHCP_Options", subnet.uuid, name=subnet.name, revision=subnet.revision, cidr=subnet.cidr,
+                    options=options,
+                )  # fmt: skip
+
+    def add_ports(self) -> None:
+        routers = {router.uuid for router in self._topology.routers}
+        for port in self._topology.ports:
+            if port.device_owner in _WITHOUT_SWITCH_PORT:
+                continue
+            if port.device_owner in (INTERFACE, GATEWAY):
+                if port.device_id in routers and port.addresses:
+                    self._add_router_port(port)
+            else:
+                self._add_guest_port(port)
+
+    def _add_guest_port(self, port: PortSpec) -> None:
+        addresses = " ".join((port.mac_address, *(held.ip_address for held in port.addresses)))
+        is_secure = port.is_port_security_enabled
+        row = self._add_port(
+            port.network,
+            port.uuid,
+            port,
+            type="",
+            addresses=frozenset({addresses} if is_secure else {addresses, "unknown"}),
+            port_security=_port_security(port) if is_secure else frozenset(),
+            options={"requested-chassis": port.host or NO_HOST},
+            enabled=frozenset({port.is_admin_up and self._networks[port.network].is_admin_up}),
+            dhcpv4_options=self._dhcp_of(port, 4),
+            dhcpv6_options=self._dhcp_of(port, 6),
+        )
+        if is_secure:
+            for group in (DEFAULT_GROUP, *map(acls.group_name, port.groups)):
+                self._builder.refer(RowKey("Port_Group", group), "ports", row)
+
+    def _add_router_port(self, port: PortSpec) -> None:
+        is_gateway = port.device_owner == GATEWAY
+        options = {"router-port": router_port_name(port.uuid)}
+        self._add_port(
+            port.network,
+            port.uuid,
+            port,
+            type="router",
+            addresses=frozenset({"router"}),
+            # The gateway host announces the addresses of the router and of its floating IPs.
+            options=options | ({"nat-addresses": "router"} if is_gateway else {}),
+            enabled=frozenset({self._networks[port.network].is_admin_up}),
+        )
+
+    def _add_localnet(self, switch: RowKey, network: NetworkSpec) -> None:
+        tag = network.segmentation_id
+        row = self._builder.add(
+            "Logical_Switch_Port",
+            localnet_name(network.uuid),
+            name=network.name,
+            revision=network.revision,
+            type="localnet",
+            addresses=frozenset({"unknown"}),
+            options={"network_name": network.physical_network},
+            tag=frozenset() if tag is None else frozenset({tag}),
+        )
+        self._builder.refer(switch, "ports", row)
+
+    def _add_metadata_port(self, switch: RowKey, network: NetworkSpec) -> None:
+        row = self._builder.add(
+            "Logical_Switch_Port",
+            metadata_port_name(network.uuid),
+            name=network.name,
+            revision=network.revision,
+            type="localport",
+            addresses=frozenset({f"{METADATA_MAC} {acls.METADATA} {acls.METADATA_IPV6}"}),
+        )
+        self._builder.refer(switch, "ports", row)
+
+    def _add_port(self, network_uuid: str, key: str, port: PortSpec, **columns: Value) -> RowKey:
+        row = self._builder.add("Logical_Switch_Port", key, name=port.name, revision=port.revision, **columns)
+        self._builder.refer(RowKey("Logical_Switch", switch_name(network_uuid)), "ports", row)
+        return row
+
+    def _dhcp_of(self, port: PortSpec, ip_version: int) -> frozenset[RowKey]:
+        """Return the options of the port's first subnet of this version that has DHCP."""
+        subnet = next((found for found in self._subnets_of(port, ip_version) if found.uuid in self._dhcp), None)
+        if subnet is None:
+            return frozenset()
+        if not dhcp.has_own(port.dhcp_options, ip_version):
+            return frozenset({RowKey("DHCP_Options", subnet.uuid)})
+        options = dhcp.with_own(self._dhcp[subnet.uuid], port.dhcp_options, ip_version)
+        own = self._builder.add(
+            "DHCP_Options", f"{subnet.uuid}:{port.uuid}", name=port.name, revision=port.revision, cidr=subnet.cidr,
+            options=options,
+        )  # fmt: skip
+        return frozenset({own})
+
+    def _subnets_of(self, port: PortSpec, ip_version: int) -> list[SubnetSpec]:
+        held = (self._subnets[held.subnet] for held in port.addresses)
+        return [subnet for subnet in held if (":" in subnet.cidr) == (ip_version == 6)]
+
+
+def _port_security(port: PortSpec) -> frozenset[str]:
+    """Return what the port may send from: its own addresses, and those of its allowed pairs, by MAC address."""
+    allowed = defaultdict(list, {port.mac_address: [held.ip_address for held in port.addresses]})
+    for pair in port.pairs:
+        of_mac = allowed[pair.mac_address or port.mac_address]
+        if pair.ip_address not in of_mac:
+            of_mac.append(pair.ip_address)
+    return frozenset(" ".join((mac, *addresses)) for mac, addresses in allowed.items())
+
+
+def _add_security_groups(builder: NorthboundBuilder, topology: Topology) -> None:
+    default = builder.add("Port_Group", DEFAULT_GROUP, name="default deny")
+    for key, entry in acls.default_acls(DEFAULT_GROUP).items():
+        _add_acl(builder, default, f"{DEFAULT_GROUP}:{key}", entry)
+    for group in topology.security_groups:
+        row = builder.add("Port_Group", acls.group_name(group.uuid), name=group.name, revision=group.revision)
+        for rule_uuid, rule in (group.rules or {}).items():
+            compiled = acls.rule_acl(group.uuid, rule, is_stateful=group.is_stateful)
+            if compiled is not None:
+                _add_acl(builder, row, rule_uuid, compiled)
+
+
+def _add_acl(builder: NorthboundBuilder, group: RowKey, key: str, entry: acls.Acl) -> None:
+    row = builder.add(
+        "ACL", key, direction=entry.direction, priority=entry.priority, match=entry.match, action=entry.action
+    )
+    builder.refer(group, "acls", row)
