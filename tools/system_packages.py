@@ -45,9 +45,15 @@ BROWSER = (
     "fonts-dejavu-core",  # without a font a browser renders no text
     "libatomic1",  # needed by the Node.js inside Playwright
 )
-# Each test run starts its own server; the package's never runs.
+# Each test run starts its own servers; the packages' never run.
 SERVICES = ("postgresql", "rabbitmq-server", "redis-server", "zookeeper", "etcd-server")
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES)}
+OVN = (
+    "openvswitch-switch",
+    "ovn-central",
+    "ovn-host",
+    "ethtool",  # has the kernel fill in checksums of frames that enter Open vSwitch
+)
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES, *OVN)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 
@@ -61,7 +67,7 @@ def provide(packages: Sequence[str]) -> str:
     if not wanted:
         return "system packages: all there"
     print(f"system packages: installing {' '.join(wanted)}", flush=True)
-    with debian.nothing_starts() if set(wanted) & set(SERVICES) else nullcontext():
+    with debian.nothing_starts() if set(wanted) & {*SERVICES, *OVN} else nullcontext():
         debian.install(wanted)
     return f"system packages: installed {' '.join(wanted)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -18,10 +17,9 @@ from compute_drivers.host_net.host_ports import link_local
 from compute_drivers.user_net import dhcp, packets
 from compute_drivers.user_net.shared_metadata import METADATA, OWN_MAC
 from conductor.core.compute_driver import NetworkPort
+from tests.services.namespaces import NetworkNamespace
 from tests.waiting import wait_until
 
-_libc = ctypes.CDLL(None, use_errno=True)
-NEW_NET = 0x40000000
 TUNSETIFF, TAP_WITHOUT_HEADER = 0x400454CA, 0x0002 | 0x1000
 SECONDS = 120.0
 BROADCAST, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
@@ -30,24 +28,12 @@ BROADCAST, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
 @contextmanager
 def net_space() -> Iterator[str]:
     """This thread, and what it starts, is in it; devices of others cannot be seen, and none is left behind."""
-    name = f"novella-test-{uuid4().hex[:8]}"
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    made = NetworkNamespace.create()
     try:
-        inside = os.open(f"/run/netns/{name}", os.O_RDONLY)
-        _enter(inside)
-        os.close(inside)
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        yield name
+        with made.entered():
+            yield made.name
     finally:
-        _enter(home)
-        os.close(home)
-        subprocess.run(["ip", "netns", "delete", name], check=True)
-
-
-def _enter(space: int) -> None:
-    if _libc.setns(space, NEW_NET):
-        raise OSError(ctypes.get_errno(), "setns")
+        made.delete()
 
 
 def devices() -> list[str]:
