@@ -13,6 +13,8 @@ PACKAGES = {
     "ip": "iproute2",
     "nft": "nftables",
     "dnsmasq": "dnsmasq-base",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-appctl": "openvswitch-common",
     "nsenter": "util-linux",
     "mount": "mount",
     "umount": "mount",

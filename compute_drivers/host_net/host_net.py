@@ -12,12 +12,12 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
-from compute_drivers import programs
+from compute_drivers import programs, taps
 from compute_drivers.host_net import rules
 from compute_drivers.host_net.anti_spoofing import SERVER
 from compute_drivers.host_net.dhcp import Client, DhcpServer
 from compute_drivers.host_net.host_ports import HostPort
-from compute_drivers.host_net.metadata_service import MetadataService
+from compute_drivers.host_net.metadata_service import SERVICE_FAILED, MetadataService
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import PortFilter
@@ -25,8 +25,6 @@ from conductor.core.port_filters import PortFilter
 log = logging.getLogger(__name__)
 
 BRIDGED_CALLS = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
-TUN = Path("/dev/net/tun")
-PLUG_FAILED = "The port could not be plugged"
 FILTERS = "filters.json"
 # Pass bridged packets to the inet table, which tracks connections.
 BRIDGE_FILTERING = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")
@@ -50,7 +48,7 @@ class _PluggedPort:
 
 def names_of(folder: Path) -> rules.NetNames:
     """Return the names of the host with this folder."""
-    key = hashlib.sha256(str(folder).encode()).hexdigest()[:4]
+    key = taps.key_of(folder)
     return rules.NetNames(f"novella_{key}", f"nt{key}", f"nb{key}", f"nm{key}")
 
 
@@ -69,21 +67,19 @@ class HostNet:
         self._lock = threading.Lock()
         self._held: dict[str, _PluggedPort] = {}
         self._filters: dict[str, PortFilter] = {}
-        self._metadata = MetadataService()
+        self._metadata = MetadataService(self._attach_service)
 
     @staticmethod
     def missing() -> str:
         """Return why this machine cannot have bridged networks, as a clause; "" when it can."""
-        if not TUN.exists():
-            return f"{TUN} is not there"
+        if not taps.TUN.exists():
+            return f"{taps.TUN} is not there"
         if not BRIDGED_CALLS.exists():
             return "the kernel's module br_netfilter is not loaded"
         return ""
 
     def start(self, ports: Iterable[tuple[str, Client]]) -> None:
         """Set up exactly these ports, each with its guest's id, and remove everything else. Raises DriverError."""
-        if cause := self.missing():
-            raise DriverError(f"Option libvirt.guest_network: bridge cannot be had here: {cause}.")
         with self._lock:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._filters = self._read()
@@ -99,8 +95,12 @@ class HostNet:
         with self._lock:
             self._metadata.stop()
 
-    def plug(self, owner: str, clients: Sequence[Client]) -> None:
-        """Plug a guest's ports. Raises BuildAborted, DriverError, and then none of them is plugged."""
+    def plug(self, owner: str, clients: Sequence[Client], *, is_bound: bool = True) -> None:
+        """Plug a guest's ports. Raises BuildAborted, DriverError, and then none of them is plugged.
+
+        Args:
+            is_bound: Unused: a bridge forwards at once.
+        """
         with self._lock:
             new = [self._of(owner, client) for client in clients]
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ class HostNet:
             if not gone:
                 return
             for held in gone:
-                self._remove(held.device)
+                taps.remove(held.device)
                 del self._held[held.client.port.port_uuid]
             self._serve({held.bridge for held in gone})
             self._filter()
@@ -145,7 +145,7 @@ class HostNet:
 
     def device_of(self, port: NetworkPort) -> str:
         """Return the name of the port's tap on this host."""
-        return f"{self._names.devices}{_short(port.port_uuid)}"
+        return f"{self._names.devices}{taps.short(port.port_uuid)}"
 
     def planned(self, port: NetworkPort) -> str:
         """Return the name of the tap of a port that is not plugged yet. Raises BuildAborted for an invalid port."""
@@ -160,12 +160,8 @@ class HostNet:
 
     def counters(self, owner: str) -> list[dict[str, Any]]:
         """Return the traffic of each port, by the guest's view of receive and transmit. Raises DriverError."""
-        output = programs.check_output(
-            "The ports could not be counted", "ip", "-json", "-stats", "link", "show", "type", "tun"
-        )
-        links = {link["ifname"]: link.get("stats64", {}) for link in json.loads(output or b"[]")}
-        held = [one for one in self._held.values() if one.owner == owner]
-        return [_counters(one.client.port.mac_address, links[one.device]) for one in held if one.device in links]
+        held = (one for one in self._held.values() if one.owner == owner)
+        return taps.counters({one.device: one.client.port.mac_address for one in held})
 
     # -- devices
 
@@ -183,7 +179,7 @@ class HostNet:
         network = (
             port.network_uuid or port.port_uuid
         )  # without a network (earlier releases) a port is alone on its bridge
-        held = _PluggedPort(owner, client, self.device_of(port), f"{self._names.bridges}{_short(network)}")
+        held = _PluggedPort(owner, client, self.device_of(port), f"{self._names.bridges}{taps.short(network)}")
         rules.ruleset(self._names, [held.with_filter({})])  # raises for an invalid port
         return held
 
@@ -194,23 +190,24 @@ class HostNet:
         elif ":" in "".join(
             one.ip_address for one in held.client.port.addresses
         ):  # may be from an earlier release without IPv6
-            programs.check_output(PLUG_FAILED, "ip", "link", "set", held.bridge, "type", "bridge", *BRIDGE_FILTERING)
+            words = ("ip", "link", "set", held.bridge, "type", "bridge", *BRIDGE_FILTERING)
+            programs.check_output(taps.PLUG_FAILED, *words)
         if held.device not in links:
-            uid = self._uid_of(held.owner)
-            owner = () if uid is None else ("user", str(uid))
-            programs.check_output(PLUG_FAILED, "ip", "tuntap", "add", "dev", held.device, "mode", "tap", *owner)
-        programs.check_output(
-            PLUG_FAILED, "ip", "link", "set", held.device, "master", held.bridge, "addrgenmode", "none", "up"
-        )
+            taps.add(held.device, self._uid_of(held.owner))
+        taps.start(held.device, "master", held.bridge)
+
+    @staticmethod
+    def _attach_service(bridge: str, device: str) -> None:
+        taps.start(device, "master", bridge, failure=SERVICE_FAILED)
 
     @staticmethod
     def _make_bridge(name: str) -> None:
         """Create a bridge with the DHCP server's link-local address, so that the host's routes do not change."""
         mac = "02:" + ":".join(f"{byte:02x}" for byte in hashlib.sha256(name.encode()).digest()[:5])
         kind = ("type", "bridge", *BRIDGE_FILTERING, "mcast_snooping", "0")
-        programs.check_output(PLUG_FAILED, "ip", "link", "add", name, "address", mac, *kind)
-        programs.check_output(PLUG_FAILED, "ip", "address", "add", f"{SERVER}/32", "dev", name)
-        programs.check_output(PLUG_FAILED, "ip", "link", "set", name, "addrgenmode", "none", "up")
+        programs.check_output(taps.PLUG_FAILED, "ip", "link", "add", name, "address", mac, *kind)
+        programs.check_output(taps.PLUG_FAILED, "ip", "address", "add", f"{SERVER}/32", "dev", name)
+        taps.start(name)
 
     def _serve(self, bridges: Iterable[str]) -> None:
         """Run the servers of each bridge with ports, and remove bridges without ports."""
@@ -225,7 +222,7 @@ class HostNet:
                 self._metadata.serve(bridge, self._service_of(bridge), clients)
             else:
                 self._metadata.end(bridge)
-                self._remove(bridge)
+                taps.remove(bridge)
 
     def _filter(self) -> None:
         ports = [held.with_filter(self._filters) for held in self._held.values()]
@@ -242,7 +239,7 @@ class HostNet:
         wanted = {one.device for one in held} | bridges | {self._service_of(bridge) for bridge in bridges}
         for name in self._links() - wanted:
             self._metadata.end(name)
-            self._remove(name)
+            taps.remove(name)
         for settings in self._folder.glob(f"{self._names.bridges}*.dnsmasq"):
             if settings.stem not in wanted:
                 DhcpServer(self._folder, settings.stem).stop()
@@ -250,13 +247,7 @@ class HostNet:
 
     def _links(self) -> set[str]:
         """Return the devices of this host."""
-        output = programs.check_output("The devices could not be listed", "ip", "-json", "link", "show")
-        found = {str(link["ifname"]) for link in json.loads(output or b"[]") if "ifname" in link}
-        return {name for name in found if name.startswith(self._names.prefixes)}
-
-    def _remove(self, name: str) -> None:
-        if name in self._links():
-            programs.check_output("The port could not be unplugged", "ip", "link", "delete", name)
+        return taps.devices(*self._names.prefixes)
 
     def _read(self) -> dict[str, PortFilter]:
         """Return the kept rules; empty where there are none or the file is damaged, and then they are sent again."""
@@ -276,11 +267,6 @@ class HostNet:
             raise DriverError(f"The rules of the ports could not be kept: {error.strerror}.") from error
 
 
-def _short(name: str) -> str:
-    """Return a short hash: device names have at most fifteen characters."""
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
-
-
 def _require_usable(port: NetworkPort) -> None:
     """Raises BuildAborted for invalid addresses. Further addresses of an earlier release have no subnet."""
     addresses = [one for one in port.addresses if one.cidr or one.ip_address == port.ip_address]
@@ -293,13 +279,3 @@ def _require_usable(port: NetworkPort) -> None:
             is_in = False
         if not is_in:
             raise BuildAborted(f"Port {port.port_uuid} has the address {one.ip_address}, which is not in {one.cidr!r}.")
-
-
-def _counters(mac_address: str, stats: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """Swap receive and transmit: what the host's end has sent, the guest has received."""
-    found: dict[str, Any] = {"mac_address": mac_address}
-    for ours, theirs in (("tx", "rx"), ("rx", "tx")):
-        counters = stats.get(ours, {})
-        found |= {f"{theirs}_octets": counters.get("bytes", 0), f"{theirs}_packets": counters.get("packets", 0)}
-        found |= {f"{theirs}_drop": counters.get("dropped", 0), f"{theirs}_errors": counters.get("errors", 0)}
-    return found

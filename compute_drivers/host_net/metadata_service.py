@@ -1,13 +1,13 @@
-"""The agent's services for a bridge, behind a tap of their own: metadata and IPv6 addresses."""
+"""The agent's services for a network, behind a tap of their own: metadata and IPv6 addresses."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from compute_drivers import programs
+from compute_drivers import programs, taps
 from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.host_ports import link_local
 from compute_drivers.host_net.ipv6_addresses import AddressSegment
@@ -16,8 +16,7 @@ from compute_drivers.user_net.shared_metadata import MetadataReader, MetadataSeg
 from compute_drivers.user_net.wires import MAX_FRAME_BYTES, Wires
 from conductor.core.errors import DriverError
 
-PLUG_FAILED = "The metadata service of the network could not be plugged"
-TUN = "/dev/net/tun"
+SERVICE_FAILED = "The metadata service of the network could not be plugged"
 TUNSETIFF, TAP_WITHOUT_HEADER = 0x400454CA, 0x0002 | 0x1000
 KEY = "bridge"
 
@@ -28,7 +27,7 @@ class TapEnd:
     def __init__(self, device: str) -> None:
         """Raises OSError."""
         self.name = device
-        self._tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._tap = os.open(taps.TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             fcntl.ioctl(self._tap, TUNSETIFF, struct.pack("16sH22x", device.encode(), TAP_WITHOUT_HEADER))
         except BaseException:
@@ -71,7 +70,10 @@ class BridgeSegment:
 class MetadataService:
     """Serves bridges: one tap for each, and one thread for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, attach: Callable[[str, str], None], *, gives_addresses: bool = True) -> None:
+        """`attach` connects a bridge and the device of its service, both given by name. Raises DriverError."""
+        self._attach = attach
+        self._gives_addresses = gives_addresses
         self._wires = Wires()
         self._segments: dict[str, BridgeSegment] = {}
 
@@ -81,7 +83,8 @@ class MetadataService:
             self._segments[bridge] = self._plugged(bridge, device)
         readers = {reader: one.pages for one in clients if one.pages is not None for reader in _readers(one)}
         self._segments[bridge].metadata.configure(readers)
-        self._segments[bridge].addresses.configure({one.port.mac_address: one.port.addresses for one in clients})
+        if self._gives_addresses:
+            self._segments[bridge].addresses.configure({one.port.mac_address: one.port.addresses for one in clients})
 
     def end(self, bridge: str) -> None:
         """Stop serving a bridge."""
@@ -99,11 +102,9 @@ class MetadataService:
         try:
             self._wires.join(bridge, KEY, lambda: TapEnd(device), segment)
         except OSError as error:
-            raise DriverError(f"{PLUG_FAILED}: {error.strerror}.") from error
+            raise DriverError(f"{SERVICE_FAILED}: {error.strerror}.") from error
         try:
-            programs.check_output(
-                PLUG_FAILED, "ip", "link", "set", device, "master", bridge, "addrgenmode", "none", "up"
-            )
+            self._attach(bridge, device)
         except BaseException:
             self._wires.close(bridge)
             raise

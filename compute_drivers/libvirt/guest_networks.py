@@ -1,4 +1,4 @@
-"""Networks of guests that the agent or the host's kernel serves, and the notes that describe them."""
+"""Networks of guests that the agent, the host's kernel or OVN serves, and the notes that describe them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typing import Any
 from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.host_net import HostNet
 from compute_drivers.host_paths import os_errors_as
-from compute_drivers.libvirt.options import BRIDGE
+from compute_drivers.libvirt.options import BRIDGE, OVN, LibvirtOptions
 from compute_drivers.libvirt.paths import LibvirtPaths
 from compute_drivers.libvirt.qemu_network import BackendOf, Tap
 from compute_drivers.metadata_files import metadata_files
 from compute_drivers.metadata_pages import MetadataPages
+from compute_drivers.ovn_net.integration_bridge import IntegrationBridge
+from compute_drivers.ovn_net.ovn_net import OvnNet
 from compute_drivers.user_net.segment import GuestSegment
 from compute_drivers.user_net.wires import WirePaths, Wires
 from conductor.core.compute_driver import GuestSpec, NetworkPort
@@ -36,43 +38,58 @@ class GuestNetworks:
     """Serves the networks of one host's guests.
 
     A note beside the guest's disks holds its ports and metadata, so that the next process or host can continue. The
-    note names the backend ("player"): this process by sockets, or the kernel by taps. A changed option `guest_network`
-    applies to a guest from its next start on.
+    note names the backend ("player"): this process by sockets, or the kernel or OVN by taps. A changed option
+    `guest_network` applies to a guest from its next start on.
     """
 
     def __init__(
-        self, paths: LibvirtPaths, vendor_data: Mapping[str, Any], backend: str, uid_of: Callable[[str], int | None]
+        self, host: str, paths: LibvirtPaths, options: LibvirtOptions, uid_of: Callable[[str], int | None]
     ) -> None:
         self._paths = paths
-        self._vendor_data = vendor_data
-        self._backend = backend
+        self._vendor_data = options.vendor_data
+        self._backend = options.guest_network
         self._wires = Wires()
         self._kernel = HostNet(paths.networks_dir, uid_of)
+        bridge = IntegrationBridge(host, options.ovs_run_dir, options.ovn_run_dir)
+        ovn = OvnNet(paths.networks_dir, bridge, options.plug_seconds, uid_of)
+        self._by_taps: Mapping[str, HostNet | OvnNet] = {BRIDGE: self._kernel, OVN: ovn}
+
+    def check(self) -> None:
+        """Raises DriverError where this machine lacks what the option `guest_network` needs."""
+        self._require(self._backend)
 
     def start(self) -> None:
-        """Serve the networks of guests that run. Raises DriverError where the kernel lacks what was chosen."""
+        """Serve the networks of guests that run. Raises DriverError where this machine lacks what they need."""
         own = {folder.name for folder in self._paths.own_folders()}
-        bridged: list[tuple[str, Client]] = []
+        on_taps: dict[str, list[tuple[str, Client]]] = {backend: [] for backend in self._by_taps}
         for uuid in sorted(own | self._paths.migrating_guests()):
             try:
                 note = self._read(uuid)
-                if note.get("player") == BRIDGE:
-                    bridged += [(uuid, client) for client in self._clients(uuid, note)]
+                if (player := str(note.get("player"))) in on_taps:
+                    on_taps[player] += [(uuid, client) for client in self._clients(uuid, note)]
                 elif uuid in own:
                     self._open_all(uuid, note)
             except (OSError, ValueError, KeyError, TypeError, DriverError):
                 log.exception("network of a guest cannot be served: instance=%s", uuid)
-        if self._backend == BRIDGE or bridged or self._paths.networks_dir.exists():
-            self._kernel.start(bridged)
+        was_used = {BRIDGE: self._paths.networks_dir.exists()}
+        for backend, net in self._by_taps.items():
+            if backend == self._backend or on_taps[backend] or was_used.get(backend):
+                self._require(backend)
+                net.start(on_taps[backend])
 
     def stop(self) -> None:
         self._wires.stop()
-        self._kernel.stop()
+        for net in self._by_taps.values():
+            net.stop()
 
     # -- guests and ports
 
-    def configure(self, guest: GuestSpec) -> None:
-        """Serve the guest's present ports and metadata. Raises BuildAborted, DriverError."""
+    def configure(self, guest: GuestSpec, *, is_here: bool = True) -> None:
+        """Serve the guest's present ports and metadata. Raises BuildAborted, DriverError.
+
+        Args:
+            is_here: The ports belong to this host, and not to another one until the guest has arrived.
+        """
         files = metadata_files(guest, guest.admin_password, self._vendor_data)
         note: NetworkNote = {
             "player": self._backend,
@@ -81,12 +98,12 @@ class GuestNetworks:
             "ports": [asdict(port) for port in guest.ports if port.ip_address],
         }
         self._write(guest.instance_uuid, note)
-        self.reopen(guest.instance_uuid)
+        self.reopen(guest.instance_uuid, is_here=is_here)
 
-    def reopen(self, instance_uuid: str) -> None:
-        """Serve the ports in the guest's note anew. Raises DriverError."""
+    def reopen(self, instance_uuid: str, *, is_here: bool = True) -> None:
+        """Serve the ports in the guest's note anew; `is_here` as in `configure`. Raises DriverError."""
         self.close(instance_uuid)
-        self._open(instance_uuid)
+        self._open(instance_uuid, is_here=is_here)
 
     def plug(self, instance_uuid: str, port: NetworkPort) -> None:
         """Serve one more port. Raises DriverError."""
@@ -102,12 +119,14 @@ class GuestNetworks:
         if len(others) < len(note.get("ports", ())):
             self._write(instance_uuid, {**note, "ports": others})
         self._wires.close(instance_uuid, port_uuid)
-        self._kernel.unplug(instance_uuid, port_uuid)
+        for net in self._by_taps.values():
+            net.unplug(instance_uuid, port_uuid)
 
     def close(self, instance_uuid: str) -> None:
         """Stop serving the guest's ports; the note stays. Raises DriverError."""
         self._wires.close(instance_uuid)
-        self._kernel.unplug(instance_uuid)
+        for net in self._by_taps.values():
+            net.unplug(instance_uuid)
 
     def drop(self, instance_uuid: str) -> None:
         """Stop serving the guest's ports and remove the note: QEMU serves them itself. Raises DriverError."""
@@ -116,22 +135,25 @@ class GuestNetworks:
             self._note_path(instance_uuid).unlink(missing_ok=True)
 
     def planned_tap(self, port: NetworkPort) -> Tap | None:
-        """Return the tap that a port will have; None without the kernel. Raises BuildAborted for an invalid port."""
-        return Tap(self._kernel.planned(port)) if self._backend == BRIDGE else None
+        """Return the tap that a port will have; None without taps. Raises BuildAborted for an invalid port."""
+        net = self._by_taps.get(self._backend)
+        return None if net is None else Tap(net.planned(port), fills_checksums=net is not self._kernel)
 
     def backends(self, instance_uuid: str) -> BackendOf:
         """Return a function from port to backend; None for a port that QEMU serves itself. Raises DriverError."""
         note = self._read(instance_uuid)
         known = {port["port_uuid"] for port in note.get("ports", ())}
-        if note.get("player") == BRIDGE:
-            return lambda port: Tap(self._kernel.device_of(port)) if port.port_uuid in known else None
+        if (net := self._by_taps.get(str(note.get("player")))) is not None:
+            fills = net is not self._kernel
+            return lambda port: Tap(net.device_of(port), fills) if port.port_uuid in known else None
         paths_of = self._paths_of(instance_uuid)
         return lambda port: paths_of(port) if port.port_uuid in known else None
 
     def counters(self, instance_uuid: str) -> list[dict[str, Any]]:
         """Return the traffic of each port that is served here, by the guest's view of receive and transmit."""
-        if self._kernel.ports_of(instance_uuid):
-            return self._kernel.counters(instance_uuid)
+        for net in self._by_taps.values():
+            if net.ports_of(instance_uuid):
+                return net.counters(instance_uuid)
         macs = {port["port_uuid"]: port["mac_address"] for port in self._read(instance_uuid).get("ports", ())}
         counters = self._wires.counters(instance_uuid).items()
         return [{"mac_address": macs[port], **found} for port, found in counters if port in macs]
@@ -164,13 +186,17 @@ class GuestNetworks:
 
     # -- opening
 
-    def _open(self, instance_uuid: str) -> None:
-        with os_errors_as("The network of the guest could not be opened"):
-            self._open_all(instance_uuid, self._read(instance_uuid))
+    def _require(self, backend: str) -> None:
+        if (net := self._by_taps.get(backend)) is not None and (cause := net.missing()):
+            raise DriverError(f"Option libvirt.guest_network: {backend} cannot be had here: {cause}.")
 
-    def _open_all(self, instance_uuid: str, note: Mapping[str, Any]) -> None:
-        if note.get("player") == BRIDGE:
-            self._kernel.plug(instance_uuid, self._clients(instance_uuid, note))
+    def _open(self, instance_uuid: str, *, is_here: bool = True) -> None:
+        with os_errors_as("The network of the guest could not be opened"):
+            self._open_all(instance_uuid, self._read(instance_uuid), is_here=is_here)
+
+    def _open_all(self, instance_uuid: str, note: Mapping[str, Any], *, is_here: bool = True) -> None:
+        if (net := self._by_taps.get(str(note.get("player")))) is not None:
+            net.plug(instance_uuid, self._clients(instance_uuid, note), is_bound=is_here)
             return
         pages = self._pages(instance_uuid, note)
         paths_of = self._paths_of(instance_uuid)

@@ -11,15 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compute_drivers import console_log
-from compute_drivers.host_net.host_net import TUN
+from compute_drivers import console_log, taps
 from compute_drivers.host_paths import os_errors_as
 from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import disks, embedded, host_inventory
 from compute_drivers.libvirt.accounts import ROOT, GuestAccounts
 from compute_drivers.libvirt.capability import KVM, KVM_DEVICE, choose_virt_type_here
 from compute_drivers.libvirt.guest_networks import GuestNetworks
-from compute_drivers.libvirt.options import AGENT, BRIDGE, LibvirtOptions
+from compute_drivers.libvirt.options import AGENT, BRIDGE, OVN, LibvirtOptions
 from compute_drivers.libvirt.paths import OUTGOING, DiskOwner, LibvirtPaths, MigrationNotes
 from compute_drivers.user_net import guest_socket
 from conductor.core.compute_driver import GuestInfo, NodeReport, OpenImage
@@ -55,7 +54,7 @@ class LibvirtNode:
         self.paths = LibvirtPaths(options.state_dir.absolute(), shared and shared.absolute(), host)
         self.migration_notes = MigrationNotes(self.paths)
         self.accounts = self._make_accounts()
-        self.networks = GuestNetworks(self.paths, options.vendor_data, options.guest_network, self._uid_of)
+        self.networks = GuestNetworks(host, self.paths, options, self._uid_of)
         self.images = ImageCache(
             self.paths.images_dir,
             open_image,
@@ -73,8 +72,8 @@ class LibvirtNode:
 
     @property
     def serves_networks(self) -> bool:
-        """Whether the agent or the host's kernel serves the networks of guests, rather than QEMU itself."""
-        return self.options.guest_network in (AGENT, BRIDGE)
+        """Whether the agent, the host's kernel or OVN serves the networks of guests, rather than QEMU itself."""
+        return self.options.guest_network in (AGENT, BRIDGE, OVN)
 
     def start(self) -> None:
         """Make the folders and connect to the hypervisor. Guests of earlier processes are found again."""
@@ -84,6 +83,7 @@ class LibvirtNode:
             disks.remove_unfinished(self.paths.own_folders())
         except OSError as error:
             raise DriverError(f"The folder of this host cannot be used: {error}") from error
+        self.networks.check()  # first: a process can open the embedded hypervisor some fifteen times only
         uri = self.options.uri or embedded.prepare(self.paths.root_dir, has_accounts=self.accounts is not None)
         connection = self._connect(uri)
         connection.open()
@@ -218,7 +218,7 @@ class LibvirtNode:
         traversed = (root / name for name in embedded.TRAVERSED_FOLDERS)
         for folder in (*traversed, self.paths.instances_dir, self.paths.images_dir):
             accounts.allow_traversal(folder)
-        devices = {KVM_DEVICE: self.virt_type == KVM, TUN: self.options.guest_network == BRIDGE}
+        devices = {KVM_DEVICE: self.virt_type == KVM, taps.TUN: self.options.guest_network in (BRIDGE, OVN)}
         for device in (device for device, is_used in devices.items() if is_used):
             accounts.allow_device(device)
 

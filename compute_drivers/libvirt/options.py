@@ -17,8 +17,8 @@ TRANSPORTS = ("native", "tls", "tunnelled")
 UNIX = "unix"  # of `migration_address`: both hosts are on one machine
 FORCE_BY_PAUSE, FORCE_BY_POST_COPY = "pause", "post-copy"
 # Values of `guest_network`: which component serves the networks of guests.
-AGENT, BRIDGE = "agent", "bridge"
-NETWORK_BACKENDS = ("qemu", AGENT, BRIDGE)
+AGENT, BRIDGE, OVN = "agent", "bridge", "ovn"
+NETWORK_BACKENDS = ("qemu", AGENT, BRIDGE, OVN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class LibvirtOptions:
         shared_dir: Folder for images and disks instead, on storage that other hosts mount at the same path.
         uri: libvirt's connection URI; "" runs the hypervisor inside this process.
         guest_uid_base: First uid of guests, where root runs the hypervisor inside this process; 0 gives none out.
+        ovs_run_dir, ovn_run_dir: Folders of the sockets of Open vSwitch and of ovn-controller, for `ovn`.
+        plug_seconds: How long OVN may take to set up a port before the guest's start fails.
         vendor_data: Given to each guest; cloud-init carries out what is under its key "cloud-init".
         vcpus, memory_mb, disk_gb: Amounts to offer; None offers all that the machine has.
         ram_allocation_ratio: None chooses by the virt type.
@@ -46,6 +48,9 @@ class LibvirtOptions:
     guest_uid_base: int = option(DEFAULT_BASE, least=0)
     virt_type: str = option("auto", choices=VIRT_TYPES)
     guest_network: str = option("qemu", choices=NETWORK_BACKENDS)
+    ovs_run_dir: Path = option(Path("/run/openvswitch"))
+    ovn_run_dir: Path = option(Path("/run/ovn"))
+    plug_seconds: float = option(60.0, least=1.0)
     vendor_data: Mapping[str, Any] = field(default_factory=dict)
     vcpus: int | None = option(None, least=1)
     memory_mb: int | None = option(None, least=1)

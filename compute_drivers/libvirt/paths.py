@@ -17,6 +17,7 @@ from compute_drivers.host_paths import HostPaths, os_errors_as
 from compute_drivers.libvirt import embedded
 from compute_drivers.libvirt.devices_xml import ConsoleSockets
 from compute_drivers.libvirt.domain_xml import domain_name
+from compute_drivers.ovn_net.ovn_net import device_prefix
 from conductor.core.errors import DriverError
 
 DRIVE_SUFFIX = ".iso"
@@ -222,6 +223,7 @@ class LibvirtPaths(HostPaths):
             "screen": str(sockets.screen),
             "wires": str(self.socket_prefix(instance_uuid)),
             "taps": names_of(self.networks_dir).devices,
+            "ovn_taps": device_prefix(self.networks_dir),
         }
 
     def migration_note(self, instance_uuid: str, kind: str) -> Path:

@@ -27,9 +27,13 @@ MAX_PORTS = 15
 
 @dataclass(frozen=True)
 class Tap:
-    """A tap device of the host."""
+    """A tap device of the host.
+
+    With `fills_checksums` the guest's card writes whole frames, because Open vSwitch passes frames on as they are.
+    """
 
     name: str
+    fills_checksums: bool = False
 
 
 # The sockets or the tap of a port; None where QEMU serves its network itself.
@@ -103,7 +107,8 @@ def netdev(number: int, port: NetworkPort, hostname: str, backends: BackendOf | 
         return {"type": "hubport", "id": name, "hubid": number}  # a hub without other ports
     backend = backends(port) if backends else None
     if isinstance(backend, Tap):
-        return {"type": "tap", "id": name, "ifname": backend.name, "script": "no", "downscript": "no"}
+        found = {"type": "tap", "id": name, "ifname": backend.name, "script": "no", "downscript": "no"}
+        return {**found, **({"vnet_hdr": False} if backend.fills_checksums else {})}
     try:
         network = ipaddress.IPv4Network(port.cidr)
         address = ipaddress.IPv4Address(port.ip_address)
@@ -111,7 +116,7 @@ def netdev(number: int, port: NetworkPort, hostname: str, backends: BackendOf | 
     except ValueError:
         raise BuildAborted(
             f"Port {port.port_uuid} has the address {port.ip_address} in {port.cidr}; "
-            "guests on this host have IPv4 only: its guest_network is not bridge."
+            "guests on this host have IPv4 only: its guest_network is neither bridge nor ovn."
         ) from None
     if address not in network:
         raise BuildAborted(f"Port {port.port_uuid} has the address {port.ip_address} outside of {port.cidr}.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,24 @@ def test_while_services_are_installed_nothing_starts(machine: Path) -> None:
     assert (machine / "seen").read_text() == "#!/bin/sh\nexit 101\ncreate_main_cluster = false\n"
     assert not (machine / "policy-rc.d").exists()
     assert (machine / "createcluster.d" / "novella.conf").exists()  # also for an update of the package
+
+
+@pytest.mark.parametrize("name", ["postgresql", "openvswitch-switch", "ovn-central", "ovn-host"])
+def test_a_package_with_a_service_is_installed_while_nothing_starts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen: list[str] = []
+
+    @contextmanager
+    def nothing_starts() -> Iterator[None]:
+        seen.append("locked")
+        yield
+        seen.append("unlocked")
+
+    monkeypatch.setattr(debian, "missing", list)
+    monkeypatch.setattr(debian, "nothing_starts", nothing_starts)
+    monkeypatch.setattr(debian, "install", lambda packages: seen.extend(packages))
+    assert name in system_packages.PROFILES["test"]
+    system_packages.provide([name])
+    assert seen == ["locked", name, "unlocked"]
 
 
 def test_a_policy_that_was_there_stays(machine: Path) -> None:

@@ -1,0 +1,216 @@
+"""Guests of the libvirt driver on OVN: real QEMU processes on two hosts, in network namespaces of the test's own."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from compute_drivers.libvirt import attachments
+from compute_drivers.libvirt.driver import LibvirtDriver
+from compute_drivers.ovn_net.integration_bridge import BRIDGE
+from compute_drivers.ovn_net.ovn_net import metadata_port
+from conductor.conformance.driver import RecordedProgress
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import DriverError
+from tests.compute_drivers.libvirtd import Daemon
+from tests.compute_drivers.net_space import devices
+from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, wait_for
+from tests.fixtures.tiny_guests import linux
+from tests.guests import guest_of
+from tests.services import ovn
+
+NETWORK, SWITCH = "6f1b6f2e-net", "net-a"
+ANA, BO, UNKNOWN = (
+    NetworkPort(f"port-{name}", "private", f"fa:16:3e:00:03:0{number}", f"10.65.0.{number}", 24, "10.65.0.0/24",
+                "10.65.0.1", network_uuid=NETWORK)
+    for name, number in (("ana", 7), ("bo", 8), ("chi", 9))
+)  # fmt: skip
+DHCP = {"server_id": "10.65.0.1", "server_mac": "fa:16:3e:aa:00:01", "lease_time": "86400", "router": "10.65.0.1"} | {
+    "mtu": "1442",
+    "classless_static_route": "{169.254.169.254/32,0.0.0.0, 0.0.0.0/0,10.65.0.1}",
+}
+METADATA_ADDRESSES = "02:6e:76:6d:64:01 169.254.169.254 fe80::a9fe:a9fe"
+READS = rb"""#!/bin/sh
+ask() { printf "GET /openstack/latest/$1 HTTP/1.0\r\n\r\n" | nc -w 9 169.254.169.254 80 | tr -d '\r'; }
+echo "it is $(ask meta_data.json | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')"
+(while :; do echo "here is $(ask meta_data.json | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')" | nc -l -p 8080; done) &
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ovn.Lab]:
+    """Two hosts, and one network with the ports of ana and bo and the port of the metadata service."""
+    with ovn.lab(tmp_path_factory.mktemp("ovn")) as made:
+        made.nb("ls-add", SWITCH)
+        options = ", ".join(f'{name}="{value}"' for name, value in DHCP.items())
+        dhcp = made.nb("create", "DHCP_Options", "cidr=10.65.0.0/24", f"options={{{options}}}").strip()
+        for port, host in ((ANA, "h1"), (BO, "h2")):
+            name, address = port.port_uuid, f"{port.mac_address} {port.ip_address}"
+            made.nb("lsp-add", SWITCH, name, "--", "lsp-set-addresses", name, address)
+            made.nb("lsp-set-port-security", name, address, "--", "lsp-set-dhcpv4-options", name, dhcp)
+            made.nb("lsp-set-options", name, f"requested-chassis={host}")
+        service = metadata_port(NETWORK)
+        made.nb("lsp-add", SWITCH, service, "--", "lsp-set-type", service, "localport")
+        made.nb("lsp-set-addresses", service, METADATA_ADDRESSES)
+        for host in ("h1", "h2"):
+            made.add_host(host)
+        yield made
+        assert made.flow_warnings() == []
+
+
+@pytest.fixture(scope="module")
+def uris(lab: ovn.Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """A libvirt daemon on each host."""
+    with ExitStack() as stack:
+        daemons = {name: Daemon(tmp_path_factory.mktemp(name)) for name in lab.hosts}
+        for name, daemon in daemons.items():
+            with inside(lab, name):
+                daemon.start()
+            stack.callback(daemon.stop)
+        yield {name: daemon.uri for name, daemon in daemons.items()}
+
+
+@pytest.fixture
+def driver_on(
+    uris: Mapping[str, str], lab: ovn.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., LibvirtDriver]]:
+    """Makes the driver of a host, to be used inside of that host's namespace."""
+    monkeypatch.setattr(attachments, "DETACH_SECONDS", 0.5)
+
+    def make(name: str, **options: Any) -> LibvirtDriver:
+        run_dirs = dict.fromkeys(("ovs_run_dir", "ovn_run_dir"), str(lab.hosts[name].folder))
+        folders = {"state_dir": str(tmp_path / name), **run_dirs}
+        return LibvirtDriver(
+            name, {"uri": uris[name], "guest_network": "ovn", **folders, **QUICK, **options}, SHELF.open
+        )
+
+    yield make
+    for name in lab.hosts:
+        with inside(lab, name):
+            driver = make(name)
+            driver.start()
+            for guest in driver.guests():
+                driver.destroy(guest.instance_uuid)
+            driver.stop()
+            assert ours(lab, name) == []
+            assert not [device for device in devices() if device.startswith(("no", "nq"))]
+
+
+def inside(lab: ovn.Lab, name: str) -> AbstractContextManager[None]:
+    """This thread is on the host, as are the processes that it starts."""
+    return lab.hosts[name].namespace.entered()
+
+
+def ours(lab: ovn.Lab, name: str) -> list[str]:
+    """Return the logical ports that the driver has plugged on a host."""
+    found = lab.hosts[name].vsctl(
+        "--bare", "--columns=external_ids", "find", "Interface", f"external_ids:novella-host={name}"
+    )
+    words = found.split()
+    return sorted(word.removeprefix("iface-id=") for word in words if word.startswith("iface-id="))
+
+
+def test_a_port_is_plugged_from_its_guest_s_start_to_its_end(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab
+) -> None:
+    guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port(NETWORK)
+    vsctl = lab.hosts["h1"].vsctl
+    with inside(lab, "h1"):
+        driver = driver_on("h1")
+        driver.start()
+        driver.spawn(guest, RecordedProgress())
+        assert lab.nb("get", "Logical_Switch_Port", ANA.port_uuid, "up").strip() == "true"
+        assert ours(lab, "h1") == [service, ANA.port_uuid]
+        assert not driver.filters_ports, "OVN filters, not the host"
+        assert [card["mac_address"] for card in driver.diagnostics(guest.instance_uuid)["nics"]] == [ANA.mac_address]
+        driver.stop()
+
+        vsctl("add-port", BRIDGE, "no-orphan", "--", "set", "Interface", "no-orphan", "external_ids:novella-host=h1")
+        vsctl("add-port", BRIDGE, "theirs", "--", "set", "Interface", "theirs", "type=internal")
+        again = driver_on("h1", plug_seconds=1.0)
+        again.start()
+        assert ours(lab, "h1") == [service, ANA.port_uuid]
+        left = vsctl("list-ports", BRIDGE).split()
+        assert ("theirs" in left, "no-orphan" in left) == (True, False)
+        vsctl("del-port", "theirs")
+
+        with pytest.raises(DriverError, match="OVN has not set up port port-chi on chassis h1 within 1 seconds"):
+            again.attach_interface(guest.instance_uuid, UNKNOWN)
+        assert ours(lab, "h1") == [service, ANA.port_uuid]
+        again.stop()
+
+        last = driver_on("h1")
+        last.start()
+        last.reboot(guest, is_hard=True, timeout_seconds=0.0)
+        lab.await_up(ANA.port_uuid)
+        last.destroy(guest.instance_uuid)
+        assert ours(lab, "h1") == []
+        last.stop()
+
+
+def test_a_guest_of_a_port_that_another_host_has_is_not_started(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab
+) -> None:
+    with inside(lab, "h1"):
+        driver = driver_on("h1", plug_seconds=1.0)
+        driver.start()
+        with pytest.raises(DriverError, match="OVN has not set up port port-bo on chassis h1"):
+            driver.spawn(guest_of(str(uuid4()), IMAGE, ports=(BO,)), RecordedProgress())
+        assert driver.guests() == []
+        assert ours(lab, "h1") == []
+        driver.stop()
+
+
+def test_two_linux_guests_on_two_hosts_have_their_addresses_meet_and_read_of_themselves(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, tiny_linux: Path
+) -> None:
+    script = base64.b64encode(READS).decode()
+    guests = {name: linux(tiny_linux, ports=(port,), user_data=script) for name, port in (("h1", ANA), ("h2", BO))}
+    with ExitStack() as stack:
+        drivers = {}
+        for name, guest in guests.items():
+            with inside(lab, name):
+                drivers[name] = driver = driver_on(name)
+                driver.start()
+                stack.callback(driver.stop)
+                driver.spawn(guest, RecordedProgress())
+        for name, port in (("h1", ANA), ("h2", BO)):
+            uuid = guests[name].instance_uuid
+            text = wait_for(drivers[name], uuid, b"novella: up after").decode()
+            assert f"address {port.ip_address}\r\n" in text
+            assert f"novella: it is {uuid}\r\n" in text
+        uuid, other = guests["h1"].instance_uuid, guests["h2"].instance_uuid
+        # The first packet to a new host may be lost while Open vSwitch asks for its address.
+        pings = f"\nuntil ping -c 1 -W 1 {BO.ip_address} > /dev/null; do :; done; w=answered; echo ping is $w.\n"
+        ask(drivers["h1"], uuid, pings.encode(), b"ping is answered.")
+        reads = f"\nnc -w 20 {BO.ip_address} 8080 < /dev/null\n"
+        ask(drivers["h1"], uuid, reads.encode(), f"here is {other}".encode())
+
+
+def test_what_a_host_lacks_is_named_when_it_starts(driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab) -> None:
+    host = lab.hosts["h2"]
+
+    def cause() -> str:
+        with pytest.raises(DriverError, match="guest_network: ovn cannot be had here: ") as refused:
+            driver_on("h2").start()
+        return str(refused.value).partition("cannot be had here: ")[2]
+
+    with inside(lab, "h2"):
+        host.vsctl("set", "Open_vSwitch", ".", "external-ids:system-id=h7")
+        assert cause() == "the chassis is named 'h7' (system-id), not 'h2'."
+        host.vsctl("set", "Open_vSwitch", ".", "external-ids:system-id=h2")
+        host.controller.kill()
+        assert cause() == "ovn-controller does not run."
+        host.vswitchd.kill()
+        assert cause() == "Open vSwitch does not run (ovs-vswitchd)."
+        host.database.kill()
+        assert cause() == "Open vSwitch's database does not answer (ovsdb-server)."
+        for daemon in host.daemons:
+            daemon.start()
+    lab.await_chassis("h2")
