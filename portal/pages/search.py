@@ -91,7 +91,7 @@ def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tup
         for resource in (one for one in RESOURCES if policies.may(request.caller, one.service, one.rule)):
             url = f"{views.list_url(resource)}?{urlencode({'q': text})}"
             if time.monotonic() > deadline:
-                unasked.append(Hit(resource.title, url, resource.icon))
+                unasked.append(Hit(gettext(resource.title), url, resource.icon))
             else:
                 groups.append(SearchGroup(resource.title, _resources(request, resource, text), url))
     return [group for group in groups if group.hits], unasked
@@ -104,23 +104,24 @@ def _matches(text: str, name: str) -> bool:
 
 def _places(request: PageRequest, text: str) -> list[Hit]:
     places = [
-        Hit(place.name, place.url, place.icon, place.keys)
+        Hit(gettext(place.name), place.url, place.icon, place.keys)
         for place in navigation.PLACES
         if request.caller.is_admin or not place.is_for_operators
     ]
-    places.append(Hit("Profile", reverse("profile"), "user"))
-    places.append(Hit("Change project", reverse("project"), "project"))
+    places.append(Hit(gettext("Profile"), reverse("profile"), "user"))
+    places.append(Hit(gettext("Change project"), reverse("project"), "project"))
     wanted = [hit for hit in places if _matches(text, hit.name)]
     return wanted[:MOST_OF_A_KIND] if text else wanted
 
 
 def _actions(request: PageRequest, text: str) -> list[Hit]:
     """Return creations: other actions need an existing resource."""
-    actions = [Hit("Launch server", reverse("launch"), "plus", "c")] if may_change(request.caller) else []
+    actions = [Hit(gettext("Launch server"), reverse("launch"), "plus", "c")] if may_change(request.caller) else []
     for resource in RESOURCES:
         for action in resource.actions:
             if action.is_creation and may_do(request.caller, resource, action):
-                actions.append(Hit(action.title, views.action_url(resource, action), "plus", resource.title))
+                title, kind = gettext(action.title), gettext(resource.title)
+                actions.append(Hit(title, views.action_url(resource, action), "plus", kind))
     wanted = [hit for hit in actions if _matches(text, f"{hit.name} {hit.detail}")]
     return wanted[:MOST_OF_A_KIND] if text else wanted
 
@@ -180,7 +181,13 @@ def _servers(request: PageRequest, text: str, missing_cells: dict[str, str]) -> 
 def _workflows(request: PageRequest, text: str) -> list[Hit]:
     runs = map(presenter.of, lists.named(request.caller, text, MOST_OF_A_KIND))
     return [
-        Hit(f"{run.intent} {run.subject}", reverse("workflow", args=[run.uuid]), "workflow", run.uuid[:8], run.badge)
+        Hit(
+            f"{gettext(run.intent)} {run.subject}",
+            reverse("workflow", args=[run.uuid]),
+            "workflow",
+            run.uuid[:8],
+            run.badge,
+        )
         for run in runs
     ]
 

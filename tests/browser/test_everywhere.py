@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,15 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from conductor.rpc.messages import GuestsCounted
-from conductor.services.billing import budgets
-from conductor.services.notifications import subscriptions
-from conductor.services.notifications.subscriptions import SubscriptionRequest
-from conductor.services.operations import announcements
-from conductor.services.quotas import requests
-from conductor.services.servers import guest_metrics
-from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go
+from tests.fixtures.every_page import PAGES, a_little_of_everything
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 AXE = (Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -33,116 +25,11 @@ PAPER = {"width": 794, "height": 1123}  # A4 at 96 dots per inch
 CUT_OFF = """[...document.querySelectorAll(".table-box")]
     .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => "cut off: " + box.innerText.slice(0, 80))"""
 MOST_SHIFT = 0.1
-WORD = "w" * 140  # a name of one word, the widest there is: no page may become wider for it
-PAGES: dict[str, Callable[[dict[str, str]], str]] = {
-    "home": lambda ids: "/",
-    "servers": lambda ids: "/servers",
-    "servers filtered to none": lambda ids: "/servers?name=nothing",
-    "launch": lambda ids: "/servers/launch",
-    "server": lambda ids: f"/servers/{ids['server']}",
-    "failed server": lambda ids: f"/servers/{ids['failed']}",
-    "console": lambda ids: f"/servers/{ids['server']}/console",
-    "activity": lambda ids: f"/servers/{ids['server']}/activity",
-    "stop": lambda ids: f"/servers/do/stop?server={ids['server']}",
-    "cancel": lambda ids: f"/workflows/{ids['run']}/do/cancel",
-    "delete": lambda ids: f"/servers/delete?server={ids['server']}",
-    "workflows": lambda ids: "/workflows",
-    "timeline": lambda ids: f"/workflows/{ids['run']}",
-    "steps": lambda ids: f"/workflows/{ids['run']}/steps",
-    "placement": lambda ids: f"/workflows/{ids['run']}/placement",
-    "decision": lambda ids: f"/decisions/{ids['decision']}?fleet=now",
-    "locks": lambda ids: f"/workflows/{ids['run']}/locks",
-    "events": lambda ids: f"/workflows/{ids['run']}/events",
-    "hosts": lambda ids: "/hosts",
-    "plugins": lambda ids: "/plugins",
-    "filter": lambda ids: "/plugins/filter/of/IoOpsFilter",
-    "project": lambda ids: "/project",
-    "not found": lambda ids: "/nothing",
-    "system": lambda ids: "/system",
-    "project quotas": lambda ids: "/project-quotas",
-    "role assignments": lambda ids: "/role-assignments",
-    "graph": lambda ids: f"/workflows/{ids['run']}/graph",
-    "log": lambda ids: f"/workflows/{ids['run']}/logs",
-    "data": lambda ids: f"/workflows/{ids['run']}/data",
-    "audit of a workflow": lambda ids: f"/workflows/{ids['run']}/audit",
-    "why": lambda ids: f"/workflows/{ids['run']}/why",
-    "compare": lambda ids: f"/workflows/compare?a={ids['run']}&b={ids['broken']}",
-    "server's danger": lambda ids: f"/servers/{ids['server']}/danger",
-    "server's network": lambda ids: f"/servers/{ids['server']}/network",
-    "fleet": lambda ids: "/fleet",
-    "host": lambda ids: "/hosts/sim-2",
-    "drain": lambda ids: "/hosts/sim-2/drain",
-    "cells": lambda ids: "/cells",
-    "audit": lambda ids: "/audit",
-    "volumes": lambda ids: "/volumes",
-    "backups": lambda ids: "/backups",
-    "news": lambda ids: "/news",
-    "new news": lambda ids: "/news/do/create",
-    "settings": lambda ids: "/settings",
-    "services": lambda ids: "/services",
-    "what if": lambda ids: "/what-if",
-    "triage": lambda ids: "/triage",
-    "images": lambda ids: "/images",
-    "new network": lambda ids: "/networks/do/create",
-    "picture": lambda ids: "/networks/topology",
-    "reach": lambda ids: "/security-groups/reach",
-    "quotas": lambda ids: "/quotas",
-    "more quota": lambda ids: "/quotas/more",
-    "quota requests": lambda ids: "/quota-requests?state=all",
-    "api": lambda ids: "/api/docs",
-    "usage": lambda ids: "/usage",
-    "budget": lambda ids: f"/budgets/{ids['project']}",
-    "server's metrics": lambda ids: f"/servers/{ids['server']}/metrics",
-    "asked for": lambda ids: "/activity",
-    "profile": lambda ids: "/profile",
-    "own password": lambda ids: "/profile/password",
-    "second factor": lambda ids: "/profile/second-factor",
-    "notifications": lambda ids: "/notifications",
-    "subscriptions": lambda ids: "/notifications/subscriptions",
-    "subscription": lambda ids: f"/notifications/subscriptions/{ids['subscription']}",
-    "search": lambda ids: "/search?q=a-server",
-}
 
 
 @pytest.fixture
 def ids(people: Any, settings: Any) -> dict[str, str]:
-    """A little of everything, all of it the administrator's."""
-    caller = people.admin.context()
-    factories.cells()
-    factories.host("compute-with-a-rather-long-name-1.rack-7.example")
-    factories.host("sim-2", "cell2", seen=900)
-    factories.image("simulated-linux", caller, is_simulated=True)
-    factories.network("private", caller)
-    run, child = factories.build(caller, f"a-server-{WORD}")
-    factories.emit(child, "step.started", step="SpawnOnHost", host="sim-1", attempt=2)
-    factories.decision(run, **factories.some_decision())
-    failed = factories.instance(caller, "web-2", vm_state="error", host=None, launched_at=None)
-    factories.fault(failed, "No valid host was found. 12 of 17 hosts: image needs qemu, host runs fake", "cell1")
-    broken = factories.run(
-        caller, "cell1", state="failed (not clean)", instance_name=WORD, uncompensated=["a guest on sim-1"]
-    )
-    factories.run(caller, state="queued", plan=[], started_at=None)
-    decision = factories.failed_decision(run)
-    announcements.announce(caller, {"title": "Cell 2 rests on Sunday", "text": "Its servers go on.\nNew ones wait."})
-    requests.ask(
-        caller, {"cores": 300, "router": 20}, "a reason that is long enough to need more than a line on a phone"
-    )
-    settings.NOVELLA_PRICES = {"currency": "EUR", "vcpu": "0.02"}
-    budgets.put(caller, caller.project_id, Decimal("0.01"), (50,), None)
-    for turn in range(3):
-        used = {str(child.instance_uuid): [60.0 * turn, 64.0, 4096.0 * turn, 0.0, 512.0 * turn, 0.0]}
-        guest_metrics.record("cell1", GuestsCounted(host="sim-1", counted_at=300.0 * turn, guests=used))
-    return {
-        "project": caller.project_id,
-        "server": str(child.instance_uuid),
-        "run": str(run.uuid),
-        "failed": str(failed.uuid),
-        "decision": str(decision.uuid),
-        "broken": str(broken.uuid),
-        "subscription": subscriptions.subscribe(
-            caller, SubscriptionRequest(name="deploys", url="https://hooks.example.org/")
-        ).view.uuid,
-    }
+    return a_little_of_everything(people, settings)
 
 
 @pytest.mark.timeout(900)  # more than fifty pages, and no faster than the machine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
@@ -25,8 +25,7 @@ WITHIN_HOST = "within_host"  # between guests of one network that are on one hos
 ROUTED = "routed"  # between networks, and between floating IPs and guests
 # What a host's network carries, by the `guest_network` of its report. Any other carries no traffic between guests.
 CARRIES: Mapping[str, frozenset[str]] = {"bridge": frozenset({WITHIN_HOST})}
-NOT_CARRIED = "Not carried here"
-NO_ROUTING = (
+NO_ROUTING = phrase(
     "Not carried here: no host of this cloud forwards traffic through routers and floating IPs. They are recorded, "
     "and servers don't answer at them."
 )
@@ -41,7 +40,9 @@ class Traffic:
 
     @property
     def words(self) -> str:
-        return f"{self.protocol} to port {self.port}" if self.port else self.protocol
+        if not self.port:
+            return self.protocol
+        return phrase("%(protocol)s to port %(port)s", protocol=self.protocol, port=self.port)
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,13 @@ def ask(context: RequestContext, source: str, target: str, protocol: str, port: 
     there = instances.get(context, target)
     ends = _ends(there)
     if not ends:
-        return Reachability(False, f"{there.name} has no address yet.", ())
+        return Reachability(False, phrase("%(name)s has no address yet.", name=there.name), ())
     starts = _starts(context, source)
     if not starts:
-        return Reachability(False, "The server that asks has no address yet.", ())
+        return Reachability(False, phrase("The source server has no address yet."), ())
     routes = [_along(start, end, traffic) for start in starts for end in ends if _same_kind(start, end)]
     if not routes:
-        return Reachability(False, "They have no addresses of the same kind (IPv4 or IPv6).", ())
+        return Reachability(False, phrase("The two servers have no addresses of the same kind (IPv4 or IPv6)."), ())
     return max(routes, key=lambda found: sum(leg.is_open for leg in found.legs) / len(found.legs))
 
 
@@ -155,42 +156,63 @@ def _along(start: _End, end: _End, traffic: Traffic) -> Reachability:
     is_permitted = all(leg.is_open for leg in legs)
     legs.append(_carriage(start, end))
     is_open = is_permitted and legs[-1].is_open
-    word = "can" if is_open else "cannot"
-    sentence = f"{start.name} {word} reach {end.name} ({end.address}) by {traffic.words}."
-    if is_permitted and not is_open:
-        sentence = f"{sentence} The rules allow it, but it is not carried here."
+    values = {"source": start.name, "target": end.name, "address": end.address, "traffic": traffic.words}
+    if is_open:
+        sentence = phrase("%(source)s can reach %(target)s (%(address)s) by %(traffic)s.", **values)
+    elif is_permitted:
+        sentence = phrase(
+            "%(source)s cannot reach %(target)s (%(address)s) by %(traffic)s. "
+            "The rules allow it, but the host network does not carry it.",
+            **values,
+        )
+    else:
+        sentence = phrase("%(source)s cannot reach %(target)s (%(address)s) by %(traffic)s.", **values)
     return Reachability(is_open, sentence, tuple(legs))
 
 
 def _carriage(start: _End, end: _End) -> PathCheck:
     """Check whether the hosts' network carries traffic between the two, whatever the rules permit."""
-    title = "Host network"
+    title = phrase("Host network")
     if start.port is None or end.port is None or start.port.network_id != end.port.network_id:
         is_carried = carries_routes()
-        return PathCheck(title, is_carried, "Routed traffic is carried." if is_carried else NO_ROUTING)
+        return PathCheck(title, is_carried, phrase("Routed traffic is carried.") if is_carried else NO_ROUTING)
     if WITHIN_HOST not in CARRIES.get(start.guest_network, ()):
-        why = f"the host of {start.name} doesn't connect its servers to each other."
-        return PathCheck(title, False, f"{NOT_CARRIED}: {why}")
+        why = phrase(
+            "Not carried here: the host of %(name)s doesn't connect its servers to each other.", name=start.name
+        )
+        return PathCheck(title, False, why)
     if start.host != end.host:
-        return PathCheck(title, False, f"{NOT_CARRIED}: the servers are on different hosts, which aren't connected.")
-    return PathCheck(title, True, "Both servers are on one host, which connects them.")
+        why = phrase("Not carried here: the servers are on different hosts, which aren't connected.")
+        return PathCheck(title, False, why)
+    return PathCheck(title, True, phrase("Both servers are on one host, which connects them."))
 
 
 def _way(start: _End, end: _End) -> PathCheck:
-    title = "The way"
+    title = phrase("Path")
     if end.port is None:
-        return PathCheck(title, False, "It ends outside.")
+        return PathCheck(title, False, phrase("The target is an external address."))
     if start.port is None:
         if end.port.network.is_external:
-            return PathCheck(title, True, f"{end.port.network.name} is an outside network itself.")
+            why = phrase("%(network)s is an external network.", network=end.port.network.name)
+            return PathCheck(title, True, why)
         if end.entry:
-            return PathCheck(title, True, f"The floating IP {end.entry} leads to {end.address}.")
-        return PathCheck(title, False, f"No floating IP leads to {end.address}: from outside nothing gets there.")
+            why = phrase(
+                "The floating IP %(floating_ip)s leads to %(address)s.", floating_ip=end.entry, address=end.address
+            )
+            return PathCheck(title, True, why)
+        why = phrase("No floating IP leads to %(address)s, so nothing outside reaches it.", address=end.address)
+        return PathCheck(title, False, why)
     if start.port.network_id == end.port.network_id:
-        return PathCheck(title, True, f"Both are on the network {end.port.network.name or end.port.network.uuid}.")
+        network = end.port.network.name or str(end.port.network.uuid)
+        return PathCheck(title, True, phrase("Both are on the network %(network)s.", network=network))
     if _routers(start.subnet_pk) & _routers(end.subnet_pk):
-        return PathCheck(title, True, "A router joins their subnets.")
-    return PathCheck(title, False, f"No router joins {start.address} and {end.address}: add both subnets to one.")
+        return PathCheck(title, True, phrase("A router connects their subnets."))
+    why = phrase(
+        "No router connects %(source)s and %(target)s. Add both subnets to one router.",
+        source=start.address,
+        target=end.address,
+    )
+    return PathCheck(title, False, why)
 
 
 def _routers(subnet_pk: int) -> set[str]:
@@ -199,21 +221,27 @@ def _routers(subnet_pk: int) -> set[str]:
 
 
 def _side(here: _End, there: _End, traffic: Traffic, direction: str) -> PathCheck:
-    title = f"Into {here.name}" if direction == _INGRESS else f"Out of {here.name}"
+    is_inward = direction == _INGRESS
+    title = phrase("Into %(name)s", name=here.name) if is_inward else phrase("Out of %(name)s", name=here.name)
     port = here.port
     if port is None or not port.is_port_security_enabled:
-        return PathCheck(title, True, "Its port is not filtered.")
+        return PathCheck(title, True, phrase("Its port is not filtered."))
     groups = list(port.security_groups.all())
     if not groups:
-        return PathCheck(title, False, "Its port has no security group: nothing passes.")
+        return PathCheck(title, False, phrase("Its port has no security group, so no traffic passes."))
     rules = [rule for group in groups for rule in group.rules.all() if rule.direction == direction]
     opener = next((rule for rule in rules if _lets(rule, there, traffic)), None)
     names = ", ".join(sorted(group.name for group in groups))
     if opener is None:
-        word = "from" if direction == _INGRESS else "to"
-        return PathCheck(title, False, f"No rule of {names} lets {traffic.words} {word} {there.address} through.")
+        values = {"groups": names, "traffic": traffic.words, "address": there.address}
+        if is_inward:
+            why = phrase("No rule of %(groups)s allows %(traffic)s from %(address)s.", **values)
+        else:
+            why = phrase("No rule of %(groups)s allows %(traffic)s to %(address)s.", **values)
+        return PathCheck(title, False, why)
     group = next(one for one in groups if one.pk == opener.group_id)
-    return PathCheck(title, True, f"The group {group.name} lets it through: {_rule_words(opener)}.", str(group.uuid))
+    why = phrase("The security group %(group)s allows it: %(rule)s.", group=group.name, rule=_rule_words(opener))
+    return PathCheck(title, True, why, str(group.uuid))
 
 
 def _lets(rule: SecurityGroupRule, there: _End, traffic: Traffic) -> bool:
@@ -247,9 +275,15 @@ def _is_in(groups: Iterable[object], wanted: int) -> bool:
 
 
 def _rule_words(rule: SecurityGroupRule) -> str:
-    parts: Sequence[str] = [rule.protocol or "any protocol"]
+    protocol = rule.protocol or phrase("any protocol")
     if rule.port_range_min is not None:
         low, high = rule.port_range_min, rule.port_range_max
-        parts = [*parts, f"port {low}" if low == high else f"ports {low} to {high}"]
-    whom = rule.remote_ip_prefix or (f"servers of {rule.remote_group.name}" if rule.remote_group else "anywhere")
-    return f"{', '.join(parts)}, {'from' if rule.direction == _INGRESS else 'to'} {whom}"
+        ports = {"protocol": protocol, "low": low, "high": high}
+        one_port = phrase("%(protocol)s, port %(low)s", **ports)
+        protocol = one_port if low == high else phrase("%(protocol)s, ports %(low)s to %(high)s", **ports)
+    remote: str = rule.remote_ip_prefix or phrase("anywhere")
+    if rule.remote_group and not rule.remote_ip_prefix:
+        remote = phrase("servers of %(group)s", group=rule.remote_group.name)
+    if rule.direction == _INGRESS:
+        return phrase("%(traffic)s, from %(remote)s", traffic=protocol, remote=remote)
+    return phrase("%(traffic)s, to %(remote)s", traffic=protocol, remote=remote)

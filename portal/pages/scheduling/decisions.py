@@ -150,4 +150,9 @@ def _asked_for(view: DecisionView) -> list[tuple[str, str]]:
 def _flavor_words(flavor: Mapping[str, Any]) -> str:
     if not flavor:
         return ""
-    return f"{flavor['name']}: {flavor['vcpus']} vCPU, {flavor['memory_mb']} MB, {flavor.get('root_gb', 0)} GB disk"
+    return gettext("%(name)s: %(vcpus)s vCPU, %(memory)s MB memory, %(disk)s GB disk") % {
+        "name": flavor["name"],
+        "vcpus": flavor["vcpus"],
+        "memory": flavor["memory_mb"],
+        "disk": flavor.get("root_gb", 0),
+    }

@@ -196,7 +196,7 @@ def given(tab: TabRequest) -> dict[str, Any]:
         "data": [
             {
                 "run": run,
-                "title": f"{status_badges.intent(run)} {run.instance_name}" if run.cell else status_badges.intent(run),
+                "title": f"{gettext(status_badges.intent(run))} {run.instance_name if run.cell else ''}".rstrip(),
                 "data": run_data.of_run(tab.caller, run.uuid),
             }
             for run in shown

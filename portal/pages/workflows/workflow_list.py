@@ -164,10 +164,8 @@ def _facets(found: WorkflowPage, given: QueryDict, chosen: Mapping[str, tuple[st
 
 
 def _words(facet: str, value: str, found: WorkflowPage) -> str:
-    if facet == "flow":
-        return value.replace("_", " ")
     if facet == "cause":
-        return status_badges.WAIT_WORDS.get(value, f"a {value}")
+        return gettext(status_badges.WAIT_WORDS.get(value, value.replace("_", " ")))
     if facet == "project":
         return found.project_names.get(value, value[:8])
     return "API" if facet == "cell" and value == lists.API else value

@@ -190,7 +190,7 @@ def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
     b, _ = plugged(people, network, "b", str(web.uuid))
     closed = reachability.ask(context, a, b, "tcp", "443")
     assert [leg.is_open for leg in closed.legs] == [True, True, False, True]
-    assert "No rule of web lets tcp to port 443" in closed.legs[2].why
+    assert "No rule of web allows tcp to port 443" in closed.legs[2].why
     default = SecurityGroup.objects.get(name="default", project_id=context.project_id)
     requested = SecurityGroupRuleCreate(
         "ingress", "IPv4", "tcp", 440, 450, remote_group_id=str(default.uuid), group_id=str(web.uuid)
@@ -266,7 +266,7 @@ def test_unconnected_networks_are_reported(people: Any) -> None:
     context = people.ana.context()
     a, _ = plugged(people, lan("one", context, "10.8.0"), "a")
     b, _ = plugged(people, lan("two", context), "b")
-    assert "No router joins" in reachability.ask(context, a, b, "icmp", "").legs[1].why
+    assert "No router connects" in reachability.ask(context, a, b, "icmp", "").legs[1].why
 
 
 @pytest.mark.parametrize(("protocol", "port"), [("tcp", ""), ("tcp", "0"), ("tcp", "65536"), ("gre", "1")])

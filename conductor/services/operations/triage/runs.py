@@ -170,8 +170,9 @@ def _item(seen: _Seen, project_names: Mapping[str, str]) -> TriageItem:
 
 
 def _name(run: WorkflowRun) -> str:
+    action = run.action.replace("_", " ").replace("-", " ").capitalize()
     subject = run.instance_name or str(run.instance_uuid or run.uuid)[:8]
-    return f"{run.action.replace('_', ' ').replace('-', ' ')} {subject}".capitalize()
+    return phrase("%(action)s %(subject)s", action=phrase(action), subject=subject)
 
 
 def _level(kind: str, seen: _Seen) -> int:
