@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from compute_drivers import free_room
 from compute_drivers.container.cold_migration import ColdMigration
 from compute_drivers.container.node import ContainerNode
 from compute_drivers.container.options import ContainerOptions
@@ -67,6 +68,10 @@ class ContainerDriver(ComputeDriver):
         return self.node.open_console(instance_uuid, kind)
 
     # -- spawn and power
+
+    def check_build(self, guest: GuestSpec) -> None:
+        self.builder.check(guest)
+        free_room.require(guest.image, self.node.paths.images_dir, guest.flavor.memory_mb)
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         self.builder.spawn(guest, progress)

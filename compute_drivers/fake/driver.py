@@ -71,6 +71,9 @@ class FakeDriver(ComputeDriver):
 
     # -- spawn and power
 
+    def check_build(self, guest: GuestSpec) -> None:
+        self.node.faults.meet("check_build", guest.name)
+
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         self.node.spawn(guest, progress)
 

@@ -98,7 +98,7 @@ class Connection:
             return domain is not None and LibvirtGuest(domain).power_state() is PowerState.RUNNING
 
     def has(self, instance_uuid: str) -> bool:
-        """Return whether the guest is here, on or off."""
+        """Return whether the guest is here, on or off. Raises DriverError for a domain that is not ours."""
         with translated("look for the guest"):
             return self._find(instance_uuid) is not None
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from compute_drivers.libvirt import build_checks
 from compute_drivers.libvirt.attachments import Attachments
 from compute_drivers.libvirt.capability import can_save_memory
 from compute_drivers.libvirt.cold_migration import ColdMigration
@@ -134,6 +135,11 @@ class LibvirtDriver(ComputeDriver):
         self.node.networks.forget_password(instance_uuid)
 
     # -- spawn and power
+
+    def check_build(self, guest: GuestSpec) -> None:
+        self.builder.check(guest)
+        self.node.connection.has(guest.instance_uuid)  # an unmanaged guest of the same name raises
+        build_checks.require(guest, self.node.paths.images_dir)
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         self.builder.spawn(guest, progress)

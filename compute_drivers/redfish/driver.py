@@ -46,6 +46,9 @@ class RedfishDriver(ComputeDriver):
         """Return b"": Redfish offers no console output."""
         return b""
 
+    def check_build(self, guest: GuestSpec) -> None:
+        self.builder.check(guest)
+
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         self.builder.spawn(guest, progress)
 

@@ -71,6 +71,14 @@ class GuestBuilder:
         if is_running:
             self._power.start_machine(machine)
 
+    def check(self, guest: GuestSpec) -> None:
+        """Raise DriverError where no free machine fits the guest; whether one answers is seen when it is claimed."""
+        _check(guest)
+        taken = self._node.assignments.all()
+        free = (hardware for machine, hardware in self._node.hardware.items() if machine not in taken)
+        if all(_mismatch(hardware, guest) for hardware in free):
+            raise DriverError("No free machine of this host is large enough for the server.")
+
     # -- steps, each of which can be repeated
 
     def _claim(self, guest: GuestSpec, progress: Progress) -> str:

@@ -66,6 +66,12 @@ def _guest(command: Any) -> GuestSpec:
     return GuestSpec.from_json(command.guest)
 
 
+def _check_build(context: CommandContext, command: m.CheckBuild) -> None:
+    if _listed_state(context, command.instance_uuid) not in (None, PowerState.NOSTATE):
+        raise DriverError("This host has a guest of this name already.")
+    context.driver.check_build(_guest(command))
+
+
 def _spawn(context: CommandContext, command: m.SpawnInstance) -> None:
     guest = _guest(command)
     context.driver.spawn(guest, context.progress)
@@ -178,6 +184,7 @@ def _migrate_in(context: CommandContext, command: m.MigrateIn) -> None:
 
 
 HANDLERS: Mapping[type[Any], Handler] = {
+    m.CheckBuild: Handler(_check_build),
     m.SpawnInstance: Handler(_spawn, builds=True),
     m.DestroyInstance: Handler(_destroy),
     m.RebuildInstance: Handler(_rebuild, "rebuild"),

@@ -86,8 +86,11 @@ class Heartbeat:
         """Return the driver's report with what the agent adds."""
         self._last_report = validate_report(self._driver.report(), self._last_report)
         added = {"actions": sorted(self._driver.capabilities), **boot_time(), **self._keys()}
-        if self._driver.network_is_host_specific:
-            added["network_is_host_specific"] = True
+        traits = {
+            "network_is_host_specific": self._driver.network_is_host_specific,
+            "checks_builds": type(self._driver).check_build is not ComputeDriver.check_build,
+        }
+        added |= {name: True for name, is_so in traits.items() if is_so}
         return {**self._last_report, "capabilities": {**self._last_report["capabilities"], **added}}
 
     def _keys(self) -> dict[str, Any]:

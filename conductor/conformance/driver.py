@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -100,6 +101,14 @@ class DriverConformance(ActionConformance, MoveConformance, FaultConformance):
         driver.destroy(guest.instance_uuid)
         driver.destroy(guest.instance_uuid)
         assert guest.instance_uuid not in uuids(driver)
+
+    def test_the_check_before_a_build_leaves_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        before = uuids(driver)
+        driver.check_build(replace(guest, ports=(), volumes=()))
+        assert uuids(driver) == before
+        driver.spawn(guest, RecordedProgress())
+        assert power_state(driver, guest) is PowerState.RUNNING
 
     def test_a_guest_can_be_built_again_under_its_uuid(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest = new_guest()

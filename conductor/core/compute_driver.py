@@ -366,6 +366,13 @@ class ComputeDriver:
 
     # -- spawn and power: every driver supports these
 
+    def check_build(self, guest: GuestSpec) -> None:
+        """Raise where this host cannot build the guest now; change nothing, and take no longer than a report.
+
+        `guest` has no ports and no secrets yet, and its volumes have no path and no size. A driver that does not
+        override this method is not asked.
+        """
+
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         """Build the guest and start it; returns once it runs."""
         raise NotImplementedError

@@ -22,6 +22,7 @@ SERVICE_VERSION_HISTORY = (
     "keys_announced, refusals_counted 1.0 (signed envelopes)",
     "host_reported 1.3 (disks that it keeps for going back)",
     "select_destinations, destinations_selected, scheduler_reported 1.0 (schedulers that are called)",
+    "check_build 1.0",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -71,6 +72,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     {"keys_announced": "1.0", "refusals_counted": "1.0"},
     {"host_reported": "1.3"},
     dict.fromkeys(("select_destinations", "destinations_selected", "scheduler_reported"), "1.0"),
+    {"check_build": "1.0"},
 )
 
 

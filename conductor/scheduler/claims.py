@@ -25,7 +25,7 @@ from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.placement import allocations, hardware
 from conductor.placement.allocations import Claim, ProviderFull
 from conductor.scheduler import decision_log, host_facts, request_specs
-from conductor.scheduler.decision_log import CLAIM_FAILED, NOT_OPEN, USED
+from conductor.scheduler.decision_log import CLAIM_FAILED, NOT_OPEN, REFUSED, USED
 from conductor.scheduler.host_manager import host_manager
 
 ALIAS = "default"
@@ -114,6 +114,13 @@ def claim_alternate(
 def mark_alternate(run_uuid: str, instance_uuid: str, host: str, fate: str) -> None:
     """Record the fate of `host`, which the decision of an API-level run named for the instance."""
     decision_log.mark(run_uuid, instance_uuid, {host: fate})
+
+
+def mark_refused(instance_uuid: str, host: str, reason: str) -> None:
+    """Record that `host` has refused to build the instance, and why, in the decision that named the host."""
+    run_uuid = decision_log.build_run_of(instance_uuid)
+    if run_uuid is not None:
+        decision_log.mark(run_uuid, instance_uuid, {host: REFUSED}, reasons={host: reason})
 
 
 def _try(instance_uuid: str, alternate: Selection, project_id: str, user_id: str) -> str:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from conductor import process_names
 from conductor.api_db.models import HostSnapshot, InstanceMapping, SchedulingDecision
 from conductor.core.errors import NotFound
 from conductor.core.host_state import HostState, HostTable
+from conductor.core.messages import pack
 from conductor.core.phrases import phrase
 from conductor.core.scheduling import snapshots
 from conductor.core.scheduling.decision import Decision
@@ -28,6 +30,7 @@ ALIAS = "default"
 
 USED = "used"
 FAILED = "failed"  # the build failed there
+REFUSED = "refused"  # it refused before the build, with a reason
 CLAIM_FAILED = "claim failed"  # it was full by the time of the claim
 NOT_OPEN = "not open"  # its service was down or disabled by then
 NOT_NEEDED = "not needed"
@@ -99,10 +102,17 @@ def _noted(uses: Iterable[Use]) -> list[Use]:
     return [use for use in uses if use.is_shadow or use.faults or not use.is_trusted]
 
 
-def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str], *, left: Collection[str] | None = None) -> None:
-    """Record fates by host for one instance of the newest successful decision of a run; unknown hosts are skipped.
+def mark(
+    run_uuid: str,
+    instance_uuid: str,
+    fates: Mapping[str, str],
+    *,
+    left: Collection[str] | None = None,
+    reasons: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Record fates by host for one instance of the newest successful decision of a run, some with their reasons.
 
-    Where `left` is given, named hosts outside of it were used, and failed.
+    Unknown hosts are skipped. Where `left` is given, named hosts outside of it were used, and failed.
     """
     with write_tx(ALIAS):
         rows = SchedulingDecision.objects.select_for_update().filter(run_uuid=run_uuid, is_successful=True)
@@ -114,6 +124,9 @@ def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str], *, left: C
         used = [item["host"] for item in row.selections[index] if left is not None and item["host"] not in left]
         failed = {host: FAILED for host in used if known.get(host, USED) == USED}
         row.summary["fates"][instance_uuid] = {**known, **failed, **fates}
+        if reasons:
+            by_host = row.summary.setdefault("reasons", {}).setdefault(instance_uuid, {})
+            by_host |= {host: pack(reason) for host, reason in reasons.items()}
         SchedulingDecision.objects.filter(pk=row.pk).update(summary=row.summary)
 
 

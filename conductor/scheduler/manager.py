@@ -49,6 +49,7 @@ Transaction = Callable[[str], AbstractContextManager[None]]
 
 claim_alternate = claims.claim_alternate
 mark_alternate = claims.mark_alternate
+mark_refused = claims.mark_refused
 release = claims.release
 
 

@@ -19,6 +19,7 @@ from conductor.journal import sealing, statements
 from conductor.journal.models import WorkflowRun
 
 Result = Mapping[str, Any]
+RESCHEDULED = "Rescheduled"  # class of the error of a step that an operator has left for another host
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from tests.acceptance.nursery import Nursery
 from tests.waiting import take_time, wait_until
 
 
-def fail_spawns(cloud: Cloud, **rule: Any) -> None:
+def fail_spawns(cloud: Cloud, call: str = "spawn", **rule: Any) -> None:
     """Make the simulated hypervisors fail; they read the file at each call."""
-    (cloud.data_dir / "faults.json").write_text(json.dumps({"spawn": rule}))
+    (cloud.data_dir / "faults.json").write_text(json.dumps({call: rule}))
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,31 @@ def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Clou
     assert cloud.rows("api", bound) == [(cloud.server(uuid)["OS-EXT-SRV-ATTR:host"],)]
     assert cloud.guests() == [uuid]
     assert len(cloud.rows("api", "select distinct provider_id from placement_allocation")) == 1
+
+
+def test_a_host_that_refuses_is_left_before_anything_is_prepared_there(quick_cloud: Cloud) -> None:
+    cloud = quick_cloud
+    fail_spawns(cloud, "check_build", fail_times=1, error="DriverError", message="no memory is free now")
+    uuid = cloud.launch("web-1").json["server"]["id"]
+    cloud.wait_for_status(uuid, "ACTIVE")
+    assert steps_of(cloud, uuid) == [
+        ("ClaimDestination", "do", 1, "done"),
+        ("CheckOnHost", "do", 1, "failed"),
+        ("ClaimDestination", "undo", 1, "undone"),
+        ("ClaimDestination", "do", 2, "done"),
+        ("CheckOnHost", "do", 2, "done"),
+        ("PlugNetworks", "do", 2, "done"),
+        ("SpawnOnHost", "do", 2, "done"),
+        ("MarkActive", "do", 2, "done"),
+    ]
+    assert cloud.guests() == [uuid]
+    (decision,) = cloud.call("GET", f"/api/decisions?instance_uuid={uuid}", user="admin").json["decisions"]
+    shown = cloud.call("GET", f"/api/decisions/{decision['uuid']}", user="admin").json
+    (selection,) = shown["decision"]["selections"]
+    assert (selection["fate"], selection["reason"]) == ("refused", "no memory is free now")
+    host = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    used = next(one for one in selection["alternates"] if one["fate"] == "used")
+    assert used == {"host": host, "fate": "used", "reason": ""}
 
 
 def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quick_cloud: Cloud) -> None:

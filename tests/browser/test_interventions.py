@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from conductor.core.states import RunState, StepState
 from conductor.journal.models import AuditRecord, StepRecord, WorkflowRun
-from conductor.workflows.flows.build import BUILD_IN_CELL
+from conductor.workflows.flows.build import BUILD_IN_CELL, SpawnOnHost
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, wait_until_live
 
@@ -22,15 +22,17 @@ def stuck(people: Any) -> WorkflowRun:
     """A build whose step on the host has failed and waits for its next try."""
     _, child = factories.build(people.ana.context(), "web-1")
     error = {"class": "DriverError", "message": "The disk is full", "step": "SpawnOnHost", "attempt": 1}
-    StepRecord.objects.using("cell1").filter(run=child, index=2).update(
-        state=StepState.FAILED, host="sim-1", error=error, finished_at=factories.ago(0)
-    )
+    records = StepRecord.objects.using("cell1").filter(run=child)
+    for index, step in reversed(list(enumerate(BUILD_IN_CELL.steps))):  # as in the flow's own plan
+        records.filter(name=step.name).update(index=index)
+    spawn = records.get(name=SpawnOnHost.name)
+    records.filter(pk=spawn.pk).update(state=StepState.FAILED, host="sim-1", error=error, finished_at=factories.ago(0))
     WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(
         state=RunState.WAITING,
         owner=None,
         lease_expires_at=None,
         plan=BUILD_IN_CELL.plan(),
-        position=2,
+        position=spawn.index,
         waits_for={"cause": "timer", "detail": "next try of Spawn on host"},
     )
     return child

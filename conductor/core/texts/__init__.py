@@ -28,6 +28,7 @@ WORDS = (
     "used",
     "failed",
     "claim failed",
+    "refused",
     "not open",
     "not needed",
     "claim",

@@ -30,6 +30,16 @@ class Command:
 # -- create and destroy. `guest` is core.GuestSpec as JSON everywhere.
 
 
+@message("check_build", version="1.0")
+class CheckBuild(Command):
+    """Refuse a build that this host cannot do now; nothing is done for it yet. `guest` has no ports and no secrets.
+
+    Its volumes have no path and no size.
+    """
+
+    guest: dict[str, Any]
+
+
 @message("spawn_instance", version="1.5")
 class SpawnInstance(Command):
     """Build a guest and start it, unless `is_running` is false."""

@@ -236,15 +236,17 @@ def _selections(row: SchedulingDecision) -> list[dict[str, Any]]:
     found = []
     for uuid, (chosen, *alternates) in zip(row.summary["instance_uuids"], row.selections, strict=False):
         fates = row.summary["fates"].get(uuid, {})
+        reasons = row.summary.get("reasons", {}).get(uuid, {})
+
+        def outcome(host: str, default: str, fates: Any = fates, reasons: Any = reasons) -> dict[str, str]:
+            return {"host": host, "fate": fates.get(host, default), "reason": unpack(reasons.get(host, ""))}
+
         found.append(
             {
                 "instance_uuid": uuid,
-                "host": chosen["host"],
                 "cell": chosen["cell"],
-                "fate": fates.get(chosen["host"], USED),
-                "alternates": [
-                    {"host": item["host"], "fate": fates.get(item["host"], NOT_NEEDED)} for item in alternates
-                ],
+                **outcome(chosen["host"], USED),
+                "alternates": [outcome(item["host"], NOT_NEEDED) for item in alternates],
             }
         )
     return found

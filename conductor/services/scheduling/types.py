@@ -16,7 +16,8 @@ class DecisionView:
     cells are disabled.
     `hosts`: [{"host", "cell", "zone", "is_simulated", "passed", "rejected_by", "reason", "need", "have"}].
     `weights`: [{"host", "total", "parts": [{"weigher", "raw", "normalized", "multiplier", "weight"}]}], best first.
-    `selections`: per instance: {"instance_uuid", "host", "cell", "fate", "alternates": [{"host", "fate"}]}.
+    `selections`: per instance: {"instance_uuid", "host", "cell", "fate", "reason", "alternates": [{"host", "fate",
+    "reason"}]}.
     `nearest`: hosts that only one filter rejected: {"host", "cell", "rejected_by", "reason", "need", "have",
     "shortfall"}.
     `faults`: plugins that failed: {"kind", "plugin", "count", "error", "consequence"}.

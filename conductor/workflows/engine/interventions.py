@@ -18,6 +18,7 @@ from conductor.core.states import StepState
 from conductor.journal.models import StepRecord
 from conductor.workflows.engine import records
 from conductor.workflows.engine.transitions import NOT_THE_STEPS_FAULT, Transitions
+from conductor.workflows.flow import RESCHEDULED
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def _reschedule(transitions: Transitions, order: Order) -> None:
     run = transitions.run
     record = transitions.current_record(run.position)
     error = {
-        "class": "Rescheduled",
+        "class": RESCHEDULED,
         "message": order["reason"],
         "step": transitions.flow.steps[run.position].name,
         "attempt": run.attempt,

@@ -17,8 +17,8 @@ from conductor.cell_db import build_failures
 from conductor.cell_db.models import ComputeNode, Instance, InstanceFault
 from conductor.cells import quarantine
 from conductor.cells.lookup import CELL0
-from conductor.core.compute_driver import NetworkPort
-from conductor.core.errors import NoValidHost
+from conductor.core.compute_driver import NetworkPort, VolumeConnection
+from conductor.core.errors import HostUnresponsive, NoValidHost
 from conductor.core.messages import text_of, to_json_text
 from conductor.core.request_spec import RequestSpec
 from conductor.core.selection import Selection
@@ -29,10 +29,11 @@ from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.network import ports
 from conductor.placement.models import Inventory
 from conductor.rpc import outbox
-from conductor.rpc.messages import DestroyInstance, SpawnInstance
+from conductor.rpc.messages import CheckBuild, DestroyInstance, SpawnInstance
 from conductor.scheduler import claims, manager
 from conductor.volume import operations
 from conductor.workflows.flow import (
+    RESCHEDULED,
     UNTIL_DONE,
     Flow,
     RemoteStep,
@@ -402,11 +403,15 @@ class ClaimDestination(Step):
         instance_rows.update(work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone)
 
     def revert(self, work: StepContext, result: Result) -> None:
-        owns_networks = bool(result) and _owns_networks(work, Selection.from_json(result["selection"]))
+        left = Selection.from_json(result["selection"]) if result else None
+        owns_networks = left is not None and reports(work, left.host, left.node, "network_is_host_specific")
+        error = statements.last_failure(connections[work.alias], work.run.pk, work.attempt)
         with work.fenced("default"):
             claims.release(work.instance_uuid)
             if owns_networks:
                 ports.unplug(work.instance_uuid)
+            if left is not None and _is_refusal(error):
+                manager.mark_refused(work.instance_uuid, left.host, text_of(error))
 
     def commit_revert(self, work: StepContext) -> None:
         _note_failure(work)
@@ -414,10 +419,16 @@ class ClaimDestination(Step):
         instance_rows.update(work, host=None, node=None)
 
 
-def _owns_networks(work: StepContext, left: Selection) -> bool:
-    """Whether the networking of guests belongs to the host that is left: then no other host can have their ports."""
-    node = ComputeNode.objects.using(work.alias).filter(host=left.host, node=left.node)
-    return node.filter(report__capabilities__network_is_host_specific=True).exists()
+def reports(work: StepContext, host: str, node: str, capability: str) -> bool:
+    """Whether the node's last report has this capability."""
+    rows = ComputeNode.objects.using(work.alias).filter(host=host, node=node)
+    return rows.filter(**{f"report__capabilities__{capability}": True}).exists()
+
+
+def _is_refusal(error: Mapping[str, Any]) -> bool:
+    """Whether the host answered the check with an error; False where it did not answer, or an operator went on."""
+    no_answers = (RESCHEDULED, HostUnresponsive.__name__)
+    return error.get("step") == CheckOnHost.name and error["class"] not in no_answers
 
 
 def _note_failure(work: StepContext) -> None:
@@ -432,6 +443,31 @@ def alternates_left(work: StepContext) -> list[dict[str, Any]]:
     """Return selections of this request on hosts that were not tried yet, best first."""
     tried = work.run.variables.get("tried_hosts", [])
     return [selection for selection in work.inputs["selections"] if selection["host"] not in tried]
+
+
+class CheckOnHost(RemoteStep):
+    """Asks the host whether it can build the guest, before anything is prepared for it: a refusal costs little.
+
+    No revert: the host does nothing. A host is not asked if its driver has no check, or if it is of an earlier release.
+    """
+
+    title = "Check on host"
+
+    def command(self, work: StepContext) -> Any:
+        instance = instance_rows.read(work)
+        host = instance.host or ""
+        if not reports(work, host, instance.node or "", "checks_builds"):
+            return None
+        volumes = tuple(_announced(device) for device in work.inputs.get("devices", ()))
+        guest = fresh_guest_of(work, instance, ports=(), volumes=volumes, user_data="", files=())
+        return CheckBuild(**addressed(work, host), guest=guest)
+
+
+def _announced(device: Mapping[str, Any]) -> VolumeConnection:
+    """Return a volume that the guest is to have, before it is filled and connected."""
+    return VolumeConnection(
+        device["volume_id"], path="", size_gb=0, device_name=device["device_name"], boot_index=device["boot_index"]
+    )
 
 
 class PlugNetworks(SetStep):
@@ -550,6 +586,7 @@ BUILD_IN_CELL = BuildInCell(
     version=1,
     steps=(
         ClaimDestination(),  # the scheduler's claim, later the next alternate's; revert releases it
+        CheckOnHost(),  # one command to the host, which may refuse; nothing is prepared yet
         PlugNetworks(),  # ports get addresses and the host; all attempts share them
         SpawnOnHost(),  # one command to the host, the run suspends; revert destroys the guest
         MarkActive(),

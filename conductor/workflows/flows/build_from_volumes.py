@@ -14,6 +14,7 @@ from conductor.volume import operations
 from conductor.workflows.flow import UNTIL_DONE, Result, RetryPolicy, Step, StepContext
 from conductor.workflows.flows.build import (
     BuildInCell,
+    CheckOnHost,
     ClaimDestination,
     MarkActive,
     MarkFailed,
@@ -118,6 +119,7 @@ BUILD_FROM_VOLUMES = BuildInCell(
     version=1,
     steps=(
         ClaimDestination(),  # the scheduler's claim, later the next alternate's; revert releases it
+        CheckOnHost(),  # one command to the host, which may refuse; nothing is prepared yet
         FillVolumes(),  # the launch has reserved them; those created for the server get their data
         PlugNetworks(),  # ports get addresses and the host; all attempts share them
         SpawnOnHost(),  # one command to the host, the run suspends; revert destroys the guest

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from conductor.cells import quarantine
 from conductor.image import seed as image_seed
 from conductor.image.models import Image
+from conductor.scheduler import host_manager
 from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceCreate
 from tests.compute_rows import seed_cloud
@@ -24,6 +26,13 @@ def hosts(people: Any) -> Hosts:
     image_seed.seed(admin.project_id, None)
     seed_cloud(people, "sim-1", "sim-2", "sim-3")
     return Hosts()
+
+
+@pytest.fixture
+def reads_nothing_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read once a second would count for requests on a slow machine, and for none on a fast one."""
+    monkeypatch.setattr(host_manager, "IO_OPS_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(quarantine, "LOOK_EVERY_SECONDS", 3600.0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conductor.api_db.models import InstanceGroupMember, InstanceMapping
-from conductor.cell_db.models import Instance, Migration
+from conductor.cell_db.models import ComputeNode, Instance, Migration
 from conductor.cells.lookup import journal_aliases
 from conductor.core.states import FINAL_MIGRATION_STATUSES, LIVE_RUN_STATES, MigrationStatus, RunState
 from conductor.db.transactions import database_now
@@ -79,6 +79,9 @@ class Hosts:
         )
         return True
 
+    def check_build(self, host: str, body: Body) -> None:
+        """Agree."""
+
     def spawn_instance(self, host: str, body: Body) -> None:
         self.guests[host][body["instance_uuid"]] = RUNNING if body.get("is_running", True) else OFF
 
@@ -145,6 +148,13 @@ class Hosts:
     def _there(self, host: str, body: Body) -> None:
         if self.guests[host].get(body["instance_uuid"]) not in (RUNNING, OFF):
             raise Missing
+
+
+def report_checks() -> None:
+    """Have all hosts report that their drivers check builds."""
+    for node in ComputeNode.objects.using(CELL).all():
+        node.report["capabilities"] |= {"checks_builds": True}
+        node.save(using=CELL)
 
 
 def step_on(hosts: Hosts) -> bool:

@@ -16,7 +16,6 @@ import pytest
 
 from conductor import plugins
 from conductor.cell_db.models import Instance
-from conductor.cells import quarantine
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
 from conductor.core.states import LIVE_RUN_STATES, VmState
@@ -24,9 +23,9 @@ from conductor.image.models import Image
 from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import StepAnswered
-from conductor.scheduler import host_manager
 from conductor.workflows.engine import executor
 from portal.live import routing  # noqa: F401 - a portal listens to what happens as soon as this is imported
+from tests.integration.flows.moving import report_checks
 from tests.waiting import wait_until
 from tools.request_path import RequestPath, RequestProfiler, in_all
 
@@ -88,12 +87,10 @@ class Wire:
 
 @pytest.fixture
 def wire(
-    profiler: RequestProfiler, hosts: Any, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+    profiler: RequestProfiler, hosts: Any, tmp_path: Path, settings: Any, reads_nothing_by_the_clock: None
 ) -> Iterator[Wire]:
     settings.NOVELLA_HOST_DOWN_SECONDS = 2 * HEARTBEAT_SECONDS
-    # What is read once a second is on the way of each request of a slow machine, and of none of a fast one.
-    monkeypatch.setattr(host_manager, "IO_OPS_EVERY_SECONDS", HEARTBEAT_SECONDS)
-    monkeypatch.setattr(quarantine, "LOOK_EVERY_SECONDS", HEARTBEAT_SECONDS)
+    report_checks()  # as agents with this driver do
     made = Wire()
     options = {"latency_seconds": 0.0}
     configs = [

@@ -37,7 +37,7 @@ from tests.fixtures.boot_volumes import (
     system,
 )
 from tests.fleet import silence
-from tests.integration.flows.moving import CELL, OFF, RUNNING, instance_of, run_to_the_end, step_on
+from tests.integration.flows.moving import CELL, OFF, RUNNING, instance_of, report_checks, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
 
 __all__ = ["hosts", "image", "system"]
@@ -107,6 +107,7 @@ def test_a_build_that_fails_gives_the_volumes_back(
     step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, volumes_wanted: Any, trouble: Any
 ) -> None:
     before, (system, image) = taken(), volumes_wanted
+    report_checks()
     trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
     uuid = launched(hosts, ana, of_volume(system), of_image(image, boot_index=1))
     run = run_of(uuid, "build_from_volumes")

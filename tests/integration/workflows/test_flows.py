@@ -18,6 +18,7 @@ from conductor.workflows.flows import build
 from conductor.workflows.flows.build import BUILD_IN_CELL, BUILD_INSTANCES
 from conductor.workflows.flows.delete import DELETE_INSTANCE
 from tests.fixtures.builds import ana, held, instance_of, launch, launch_many, part_of, run_to_the_end
+from tests.integration.flows.moving import report_checks
 from tests.trouble import Trouble, trouble
 
 __all__ = ["ana"]
@@ -43,6 +44,7 @@ def test_a_step_that_fails_for_ever_ends_the_build_and_all_is_given_back(
         run_to_the_end()
         assert instance_of(uuid).vm_state == VmState.ACTIVE
         return
+    report_checks()
     trouble.strike(step, part_of(step), times=10_000)
     uuid = launch(ana)
     run_to_the_end()
@@ -55,6 +57,7 @@ def test_a_step_that_fails_for_ever_ends_the_build_and_all_is_given_back(
 
 @pytest.mark.parametrize("step", BUILD_STEPS, ids=lambda step: step.name)
 def test_what_fails_once_is_undone_or_done_again_and_never_left_half(step: Step, ana: Any, trouble: Trouble) -> None:
+    report_checks()
     trouble.strike(step, part_of(step), times=1)
     uuid = launch(ana)
     run_to_the_end()
