@@ -36,12 +36,9 @@ def report(provider_uuid: UUID | str, name: str, inventory: Mapping[str, Invento
     if row is not None and row.root_id and is_same(row, name, inventory, wanted_traits):
         return row.generation
     with write_tx(ALIAS):
-        if ResourceProvider.objects.filter(name=name).exclude(uuid=provider_uuid).exists():
-            raise Conflict(f"There is another resource provider named {name}.")
         traits.bring(wanted_traits)
         resource_classes.bring(inventory)
-        rows = ResourceProvider.objects.select_for_update()
-        row, _ = rows.get_or_create(uuid=provider_uuid, defaults={"name": name})
+        row = _held_or_new(provider_uuid, name)
         _report_amounts(row, inventory)
         traits.write(row, {*wanted_traits, *row.traits} - (set(row.reported_traits) - set(wanted_traits)))
         ResourceProvider.objects.filter(pk=row.pk).update(
@@ -163,6 +160,21 @@ def is_same(row: ResourceProvider, name: str, inventory: Mapping[str, Inventory]
     stored = {item.resource_class: _values_of(item) for item in row.inventories.all()}
     left = {kind: values for kind, values in stored.items() if kind in inventory or values != _values_of(NOTHING)}
     return left == {kind: _values_of(item) for kind, item in inventory.items()}
+
+
+def _held_or_new(provider_uuid: UUID | str, name: str) -> ResourceProvider:
+    """Return the row, locked; a new one where there is none. Raises Conflict when another provider has the name.
+
+    Other transactions may create and remove the row meanwhile: after an insert that does nothing it is looked up again.
+    """
+    rows = ResourceProvider.objects.select_for_update()
+    while True:
+        if ResourceProvider.objects.filter(name=name).exclude(uuid=provider_uuid).exists():
+            raise Conflict(f"There is another resource provider named {name}.")
+        row = rows.filter(uuid=provider_uuid).first()
+        if row is not None:
+            return row
+        ResourceProvider.objects.bulk_create([ResourceProvider(uuid=provider_uuid, name=name)], ignore_conflicts=True)
 
 
 def _values_of(item: models.Inventory | Inventory) -> dict[str, Any]:

@@ -207,6 +207,13 @@ def test_of_many_who_make_one_provider_exactly_one_wins() -> None:
     assert all(isinstance(result, Conflict) for result in results if isinstance(result, Exception))
 
 
+def test_of_many_hosts_that_report_one_name_exactly_one_gets_it() -> None:
+    results = at_once(6, lambda number: inventories.report(uuid_of(f"host-{number}"), "host", {"VCPU": Inventory(6)}))
+    assert sum(not isinstance(result, Exception) for result in results) == 1
+    assert {type(result) for result in results if isinstance(result, Exception)} == {Conflict}
+    assert models.ResourceProvider.objects.count() == 1
+
+
 def test_two_concurrent_moves_of_branches_make_no_cycle() -> None:
     make("left")
     make("right")
