@@ -91,11 +91,13 @@ def load(alias: str) -> JournalFacts:
 def held_up(alias: str, **which: Any) -> tuple[RunFact, ...]:
     """Return runs, or those with these field values, whose rollback waited for a host that has done its part by now.
 
-    Runs with another failed undo are left out: an operator must decide.
+    Only runs in which a step was kept by its host are read. Those with another failed undo are left out: an operator
+    must decide.
     """
     undo = StepRecord.objects.using(alias).filter(direction="undo", run__attempt=F("attempt"))
     undo = undo.filter(run__state=RunState.FAILED_NOT_CLEAN, **{f"run__{name}": value for name, value in which.items()})
-    undo = undo.order_by("pk")
+    kept = undo.filter(error__class=KeptByHost.__name__)
+    undo = undo.filter(run__in=kept.values("run")).order_by("pk")
     newest: dict[tuple[str, int], bool] = {}
     runs: dict[str, RunFact] = {}
     for index, state, error, *row in undo.values_list("index", "state", "error", *(f"run__{name}" for name in RUN)):
