@@ -109,7 +109,7 @@ def plug(
     Plugged ports stay as they are, bound to `host`. `groups` are ids or names of security groups of new ports. Raises
     BuildAborted when addresses are exhausted or a requested network or port is gone.
     """
-    if not statements.has_plugged_ports(connections[DEFAULT_DB_ALIAS], instance_uuid):  # the typical case
+    if not has_plugged(instance_uuid):  # the typical case
         made = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
         return [_described(port, held) for port, held in made]
     plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
@@ -120,9 +120,8 @@ def plug(
 
 def unplug(instance_uuid: str) -> None:
     """Delete the instance's ports that a build created, and release the others."""
-    connection = connections[DEFAULT_DB_ALIAS]
-    port_rows.delete(statements.ports_made_for(connection, instance_uuid))
-    if statements.has_plugged_ports(connection, instance_uuid):
+    port_rows.delete(statements.ports_made_for(connections[DEFAULT_DB_ALIAS], instance_uuid))
+    if has_plugged(instance_uuid):
         touch(_plugged(instance_uuid), **FREE)
 
 
@@ -182,6 +181,11 @@ def not_plugged_yet() -> list[tuple[str, str]]:
     unplugged = Port.objects.filter(is_plugged=False, binding_host="")
     rows = unplugged.filter(Q(is_made_by_compute=True) | Q(device_index=NOT_PLUGGED_YET))
     return [(str(uuid), guest) for uuid, guest in rows.values_list("uuid", "device_id")]
+
+
+def has_plugged(instance_uuid: str) -> bool:
+    """Whether the instance has a plugged port."""
+    return statements.has_plugged_ports(connections[DEFAULT_DB_ALIAS], instance_uuid)
 
 
 def plugged(instance_uuid: str) -> list[Port]:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from django.conf import settings
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from conductor import events
 from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping
@@ -546,7 +546,11 @@ class MarkFailed(Step):
     retry = UNTIL_DONE
 
     def is_final(self, work: StepContext, error: Mapping[str, Any]) -> bool:
-        return not ports.plugged(work.instance_uuid)
+        """Whether the ports are released: an operator decides about the rest. False while their database is away."""
+        try:
+            return not ports.has_plugged(work.instance_uuid)
+        except (DatabaseError, InterfaceError):
+            return False
 
     def execute(self, work: StepContext) -> Result:
         with work.fenced("default"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from conductor.cell_db.models import InstanceFault, Service
 from conductor.core.errors import Conflict
@@ -171,3 +172,29 @@ def test_ports_that_could_not_be_released_are_released_later(ana: Any, monkeypat
     uuid, _ = failed_build(ana)
     assert state_of(uuid) == (VmState.ERROR, None)
     assert next(failures, None) is None
+
+
+def test_the_end_of_a_build_is_tried_again_while_the_ports_database_is_away(
+    ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unplug, has_plugged = ports.unplug, ports.has_plugged
+    failures = [RuntimeError("the network is away")] * 2
+    is_away: list[bool] = []
+
+    def failing_unplug(instance_uuid: str) -> None:
+        if failures:
+            is_away.append(True)
+            raise failures.pop()
+        unplug(instance_uuid)
+
+    def failing_has_plugged(instance_uuid: str) -> bool:
+        if is_away:
+            is_away.pop()
+            raise OperationalError("the database is away")
+        return has_plugged(instance_uuid)
+
+    monkeypatch.setattr(ports, "unplug", failing_unplug)
+    monkeypatch.setattr(ports, "has_plugged", failing_has_plugged)
+    uuid, _ = failed_build(ana)
+    assert state_of(uuid) == (VmState.ERROR, None)
+    assert (failures, is_away) == ([], [])
