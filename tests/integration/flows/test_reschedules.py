@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,20 +18,22 @@ from conductor.network.models import Network, Port
 from conductor.network.port_operations import PortCreate
 from conductor.services.fleet import evacuations
 from conductor.services.server_migrations import resizes
-from conductor.services.servers import instances
+from conductor.services.servers import instances, server_images
 from conductor.services.servers.types import NetworkRequest
 from tests.counting import counted
 from tests.fixtures.builds import held
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
+from tests.integration.flows.storing import StorageHosts
 
 BUILT_AND_LOST = "late DriverError"  # the guest is there, and the host says that it is not
 HEALTH_CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]  # the machine's load decides about it
 FATES = ("DriverError", BUILT_AND_LOST, "BuildAborted", None)
+HOSTS = frozenset({"sim-1", "sim-2", "sim-3"})
 Identity = tuple[str, str, str]  # port, MAC address, fixed address
 
 
-class Watching(Hosts):
+class Watching(StorageHosts):
     """Notes the ports of each guest that a host is to spawn, and the hosts that they are bound to at that time."""
 
     def __init__(self) -> None:
@@ -47,7 +50,8 @@ class Watching(Hosts):
 
 
 @pytest.fixture
-def hosts(hosts: Hosts) -> Watching:
+def hosts(hosts: Hosts, settings: Any, tmp_path: Path) -> Watching:
+    settings.NOVELLA_IMAGE_DIR = tmp_path
     return Watching()
 
 
@@ -61,8 +65,9 @@ def own_port(context: Any) -> str:
     return str(port_operations.create_port(context, PortCreate(network_id=str(network.uuid))).uuid)
 
 
-def close_all_but(host: str) -> None:
-    Service.objects.using(CELL).exclude(host=host).update(is_disabled=True)
+def close_all_but(*hosts: str) -> None:
+    Service.objects.using(CELL).update(is_disabled=True)
+    Service.objects.using(CELL).filter(host__in=hosts).update(is_disabled=False)
 
 
 def own_networks(*, value: bool) -> None:
@@ -152,6 +157,33 @@ def test_a_move_that_finds_another_destination_keeps_the_addresses(
         row = instance_of(uuid)
         assert set(Port.objects.filter(device_id=uuid).values_list("binding_host", flat=True)) == {row.host}
         assert {port["mac_address"] for port in row.addresses} == {mac for _, mac, _ in identities(uuid)}
+
+
+@pytest.mark.parametrize("failures", [(), ("DriverError",), (BUILT_AND_LOST, "DriverError", "BuildAborted")], ids=len)
+def test_a_server_that_is_unshelved_has_the_addresses_from_before(
+    hosts: Watching, ana: Any, launch: Any, failures: tuple[str, ...]
+) -> None:
+    """It is on no host between its attempts, and its ports are bound to none."""
+    network = NetworkRequest(network_id=str(Network.objects.get(name="private").uuid))
+    uuid = launch(networks=(NetworkRequest(port_id=own_port(ana)), network))
+    before, left = identities(uuid), instance_of(uuid).host
+    server_images.shelve(ana, uuid)
+    run_to_the_end(hosts)
+    held_by_shelved = held()
+    for fate in (*failures, None):
+        assert (instance_of(uuid).host, identities(uuid), held()) == (None, before, held_by_shelved)
+        assert set(Port.objects.filter(device_id=uuid).values_list("binding_host", flat=True)) == {""}
+        close_all_but(*(HOSTS - {left}))  # each attempt is on another host than the last one
+        hosts.fails = lambda message, _, fate=fate: fate if message == "spawn_instance" else None  # type: ignore[misc]
+        server_images.unshelve(ana, uuid)
+        run_to_the_end(hosts)
+        left = hosts.spawns[-1][0]
+    assert len(hosts.spawns) == len(failures) + 2
+    assert {frozenset(plugged) for _, plugged, _ in hosts.spawns} == {frozenset(before)}
+    assert [bound for _, _, bound in hosts.spawns] == [{host} for host, _, _ in hosts.spawns]
+    row = instance_of(uuid)
+    assert (row.vm_state, row.host, identities(uuid)) == (VmState.ACTIVE, left, before)
+    assert {(one["port_uuid"], one["mac_address"], one["ip_address"]) for one in row.addresses} == before
 
 
 MOST_STATEMENTS = 116  # of a reschedule, in both databases; with ports that are released and created again it took 127
