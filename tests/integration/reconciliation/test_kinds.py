@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connections
 
 from conductor.api_db.models import BuildRequest, CellMapping, Finding, InstanceMapping
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault, Migration, Service
@@ -25,6 +24,7 @@ from conductor.services.operations.reconciliation.kinds import KINDS
 from conductor.services.operations.reconciliation.reconciler import RepairOutcome
 from conductor.volume.models import Volume, VolumeAttachment
 from tests import factories
+from tests.all_rows import everything
 from tests.fleet import provider_of
 from tests.integration.flows.moving import CELL, Hosts, held_by, instance_of
 
@@ -62,18 +62,6 @@ def report_guests(guests: dict[str, list[str]]) -> None:
     for row in Service.objects.using(CELL).filter(binary="nova-compute"):
         reported = dict.fromkeys(guests.get(row.host, []), 1)
         Service.objects.using(CELL).filter(pk=row.pk).update(guests=reported, last_seen_at=database_now())
-
-
-def everything() -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every database."""
-    rows = {}
-    for alias in connections:
-        connection = connections[alias]
-        with connection.cursor() as cursor:
-            for table in connection.introspection.table_names(cursor):
-                cursor.execute(f"SELECT * FROM {table}")
-                rows[f"{alias}.{table}"] = sorted(map(repr, cursor.fetchall()))
-    return rows
 
 
 def ended_run(cloud: Cloud, alias: str = CELL) -> WorkflowRun:

@@ -31,6 +31,7 @@ from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceCreate
 from conductor.workflows import scheduler_calls
 from conductor.workflows.engine import executor
+from tests.all_rows import everything
 from tests.fixtures.builds import ana as ana
 from tests.fixtures.builds import instance_of, launch_many, run_to_the_end
 from tests.integration.page_clients import signed_in
@@ -38,6 +39,8 @@ from tests.integration.page_clients import signed_in
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 NAMES = ("s1", "s2")
+# Tables of a claim: what the instance holds, what is left at its host, and that the host has changed.
+CLAIMS = ("consumer", "allocation", "inventory", "resourceprovider", "changecounter")
 
 
 class Line:
@@ -246,6 +249,16 @@ def test_the_end_of_a_scheduler_wakes_the_runs_that_wait_for_it(line: Line, ana:
     assert known == {call.scheduler: False, other: True}
     report(call.scheduler)
     assert all(one.is_alive for one in schedulers.all_known())
+
+
+def test_a_scheduler_writes_decisions_and_their_claims_and_nothing_else(line: Line, ana: Any) -> None:
+    begin(ana)
+    before = everything()
+    line.decide()
+    after = everything()
+    assert {table for table, rows in after.items() if rows != before[table]} == {
+        "default.api_db_schedulingdecision", *(f"default.placement_{name}" for name in CLAIMS),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
