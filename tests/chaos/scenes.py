@@ -330,7 +330,7 @@ def _volume_data(person: Person) -> str:
 # By flow, or by flow and what is special about it after a comma.
 SCENES: dict[str, Scene] = {
     "build_instances": Scene((), ""),
-    "build_in_cell": Scene((), "", "spawn", ("spawn_instance",)),
+    "build_in_cell": Scene((), "", "spawn", ("check_build", "spawn_instance")),
     "build_from_volumes": Scene((), "", "spawn", launch=_from_volume),
     "try_again": Scene(("hosts open",), "try again", before=("hosts close",)),
     "delete_instance": Scene((), "delete", "", ("destroy_instance",)),
