@@ -1,4 +1,4 @@
-"""The collections of the network API, each with the functions that handle its requests."""
+"""The collections of the network API, each with the functions that handle its requests; interfaces of routers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from conductor.network import (
     operations,
     port_operations,
     rbac,
+    router_interfaces,
     routers,
     security_groups,
     subnet_pools,
@@ -198,3 +199,12 @@ RESOURCES = {
     "security-groups": SECURITY_GROUPS,
     "security-group-rules": SECURITY_GROUP_RULES,
 }
+
+
+def change_interface(
+    context: RequestContext, router_id: str, given: Mapping[str, Any], *, is_added: bool
+) -> dict[str, Any]:
+    """Add or remove the interface of a router that a checked body names."""
+    change = router_interfaces.add if is_added else router_interfaces.remove
+    found = change(context, router_id, subnet_id=given.get("subnet_id") or "", port_id=given.get("port_id") or "")
+    return router_json.interface(found)

@@ -1,11 +1,8 @@
-"""Access: security groups with their rules, server groups, and application credentials."""
+"""Access: server groups and application credentials."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-from django.utils.translation import gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.page import Page
@@ -16,7 +13,6 @@ from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.schemas.server_groups import create as create_group_schema
 from portal.api.identity.representations import delegation
 from portal.pages.access.identity_lists import list_credentials
-from portal.pages.networking.networks import ROOT, delete
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, filled, named, options, whole
 from portal.pages.resources.model import (
@@ -29,236 +25,11 @@ from portal.pages.resources.model import (
     ItemReader,
     Names,
     Query,
-    RelatedTable,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
-from portal.pages.resources.shared_actions import rename
 from portal.pages.status_badges import StatusBadge
-
-GROUPS = Source(f"{ROOT}/security-groups", "security_groups", lambda item: str(item["name"]))
-_PROTOCOLS = tuple(
-    FieldOption(value, words)
-    for value, words in (
-        ("tcp", "TCP"),
-        ("udp", "UDP"),
-        ("icmp", "ICMP (ping)"),
-        ("icmpv6", "ICMPv6"),
-        ("sctp", "SCTP"),
-        ("", "Any protocol"),
-    )
-)
-
-
-def _rule(form: SubmittedForm) -> Call:
-    values = form.values
-    body: dict[str, Any] = filled(
-        values,
-        "security_group_id",
-        "direction",
-        "ethertype",
-        "protocol",
-        "remote_ip_prefix",
-        "remote_group_id",
-        "description",
-    )
-    low, _, high = values.get("ports", "").replace("-", ":").partition(":")
-    if low:
-        body |= {"port_range_min": whole(low.strip()), "port_range_max": whole((high or low).strip())}
-    return Call("POST", f"{ROOT}/security-group-rules", {"security_group_rule": body})
-
-
-def ports_words(item: Item) -> str:
-    low, high = item.get("port_range_min"), item.get("port_range_max")
-    if low is None:
-        return gettext("all ports")
-    if low == high:
-        return gettext("port %(port)s") % {"port": low}
-    return gettext("ports %(first)s to %(last)s") % {"first": low, "last": high}
-
-
-def rule_words(item: Item) -> str:
-    """Return a rule as a sentence."""
-    other = item.get("remote_ip_prefix") or (
-        gettext("the group") if item.get("remote_group_id") else gettext("anywhere")
-    )
-    values = {
-        "protocol": item.get("protocol") or gettext("any protocol"),
-        "ports": ports_words(item),
-        "other": other,
-    }
-    if item["direction"] == "ingress":
-        return gettext("Incoming: %(protocol)s, %(ports)s, from %(other)s") % values
-    return gettext("Outgoing: %(protocol)s, %(ports)s, to %(other)s") % values
-
-
-def _remote(item: Item, names: Names) -> Cell:
-    if item.get("remote_group_id"):
-        return columns.link_to(str(item["remote_group_id"]), "security-groups", names)
-    return Cell("mono", str(item.get("remote_ip_prefix") or gettext("anywhere")))
-
-
-def _count(item: Item, names: Names) -> Cell:
-    return Cell("number", str(len(item.get("security_group_rules") or ())))
-
-
-SECURITY = (
-    Resource(
-        id="security-groups",
-        noun="security group",
-        title="Security groups",
-        icon="shield",
-        service="network",
-        path=f"{ROOT}/security-groups",
-        key="security_groups",
-        one="security_group",
-        rule="get_security_group",
-        sorting="sort_key",
-        empty="A security group controls which traffic can reach a server.",
-        tool=("reach", "Connectivity check"),
-        columns=(
-            Column("Name", columns.text("name"), sort="name"),
-            Column("Rules", _count, is_number=True),
-            Column("Description", columns.text("description")),
-            Column("Age", columns.age("created_at"), is_number=True, sort="created_at"),
-            Column("Stateful", columns.yes("stateful"), is_in_list=False),
-        ),
-        parts=(
-            RelatedTable(
-                "Rules",
-                "security-rules",
-                lambda item: {"security_group_id": str(item["id"])},
-                "create",
-                "security_group_id",
-            ),
-        ),
-        actions=(
-            ResourceAction(
-                id="create",
-                title="Create security group",
-                does="A new group allows all outgoing traffic and no incoming traffic until you add rules.",
-                rule="create_security_group",
-                is_creation=True,
-                icon="plus",
-                fields=(NAME, DESCRIPTION),
-                call=lambda form: Call(
-                    "POST", f"{ROOT}/security-groups", {"security_group": filled(form.values, "name", "description")}
-                ),
-                cli=lambda form: [
-                    "openstack security group create",
-                    *options(form.values, description="description"),
-                    form.values.get("name") or "NAME",
-                ],
-            ),
-            rename("security_group", "update_security_group", f"{ROOT}/security-groups", "security group"),
-            replace(
-                delete(
-                    "delete_security_group",
-                    "security-groups",
-                    "security group",
-                    ("Remove the group from all servers first."),
-                ),
-                why_not=lambda item: "Every project keeps its default group." if item["name"] == "default" else "",
-            ),
-        ),
-    ),
-    Resource(
-        id="security-rules",
-        noun="rule",
-        title="Security rules",
-        icon="shield",
-        service="network",
-        path=f"{ROOT}/security-group-rules",
-        key="security_group_rules",
-        one="security_group_rule",
-        rule="get_security_group_rule",
-        empty="A rule allows one type of traffic.",
-        names=("security-groups",),
-        name_of=rule_words,
-        columns=(
-            Column("Rule", lambda item, names: Cell("text", rule_words(item))),
-            Column("Group", columns.link("security_group_id", "security-groups")),
-            Column("Remote", _remote),
-            Column("IP", columns.text("ethertype")),
-            Column("Description", columns.text("description")),
-        ),
-        actions=(
-            ResourceAction(
-                id="create",
-                title="Add rule",
-                does="Allows one type of traffic. Replies are allowed automatically.",
-                rule="create_security_group_rule",
-                is_creation=True,
-                icon="plus",
-                fields=(
-                    Field("security_group_id", "Group", "choice", choices=GROUPS, is_required=True),
-                    Field(
-                        "direction",
-                        "Direction",
-                        "choice",
-                        choices=(
-                            FieldOption("ingress", ("Ingress: to the servers")),
-                            FieldOption("egress", "Egress: from the servers"),
-                        ),
-                    ),
-                    Field("protocol", "Protocol", "choice", choices=_PROTOCOLS, start="tcp"),
-                    Field(
-                        "ports",
-                        "Ports",
-                        help=(
-                            "For example 22 for SSH, 443 for HTTPS or 8000:8010 for a range. Leave empty to "
-                            "allow all ports."
-                        ),
-                        also=("port_range_min", "port_range_max"),
-                    ),
-                    Field(
-                        "remote_ip_prefix",
-                        "Addresses",
-                        help=("For example 203.0.113.0/24. Leave empty to allow all addresses."),
-                    ),
-                    Field(
-                        "remote_group_id",
-                        "Source security group",
-                        "choice",
-                        choices=GROUPS,
-                        nothing="No security group",
-                    ),
-                    Field(
-                        "ethertype", "IP", "choice", choices=(FieldOption("IPv4", "IPv4"), FieldOption("IPv6", "IPv6"))
-                    ),
-                    DESCRIPTION,
-                ),
-                call=_rule,
-                cli=lambda form: [
-                    "openstack security group rule create",
-                    f"--{form.values.get('direction') or 'ingress'}",
-                    *options(
-                        form.values,
-                        protocol="protocol",
-                        ports="dst-port",
-                        remote_ip_prefix="remote-ip",
-                        remote_group_id="remote-group",
-                        ethertype="ethertype",
-                    ),
-                    form.values.get("security_group_id") or "GROUP",
-                ],
-            ),
-            ResourceAction(
-                id="delete",
-                title="Delete",
-                does="Traffic that only this rule allows is blocked immediately.",
-                rule="delete_security_group_rule",
-                is_danger=True,
-                is_bulk=True,
-                icon="trash",
-                call=lambda form: Call("DELETE", f"{ROOT}/security-group-rules/{form.item['id']}"),
-                cli=lambda form: ["openstack security group rule delete", str(form.item["id"])],
-            ),
-        ),
-    ),
-)
 
 _POLICIES = (
     FieldOption("anti-affinity", "Anti-affinity: on different hosts"),

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.utils.translation import gettext
 
+from portal.api.network import resources as api
+from portal.pages.networking.collections import ROOT, create, delete, reader, rename
 from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
@@ -13,7 +15,6 @@ from portal.pages.resources.fields import (
     NAME_OR_NOT,
     NETWORKS,
     filled,
-    named,
     options,
     whole,
 )
@@ -30,10 +31,8 @@ from portal.pages.resources.model import (
     ResourceAction,
     SubmittedForm,
 )
-from portal.pages.resources.shared_actions import rename
 from portal.pages.status_badges import StatusBadge
 
-ROOT = "/network/v2.0"
 BADGES = {
     "ACTIVE": StatusBadge("good", "active"),
     "DOWN": StatusBadge("none", "unused"),
@@ -41,21 +40,6 @@ BADGES = {
     "ERROR": StatusBadge("bad", "error"),
 }
 IP_VERSIONS = (FieldOption("4", "IPv4"), FieldOption("6", "IPv6"))
-
-
-def delete(rule: str, collection: str, cli: str, does: str) -> ResourceAction:
-    """Return the action that deletes a resource of the network API."""
-    return ResourceAction(
-        id="delete",
-        title="Delete",
-        does=does,
-        rule=rule,
-        is_danger=True,
-        is_bulk=True,
-        icon="trash",
-        call=lambda form: Call("DELETE", f"{ROOT}/{collection}/{form.item['id']}"),
-        cli=lambda form: [f"openstack {cli} delete", named(form.item)],
-    )
 
 
 def _create_network(form: SubmittedForm) -> Call:
@@ -108,6 +92,7 @@ KINDS = (
         key="networks",
         one="network",
         rule="get_network",
+        reader=reader(api.NETWORKS),
         sorting="sort_key",
         empty=(
             "A network connects servers. Create a network, add a subnet, and connect it to the external "
@@ -139,15 +124,17 @@ KINDS = (
                 icon="plus",
                 fields=(NAME, Field("mtu", "MTU", "number", least=68, most=9216), DESCRIPTION),
                 call=_create_network,
+                schema=api.NETWORKS.creation_body,
+                execute=create(api.NETWORKS),
                 cli=lambda form: [
                     "openstack network create",
                     *options(form.values, mtu="mtu", description="description"),
                     form.values.get("name") or "NAME",
                 ],
             ),
-            rename("network", "update_network", f"{ROOT}/networks", "network"),
+            rename(api.NETWORKS, "networks", "network"),
             delete(
-                "delete_network",
+                api.NETWORKS,
                 "networks",
                 "network",
                 ("Deletes the network and its subnets. Detach all servers first."),
@@ -164,6 +151,7 @@ KINDS = (
         key="subnets",
         one="subnet",
         rule="get_subnet",
+        reader=reader(api.SUBNETS),
         sorting="sort_key",
         empty="A subnet is a range of addresses of a network.",
         names=("networks",),
@@ -207,6 +195,8 @@ KINDS = (
                     Field("enable_dhcp", "Assign addresses by DHCP", "check", start="yes"),
                 ),
                 call=_create_subnet,
+                schema=api.SUBNETS.creation_body,
+                execute=create(api.SUBNETS),
                 cli=lambda form: [
                     "openstack subnet create",
                     *options(
@@ -220,8 +210,8 @@ KINDS = (
                     form.values.get("name") or "NAME",
                 ],
             ),
-            rename("subnet", "update_subnet", f"{ROOT}/subnets", "subnet"),
-            delete("delete_subnet", "subnets", "subnet", "Servers still use its addresses. Release them first."),
+            rename(api.SUBNETS, "subnets", "subnet"),
+            delete(api.SUBNETS, "subnets", "subnet", "Servers still use its addresses. Release them first."),
         ),
     ),
     Resource(
@@ -234,6 +224,7 @@ KINDS = (
         key="ports",
         one="port",
         rule="get_port",
+        reader=reader(api.PORTS),
         sorting="sort_key",
         empty="A port connects a server to a network.",
         names=("networks", "servers", "routers", "security-groups"),
@@ -249,8 +240,8 @@ KINDS = (
             Column("Description", columns.text("description"), is_in_list=False),
         ),
         actions=(
-            rename("port", "update_port", f"{ROOT}/ports", "port"),
-            delete("delete_port", "ports", "port", "Releases its addresses."),
+            rename(api.PORTS, "ports", "port"),
+            delete(api.PORTS, "ports", "port", "Releases its addresses."),
         ),
     ),
 )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from conductor.core.context import RequestContext
 from conductor.services.networks import reachability
-from portal.pages.networking.networks import BADGES, ROOT, delete
+from portal.api.network import resources as api
+from portal.api.network.schemas import routing
+from portal.pages.networking.collections import ROOT, create, delete, reader, rename, update
+from portal.pages.networking.networks import BADGES
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, SUBNETS, filled, named, options
 from portal.pages.resources.model import (
     Call,
     Cell,
     Column,
+    Execute,
     Field,
     Item,
     Names,
@@ -21,7 +26,6 @@ from portal.pages.resources.model import (
     Source,
     SubmittedForm,
 )
-from portal.pages.resources.shared_actions import rename
 
 OUTSIDE = Source(
     f"{ROOT}/networks",
@@ -69,6 +73,13 @@ def _interface(verb: str) -> Any:
     return call
 
 
+def _change_interface(*, is_added: bool) -> Execute:
+    def execute(caller: RequestContext, form: SubmittedForm) -> None:
+        api.change_interface(caller, form.item["id"], form.body, is_added=is_added)
+
+    return execute
+
+
 def _outside(item: Item, names: Names) -> Cell:
     info = item.get("external_gateway_info")
     return columns.link_to(str(info["network_id"]), "networks", names) if info else columns.NOTHING
@@ -95,6 +106,7 @@ ROUTERS = Resource(
     key="routers",
     one="router",
     rule="get_router",
+    reader=reader(api.ROUTERS),
     sorting="sort_key",
     empty="A router connects subnets with each other and with the external network.",
     notice=_routing_notice,
@@ -124,6 +136,8 @@ ROUTERS = Resource(
             icon="plus",
             fields=(NAME, _GATEWAY, DESCRIPTION),
             call=_create_router,
+            schema=api.ROUTERS.creation_body,
+            execute=create(api.ROUTERS),
             cli=lambda form: [
                 "openstack router create",
                 *options(form.values, gateway="external-gateway", description="description"),
@@ -137,6 +151,8 @@ ROUTERS = Resource(
             rule="add_router_interface",
             fields=(_SUBNET,),
             call=_interface("add"),
+            schema=routing.INTERFACE,
+            execute=_change_interface(is_added=True),
             cli=lambda form: [
                 "openstack router add subnet",
                 named(form.item),
@@ -150,6 +166,8 @@ ROUTERS = Resource(
             rule="remove_router_interface",
             fields=(_SUBNET,),
             call=_interface("remove"),
+            schema=routing.INTERFACE,
+            execute=_change_interface(is_added=False),
             cli=lambda form: [
                 "openstack router remove subnet",
                 named(form.item),
@@ -163,14 +181,16 @@ ROUTERS = Resource(
             rule="update_router",
             fields=(_GATEWAY,),
             call=_gateway,
+            schema=api.ROUTERS.update_body,
+            execute=update(api.ROUTERS),
             cli=lambda form: [
                 "openstack router set",
                 *options(form.values, gateway="external-gateway"),
                 named(form.item),
             ],
         ),
-        rename("router", "update_router", f"{ROOT}/routers", "router"),
-        delete("delete_router", "routers", "router", "Remove its interfaces first."),
+        rename(api.ROUTERS, "routers", "router"),
+        delete(api.ROUTERS, "routers", "router", "Remove its interfaces first."),
     ),
 )
 
@@ -184,6 +204,7 @@ FLOATING_IPS = Resource(
     key="floatingips",
     one="floatingip",
     rule="get_floatingip",
+    reader=reader(api.FLOATING_IPS),
     sorting="sort_key",
     empty="A floating IP is an external address that you can attach to a server.",
     notice=_routing_notice,
@@ -217,6 +238,8 @@ FLOATING_IPS = Resource(
                 f"{ROOT}/floatingips",
                 {"floatingip": filled(form.values, "floating_network_id", "port_id", "description")},
             ),
+            schema=api.FLOATING_IPS.creation_body,
+            execute=create(api.FLOATING_IPS),
             cli=lambda form: [
                 "openstack floating ip create",
                 *options(form.values, port_id="port", description="description"),
@@ -243,6 +266,8 @@ FLOATING_IPS = Resource(
                 f"{ROOT}/floatingips/{form.item['id']}",
                 {"floatingip": {"port_id": form.values.get("port_id") or None}},
             ),
+            schema=api.FLOATING_IPS.update_body,
+            execute=update(api.FLOATING_IPS),
             cli=lambda form: [
                 f"openstack floating ip {'set' if form.values.get('port_id') else 'unset --port'}",
                 *options(form.values, port_id="port"),
@@ -250,7 +275,7 @@ FLOATING_IPS = Resource(
             ],
         ),
         delete(
-            "delete_floatingip",
+            api.FLOATING_IPS,
             "floatingips",
             "floating ip",
             ("Releases the address. Other projects can then allocate it."),

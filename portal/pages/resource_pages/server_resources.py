@@ -21,7 +21,7 @@ from portal.api.compute.schemas import actions_power as power
 from portal.api.compute.schemas import moves, servers
 from portal.api.compute.schemas import storage_actions as storage
 from portal.api.schema_parts import Schema, closed
-from portal.pages.access.security import GROUPS
+from portal.pages.networking.security_groups import GROUPS
 from portal.pages.resources.fields import OWN_NETWORKS, VOLUMES, filled, named, own
 from portal.pages.resources.model import (
     Call,

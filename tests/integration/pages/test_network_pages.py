@@ -18,7 +18,10 @@ from conductor.network.port_operations import PortCreate
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.services.networks import reachability
 from conductor.services.servers import flavors
+from portal.pages.resource_pages.catalog import BY_ID
+from portal.pages.resources import service_calls
 from tests import factories
+from tests.api_client import ApiClient
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
@@ -82,6 +85,30 @@ def test_networks_are_made_joined_and_drawn(ana: Client, people: Any) -> None:
     assert address.address in text(ana.get(taken["Location"]))
     do(ana, "/floating-ips/do/delete", item=str(address.uuid))
     assert not FloatingIp.objects.exists()
+
+
+def test_pages_have_what_the_api_has(ana: Client, people: Any) -> None:
+    outside = lan("outside", people.admin.context(), "203.0.113", is_external=True)
+    inner = lan("inner", people.ana.context())
+    _, port = plugged(people, inner, "a")
+    do(ana, "/routers/do/create", name="edge", gateway=str(outside.uuid))
+    do(ana, "/routers/do/add-subnet", item=str(Router.objects.get().uuid), subnet_id=str(inner.subnets.get().uuid))
+    do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid), port_id=str(port.uuid))
+    kinds = [one for one in BY_ID.values() if one.service == "network"]
+    assert len(kinds) == 7
+    for person in (people.ana, people.admin):
+        caller, client = person.context(), ApiClient(person.token())
+        for kind in kinds:
+            shown = client.get(f"{kind.path}?limit=100&sort_key=id&sort_dir=desc").json()[kind.key]
+            page = service_calls.list_items(caller, kind, {"limit": 100, "sort_key": "id", "sort_dir": "desc"})
+            assert (page.items, page.has_more) == (shown, False)
+            assert shown, kind.id
+            first = service_calls.list_items(caller, kind, {"limit": 1, "sort_key": "id", "sort_dir": "desc"})
+            assert (first.items, first.has_more) == (shown[:1], len(shown) > 1)
+            query = {"limit": 100, "sort_key": "id", "sort_dir": "desc", "marker": shown[0]["id"]}
+            assert service_calls.list_items(caller, kind, query).items == shown[1:]
+            for one in shown:
+                assert service_calls.get_item(caller, kind, one["id"]) == one
 
 
 def test_a_router_in_use_is_not_deleted(ana: Client, people: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rest_framework.response import Response
 
-from conductor.network import router_interfaces, routers
+from conductor.network import routers
 from portal.api.base import ApiRequest
+from portal.api.network import resources
 from portal.api.network.representations import routers as router_json
 from portal.api.network.schemas import routing
 from portal.api.network.view import NetworkView
@@ -15,27 +16,19 @@ from portal.api.validation import validate
 class AddInterface(NetworkView):
     """PUT /v2.0/routers/{id}/add_router_interface."""
 
+    is_added = True
+
     def put(self, request: ApiRequest, router_id: str) -> Response:
-        self.authorize("add_router_interface")
+        self.authorize("add_router_interface" if self.is_added else "remove_router_interface")
         routers.get_router(request.context, router_id)  # an unknown id is reported before an invalid body
         given = validate(request.data, routing.INTERFACE)
-        found = router_interfaces.add(
-            request.context, router_id, subnet_id=given.get("subnet_id") or "", port_id=given.get("port_id") or ""
-        )
-        return Response(router_json.interface(found))
+        return Response(resources.change_interface(request.context, router_id, given, is_added=self.is_added))
 
 
-class RemoveInterface(NetworkView):
+class RemoveInterface(AddInterface):
     """PUT /v2.0/routers/{id}/remove_router_interface."""
 
-    def put(self, request: ApiRequest, router_id: str) -> Response:
-        self.authorize("remove_router_interface")
-        routers.get_router(request.context, router_id)
-        given = validate(request.data, routing.INTERFACE)
-        found = router_interfaces.remove(
-            request.context, router_id, subnet_id=given.get("subnet_id") or "", port_id=given.get("port_id") or ""
-        )
-        return Response(router_json.interface(found))
+    is_added = False
 
 
 class AddRoutes(NetworkView):
