@@ -8,10 +8,11 @@ from conductor.core.context import RequestContext
 from conductor.services.networks import reachability
 from portal.api.network import resources as api
 from portal.api.network.schemas import routing
+from portal.pages.networking.choices import EXTERNAL_NETWORKS, SERVER_PORTS, SUBNETS
 from portal.pages.networking.collections import ROOT, create, delete, reader, rename, update
 from portal.pages.networking.networks import BADGES
 from portal.pages.resources import columns
-from portal.pages.resources.fields import DESCRIPTION, NAME, SUBNETS, filled, named, options
+from portal.pages.resources.fields import DESCRIPTION, NAME, filled, named, options
 from portal.pages.resources.model import (
     Call,
     Cell,
@@ -23,33 +24,12 @@ from portal.pages.resources.model import (
     RelatedTable,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
-)
-
-OUTSIDE = Source(
-    f"{ROOT}/networks",
-    "networks",
-    lambda item: str(item["name"] or item["id"]),
-    wanted=lambda item: bool(item.get("router:external")),
 )
 
 
 def _routing_notice() -> str:
     return "" if reachability.carries_routes() else reachability.NO_ROUTING
-
-
-def _port_words(item: Item) -> str:
-    addresses = ", ".join(str(one["ip_address"]) for one in item.get("fixed_ips") or ())
-    return f"{addresses or item['mac_address']}{' · ' + item['name'] if item.get('name') else ''}"
-
-
-SERVER_PORTS = Source(
-    f"{ROOT}/ports",
-    "ports",
-    _port_words,
-    wanted=lambda item: bool(item.get("fixed_ips")) and not str(item.get("device_owner", "")).startswith("network:"),
-)
 
 
 def _create_router(form: SubmittedForm) -> Call:
@@ -92,7 +72,7 @@ def _outer_addresses(item: Item, names: Names) -> Cell:
 
 
 _GATEWAY = Field(
-    "gateway", "External network", "choice", choices=OUTSIDE, nothing="None", also=("external_gateway_info",)
+    "gateway", "External network", "choice", choices=EXTERNAL_NETWORKS, nothing="None", also=("external_gateway_info",)
 )
 _SUBNET = Field("subnet_id", "Subnet", "choice", choices=SUBNETS, is_required=True)
 
@@ -229,7 +209,7 @@ FLOATING_IPS = Resource(
             is_creation=True,
             icon="plus",
             fields=(
-                Field("floating_network_id", "External network", "choice", choices=OUTSIDE, is_required=True),
+                Field("floating_network_id", "External network", "choice", choices=EXTERNAL_NETWORKS, is_required=True),
                 Field("port_id", "Attached to", "choice", choices=SERVER_PORTS, nothing="Not attached"),
                 DESCRIPTION,
             ),

@@ -8,6 +8,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from portal.api.network import resources as api
+from portal.pages.networking.choices import GROUPS
 from portal.pages.networking.collections import ROOT, create, delete, reader, rename
 from portal.pages.resources import columns
 from portal.pages.resources.fields import DESCRIPTION, NAME, filled, options, whole
@@ -22,11 +23,9 @@ from portal.pages.resources.model import (
     RelatedTable,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 
-GROUPS = Source(f"{ROOT}/security-groups", "security_groups", lambda item: str(item["name"]))
 _PROTOCOLS = tuple(
     FieldOption(value, words)
     for value, words in (

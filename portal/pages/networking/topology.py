@@ -17,10 +17,12 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.services.networks import reachability
 from conductor.services.networks.reachability import PROTOCOLS, Reachability
 from portal.pages.live_marks import live_marks
+from portal.pages.networking.networks import NETWORKS_KIND, PORTS_KIND, SUBNETS_KIND
+from portal.pages.networking.routers import ROUTERS
 from portal.pages.permissions import PageRequest, signed_in
-from portal.pages.resources.api_calls import ask
+from portal.pages.resources import service_calls
+from portal.pages.server_items import SERVERS
 
-ROOT = "/network/v2.0"
 MOST = 1000
 MOST_DRAWN = 12  # servers of one network; the table below the drawing has them all
 COLUMN, BOX, ROW = 190, 160, 34
@@ -98,17 +100,16 @@ def topology(request: PageRequest) -> HttpResponse:
 
 
 def _read(request: PageRequest) -> tuple[list[Net], dict[str, str]]:
-    """Read networks and links in five requests, whatever their number.
+    """Read networks and links by five lists, whatever their number.
 
     The external side of a router comes from the router.
     """
-    limit = {"limit": MOST}
-    networks = ask(request, f"{ROOT}/networks", limit)["networks"]
-    subnets = ask(request, f"{ROOT}/subnets", limit)["subnets"]
-    ports = ask(request, f"{ROOT}/ports", limit)["ports"]
-    found = ask(request, f"{ROOT}/routers", limit)["routers"]
+    networks, subnets, ports, found = (
+        service_calls.list_items(request.caller, kind, {"limit": MOST}).items
+        for kind in (NETWORKS_KIND, SUBNETS_KIND, PORTS_KIND, ROUTERS)
+    )
     routers = {one["id"]: one["name"] or one["id"][:8] for one in found}
-    servers = {one["id"]: one["name"] for one in ask(request, "/compute/v2.1/servers", limit)["servers"]}
+    servers = {one.value: one.words for one in service_calls.list_options(request.caller, SERVERS, MOST)}
     nets = {one["id"]: _net(one) for one in networks}
     for subnet in subnets:
         if subnet["network_id"] in nets:
@@ -135,7 +136,7 @@ def _place(
     device = port["device_id"]
     if port["device_owner"].startswith("compute:"):
         addresses = ", ".join(one["ip_address"] for one in port["fixed_ips"])
-        net.servers.append((servers.get(device) or device[:8], addresses, f"/servers/{quote(device, safe='')}"))
+        net.servers.append((servers.get(device, device[:8]), addresses, f"/servers/{quote(device, safe='')}"))
     elif port["device_owner"] in INTERFACES and device in routers and device not in net.routers:
         net.routers.append(device)
 
@@ -200,7 +201,7 @@ def reach(request: PageRequest) -> HttpResponse:
     given = {
         name: request.GET.get(name, "").strip()[:255] for name in ("source", "outside", "target", "protocol", "port")
     }
-    servers = ask(request, "/compute/v2.1/servers", {"limit": MOST})["servers"]
+    servers = service_calls.list_options(request.caller, SERVERS, MOST)
     answer: Reachability | None = None
     problem: dict[str, str] = defaultdict(str)
     if given["target"]:

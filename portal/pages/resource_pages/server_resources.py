@@ -7,28 +7,23 @@ from typing import Any
 from urllib.parse import quote
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import CellUnavailable
-from conductor.core.page import Page
-from conductor.core.phrases import phrase
 from conductor.services.server_migrations import resizes
-from conductor.services.servers import instances, interfaces, security_groups, server_images, server_volumes, updates
+from conductor.services.servers import interfaces, security_groups, server_images, server_volumes, updates
 from conductor.services.servers.interfaces import InterfaceCreate
 from conductor.services.servers.server_images import ServerImageCreate
 from conductor.services.servers.server_volumes import AttachmentCreate
-from conductor.services.servers.types import InstanceData, InstanceQuery
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.schemas import actions_power as power
 from portal.api.compute.schemas import moves, servers
 from portal.api.compute.schemas import storage_actions as storage
 from portal.api.schema_parts import Schema, closed
-from portal.pages.networking.security_groups import GROUPS
-from portal.pages.resources.fields import OWN_NETWORKS, VOLUMES, filled, named, own
+from portal.pages import server_items
+from portal.pages.networking.choices import GROUPS, OWN_NETWORKS
+from portal.pages.resources.fields import VOLUMES, filled, named, own
 from portal.pages.resources.model import (
     Call,
     Field,
     Item,
-    ItemReader,
-    Query,
     Resource,
     ResourceAction,
     Source,
@@ -67,23 +62,6 @@ def _action(name: str, /, **fields: str) -> Any:
 def _body(action: str, schema: Schema) -> Schema:
     """Return the schema of the body of POST …/action."""
     return closed({action: schema}, required=(action,))
-
-
-def _item(server: InstanceData) -> Item:
-    same = {name: getattr(server, name) for name in ("name", "description", "metadata", "tags", "status")}
-    return {**same, "id": server.uuid}
-
-
-def _get(caller: RequestContext, ident: str) -> Item:
-    found = instances.get(caller, ident)
-    if found.is_partial:
-        raise CellUnavailable(phrase("The cell of instance %(instance)s does not answer.", instance=ident))
-    return _item(found)
-
-
-def _list(caller: RequestContext, query: Query) -> Page[Item]:
-    found = instances.list_page(caller, InstanceQuery(limit=query["limit"], with_partial=False))
-    return Page([_item(one) for one in found.items], found.has_more)
 
 
 def _recorded(
@@ -135,7 +113,7 @@ def _resize(caller: RequestContext, form: SubmittedForm) -> None:
 
 
 def _rename(caller: RequestContext, form: SubmittedForm) -> Item:
-    return _item(updates.update(caller, str(form.item["id"]), form.body["server"]))
+    return server_items.item(updates.update(caller, str(form.item["id"]), form.body["server"]))
 
 
 def _replace_metadata(caller: RequestContext, form: SubmittedForm) -> None:
@@ -177,8 +155,8 @@ SERVER = Resource(
     path=PATH,
     key="servers",
     one="server",
-    rule="os_compute_api:servers:index",
-    reader=ItemReader(_list, _get, "os_compute_api:servers:show"),
+    rule=server_items.LIST_RULE,
+    reader=server_items.READER,
     list_route="servers",
     page_route="server",
     columns=(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from django.utils.translation import gettext
@@ -84,9 +83,4 @@ def with_id(item: Item) -> str:
     return str(item.get("name") or "") or str(item["id"])[:8]
 
 
-SERVERS = Source("/compute/v2.1/servers", "servers", with_id)
 VOLUMES = Source("/volume/v3/volumes/detail", "volumes", lambda item: f"{with_id(item)} ({item['size']} GB)")
-NETWORKS = Source("/network/v2.0/networks", "networks", with_id)
-# Networks that servers can be attached to: external ones are reached through routers.
-OWN_NETWORKS = replace(NETWORKS, wanted=lambda item: not item.get("router:external"))
-SUBNETS = Source("/network/v2.0/subnets", "subnets", lambda item: f"{with_id(item)} ({item['cidr']})")

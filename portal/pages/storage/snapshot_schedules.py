@@ -14,7 +14,7 @@ from conductor.core.recurrence import DAY, HOURS, STEPS, WEEK
 from conductor.services.servers import snapshot_schedules
 from conductor.services.servers.snapshot_schedules import SnapshotScheduleRequest
 from portal.pages.resources import columns
-from portal.pages.resources.fields import SERVERS, VOLUMES, whole
+from portal.pages.resources.fields import VOLUMES, whole
 from portal.pages.resources.model import (
     Call,
     Cell,
@@ -29,6 +29,7 @@ from portal.pages.resources.model import (
     ResourceAction,
     SubmittedForm,
 )
+from portal.pages.server_items import SERVERS
 from portal.pages.status_badges import StatusBadge
 
 PATH = "/api/snapshot-schedules"

@@ -23,7 +23,6 @@ from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
     REASON,
-    SERVERS,
     VOLUMES,
     any_state,
     filled,
@@ -50,6 +49,7 @@ from portal.pages.resources.model import (
 from portal.pages.resources.queries import filters_of, page_items, page_of
 from portal.pages.resources.service_calls import recorded_refusals
 from portal.pages.resources.shared_actions import rename
+from portal.pages.server_items import SERVERS
 from portal.pages.status_badges import StatusBadge
 
 PATH = "/volume/v3/volumes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -109,6 +110,28 @@ def test_pages_have_what_the_api_has(ana: Client, people: Any) -> None:
             assert service_calls.list_items(caller, kind, query).items == shown[1:]
             for one in shown:
                 assert service_calls.get_item(caller, kind, one["id"]) == one
+
+
+def test_option_lists_have_what_fits(ana: Client, people: Any) -> None:
+    outside = lan("outside", people.admin.context(), "203.0.113", is_external=True)
+    inner = lan("inner", people.ana.context())
+    server, port = plugged(people, inner, "a")
+    subnet, group = inner.subnets.get(), SecurityGroup.objects.get(name="default", project_id=people.ana.project.id)
+    lists = {
+        ("subnets/do/create", "network_id"): [str(inner.uuid), str(outside.uuid)],
+        ("routers/do/create", "gateway"): ["", str(outside.uuid)],
+        ("floating-ips/do/create", "floating_network_id"): [str(outside.uuid)],
+        ("floating-ips/do/create", "port_id"): ["", str(port.uuid)],
+        ("security-rules/do/create", "remote_group_id"): ["", str(group.uuid)],
+        (f"server/do/attach-network?item={server}", "net_id"): [str(inner.uuid)],
+        ("snapshot-schedules/do/of-server", "server"): [server],
+        ("security-groups/reach", "target"): [server],
+    }
+    for (path, field), values in lists.items():
+        (select,) = re.findall(rf'<select[^>]* name="{field}".*?</select>', text(ana.get(f"/{path}")))
+        assert sorted(re.findall('<option value="([^"]*)"', select)) == sorted(values), path
+    assert f"/servers/{server}" in text(ana.get("/networks/topology"))
+    assert subnet.cidr in text(ana.get("/networks/topology"))
 
 
 def test_a_router_in_use_is_not_deleted(ana: Client, people: Any) -> None:
