@@ -19,6 +19,7 @@ from conductor.volume.operations import VolumeCreate
 from conductor.volume.queries import VolumeUsage, get_visible
 from conductor.volume.snapshots import SnapshotCreate
 from conductor.volume.states import AVAILABLE, CREATING, UNMANAGING
+from conductor.volume.unmanaged_files import StorageFile
 
 ZONE = "nova"
 
@@ -41,6 +42,11 @@ def require_host(host: str) -> None:
     """Raise Invalid for another storage than the existing one."""
     if host not in (capabilities.HOST, capabilities.BACKEND):
         raise Invalid(f"Host {host[:60]} has no storage: it must be {capabilities.BACKEND}.", field="host")
+
+
+def unmanaged() -> list[StorageFile]:
+    """Return the files of the storage that no volume has, by name."""
+    return [file for file in unmanaged_files.found(unmanaged_files.VOLUME) if file.owner is None]
 
 
 def manage(context: RequestContext, ask: ManageAsk) -> Volume:

@@ -16,6 +16,7 @@ from conductor.volume.models import Transfer, Volume, VolumeAttachment, VolumeTy
 from conductor.volume.operations import VolumeCreate
 from conductor.volume.queries import VolumeQuery, VolumeUsage, get_visible, list_visible
 from conductor.volume.states import AVAILABLE, CREATING, DELETING, DETACHING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
+from conductor.volume.types import TypeQuery
 
 __all__ = ["VolumeCreate", "VolumeQuery", "get_visible", "list_visible", "require_room"]
 
@@ -168,6 +169,11 @@ def unset_image_metadata(context: RequestContext, volume_id: str, key: str) -> N
 
 def type_name_of(volume: Volume) -> str:
     return volume.volume_type.name if volume.volume_type else types.DEFAULT_NAME
+
+
+def type_names(context: RequestContext, limit: int) -> list[str]:
+    """Return the names of public types, and of those that the caller was granted, the newest first."""
+    return [row.name for row in types.list_visible(context, TypeQuery(limit=limit))]
 
 
 def attachments_of(volume: Volume) -> list[VolumeAttachment]:

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from conductor.core.context import RequestContext
 from conductor.core.page import Page
-from conductor.services.hosts import aggregates
+from conductor.services.hosts import aggregates, hosts
 from conductor.services.hosts.types import AggregateView
 from portal.api.compute.schemas import aggregates as schemas
 from portal.pages.resources import columns
@@ -21,12 +21,12 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
+    ItemOptions,
     ItemReader,
     Names,
     Query,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 
@@ -37,13 +37,6 @@ _ZONE_HELP = (
     "Users can select the zone when they launch servers. A host is in at most one zone and stays in it while "
     "it has servers."
 )
-_HOSTS = Source(
-    "/compute/v2.1/os-services",
-    "services",
-    lambda item: str(item["host"]),
-    lambda item: str(item["host"]),
-    query={"binary": "nova-compute"},
-)
 _KEYS = (
     ("availability_zone", "Availability zone that the hosts form."),
     ("filter_tenant_id", "Allow only servers of these projects. Enter project IDs, separated by commas."),
@@ -53,6 +46,13 @@ _KEYS = (
     ("ram_weight_multiplier", "Multiplier of a weigher for these hosts. Works for all weighers."),
     ("any other key", "Flavors request it with aggregate_instance_extra_specs:key."),
 )
+
+
+def _hosts(caller: RequestContext, query: Query) -> Page[Item]:
+    return Page([{"id": one.host} for one in hosts.list_services(caller, binary="nova-compute").items])
+
+
+_HOSTS = ItemOptions("compute", "os_compute_api:os-services:list", _hosts, lambda item: str(item["id"]))
 
 
 def _at(item: Item, end: str = "") -> str:

@@ -19,7 +19,6 @@ from portal.pages.resources.fields import (
     filled,
     named,
     options,
-    with_id,
 )
 from portal.pages.resources.model import (
     Call,
@@ -56,7 +55,7 @@ TARGETS = ItemOptions(
     "volume",
     "volume:get_all",
     volumes.list_volumes,
-    lambda item: f"{with_id(item)} ({item['size']} GB)",
+    volumes.name_and_size,
     wanted=lambda item: item["status"] in ("available", "error_restoring"),
 )
 CREATE_FIELDS = (

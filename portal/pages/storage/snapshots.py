@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from conductor.core.context import RequestContext
-from conductor.core.page import Page
 from conductor.services.volumes import snapshots
-from conductor.services.volumes.snapshots import SnapshotQuery
 from conductor.services.volumes.volumes import changes as changes_of
 from portal.api.volume.schemas import volumes as schemas
 from portal.pages.resources import columns
@@ -24,25 +22,14 @@ from portal.pages.resources.model import (
     Field,
     Item,
     ItemReader,
-    Query,
     Resource,
     ResourceAction,
     SubmittedForm,
 )
-from portal.pages.resources.queries import filters_of, page_items, page_of
 from portal.pages.resources.shared_actions import rename
 from portal.pages.storage import volumes
 
 PATH = "/volume/v3/snapshots"
-
-
-def _list(caller: RequestContext, query: Query) -> Page[Item]:
-    requested = SnapshotQuery(
-        filters=filters_of(query, "name", "status"),
-        volume_id=query.get("volume_id"),
-        **page_of(query),
-    )
-    return page_items(snapshots.list_visible(caller, requested), query, volumes.snapshot_item)
 
 
 def _get(caller: RequestContext, ident: str) -> Item:
@@ -73,7 +60,7 @@ SNAPSHOTS = Resource(
     key="snapshots",
     one="snapshot",
     rule="volume:get_all_snapshots",
-    reader=ItemReader(_list, _get, "volume:get_snapshot"),
+    reader=ItemReader(volumes.list_snapshots, _get, "volume:get_snapshot"),
     search="name~",
     sorting="sort",
     empty="A snapshot is a copy of a volume's data at one point in time.",

@@ -11,7 +11,7 @@ from conductor.services.servers.server_volumes import AttachmentCreate
 from conductor.services.volumes import creation, management, snapshots, volumes
 from conductor.services.volumes.creation import VolumeAsk
 from conductor.services.volumes.management import ManageAsk
-from conductor.services.volumes.snapshots import SnapshotCreate
+from conductor.services.volumes.snapshots import SnapshotCreate, SnapshotQuery
 from conductor.services.volumes.volumes import VolumeQuery
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.schemas.storage_actions import attach_volume
@@ -29,6 +29,7 @@ from portal.pages.resources.fields import (
     named,
     options,
     whole,
+    with_id,
 )
 from portal.pages.resources.model import (
     Call,
@@ -43,7 +44,6 @@ from portal.pages.resources.model import (
     RelatedTable,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 from portal.pages.resources.queries import filters_of, page_items, page_of
@@ -83,19 +83,7 @@ IMAGES = ItemOptions(
     wanted=lambda item: bool(item["size"]),
 )
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_restoring")
-SNAPSHOTS = Source(
-    "/volume/v3/snapshots/detail", "snapshots", lambda item: f"{item['name'] or item['id'][:8]} ({item['size']} GB)"
-)
 STORAGE = "novella@files#files"
-STRAY_FILES = Source(
-    "/volume/v3/manageable_volumes/detail",
-    "manageable-volumes",
-    lambda item: f"{item['reference']['source-name']} ({item['size']} GB)",
-    value=lambda item: str(item["reference"]["source-name"]),
-    wanted=lambda item: bool(item["safe_to_manage"]),
-    query={"host": STORAGE},
-)
-TYPES = Source("/volume/v3/types", "volume_types", lambda item: str(item["name"]), value=lambda item: str(item["name"]))
 
 
 def _create(form: SubmittedForm) -> Call:
@@ -212,6 +200,35 @@ def snapshot_item(row: Any) -> Item:
     """Return a snapshot as an item of its page."""
     same = {name: getattr(row, name) for name in ("name", "description", "status", "metadata", "created_at")}
     return {**same, "id": str(row.uuid), "volume_id": str(row.volume.uuid), "size": row.size_gb}
+
+
+def list_snapshots(caller: RequestContext, query: Query) -> Page[Item]:
+    """Return a page of the snapshots that the caller may see."""
+    filters = filters_of(query, "name", "status")
+    wanted = SnapshotQuery(filters=filters, volume_id=query.get("volume_id"), **page_of(query))
+    return page_items(snapshots.list_visible(caller, wanted), query, snapshot_item)
+
+
+def _stray_files(caller: RequestContext, query: Query) -> Page[Item]:
+    files = management.unmanaged()[: query["limit"]]
+    return Page([{"name": file.name, "size": file.size_gb} for file in files])
+
+
+def _types(caller: RequestContext, query: Query) -> Page[Item]:
+    return Page([{"name": name} for name in volumes.type_names(caller, query["limit"])])
+
+
+def _name(item: Item) -> str:
+    return str(item["name"])
+
+
+def name_and_size(item: Item) -> str:
+    return f"{with_id(item)} ({item['size']} GB)"
+
+
+SNAPSHOTS = ItemOptions("volume", "volume:get_all_snapshots", list_snapshots, name_and_size)
+STRAY_FILES = ItemOptions("volume", "volume_extension:list_manageable", _stray_files, name_and_size, _name)
+TYPES = ItemOptions("volume", "volume_extension:type_get_all", _types, _name, _name)
 
 
 def _servers(item: Item, names: Names) -> Cell:

@@ -15,12 +15,13 @@ from conductor.services.accounts import application_credentials
 from conductor.services.volumes import backups, creation
 from conductor.services.volumes.backups import BackupAsk
 from conductor.services.volumes.creation import VolumeAsk
-from conductor.volume import messages
+from conductor.volume import messages, types
 from conductor.volume.backups import BackupCreate
 from portal.pages.resource_pages.catalog import BY_ID
 from portal.pages.resources import service_calls
 from tests import factories
 from tests.api_client import ApiClient
+from tests.integration.page_clients import signed_in, text
 
 ID = "00000000-0000-4000-8000-000000000000"
 QUERIES = {"role-assignments": {"include_names": "true"}}
@@ -74,3 +75,13 @@ MADE: dict[str, Callable[[RequestContext], Any]] = {
 def as_json(item: Any, shown: Any) -> Any:
     """Return the item with the rest of what the API shows, so that a value of the item that differs remains."""
     return {name: value for name, value in {**shown, **json.loads(json.dumps(item))}.items() if name != "path"}
+
+
+def test_a_form_offers_what_its_lists_have(people: Any) -> None:
+    factories.cells()
+    image = factories.image("linux", people.admin.context())
+    page = text(signed_in("admin").get("/volumes/do/create"))
+    assert f'value="{image.uuid}"' in page
+    assert f'value="{types.DEFAULT_NAME}"' in page
+    page = text(signed_in("admin").get("/role-assignments/do/create"))
+    assert all(f'value="{one}"' in page for one in (people.bo.user.id, people.bo.role.id, people.bo.project.id))
