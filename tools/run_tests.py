@@ -5,9 +5,9 @@ break.
 
 1. `architecture`: style, types, import contracts and the other checks of the code itself. The run stops if one fails.
 2. `quick`: what needs no cloud, no browser and no hypervisor.
-3. `processes`, `browser` and `drivers`: clouds of real processes, Chromium, guests. These run at the same time.
-4. `postgresql`: what depends on the kind of database, again on PostgreSQL.
-5. A second look: each failed test once more, alone. If it fails again, the run fails with both outputs. If it passes,
+3. `processes`, `browser` and `drivers`: clouds of real processes, Chromium, guests. These run at the same time. After
+   `drivers` comes `postgresql`: what depends on the kind of database, again on PostgreSQL.
+4. A second look: each failed test once more, alone. If it fails again, the run fails with both outputs. If it passes,
    the test is listed as unstable; the run fails when more than three are.
 
 The run fails at once when a process that runs tests dies, and when all of it takes longer than TEST_LIMIT_MINUTES (80);
@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from tools import changed_tests, process_trees, pytest_recorder
@@ -91,10 +92,14 @@ class Pool:
 
 @dataclass(frozen=True)
 class Stage:
-    """Pools that run at the same time."""
+    """Lanes of pools: lanes run at the same time, the pools of a lane one after the other."""
 
-    pools: tuple[Pool, ...]
+    lanes: tuple[tuple[Pool, ...], ...]
     must_pass: bool = False
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return tuple(chain.from_iterable(self.lanes))
 
 
 def _folders(*names: str) -> tuple[str, ...]:
@@ -105,12 +110,17 @@ def _test_files() -> list[Path]:
     return [path.relative_to(PROJECT_DIR) for path in PROJECT_DIR.glob("tests/*/**/test_*.py")]
 
 
-SLOW = (
-    Pool("processes", _folders("chaos", "acceptance")),
-    Pool("browser", _folders("browser"), workers=1),
-    Pool("drivers", _folders("compute_drivers"), ignored=APART),
+# These tests wait for what they have started: more of them run at the same time than there are processors.
+SLOW = Stage(
+    (
+        (Pool("processes", _folders("chaos", "acceptance"), workers=PROCESSORS + 1),),
+        (Pool("browser", _folders("browser"), workers=1),),
+        (
+            Pool("drivers", _folders("compute_drivers"), ignored=APART),
+            Pool("postgresql", APART + ON_POSTGRESQL, environment={"TEST_DATABASE": "postgresql"}),
+        ),
+    )
 )
-ON_POSTGRESQL_ENVIRONMENT = {"TEST_DATABASE": "postgresql"}
 
 
 def _architecture() -> tuple[str, ...]:
@@ -120,18 +130,17 @@ def _architecture() -> tuple[str, ...]:
     return (*first, *(path for path in others if path not in first))
 
 
-ARCHITECTURE = Stage((Pool("architecture", _architecture()),), must_pass=True)
+ARCHITECTURE = Stage(((Pool("architecture", _architecture()),),), must_pass=True)
 
 
 def stages_of_all() -> tuple[Stage, ...]:
     """Return the stages of the whole suite; each folder of `tests/` is in one of them."""
-    elsewhere = {"tests/architecture", *(path for pool in SLOW for path in pool.paths)}
+    elsewhere = {"tests/architecture", *(path for pool in SLOW.pools for path in pool.paths)}
     folders = sorted({f"tests/{path.parts[1]}" for path in _test_files()} - elsewhere)
     return (
         ARCHITECTURE,
-        Stage((Pool("quick", tuple(folders), workers=PROCESSORS + 1),)),
-        Stage(SLOW),
-        Stage((Pool("postgresql", APART + ON_POSTGRESQL, environment=ON_POSTGRESQL_ENVIRONMENT),)),
+        Stage(((Pool("quick", tuple(folders), workers=PROCESSORS + 1),),)),
+        SLOW,
     )
 
 
@@ -167,8 +176,8 @@ class Run:
             if self._fatal:
                 raise Failed(self._fatal)
             began_at = time.monotonic()
-            with ThreadPoolExecutor(len(stage.pools)) as threads:
-                list(threads.map(self._run_pool, stage.pools))
+            with ThreadPoolExecutor(len(stage.lanes)) as threads:
+                list(threads.map(self._run_lane, stage.lanes))
             if self._fatal:
                 raise Failed(self._fatal)
             failed = [test for pool, test in self.failed if pool in stage.pools]
@@ -177,6 +186,11 @@ class Run:
             if failed and stage.must_pass:
                 raise Failed(f"{names} must pass before anything else is run: {_listed(failed)}")
         self._look_again()
+
+    def _run_lane(self, lane: Sequence[Pool]) -> None:
+        for pool in lane:
+            if not self._fatal:
+                self._run_pool(pool)
 
     def _run_pool(self, pool: Pool) -> None:
         record = self._execute(pool)
@@ -290,10 +304,10 @@ def stages_of(command: str, words: Sequence[str]) -> tuple[Stage, ...]:
             return stages_of_all()[:2]
         case "changed":
             changed = changed_tests.broken_by(PROJECT_DIR, changed_tests.changed_paths(PROJECT_DIR, words[0]))
-            return (ARCHITECTURE, Stage((Pool("changed", tuple(changed)),))) if changed else (ARCHITECTURE,)
+            return (ARCHITECTURE, Stage(((Pool("changed", tuple(changed)),),))) if changed else (ARCHITECTURE,)
         case "part":
             environment = {key: value for key, value in os.environ.items() if key == "TEST_DATABASE"}
-            return (Stage((Pool("part", tuple(words), environment=environment),)),)
+            return (Stage(((Pool("part", tuple(words), environment=environment),),)),)
     raise Failed(f"no command is named {command}: say all, quick, changed or part")
 
 

@@ -62,6 +62,22 @@ import subprocess, sys
 def test_a():
     subprocess.run([sys.executable, "-c", "import os\\nwhile sum(os.times()[:2]) < 0.3: pass"], check=True)
 """
+# Passes while the other one runs, and leaves a mark.
+MEETS = """
+from pathlib import Path
+from tests.waiting import wait_until
+
+def test_a():
+    Path(__file__).with_name("{own}").touch()
+    wait_until("the other runs", Path(__file__).with_name("{other}").exists)
+    Path(__file__).with_name("{own}-has-met").touch()
+"""
+COMES_AFTER = """
+from pathlib import Path
+
+def test_a():
+    assert Path(__file__).with_name("a-has-met").exists()
+"""
 NO_MODULE = "import nothing_of_this_name\n"
 
 
@@ -80,10 +96,10 @@ def stage(folder: Path, *sources: str, must_pass: bool = False, workers: int | N
     paths = [folder / f"test_{number}.py" for number in range(len(sources))]
     for path, source in zip(paths, sources, strict=True):
         path.write_text(source)
-    return Stage((Pool("checked", tuple(path.name for path in paths), workers),), must_pass)
+    return Stage(((Pool("checked", tuple(path.name for path in paths), workers),),), must_pass)
 
 
-LATER = Stage((Pool("later", ("test_1.py",), workers=None),))
+LATER = Stage(((Pool("later", ("test_1.py",), workers=None),),))
 
 
 def run_of(tests: Path) -> Run:
@@ -155,6 +171,22 @@ def test_a_dead_process_ends_the_run_with_its_stack_and_its_tests(
 def test_a_stage_that_must_pass_stops_the_run(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Failed, match="checked must pass before anything else is run"):
         run_of(tests).run([stage(tests, FAILS, PASSES, must_pass=True), LATER])
+    assert "later | " not in capsys.readouterr().out
+
+
+def test_lanes_run_at_the_same_time_and_pools_of_a_lane_one_after_the_other(tests: Path) -> None:
+    stage(tests, MEETS.format(own="a", other="b"), MEETS.format(own="b", other="a"), COMES_AFTER)
+    first, other, last = (Pool(f"pool-{number}", (f"test_{number}.py",), workers=None) for number in range(3))
+    run = run_of(tests)
+    run.run([Stage(((first, last), (other,)))])
+    assert [run.records[pool.name].passed for pool in (first, other, last)] == [1, 1, 1]
+
+
+def test_a_dead_process_ends_the_lane_of_its_pool(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stage(tests, DIES, PASSES)
+    first = Pool("first", ("test_0.py",), workers=1)
+    with pytest.raises(Failed, match=r"process gw\d of first died"):
+        run_of(tests).run([Stage(((first, *LATER.pools),))])
     assert "later | " not in capsys.readouterr().out
 
 
