@@ -14,7 +14,7 @@ from conductor.core.port_filters import EGRESS, INGRESS, IPV6, AddressPair, Filt
 from conductor.network.ovn.desired import DEFAULT_GROUP, desired
 from conductor.network.ovn.dhcp import server_mac
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, NorthboundChanges, RowKey, diff
-from conductor.network.ovn.topology import DhcpOption, GatewayHost, NetworkSpec, PortSpec, RouterSpec, Topology
+from conductor.network.ovn.topology import CloudTopology, DhcpOption, GatewayHost, NetworkSpec, PortSpec, RouterSpec
 from tests.fixtures.ovn_topologies import (
     CLOUD,
     FLOATING,
@@ -34,7 +34,7 @@ from tests.fixtures.ovn_topologies import (
 )
 
 
-def rows_of(table: str, topology: Topology = CLOUD) -> dict[str, Mapping[str, Any]]:
+def rows_of(table: str, topology: CloudTopology = CLOUD) -> dict[str, Mapping[str, Any]]:
     return {key.key: columns for key, columns in desired(topology).items() if key.table == table}
 
 
@@ -107,7 +107,7 @@ def test_a_port_without_port_security_sends_from_and_receives_for_any_address() 
     ("network", "port"), [(NETWORK, replace(GUEST, is_admin_up=False)), (replace(NETWORK, is_admin_up=False), GUEST)]
 )
 def test_a_port_is_disabled_with_its_network(network: NetworkSpec, port: PortSpec) -> None:
-    off = Topology(networks=(network,), subnets=(SUBNET, SUBNET_IPV6), ports=(port,))
+    off = CloudTopology(networks=(network,), subnets=(SUBNET, SUBNET_IPV6), ports=(port,))
 
     assert rows_of("Logical_Switch_Port", off)["port-1"]["enabled"] == {False}
 
@@ -384,7 +384,7 @@ TOPOLOGIES = st.builds(
 
 
 @given(TOPOLOGIES, TOPOLOGIES)
-def test_changes_lead_from_any_rows_to_the_desired_ones(before: Topology, after: Topology) -> None:
+def test_changes_lead_from_any_rows_to_the_desired_ones(before: CloudTopology, after: CloudTopology) -> None:
     present, wanted = desired(before), desired(after)
     changes = diff(present, wanted)
 

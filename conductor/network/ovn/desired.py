@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from conductor.network.ovn import acls, dhcp
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowKey, Value
 from conductor.network.ovn.routing import GATEWAY, INTERFACE, add_routers, router_port_name
-from conductor.network.ovn.topology import NetworkSpec, PortSpec, SubnetSpec, Topology
+from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec, SubnetSpec
 
 # The group of all ports with port security: what no rule allows is dropped there.
 DEFAULT_GROUP = "pg_novella_drop"
@@ -19,7 +19,7 @@ METADATA_MAC = "02:6e:76:6d:64:01"
 _WITHOUT_SWITCH_PORT = frozenset({"network:floatingip"})
 
 
-def desired(topology: Topology) -> Northbound:
+def desired(topology: CloudTopology) -> Northbound:
     """Return all rows of the projection. Equal topologies have equal rows."""
     builder = NorthboundBuilder()
     switches = _Switches(builder, topology)
@@ -47,7 +47,7 @@ def metadata_port_name(network_uuid: str) -> str:
 class _Switches:
     """Switches, their ports and the DHCP options of these."""
 
-    def __init__(self, builder: NorthboundBuilder, topology: Topology) -> None:
+    def __init__(self, builder: NorthboundBuilder, topology: CloudTopology) -> None:
         self._builder = builder
         self._topology = topology
         self._networks = {network.uuid: network for network in topology.networks}
@@ -175,7 +175,7 @@ def _port_security(port: PortSpec) -> frozenset[str]:
     return frozenset(" ".join((mac, *addresses)) for mac, addresses in allowed.items())
 
 
-def _add_security_groups(builder: NorthboundBuilder, topology: Topology) -> None:
+def _add_security_groups(builder: NorthboundBuilder, topology: CloudTopology) -> None:
     default = builder.add("Port_Group", DEFAULT_GROUP, name="default deny")
     for key, entry in acls.default_acls(DEFAULT_GROUP).items():
         _add_acl(builder, default, f"{DEFAULT_GROUP}:{key}", entry)

@@ -64,7 +64,7 @@ Northbound = Mapping[RowKey, Columns]
 
 @dataclass(frozen=True, slots=True)
 class NorthboundChanges:
-    """What makes the present rows the desired ones. `updated` has the columns that differ, with their new values."""
+    """Changes to the desired rows. `updated` has the columns that differ, with their new values."""
 
     created: Northbound = field(default_factory=dict)
     updated: Northbound = field(default_factory=dict)

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 from conductor.network.ovn.dhcp import STATEFUL, STATELESS
 from conductor.network.ovn.northbound import NorthboundBuilder, RowKey
-from conductor.network.ovn.topology import GatewayHost, NetworkSpec, PortSpec, RouterSpec, SubnetSpec, Topology
+from conductor.network.ovn.topology import CloudTopology, GatewayHost, NetworkSpec, PortSpec, RouterSpec, SubnetSpec
 
 INTERFACE, GATEWAY = "network:router_interface", "network:router_gateway"
 # OVN chooses gateway hosts among at most this many.
@@ -26,7 +26,7 @@ def router_port_name(port_uuid: str) -> str:
     return f"lrp-{port_uuid}"
 
 
-def add_routers(builder: NorthboundBuilder, topology: Topology) -> None:
+def add_routers(builder: NorthboundBuilder, topology: CloudTopology) -> None:
     """Add all routers with their ports, routes and address translation."""
     networks = {network.uuid: network for network in topology.networks}
     subnets = {subnet.uuid: subnet for subnet in topology.subnets}

@@ -119,7 +119,7 @@ class GatewayHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class CloudTopology:
     """Networks and everything that belongs to them."""
 
     networks: tuple[NetworkSpec, ...] = ()
