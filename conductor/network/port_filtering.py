@@ -19,7 +19,7 @@ def _filter_of(port: Port) -> PortFilter:
     A port's own addresses are among its pairs: one that is added while its guest runs counts at once.
     """
     groups = sorted(port.security_groups.all(), key=lambda group: str(group.uuid))
-    rules = {_rule_of(rule) for group in groups for rule in group.rules.all()}
+    rules = {rule_of(rule) for group in groups for rule in group.rules.all()}
     pairs = {
         AddressPair(normalized(pair["ip_address"]), pair.get("mac_address", "")) for pair in port.address_pairs or ()
     }
@@ -32,7 +32,8 @@ def _filter_of(port: Port) -> PortFilter:
     )
 
 
-def _rule_of(rule: SecurityGroupRule) -> FilterRule:
+def rule_of(rule: SecurityGroupRule) -> FilterRule:
+    """Return the rule of a security group as plain values."""
     return FilterRule(
         direction=rule.direction,
         ethertype=rule.ethertype,

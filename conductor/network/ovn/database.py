@@ -1,0 +1,196 @@
+"""Connections to OVN's databases, and writes into the northbound one.
+
+A connection has threads and a replica of its tables. It reconnects by itself, and does not survive a fork: a process
+opens it when it needs it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ovs.db.idl import Row, Transaction
+from ovsdbapp.backend.ovs_idl import command, connection, idlutils
+from ovsdbapp.exceptions import OvsdbConnectionUnavailable, TimeoutException
+from ovsdbapp.schema.ovn_northbound.impl_idl import OvnNbApiIdlImpl
+
+from conductor.network.ovn.northbound import (
+    COLUMNS,
+    ID,
+    NAMED_TABLES,
+    PREFIX,
+    REFERENCES,
+    Northbound,
+    NorthboundChanges,
+    RowKey,
+    Value,
+    diff,
+)
+
+# A replica of the database is read in one piece, and a transaction may hold all networks.
+TIMEOUT_SECONDS = 60.0
+PROBE_MILLISECONDS = 30_000
+LOCK = "novella_projection"
+
+
+class DatabaseUnavailable(Exception):
+    """A database of OVN does not answer, or refuses the write; it may have been written all the same."""
+
+
+class NorthboundDatabase:
+    """A connection to the northbound database. Only one in the cloud has its lock, and can write."""
+
+    def __init__(self, remote: str) -> None:
+        """Open it. Raises DatabaseUnavailable."""
+        columns = {table: (*names, "external_ids") for table, names in COLUMNS.items()}
+        self._connection = open_database(remote, "OVN_Northbound", columns, lock=LOCK)
+        # The library keeps the connection in its class: without a class of its own a second one would use the first.
+        own_class = type("NorthboundApi", (OvnNbApiIdlImpl,), {"_ovsdb_connection": None})
+        try:
+            self._api = own_class(self._connection, auto_index=False)
+        except OvsdbConnectionUnavailable as error:
+            raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
+
+    def write(self, desired: Northbound) -> NorthboundChanges:
+        """Make the rows of the projection the desired ones, in one transaction. Return what changed.
+
+        Raises DatabaseUnavailable, also where another connection has the lock.
+        """
+        write = _Write(self._api, desired)
+        try:
+            write.execute(check_error=True, log_errors=False)
+        except (RuntimeError, TimeoutException) as error:
+            raise DatabaseUnavailable(str(error)) from error
+        return write.changes
+
+    def has_lock(self) -> bool:
+        return bool(self._connection.idl.has_lock)
+
+    def close(self) -> None:
+        self._connection.stop(TIMEOUT_SECONDS)
+
+
+def open_database(
+    remote: str, schema: str, columns: Mapping[str, Sequence[str]], *, lock: str = ""
+) -> connection.Connection:
+    """Return a connection with a replica of these columns, by table; it starts with its first use.
+
+    Args:
+        remote: Addresses as OVN's own programs take them, such as `tcp:10.0.0.1:6641,tcp:10.0.0.2:6641`.
+        lock: The name of a database lock that every transaction needs.
+
+    Raises:
+        DatabaseUnavailable: The server does not answer.
+    """
+    try:
+        helper = idlutils.get_schema_helper(remote.split(",")[0], schema)
+    except Exception as error:  # the library raises plain exceptions here
+        raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
+    for table, names in columns.items():
+        helper.register_columns(table, [*names])
+    idl = connection.OvsdbIdl(remote, helper, leader_only=True, probe_interval=PROBE_MILLISECONDS)
+    if lock:
+        idl.set_lock(lock)
+    return connection.Connection(idl, timeout=TIMEOUT_SECONDS)
+
+
+class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no types
+    """Writes the differences; runs again where another client wrote at the same time."""
+
+    def __init__(self, api: OvnNbApiIdlImpl, desired: Northbound) -> None:
+        super().__init__(api)
+        self._desired = desired
+        self.changes = NorthboundChanges()
+
+    def run_idl(self, txn: Transaction) -> None:
+        present = _PresentRows(self.api.tables, self._desired)
+        self.changes = changes = diff(present.values(), self._desired)
+        rows = present.rows
+        rows.update({key: txn.insert(self.api.tables[key.table]) for key in changes.created})
+        for key, columns in changes.created.items():
+            for column, value in columns.items():
+                setattr(rows[key], column, _stored(value, rows))
+        for key, columns in changes.updated.items():
+            for column, value in columns.items():
+                _update(rows, key, column, value)
+        for table, row in (*((key.table, rows[key]) for key in changes.deleted), *present.surplus):
+            self._delete(table, row)
+
+    def _delete(self, table: str, row: Row) -> None:
+        """Delete a row. One that another row contains vanishes with it, but must not refer to a deleted row then."""
+        if self.api.tables[table].is_root:
+            row.delete()
+            return
+        for column in COLUMNS[table]:
+            if (table, column) in REFERENCES:
+                setattr(row, column, [])
+
+
+class _PresentRows:
+    """The rows of the projection that the database has. `surplus` are rows with the key of another one."""
+
+    def __init__(self, tables: Mapping[str, Any], desired: Northbound) -> None:
+        self.rows: dict[RowKey, Row] = {}
+        self.surplus: list[tuple[str, Row]] = []
+        self._keys: dict[uuid.UUID, RowKey] = {}
+        for table in COLUMNS:
+            for row in tables[table].rows.values():
+                key = _key_of(table, row, desired)
+                if key is None:
+                    continue
+                if key in self.rows:
+                    self.surplus.append((table, row))
+                else:
+                    self.rows[key] = row
+                    self._keys[row.uuid] = key
+
+    def values(self) -> Northbound:
+        return {key: dict(self._columns(key, row)) for key, row in self.rows.items()}
+
+    def _columns(self, key: RowKey, row: Row) -> Iterator[tuple[str, Value]]:
+        for column in COLUMNS[key.table]:
+            value = getattr(row, column)
+            if (key.table, column) in REFERENCES:
+                yield column, frozenset(self._reference(key.table, column, one) for one in value)
+            else:
+                yield column, frozenset(value) if isinstance(value, list) else value
+        yield "external_ids", {name: value for name, value in row.external_ids.items() if name.startswith(PREFIX)}
+
+    def _reference(self, table: str, column: str, row: Row) -> RowKey:
+        """Return the key of a row; one that is not the projection's has a key that no desired row has."""
+        return self._keys.get(row.uuid) or RowKey(REFERENCES[table, column], str(row.uuid))
+
+
+def _key_of(table: str, row: Row, desired: Northbound) -> RowKey | None:
+    """Return the key of a row of the projection: by its mark, or its name where the mark is gone; None for others."""
+    mark = row.external_ids.get(ID)
+    if table not in NAMED_TABLES:
+        return RowKey(table, mark) if mark else None
+    key = RowKey(table, row.name)
+    return key if mark or key in desired else None
+
+
+def _stored(value: Value, rows: Mapping[RowKey, Row]) -> Any:
+    """Return a value in the form that the library takes."""
+    if not isinstance(value, frozenset):
+        return value
+    return [rows[one] if isinstance(one, RowKey) else one for one in value]
+
+
+def _update(rows: Mapping[RowKey, Row], key: RowKey, column: str, value: Value) -> None:
+    """Write a value. Of external ids only those of the projection; of references only what is added and removed."""
+    row = rows[key]
+    if column == "external_ids" and isinstance(value, Mapping):
+        for name, text in value.items():
+            row.setkey(column, name, text)
+    elif (key.table, column) in REFERENCES:
+        present, wanted = (
+            {child.uuid for child in children} for children in (getattr(row, column), _stored(value, rows))
+        )
+        for child in wanted - present:
+            row.addvalue(column, child)
+        for child in present - wanted:
+            row.delvalue(column, child)
+    else:
+        setattr(row, column, _stored(value, rows))

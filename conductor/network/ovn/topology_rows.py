@@ -1,0 +1,176 @@
+"""Reads the topology of the cloud from the tables of the network API, in a constant number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db.models import QuerySet
+
+from conductor.core.port_filters import AddressPair
+from conductor.network import ipv6_modes
+from conductor.network.models import (
+    AddressAllocation,
+    FloatingIp,
+    Network,
+    Port,
+    Router,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
+)
+from conductor.network.ovn.topology import (
+    CloudTopology,
+    DhcpOption,
+    FixedAddress,
+    FloatingIpSpec,
+    GatewayHost,
+    NetworkSpec,
+    PortSpec,
+    RouterSpec,
+    SecurityGroupSpec,
+    SubnetSpec,
+)
+from conductor.network.port_filtering import rule_of
+from conductor.network.provider_networks import KINDS
+from conductor.network.ranges import normalized
+
+
+def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
+    """Return all networks. What was written between two queries is left out where its other half is missing."""
+    networks = {row.pk: _network(row) for row in _rows(Network.objects.all())}
+    subnets = {
+        row.pk: _subnet(row, networks[row.network_id])
+        for row in _rows(Subnet.objects.all())
+        if row.network_id in networks
+    }
+    groups = {row.pk: row for row in _rows(SecurityGroup.objects.all())}
+    ports = _ports(networks, subnets, {pk: str(group.uuid) for pk, group in groups.items()})
+    routers = {row.pk: _router(row, ports) for row in _rows(Router.objects.all())}
+    return CloudTopology(
+        networks=tuple(networks.values()),
+        subnets=tuple(subnets.values()),
+        ports=tuple(ports.values()),
+        security_groups=_security_groups(groups),
+        routers=tuple(routers.values()),
+        floating_ips=tuple(
+            FloatingIpSpec(
+                uuid=str(row.uuid),
+                router=routers[row.router_id].uuid,
+                address=row.address,
+                fixed_ip_address=row.fixed_ip_address or "",
+                revision=row.revision_number,
+            )
+            for row in _rows(FloatingIp.objects.filter(port__isnull=False))
+            if row.router_id in routers
+        ),
+        gateway_hosts=tuple(gateway_hosts),
+    )
+
+
+def _rows(query: QuerySet[Any]) -> Iterable[Any]:
+    return query.order_by("pk").iterator(chunk_size=2000)
+
+
+def _network(row: Network) -> NetworkSpec:
+    kind = KINDS.get(row.provider_type)
+    is_physical = kind is not None and kind.is_physical
+    return NetworkSpec(
+        uuid=str(row.uuid),
+        name=row.name,
+        revision=row.revision_number,
+        mtu=row.mtu,
+        is_admin_up=row.is_admin_up,
+        is_external=row.is_external,
+        physical_network=row.physical_network if is_physical else "",
+        segmentation_id=row.segmentation_id if is_physical else None,
+    )
+
+
+def _subnet(row: Subnet, network: NetworkSpec) -> SubnetSpec:
+    return SubnetSpec(
+        uuid=str(row.uuid),
+        network=network.uuid,
+        cidr=row.cidr,
+        name=row.name,
+        revision=row.revision_number,
+        gateway_ip=row.gateway_ip or "",
+        is_dhcp_enabled=row.is_dhcp_enabled,
+        dns_nameservers=tuple(row.dns_nameservers),
+        host_routes=tuple((route["destination"], route["nexthop"]) for route in row.host_routes),
+        ipv6_mode=ipv6_modes.of(row),
+    )
+
+
+def _ports(
+    networks: dict[int, NetworkSpec], subnets: dict[int, SubnetSpec], group_ids: dict[int, str]
+) -> dict[int, PortSpec]:
+    addresses: defaultdict[int, list[FixedAddress]] = defaultdict(list)
+    held = AddressAllocation.objects.order_by("pk").values_list("port_id", "subnet_id", "ip_address")
+    for port_id, subnet_id, address in held.iterator(chunk_size=2000):
+        if subnet_id in subnets:
+            addresses[port_id].append(FixedAddress(subnets[subnet_id].uuid, address))
+    groups: defaultdict[int, list[str]] = defaultdict(list)
+    memberships = Port.security_groups.through.objects.order_by("pk").values_list("port_id", "securitygroup_id")
+    for port_id, group_id in memberships.iterator(chunk_size=2000):
+        if group_id in group_ids:
+            groups[port_id].append(group_ids[group_id])
+    return {
+        row.pk: _port(row, networks[row.network_id], addresses[row.pk], groups[row.pk])
+        for row in _rows(Port.objects.all())
+        if row.network_id in networks
+    }
+
+
+def _port(row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups: list[str]) -> PortSpec:
+    return PortSpec(
+        uuid=str(row.uuid),
+        network=network.uuid,
+        mac_address=row.mac_address,
+        name=row.name,
+        revision=row.revision_number,
+        is_admin_up=row.is_admin_up,
+        is_port_security_enabled=row.is_port_security_enabled,
+        device_owner=row.device_owner,
+        device_id=row.device_id,
+        host=row.binding_host,
+        addresses=tuple(addresses),
+        pairs=tuple(
+            AddressPair(normalized(pair["ip_address"]), pair.get("mac_address", "")) for pair in row.address_pairs or ()
+        ),
+        dhcp_options=tuple(
+            DhcpOption(option["opt_name"], option["opt_value"], int(option.get("ip_version", 4)))
+            for option in row.dhcp_options or ()
+        ),
+        groups=tuple(groups),
+    )
+
+
+def _security_groups(groups: dict[int, SecurityGroup]) -> tuple[SecurityGroupSpec, ...]:
+    rules: defaultdict[int, list[SecurityGroupRule]] = defaultdict(list)
+    for rule in _rows(SecurityGroupRule.objects.select_related("remote_group")):
+        rules[rule.group_id].append(rule)
+    return tuple(
+        SecurityGroupSpec(
+            uuid=str(group.uuid),
+            name=group.name,
+            revision=group.revision_number,
+            is_stateful=group.is_stateful,
+            rules={str(rule.uuid): rule_of(rule) for rule in rules[pk]},
+        )
+        for pk, group in groups.items()
+    )
+
+
+def _router(row: Router, ports: dict[int, PortSpec]) -> RouterSpec:
+    gateway = ports.get(row.gateway_port_id or 0)
+    return RouterSpec(
+        uuid=str(row.uuid),
+        name=row.name,
+        revision=row.revision_number,
+        is_admin_up=row.is_admin_up,
+        is_snat_enabled=row.is_snat_enabled,
+        gateway_port=gateway.uuid if gateway else "",
+        routes=tuple((route["destination"], route["nexthop"]) for route in row.routes),
+    )

@@ -1,0 +1,132 @@
+"""The topology of the cloud, read from what callers created by the network API."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.core.port_filters import EGRESS, INGRESS, IPV6, AddressPair, FilterRule
+from conductor.network import (
+    floating_ips,
+    operations,
+    port_operations,
+    router_interfaces,
+    router_routes,
+    routers,
+    security_groups,
+    subnets,
+)
+from conductor.network.floating_ips import FloatingIpCreate
+from conductor.network.models import Port, SecurityGroup
+from conductor.network.ovn import topology_rows
+from conductor.network.ovn.topology import CloudTopology, DhcpOption, FixedAddress, GatewayHost
+from conductor.network.port_operations import PortCreate
+from conductor.network.port_rows import AddressRequest
+from conductor.network.routers import GatewayRequest, RouterCreate
+from conductor.network.security_groups import SecurityGroupRuleCreate
+from conductor.network.subnets import SubnetCreate
+from tests.counting import counted
+from tests.fixtures.ports import plug
+
+HOSTS = (GatewayHost("h1", ("physnet1",)),)
+
+
+@pytest.fixture
+def way_out(people: Any) -> str:
+    """The id of a router from ana's network `inner` to an external one."""
+    ana, admin = people.ana.context(), people.admin.context()
+    physical = {"provider_type": "vlan", "physical_network": "physnet1", "segmentation_id": 7}
+    outside = str(operations.create_network(admin, {"name": "outside", "is_external": True, **physical}).uuid)
+    subnets.create_subnet(admin, SubnetCreate(network_id=outside, cidr="198.51.100.0/24", is_dhcp_enabled=False))
+    network = str(operations.create_network(ana, {"name": "inner", "mtu": 1400}).uuid)
+    routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
+    inner = subnets.create_subnet(
+        ana, SubnetCreate(network_id=network, cidr="10.0.0.0/24", dns_nameservers=["9.9.9.9"], host_routes=routes)
+    )
+    router = RouterCreate({"name": "way-out"}, has_gateway=True, gateway=GatewayRequest(outside))
+    router_id = str(routers.create_router(ana, router).uuid)
+    router_interfaces.add(ana, router_id, subnet_id=str(inner.uuid))
+    extra = [{"destination": "172.16.0.0/12", "nexthop": "10.0.0.9"}]
+    routers.change_routes(ana, router_id, extra, is_added=True)
+    return router_id
+
+
+def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> None:
+    ana = people.ana.context()
+    network_id = _network_of(way_out)
+    values = {
+        "name": "web",
+        "address_pairs": [{"ip_address": "10.0.0.100", "mac_address": "fa:16:3e:00:00:99"}],
+        "dhcp_options": [{"opt_name": "mtu", "opt_value": "1300", "ip_version": 4}],
+    }
+    created = port_operations.create_port(
+        ana, PortCreate(network_id=network_id, fixed_ips=[AddressRequest(ip_address="10.0.0.11")], values=values)
+    )
+    plug(people.ana, [{"network_id": network_id, "port_id": str(created.uuid)}], str(uuid4()), host="h1")
+    outside = str(Port.objects.get(device_owner=routers.GATEWAY).network.uuid)
+    floating = floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside, port_id=str(created.uuid)))
+    floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside))  # associated with no port
+    default = SecurityGroup.objects.get(project_id=people.ana.project.id)
+    http = SecurityGroupRuleCreate(
+        "ingress", protocol="tcp", port_range_min=80, port_range_max=80, group_id=str(default.uuid)
+    )
+    security_groups.create_rule(ana, http)
+
+    found = topology_rows.read(HOSTS)
+
+    networks = {network.name: network for network in found.networks}
+    assert (networks["outside"].physical_network, networks["outside"].segmentation_id) == ("physnet1", 7)
+    assert (networks["inner"].mtu, networks["inner"].physical_network, networks["inner"].is_external) == (
+        1400,
+        "",
+        False,
+    )
+    inner = next(subnet for subnet in found.subnets if subnet.network == network_id)
+    assert (inner.cidr, inner.gateway_ip, inner.dns_nameservers) == ("10.0.0.0/24", "10.0.0.1", ("9.9.9.9",))
+    assert inner.host_routes == (("192.0.2.0/24", "10.0.0.9"),)
+    port = next(port for port in found.ports if port.uuid == str(created.uuid))
+    assert (port.name, port.host, port.groups) == ("web", "h1", (str(default.uuid),))
+    assert port.addresses == (FixedAddress(inner.uuid, "10.0.0.11"),)
+    assert port.pairs == (AddressPair("10.0.0.100", "fa:16:3e:00:00:99"),)
+    assert port.dhcp_options == (DhcpOption("mtu", "1300"),)
+    (router,) = found.routers
+    gateway = next(port for port in found.ports if port.uuid == router.gateway_port)
+    assert (router.uuid, router.is_snat_enabled, gateway.device_id) == (way_out, True, way_out)
+    assert router.routes == (("172.16.0.0/12", "10.0.0.9"),)
+    (translation,) = found.floating_ips
+    assert (translation.uuid, translation.router) == (str(floating.uuid), way_out)
+    assert (translation.address, translation.fixed_ip_address) == (floating.address, "10.0.0.11")
+    group = next(group for group in found.security_groups if group.uuid == str(default.uuid))
+    assert group.rules is not None
+    assert set(group.rules.values()) == {
+        FilterRule(EGRESS),
+        FilterRule(EGRESS, IPV6),
+        FilterRule(INGRESS, remote_group=group.uuid),
+        FilterRule(INGRESS, IPV6, remote_group=group.uuid),
+        FilterRule(INGRESS, protocol="tcp", low=80, high=80),
+    }
+    assert found.gateway_hosts == HOSTS
+
+
+def test_reading_takes_as_many_queries_for_many_ports(people: Any, way_out: str) -> None:
+    def queries() -> int:
+        with counted(API_ALIAS) as found:
+            topology_rows.read(HOSTS)
+        return len(found.statements)
+
+    few = queries()
+    for _ in range(3):
+        port_operations.create_port(people.ana.context(), PortCreate(network_id=_network_of(way_out)))
+
+    assert queries() == few
+
+
+def test_an_empty_cloud_has_an_empty_topology(db: None) -> None:
+    assert topology_rows.read() == CloudTopology()
+
+
+def _network_of(router_id: str) -> str:
+    return str(Port.objects.get(device_id=router_id, device_owner=router_routes.INTERFACE).network.uuid)
