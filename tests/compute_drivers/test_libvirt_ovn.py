@@ -37,9 +37,24 @@ DHCP = {"server_id": "10.65.0.1", "server_mac": "fa:16:3e:aa:00:01", "lease_time
 }
 METADATA_ADDRESSES = "02:6e:76:6d:64:01 169.254.169.254 fe80::a9fe:a9fe"
 READS = rb"""#!/bin/sh
-ask() { printf "GET /openstack/latest/$1 HTTP/1.0\r\n\r\n" | nc -w 9 169.254.169.254 80 | tr -d '\r'; }
-echo "it is $(ask meta_data.json | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')"
-(while :; do echo "here is $(ask meta_data.json | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')" | nc -l -p 8080; done) &
+own() {
+  printf "GET /openstack/latest/meta_data.json HTTP/1.0\r\n\r\n" | nc -w 9 169.254.169.254 80 | tr -d '\r' |
+    sed -n 's/^ "uuid": "\(.*\)",*$/\1/p'
+}
+own=$(own)
+echo "it is $own"
+(while :; do echo "here is $own"; sleep 0.2; done | nc -l -p 8080) &
+"""
+# The first packet to a new host may be lost while Open vSwitch asks for its address.
+PINGS = f"\nuntil ping -c 1 -W 1 {BO.ip_address} > /dev/null; do :; done; w=answered; echo ping is $w.\n".encode()
+# nc ends with its input.
+LISTENS = f"""
+sleep 9999 | nc {BO.ip_address} 8080 > /tmp/lines &
+until grep -q here /tmp/lines; do sleep 0.2; done; head -1 /tmp/lines
+""".encode()
+STILL_LISTENS = b"""
+n=$(wc -l < /tmp/lines); until [ $(wc -l < /tmp/lines) -gt $n ]; do sleep 0.2; done; w=goes; echo it $w on.
+printf "GET /openstack/latest/meta_data.json HTTP/1.0\\r\\n\\r\\n" | nc -w 9 169.254.169.254 80 | grep uuid
 """
 
 
@@ -86,9 +101,8 @@ def driver_on(
     def make(name: str, **options: Any) -> LibvirtDriver:
         run_dirs = dict.fromkeys(("ovs_run_dir", "ovn_run_dir"), str(lab.hosts[name].folder))
         folders = {"state_dir": str(tmp_path / name), **run_dirs}
-        return LibvirtDriver(
-            name, {"uri": uris[name], "guest_network": "ovn", **folders, **QUICK, **options}, SHELF.open
-        )
+        hypervisor = {"uri": uris[name], "migration_uri": uris[name], "migration_address": "unix", **QUICK}
+        return LibvirtDriver(name, {"guest_network": "ovn", **hypervisor, **folders, **options}, SHELF.open)
 
     yield make
     for name in lab.hosts:
@@ -167,30 +181,39 @@ def test_a_guest_of_a_port_that_another_host_has_is_not_started(
         driver.stop()
 
 
-def test_two_linux_guests_on_two_hosts_have_their_addresses_meet_and_read_of_themselves(
+def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connection_when_one_moves(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, tiny_linux: Path
 ) -> None:
     script = base64.b64encode(READS).decode()
-    guests = {name: linux(tiny_linux, ports=(port,), user_data=script) for name, port in (("h1", ANA), ("h2", BO))}
+    ana, bo = (linux(tiny_linux, ports=(port,), user_data=script) for port in (ANA, BO))
     with ExitStack() as stack:
         drivers = {}
-        for name, guest in guests.items():
+        for name, guest in (("h1", ana), ("h2", bo)):
             with inside(lab, name):
                 drivers[name] = driver = driver_on(name)
                 driver.start()
                 stack.callback(driver.stop)
                 driver.spawn(guest, RecordedProgress())
-        for name, port in (("h1", ANA), ("h2", BO)):
-            uuid = guests[name].instance_uuid
-            text = wait_for(drivers[name], uuid, b"novella: up after").decode()
+        source, destination = drivers["h1"], drivers["h2"]
+        for driver, guest, port in ((source, ana, ANA), (destination, bo, BO)):
+            text = wait_for(driver, guest.instance_uuid, b"novella: up after").decode()
             assert f"address {port.ip_address}\r\n" in text
-            assert f"novella: it is {uuid}\r\n" in text
-        uuid, other = guests["h1"].instance_uuid, guests["h2"].instance_uuid
-        # The first packet to a new host may be lost while Open vSwitch asks for its address.
-        pings = f"\nuntil ping -c 1 -W 1 {BO.ip_address} > /dev/null; do :; done; w=answered; echo ping is $w.\n"
-        ask(drivers["h1"], uuid, pings.encode(), b"ping is answered.")
-        reads = f"\nnc -w 20 {BO.ip_address} 8080 < /dev/null\n"
-        ask(drivers["h1"], uuid, reads.encode(), f"here is {other}".encode())
+            assert f"novella: it is {guest.instance_uuid}\r\n" in text
+        ask(source, ana.instance_uuid, PINGS, b"ping is answered.")
+        ask(source, ana.instance_uuid, LISTENS, f"here is {bo.instance_uuid}".encode())
+
+        with inside(lab, "h2"):
+            target = destination.prepare_live_migration(ana, is_block_migration=None)
+        with inside(lab, "h1"):
+            source.live_migrate(ana, target, RecordedProgress(), is_block_migration=None)
+            assert ours(lab, "h1") == []
+        lab.nb("lsp-set-options", ANA.port_uuid, "requested-chassis=h2")
+        with inside(lab, "h2"):
+            destination.finish_live_migration(ana)
+        assert ours(lab, "h2") == [metadata_port(NETWORK), ANA.port_uuid, BO.port_uuid]
+        own = f'"uuid": "{ana.instance_uuid}"'.encode()
+        ask(destination, ana.instance_uuid, STILL_LISTENS, b"it goes on.", own)
+        ask(destination, ana.instance_uuid, PINGS, b"ping is answered.")
 
 
 def test_what_a_host_lacks_is_named_when_it_starts(driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab) -> None:
