@@ -92,14 +92,14 @@ class Pool:
 
 @dataclass(frozen=True)
 class Stage:
-    """Lanes of pools: lanes run at the same time, the pools of a lane one after the other."""
+    """Tracks of pools: tracks run at the same time, the pools of a track one after the other."""
 
-    lanes: tuple[tuple[Pool, ...], ...]
+    tracks: tuple[tuple[Pool, ...], ...]
     must_pass: bool = False
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        return tuple(chain.from_iterable(self.lanes))
+        return tuple(chain.from_iterable(self.tracks))
 
 
 def _folders(*names: str) -> tuple[str, ...]:
@@ -176,8 +176,8 @@ class Run:
             if self._fatal:
                 raise Failed(self._fatal)
             began_at = time.monotonic()
-            with ThreadPoolExecutor(len(stage.lanes)) as threads:
-                list(threads.map(self._run_lane, stage.lanes))
+            with ThreadPoolExecutor(len(stage.tracks)) as threads:
+                list(threads.map(self._run_track, stage.tracks))
             if self._fatal:
                 raise Failed(self._fatal)
             failed = [test for pool, test in self.failed if pool in stage.pools]
@@ -187,8 +187,8 @@ class Run:
                 raise Failed(f"{names} must pass before anything else is run: {_listed(failed)}")
         self._look_again()
 
-    def _run_lane(self, lane: Sequence[Pool]) -> None:
-        for pool in lane:
+    def _run_track(self, track: Sequence[Pool]) -> None:
+        for pool in track:
             if not self._fatal:
                 self._run_pool(pool)
 

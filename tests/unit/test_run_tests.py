@@ -174,7 +174,7 @@ def test_a_stage_that_must_pass_stops_the_run(tests: Path, capsys: pytest.Captur
     assert "later | " not in capsys.readouterr().out
 
 
-def test_lanes_run_at_the_same_time_and_pools_of_a_lane_one_after_the_other(tests: Path) -> None:
+def test_tracks_run_at_the_same_time_and_pools_of_a_track_one_after_the_other(tests: Path) -> None:
     stage(tests, MEETS.format(own="a", other="b"), MEETS.format(own="b", other="a"), COMES_AFTER)
     first, other, last = (Pool(f"pool-{number}", (f"test_{number}.py",), workers=None) for number in range(3))
     run = run_of(tests)

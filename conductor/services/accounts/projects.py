@@ -7,6 +7,7 @@ from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
+from conductor.core.phrases import phrase
 from conductor.identity import domains, managers, projects
 from conductor.identity.models import Project
 from conductor.identity.projects import find, get
@@ -34,7 +35,7 @@ def create(context: RequestContext, given: Mapping[str, Any], extra: Mapping[str
     managers.require_project(context, given["name"], domain_id, "identity:create_project")
     is_under_another = parent_id not in (None, domain_id) and not context.is_admin
     if is_under_another and projects.domain_id_of(str(parent_id)) != domain_id:
-        raise NotFound(f"Could not find project: {parent_id}.")
+        raise NotFound(phrase("Could not find project: %(id)s.", id=parent_id))
     fields = domains.fields_of(given, extra)
     created = projects.create(fields.pop("name"), domain_id=domain_id, parent_id=parent_id, **fields)
     return projects.get(created.id)

@@ -427,8 +427,7 @@ def reports(work: StepContext, host: str, node: str, capability: str) -> bool:
 
 def _is_refusal(error: Mapping[str, Any]) -> bool:
     """Whether the host answered the check with an error; False where it did not answer, or an operator went on."""
-    no_answers = (RESCHEDULED, HostUnresponsive.__name__)
-    return error.get("step") == CheckOnHost.name and error["class"] not in no_answers
+    return error.get("step") == CheckOnHost.name and error["class"] not in (RESCHEDULED, HostUnresponsive.__name__)
 
 
 def _note_failure(work: StepContext) -> None:
