@@ -9,6 +9,7 @@ from conductor.core.errors import QuotaExceeded
 from conductor.db.transactions import one_at_a_time
 from conductor.identity.models import Limit, RegisteredLimit
 from conductor.image.operations import usage
+from conductor.services.quotas.types import QuotaView
 
 UNLIMITED = -1
 COUNT, SIZE, STAGE, UPLOADING = "image_count_total", "image_size_total", "image_stage_total", "image_count_uploading"
@@ -26,6 +27,12 @@ def limits(project_id: str) -> dict[str, int]:
         **dict(registered.values_list("resource_name", "default_limit")),
         **dict(own.values_list("registered__resource_name", "resource_limit")),
     }
+
+
+def show(project_id: str) -> list[QuotaView]:
+    """Return every limit of a project with its usage."""
+    allowed = limits(project_id)
+    return [QuotaView(name, allowed[name], used) for name, used in usage(project_id).items()]
 
 
 def require_count(project_id: str) -> None:

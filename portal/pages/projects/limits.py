@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from conductor.core.context import RequestContext
+from conductor.services.quotas import network_quotas, quotas, row_quotas, volume_quotas
 from conductor.services.quotas.row_quotas import OF_PROJECTS
-from portal.pages.access.projects import USERS
+from conductor.services.quotas.types import QuotaView
+from portal.api.compute.microversions import VERSIONS
+from portal.api.compute.representations.quotas import limits as compute_limits
+from portal.api.compute.schemas import quotas as compute_schemas
+from portal.api.network.representations.quotas import requested_limits
+from portal.api.network.schemas import routing
+from portal.api.schema_parts import Schema, closed
+from portal.api.volume.representations.quotas import limits as volume_limits
+from portal.api.volume.schemas import volumes as volume_schemas
+from portal.pages.access.identity_lists import USERS
+from portal.pages.access.projects import PROJECTS
 from portal.pages.access.users import ROOT
 from portal.pages.projects.quota_groups import COMPUTE_WORDS, NETWORK_WORDS, ROW_WORDS, VOLUME_WORDS
 from portal.pages.resources import columns
@@ -16,6 +28,7 @@ from portal.pages.resources.model import (
     Call,
     Cell,
     Column,
+    Execute,
     Field,
     FollowUp,
     Item,
@@ -29,6 +42,7 @@ from portal.pages.resources.model import (
 COMPUTE, STORAGE, NETWORK = "/compute/v2.1/os-quota-sets", "/volume/v3/os-quota-sets", "/network/v2.0/quotas"
 ROWS, ROW_DEFAULTS = "/api/quotas", "/api/quota-defaults"
 CLASSES = {"compute": "/compute/v2.1/os-quota-class-sets", "storage": "/volume/v3/os-quota-class-sets"}
+POLICY_SERVICES = {"compute": "compute", "storage": "volume"}
 UPDATE = "os_compute_api:os-quota-sets:update"
 ROW_DEFAULT_WORDS: Mapping[str, str] = {
     **ROW_WORDS,
@@ -46,22 +60,26 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "users": {"instances": "Servers", "cores": "vCPU", "ram": "Memory (MB)"},
 }
 UNLIMITED = -1
+# The API of Novella describes the same bounds for clients.
+_LIMIT: Schema = {"type": "integer", "minimum": UNLIMITED, "maximum": 2**31 - 1}
+_ROW_LIMITS = closed(
+    {"limits": {"type": "object", "minProperties": 1, "additionalProperties": _LIMIT}}, required=("limits",)
+)
 _HELP = "-1 for no limit."
 _FORCE = Field("force", "Allow values below current usage", "check")
 
 
 def _limit(item: Item, service: str, name: str) -> Any:
-    reported = (item.get(service) or {}).get(name)
-    return reported.get("limit") if isinstance(reported, Mapping) else None
+    found = (item.get(service) or {}).get(name)
+    return found.limit if found else None
 
 
 def _shown(service: str, name: str) -> Any:
     def show(item: Item, names: Names) -> Cell:
-        reported = (item.get(service) or {}).get(name)
-        if not isinstance(reported, Mapping):
+        found = (item.get(service) or {}).get(name)
+        if found is None:
             return columns.NOTHING
-        used, limit = reported.get("in_use", reported.get("used", 0)), reported.get("limit")
-        return Cell("number", f"{used} / {'∞' if limit == UNLIMITED else limit}")
+        return Cell("number", f"{found.in_use} / {'∞' if found.limit == UNLIMITED else found.limit}")
 
     return show
 
@@ -86,6 +104,72 @@ def _numbers(form: SubmittedForm, service: str) -> dict[str, Any]:
     }
 
 
+def _by_name(limits: Iterable[QuotaView]) -> dict[str, QuotaView]:
+    return {one.resource: one for one in limits}
+
+
+def _read_compute(caller: RequestContext, project_id: str) -> Mapping[str, QuotaView]:
+    return _by_name(quotas.show(caller, project_id))
+
+
+def _read_storage(caller: RequestContext, project_id: str) -> Mapping[str, QuotaView]:
+    return _by_name(volume_quotas.show(project_id))
+
+
+def _read_network(caller: RequestContext, project_id: str) -> Mapping[str, QuotaView]:
+    return _by_name(network_quotas.show(project_id))
+
+
+def _read_network_defaults(caller: RequestContext, project_id: str) -> Mapping[str, int]:
+    return network_quotas.defaults()
+
+
+def _set_compute(caller: RequestContext, form: SubmittedForm) -> None:
+    limits, is_forced = _compute_limits(form)
+    quotas.update(caller, form.item["id"], limits, is_forced=is_forced)
+
+
+def _set_of_user(caller: RequestContext, form: SubmittedForm) -> None:
+    limits, is_forced = _compute_limits(form)
+    quotas.update_user(caller, form.item["id"], form.values["user_id"], limits, is_forced=is_forced)
+
+
+def _compute_limits(form: SubmittedForm) -> tuple[dict[str, int], bool]:
+    given = {name: value for name, value in form.body["quota_set"].items() if name != "force"}
+    return compute_limits(given, "quota_set"), "force" in form.body["quota_set"]
+
+
+def _set_storage(caller: RequestContext, form: SubmittedForm) -> None:
+    volume_quotas.update(form.item["id"], volume_limits(form.body["quota_set"], "quota_set"))
+
+
+def _set_network(caller: RequestContext, form: SubmittedForm) -> None:
+    limits, is_checked = requested_limits(form.body["quota"])
+    network_quotas.update(caller, form.item["id"], limits, is_checked=is_checked)
+
+
+def _set_rows(caller: RequestContext, form: SubmittedForm) -> None:
+    row_quotas.update(caller, form.item["id"], form.body["limits"])
+
+
+def _set_row_defaults(caller: RequestContext, form: SubmittedForm) -> None:
+    row_quotas.update_defaults(caller, form.body["limits"])
+
+
+def _set_compute_defaults(caller: RequestContext, form: SubmittedForm) -> None:
+    name = "quota_class_set"
+    quotas.update_class(caller, "default", compute_limits(form.body[name], name))
+
+
+def _set_storage_defaults(caller: RequestContext, form: SubmittedForm) -> None:
+    name = "quota_class_set"
+    volume_quotas.update_class("default", volume_limits(form.body[name], name))
+
+
+def _reset(caller: RequestContext, form: SubmittedForm) -> None:
+    quotas.reset(caller, form.item["id"])
+
+
 def _compute(form: SubmittedForm) -> Call:
     body = _numbers(form, "compute") | ({"force": True} if form.values.get("force") else {})
     return Call("PUT", f"{COMPUTE}/{form.item.get('id', 'ID')}", {"quota_set": body})
@@ -105,24 +189,34 @@ def _network(form: SubmittedForm) -> Call:
 
 def _also_reset(form: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Reset the other limits; those of the network service only if it has some of its own."""
-    yield FollowUp(Call("DELETE", f"{STORAGE}/{form.item['id']}", reason=form.values.get("reason", "")))
-    yield FollowUp(Call("DELETE", f"{ROWS}/{form.item['id']}", reason=form.values.get("reason", "")))
+    project_id, reason = form.item["id"], form.values.get("reason", "")
+
+    def follow_up(path: str, service: str, rule: str, reset: Callable[[RequestContext], None]) -> FollowUp:
+        return FollowUp(Call("DELETE", f"{path}/{project_id}", reason=reason), rule, reset, service)
+
+    yield follow_up(STORAGE, "volume", "volume_extension:quotas:delete", lambda caller: volume_quotas.reset(project_id))
+    yield follow_up(ROWS, "novella", "novella:quotas:change", lambda caller: row_quotas.reset(caller, project_id))
     typical = form.item.get("network_defaults") or {}
     if any(_limit(form.item, "network", name) != typical.get(name) for name in NETWORK_WORDS):
-        yield FollowUp(Call("DELETE", f"{NETWORK}/{form.item['id']}", reason=form.values.get("reason", "")))
+        yield follow_up(NETWORK, "network", "delete_quota", lambda caller: network_quotas.reset(project_id))
 
 
 def _rows(form: SubmittedForm) -> Call:
     return Call("PUT", f"{ROWS}/{form.item.get('id', 'ID')}", {"limits": _numbers(form, "rows")})
 
 
-def _class_defaults(service: str, *, action_id: str, title: str) -> ResourceAction:
+def _class_defaults(
+    service: str, *, action_id: str, title: str, rule: str, schema: Schema, execute: Execute
+) -> ResourceAction:
     """Return the form of the defaults of a service with quota classes."""
     return ResourceAction(
         id=action_id,
         title=title,
         does="Applies to projects without their own limits. Empty fields stay unchanged.",
-        rule="os_compute_api:os-quota-class-sets:update",
+        rule=rule,
+        service=POLICY_SERVICES[service],
+        schema=schema,
+        execute=execute,
         is_creation=True,
         fields=(*_fields(service, begins=False), REASON),
         call=lambda form: Call("PUT", f"{CLASSES[service]}/default", {"quota_class_set": _numbers(form, service)}),
@@ -138,6 +232,8 @@ def _row_defaults(service: str, *, action_id: str, title: str, does: str) -> Res
         does=does,
         rule="novella:quotas:change",
         service="novella",
+        schema=_ROW_LIMITS,
+        execute=_set_row_defaults,
         is_creation=True,
         fields=(*_fields(service, begins=False), REASON),
         call=lambda form: Call("PUT", ROW_DEFAULTS, {"limits": _numbers(form, service)}),
@@ -159,21 +255,18 @@ PROJECT_QUOTAS = Resource(
     key="projects",
     one="project",
     rule=UPDATE,
+    reader=PROJECTS.reader,
     search="name__icontains",
     is_for_operators=True,
     list_route="quota-table",
     empty="Quotas belong to projects. Create a project first.",
     id_of=lambda item: str(item.get("id") or ""),
     more=(
-        RelatedRequest(
-            "compute", f"{COMPUTE}/{{id}}/detail", "quota_set", "os_compute_api:os-quota-sets:detail", "compute"
-        ),
-        RelatedRequest(
-            "storage", f"{STORAGE}/{{id}}?usage=true", "quota_set", "volume_extension:quotas:show", "volume"
-        ),
-        RelatedRequest("network", f"{NETWORK}/{{id}}/details", "quota", "get_quota", "network"),
-        RelatedRequest("rows", f"{ROWS}/{{id}}", "quotas", "novella:quotas:show", "novella"),
-        RelatedRequest("network_defaults", f"{NETWORK}/{{id}}/default", "quota", "get_quota", "network"),
+        RelatedRequest("compute", rule="os_compute_api:os-quota-sets:detail", read=_read_compute),
+        RelatedRequest("storage", rule="volume_extension:quotas:show", service="volume", read=_read_storage),
+        RelatedRequest("network", rule="get_quota", service="network", read=_read_network),
+        RelatedRequest("rows", rule="novella:quotas:show", service="novella", read=row_quotas.show),
+        RelatedRequest("network_defaults", rule="get_quota", service="network", read=_read_network_defaults),
     ),
     columns=(
         Column("Project", lambda item, names: Cell("link", str(item["name"]), url=f"/projects/of/{item['id']}")),
@@ -184,8 +277,22 @@ PROJECT_QUOTAS = Resource(
         ),
     ),
     actions=(
-        _class_defaults("compute", action_id="defaults", title="Compute defaults"),
-        _class_defaults("storage", action_id="storage-defaults", title="Storage defaults"),
+        _class_defaults(
+            "compute",
+            action_id="defaults",
+            title="Compute defaults",
+            rule="os_compute_api:os-quota-class-sets:update",
+            schema=compute_schemas.update_class(VERSIONS.maximum),
+            execute=_set_compute_defaults,
+        ),
+        _class_defaults(
+            "storage",
+            action_id="storage-defaults",
+            title="Storage defaults",
+            rule="volume_extension:quota_classes:update",
+            schema=volume_schemas.QUOTA_CLASS,
+            execute=_set_storage_defaults,
+        ),
         _row_defaults(
             "network",
             action_id="network-defaults",
@@ -205,13 +312,18 @@ PROJECT_QUOTAS = Resource(
             rule=UPDATE,
             fields=(*_fields("compute"), _FORCE, REASON),
             call=_compute,
+            schema=compute_schemas.update(VERSIONS.maximum),
+            execute=_set_compute,
             cli=_cli("openstack quota set"),
         ),
         ResourceAction(
             id="storage",
             title="Set storage limits",
             does="Limits for volumes and snapshots. Existing ones stay, also above a limit.",
-            rule=UPDATE,
+            rule="volume_extension:quotas:update",
+            service="volume",
+            schema=volume_schemas.QUOTAS,
+            execute=_set_storage,
             fields=(*_fields("storage"), REASON),
             call=lambda form: Call(
                 "PUT", f"{STORAGE}/{form.item.get('id', 'ID')}", {"quota_set": _numbers(form, "storage")}
@@ -222,9 +334,12 @@ PROJECT_QUOTAS = Resource(
             id="network",
             title="Set network limits",
             does="Limits for networks, addresses and rules.",
-            rule=UPDATE,
+            rule="update_quota",
+            service="network",
             fields=(*_fields("network"), _FORCE, REASON),
             call=_network,
+            schema=routing.QUOTA,
+            execute=_set_network,
             cli=_cli("openstack quota set"),
         ),
         ResourceAction(
@@ -235,6 +350,8 @@ PROJECT_QUOTAS = Resource(
             service="novella",
             fields=(*_fields("rows"), REASON),
             call=_rows,
+            schema=_ROW_LIMITS,
+            execute=_set_rows,
             cli=_cli("curl -X PUT"),
         ),
         ResourceAction(
@@ -249,6 +366,8 @@ PROJECT_QUOTAS = Resource(
                 REASON,
             ),
             call=_of_user,
+            schema=compute_schemas.update(VERSIONS.maximum),
+            execute=_set_of_user,
             cli=_cli("openstack quota set"),
         ),
         ResourceAction(
@@ -258,6 +377,7 @@ PROJECT_QUOTAS = Resource(
             rule="os_compute_api:os-quota-sets:delete",
             fields=(REASON,),
             call=lambda form: Call("DELETE", f"{COMPUTE}/{form.item.get('id', 'ID')}"),
+            execute=_reset,
             follow_ups=_also_reset,
             cli=_cli("openstack quota delete"),
         ),

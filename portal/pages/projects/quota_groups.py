@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from conductor.services.quotas import quotas, row_quotas, volume_quotas
+from conductor.core.context import RequestContext
+from conductor.services.quotas import image_quotas, network_quotas, quotas, row_quotas, volume_quotas
 from conductor.services.quotas.types import QuotaView
 from portal.pages.permissions import PageRequest
 from portal.pages.quota_bars import QuotaBar
-from portal.pages.resources.api_calls import ask
+from portal.pages.resources import service_calls
 
 COMPUTE_WORDS = {
     "instances": "Servers",
@@ -55,10 +56,8 @@ def groups(request: PageRequest) -> list[tuple[str, list[QuotaBar]]]:
     shared = [one for one in quotas.show(caller, caller.project_id) if one.resource in COMPUTE_WORDS]
     compute = [one for one in shared if one.resource != "key_pairs"] + own  # key pairs count per user
     volumes = [one for one in volume_quotas.show(caller.project_id) if one.resource in VOLUME_WORDS]
-    network = ask(request, f"/network/v2.0/quotas/{caller.project_id}/details")["quota"]
-    nets = [QuotaView(name, one["limit"], one["used"]) for name, one in network.items() if name in NETWORK_WORDS]
-    stored = ask(request, "/image/v2/info/usage")["usage"]
-    images = [QuotaView(name, stored[name]["limit"], stored[name]["usage"]) for name in IMAGE_WORDS]
+    nets = _read(caller, "network", "get_quota", network_quotas.show)
+    images = _read(caller, "image", "get_images", image_quotas.show)
     rows = [QuotaView(name, one.limit, one.in_use) for name, one in row_quotas.show(caller, caller.project_id).items()]
     found = {
         "Compute": _bars(compute, COMPUTE_WORDS),
@@ -70,6 +69,11 @@ def groups(request: PageRequest) -> list[tuple[str, list[QuotaBar]]]:
     for bar in _bars(rows, ROW_WORDS):
         found[SHOWN_WITH.get(bar.resource, "Access")].append(bar)
     return list(found.items())
+
+
+def _read(caller: RequestContext, service: str, rule: str, show: Callable[[str], list[QuotaView]]) -> list[QuotaView]:
+    """Return the limits of a service, as its API shows them to the caller."""
+    return service_calls.read(caller, service, rule, lambda caller, project_id: show(project_id), caller.project_id)
 
 
 def _bars(limits: Iterable[QuotaView], words: Mapping[str, str]) -> list[QuotaBar]:

@@ -139,7 +139,7 @@ def _carry_out(request: PageRequest, sheet: Sheet, form: SubmittedForm) -> Actio
 def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResult:
     if one.execute is None:
         return send(request, one.call)
-    operation = ServiceOperation(sheet.action.service or sheet.resource.service, one.rule, one.call)
+    operation = ServiceOperation(one.service or sheet.action.service or sheet.resource.service, one.rule, one.call)
     return service_calls.change(request.caller, operation, one.execute)
 
 

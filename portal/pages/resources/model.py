@@ -175,6 +175,7 @@ class FollowUp:
     call: Call
     rule: str = ""
     execute: Callable[[RequestContext], Item | None] | None = None
+    service: str = ""  # the service of the policy, if it is not the action's
 
 
 def never_refused(item: Item) -> str:

@@ -44,28 +44,29 @@ _log = logging.getLogger(__name__)
 def list_items(caller: RequestContext, resource: Resource, query: Query) -> Page[Item]:
     """Return a page of a kind that has a reader. Raises Forbidden, and Invalid for an unknown marker."""
     assert resource.reader is not None
-    return _read(caller, resource.service, resource.rule, resource.reader.list_, query)
+    return read(caller, resource.service, resource.rule, resource.reader.list_, query)
 
 
 def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
     """Return one resource of a kind that has a reader. Raises Forbidden, NotFound."""
     assert resource.reader is not None
     rule = resource.reader.get_rule or resource.rule
-    return _read(caller, resource.service, rule, resource.reader.get, ident)
+    return read(caller, resource.service, rule, resource.reader.get, ident)
 
 
 def list_options(caller: RequestContext, options: ItemOptions, limit: int) -> Sequence[FieldOption]:
     """Return the options of a field. Raises Forbidden."""
-    page = _read(caller, options.service, options.rule, options.list_, {"limit": limit, **options.query})
+    page = read(caller, options.service, options.rule, options.list_, {"limit": limit, **options.query})
     return [FieldOption(options.value(item), options.words(item)) for item in page.items if options.wanted(item)]
 
 
-def _read(
-    caller: RequestContext, service: str, rule: str, read: Callable[[RequestContext, Wanted], Found], wanted: Wanted
+def read(
+    caller: RequestContext, service: str, rule: str, find: Callable[[RequestContext, Wanted], Found], wanted: Wanted
 ) -> Found:
+    """Return what a function of a service finds; it counts as a request. Raises Forbidden, TooManyRequests."""
     _count(caller, "GET")
     policies.require(caller, service, rule)
-    return read(caller, wanted)
+    return find(caller, wanted)
 
 
 @dataclass(frozen=True)

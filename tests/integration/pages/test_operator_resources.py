@@ -20,9 +20,11 @@ from conductor.network import quotas as network_quotas
 from conductor.services.servers import extra_specs, flavors
 from portal.pages.images.flavors import SPECS
 from portal.pages.policies import RULES
+from portal.pages.projects.limits import NAMES, PROJECT_QUOTAS
 from portal.pages.resource_pages.catalog import RESOURCES
 from portal.pages.resources.fields import pairs_fault, pairs_of, pairs_text
 from tests import factories
+from tests.api_client import ApiClient
 from tests.counting import Captured
 from tests.integration.page_clients import signed_in, text
 
@@ -310,6 +312,32 @@ def test_limits_are_set_for_a_project_and_one_of_its_users_and_taken_back(admin:
     assert not Quota.objects.filter(project_id=shop).exists()
     assert "0 / 3" not in text(admin.get(f"/project-quotas/of/{shop}"))
     assert {one.reason for one in AuditRecord.objects.using("default").filter(action="quota.reset")} == {WHY}
+
+
+def test_limits_of_a_project_are_those_that_the_apis_show(people: Any) -> None:
+    factories.cells()
+    factories.instance(people.ana.context(), "web-1")
+    factories.network("private", people.ana.context())
+    shop, client = people.ana.project.id, ApiClient(people.admin.token())
+    more = {one.name: one for one in PROJECT_QUOTAS.more}
+    for name, path, key, used in (
+        ("compute", f"/compute/v2.1/os-quota-sets/{shop}/detail", "quota_set", "in_use"),
+        ("storage", f"/volume/v3/os-quota-sets/{shop}?usage=true", "quota_set", "in_use"),
+        ("network", f"/network/v2.0/quotas/{shop}/details", "quota", "used"),
+        ("rows", f"/api/quotas/{shop}", "quotas", "in_use"),
+    ):
+        read = more[name].read
+        assert read is not None
+        limits = read(people.admin.context(), shop)
+        shown = client.get(path).json()[key]
+        assert NAMES[name].keys() <= shown.keys() - {"id"} <= limits.keys(), name
+        for resource in NAMES[name]:
+            one = limits[resource]
+            assert (one.limit, one.in_use) == (shown[resource]["limit"], shown[resource][used]), resource
+    defaults = client.get(f"/network/v2.0/quotas/{shop}/default").json()["quota"]
+    read = more["network_defaults"].read
+    assert read is not None
+    assert read(people.admin.context(), shop) == defaults
 
 
 def test_default_limits_hold_for_who_has_none_of_their_own(admin: Client, people: Any) -> None:

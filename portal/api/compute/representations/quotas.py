@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conductor.services.quotas.types import QuotaView
+from portal.api.compute.representations import parts
 from portal.api.microversions import Microversion
 
 # Last version that shows each: later these limits belong to other services, or are gone.
@@ -46,6 +47,11 @@ def is_of_class(resource: str, version: Microversion) -> bool:
     """Return whether a version shows this limit of a quota class."""
     last = CLASS_UNTIL.get(resource) or UNTIL.get(resource)
     return version.covers(CLASS_SINCE.get(resource, "2.1"), last)
+
+
+def limits(given: Mapping[str, Any], where: str) -> dict[str, int]:
+    """Return the limits of a checked body. Raises Invalid for one too large for a column."""
+    return {name: parts.number(value, f"{where}.{name}") for name, value in given.items()}
 
 
 def shown(quotas: Iterable[QuotaView], version: Microversion) -> list[QuotaView]:

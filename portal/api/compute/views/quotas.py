@@ -7,7 +7,6 @@ from rest_framework.response import Response
 from conductor.services.quotas import quotas
 from conductor.services.quotas.types import QuotaView
 from portal.api.base import ApiRequest
-from portal.api.compute.representations import parts
 from portal.api.compute.representations import quotas as serializers
 from portal.api.compute.schemas import quotas as schemas
 from portal.api.compute.view import BARE_SINCE, ComputeView
@@ -48,7 +47,7 @@ class QuotaSet(QuotaSetView):
         wanted = dict(validate(request.data, schemas.update(request.microversion))["quota_set"])
         is_forced = as_boolean(wanted.pop("force", False), "quota_set.force")
         wanted.pop("tenant_id", None)
-        limits = {name: parts.number(value, f"quota_set.{name}") for name, value in wanted.items()}
+        limits = serializers.limits(wanted, "quota_set")
         context, user_id = request.context, self.user_id
         if user_id:
             found = quotas.update_user(context, project_id, user_id, limits, is_forced=is_forced)
@@ -85,7 +84,7 @@ class QuotaClassSet(ComputeView):
 
     def put(self, request: ApiRequest, name: str) -> Response:
         wanted = validate(request.data, schemas.update_class(request.microversion))["quota_class_set"]
-        limits = {key: parts.number(value, f"quota_class_set.{key}") for key, value in wanted.items()}
+        limits = serializers.limits(wanted, "quota_class_set")
         return Response({"quota_class_set": self._shown(quotas.update_class(request.context, name, limits))})
 
     def _shown(self, limits: dict[str, int]) -> dict[str, int]:

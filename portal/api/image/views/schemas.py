@@ -5,7 +5,6 @@ from __future__ import annotations
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
-from conductor.image import operations
 from conductor.services.quotas import image_quotas
 from portal.api.base import ApiRequest
 from portal.api.image.representations.images import STORE
@@ -49,9 +48,8 @@ class Usage(ImageView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_images")
-        taken = operations.usage(request.context.project_id)
-        allowed = image_quotas.limits(request.context.project_id)
-        return Response({"usage": {name: {"limit": allowed[name], "usage": used} for name, used in taken.items()}})
+        found = image_quotas.show(request.context.project_id)
+        return Response({"usage": {one.resource: {"limit": one.limit, "usage": one.in_use} for one in found}})
 
 
 class ImportInfo(ImageView):

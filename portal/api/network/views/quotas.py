@@ -8,12 +8,13 @@ from typing import ClassVar
 from rest_framework.response import Response
 
 from conductor.network import quotas
-from conductor.network.errors import TenantQuotaNotFound
+from conductor.services.quotas import network_quotas
 from portal.api.base import ApiRequest
+from portal.api.network.representations.quotas import requested_limits
 from portal.api.network.schemas import routing
 from portal.api.network.view import NetworkView
 from portal.api.network.views.collections import checked_project
-from portal.api.validation import as_boolean, validate
+from portal.api.validation import validate
 
 
 class Quotas(NetworkView):
@@ -50,16 +51,14 @@ class Quota(NetworkView):
         self.authorize("update_quota", target_project_id=project_id)
         checked_project(project_id)
         given = validate(request.data, routing.QUOTA)["quota"]
-        limits = {name: int(given[name]) for name in quotas.RESOURCES if name in given}
-        is_checked = as_boolean(given.get("check_limit", False), "check_limit")
-        quotas.set_limits(request.context, project_id, limits, is_checked=is_checked)
+        limits, is_checked = requested_limits(given)
+        network_quotas.update(request.context, project_id, limits, is_checked=is_checked)
         return Response({"quota": quotas.limits(project_id)})
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("delete_quota", target_project_id=project_id)
         checked_project(project_id)
-        if not quotas.reset(project_id):
-            raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")
+        network_quotas.reset(project_id)
         return Response(status=204)
 
 

@@ -10,6 +10,7 @@ from conductor.core.errors import Invalid
 from conductor.services.quotas import volume_quotas
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
+from portal.api.volume.representations.quotas import limits
 from portal.api.volume.schemas.volumes import QUOTA_CLASS, QUOTAS
 from portal.api.volume.view import VolumeView
 
@@ -27,8 +28,6 @@ USED = {
     "totalBackupsUsed": "backups",
     "totalBackupGigabytesUsed": "backup_gigabytes",
 }
-LARGEST = 2**31 - 1
-IGNORED = ("tenant_id", "force", "id", "class_name", "skip_validation")
 
 
 class Limits(VolumeView):
@@ -62,7 +61,7 @@ class QuotaSet(VolumeView):
 
     def put(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("volume_extension:quotas:update")
-        wanted = _limits(validate(request.data, QUOTAS)["quota_set"], "quota_set")
+        wanted = limits(validate(request.data, QUOTAS)["quota_set"], "quota_set")
         found = volume_quotas.update(project_id, wanted)
         return Response({"quota_set": {quota.resource: quota.limit for quota in found}})
 
@@ -91,27 +90,5 @@ class QuotaClass(VolumeView):
         self.authorize("volume_extension:quota_classes:update")
         if not 1 <= len(name) <= 255:
             raise Invalid("The name of a quota class has 1 to 255 characters.", field="class_name")
-        wanted = _limits(validate(request.data, QUOTA_CLASS)["quota_class_set"], "quota_class_set")
+        wanted = limits(validate(request.data, QUOTA_CLASS)["quota_class_set"], "quota_class_set")
         return Response({"quota_class_set": volume_quotas.update_class(name, wanted)})
-
-
-def _limits(given: Any, where: str) -> dict[str, int]:
-    """Return the limits. Raises Invalid for an unknown resource, or for a value below -1."""
-    known = volume_quotas.known()
-    named = {name: value for name, value in given.items() if name not in IGNORED}
-    for name in named:
-        if name not in known:
-            raise Invalid(f"Bad key(s) in quota set: {name[:60]}", field=f"{where}.{name[:60]}")
-    return {name: _limit(f"{where}.{name}", value) for name, value in named.items()}
-
-
-def _limit(field: str, value: Any) -> int:
-    try:
-        number = int(value) if not isinstance(value, bool) else -2
-    except (TypeError, ValueError):
-        number = -2
-    if not -1 <= number <= LARGEST:
-        raise Invalid(
-            f"Invalid input for field/attribute {field}. It must be a number from -1 to {LARGEST}.", field=field
-        )
-    return number
