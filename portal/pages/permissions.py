@@ -16,7 +16,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
+from conductor.core.errors import Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
 from portal import callers, languages, sessions
 from portal.request_ids import remote_address_of, request_id_of
 from portal.session_callers import caller_of, user_of
@@ -69,6 +69,8 @@ def _guarded(view: View, *, needs_project: bool) -> View:
             raise PermissionDenied(error.message)
         except Invalid as error:
             return error_page(request, 400, gettext("Invalid address"), error.message)
+        except TooManyRequests as error:
+            return error_page(request, 429, gettext("Too many requests"), error.message)
         except Unavailable as error:
             return error_page(request, 503, gettext("A required service doesn't respond"), error.message)
 

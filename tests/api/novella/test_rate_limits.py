@@ -9,6 +9,7 @@ import pytest
 from conductor.api_db.models import PluginQuarantine
 from portal.api import rate_limits
 from portal.api.rate_limits import Buckets
+from tests.integration.page_clients import signed_in, text
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,15 @@ def test_a_project_over_its_rate_limit_gets_a_retry_after(
     assert chi.get("/api/workflows").status_code == 200  # another project
     fresh_buckets[0] += 10
     assert [ana.get("/api/workflows").status_code for _ in range(2)] == [200, 429]
+
+
+def test_a_page_over_the_rate_limit_says_how_long_to_wait(people: Any, settings: Any) -> None:
+    ana = signed_in("ana")
+    settings.NOVELLA_REQUESTS_PER_MINUTE = 2  # the list, and the names that it shows
+    assert ana.get("/networks").status_code == 200
+    late = ana.get("/networks")
+    assert late.status_code == 429
+    assert "More than 2 requests a minute; try again in 30 s." in text(late)
 
 
 def test_changes_are_counted_besides_and_nothing_is_done(api_client: Any, settings: Any) -> None:
