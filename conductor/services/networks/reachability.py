@@ -22,9 +22,13 @@ LAST_PORT = 65_535
 _INGRESS, _EGRESS = "ingress", "egress"
 
 WITHIN_HOST = "within_host"  # between guests of one network that are on one host
+BETWEEN_HOSTS = "between_hosts"  # between guests of one network that are on two hosts
 ROUTED = "routed"  # between networks, and between floating IPs and guests
 # What a host's network carries, by the `guest_network` of its report. Any other carries no traffic between guests.
-CARRIES: Mapping[str, frozenset[str]] = {"bridge": frozenset({WITHIN_HOST})}
+CARRIES: Mapping[str, frozenset[str]] = {
+    "bridge": frozenset({WITHIN_HOST}),
+    "ovn": frozenset({WITHIN_HOST, BETWEEN_HOSTS}),
+}
 NO_ROUTING = phrase(
     "Not carried here: no host of this cloud forwards traffic through routers and floating IPs. They are recorded, "
     "and servers don't answer at them."
@@ -181,10 +185,12 @@ def _carriage(start: _End, end: _End) -> PathCheck:
             "Not carried here: the host of %(name)s doesn't connect its servers to each other.", name=start.name
         )
         return PathCheck(title, False, why)
-    if start.host != end.host:
-        why = phrase("Not carried here: the servers are on different hosts, which aren't connected.")
-        return PathCheck(title, False, why)
-    return PathCheck(title, True, phrase("Both servers are on one host, which connects them."))
+    if start.host == end.host:
+        return PathCheck(title, True, phrase("Both servers are on one host, which connects them."))
+    if all(BETWEEN_HOSTS in CARRIES.get(one.guest_network, ()) for one in (start, end)):
+        return PathCheck(title, True, phrase("The servers are on two hosts, which are connected."))
+    why = phrase("Not carried here: the servers are on different hosts, which aren't connected.")
+    return PathCheck(title, False, why)
 
 
 def _way(start: _End, end: _End) -> PathCheck:

@@ -286,6 +286,18 @@ def test_servers_on_two_hosts_are_not_connected(ana: Client, people: Any) -> Non
     assert not found.is_open
 
 
+@pytest.mark.parametrize(("other", "is_open"), [("ovn", True), ("bridge", False)])
+def test_ovn_connects_servers_on_two_hosts(ana: Client, people: Any, other: str, is_open: bool) -> None:
+    connecting_host("sim-1", "ovn")
+    connecting_host("sim-2", other)
+    network = lan("inner", people.ana.context())
+    a, _ = plugged(people, network, "a")
+    b, _ = plugged(people, network, "b")
+    Instance.objects.using("cell1").filter(uuid=b).update(host="sim-2", node="sim-2")
+    found = reachability.ask(people.ana.context(), a, b, "icmp", "")
+    assert (found.is_open, "different hosts" in found.legs[-1].why) == (is_open, not is_open)
+
+
 def test_a_floating_ip_is_shown_at_its_server_with_what_it_does_not_carry(ana: Client, people: Any) -> None:
     connecting_host("sim-1")
     context = people.ana.context()
