@@ -14,6 +14,7 @@ from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.metadata_service import SERVICE_FAILED, MetadataService
 from compute_drivers.ovn_net.integration_bridge import IntegrationBridge
 from conductor.core.compute_driver import NetworkPort
+from conductor.core.ovn_names import metadata_port_name
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +35,6 @@ class _PluggedPort:
 def device_prefix(folder: Path) -> str:
     """Return what the names of guests' taps begin with on the host with this folder."""
     return f"no{taps.key_of(folder)}"
-
-
-def metadata_port(network_uuid: str) -> str:
-    """Return the name of a network's logical port (a localport) for the metadata service of each host."""
-    return f"metadata-{network_uuid}"
 
 
 class OvnNet:
@@ -175,4 +171,4 @@ class OvnNet:
     def _attach_service(self, network: str, device: str) -> None:
         taps.start(device, failure=SERVICE_FAILED)
         self._bridge.remove(device)  # of an earlier process, whose tap is gone
-        self._bridge.add(device, metadata_port(network), SERVICE_FAILED)
+        self._bridge.add(device, metadata_port_name(network), SERVICE_FAILED)

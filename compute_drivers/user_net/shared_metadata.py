@@ -12,9 +12,10 @@ from compute_drivers.metadata_pages import MetadataPages
 from compute_drivers.user_net import packets
 from compute_drivers.user_net.http import Exchange
 from compute_drivers.user_net.tcp import TcpServer, refusal
+from conductor.core.ovn_names import METADATA_MAC
 
 # Locally administered; every network has a service with this address.
-OWN_MAC = b"\x02nvmd\x01"
+OWN_MAC = bytes.fromhex(METADATA_MAC.replace(":", ""))
 METADATA = ipaddress.IPv4Address(metadata_pages.ADDRESS).packed
 METADATA_IPV6 = ipaddress.IPv6Address(metadata_pages.ADDRESS_IPV6).packed
 # ICMPv6 neighbor discovery.

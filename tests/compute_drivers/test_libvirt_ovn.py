@@ -14,10 +14,10 @@ import pytest
 from compute_drivers.libvirt import attachments
 from compute_drivers.libvirt.driver import LibvirtDriver
 from compute_drivers.ovn_net.integration_bridge import BRIDGE
-from compute_drivers.ovn_net.ovn_net import metadata_port
 from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
+from conductor.core.ovn_names import METADATA_MAC, metadata_port_name
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.net_space import devices
 from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, wait_for
@@ -35,7 +35,7 @@ DHCP = {"server_id": "10.65.0.1", "server_mac": "fa:16:3e:aa:00:01", "lease_time
     "mtu": "1442",
     "classless_static_route": "{169.254.169.254/32,0.0.0.0, 0.0.0.0/0,10.65.0.1}",
 }
-METADATA_ADDRESSES = "02:6e:76:6d:64:01 169.254.169.254 fe80::a9fe:a9fe"
+METADATA_ADDRESSES = f"{METADATA_MAC} 169.254.169.254 fe80::a9fe:a9fe"
 READS = rb"""#!/bin/sh
 own() {
   printf "GET /openstack/latest/meta_data.json HTTP/1.0\r\n\r\n" | nc -w 9 169.254.169.254 80 | tr -d '\r' |
@@ -70,7 +70,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ovn.Lab]:
             made.nb("lsp-add", SWITCH, name, "--", "lsp-set-addresses", name, address)
             made.nb("lsp-set-port-security", name, address, "--", "lsp-set-dhcpv4-options", name, dhcp)
             made.nb("lsp-set-options", name, f"requested-chassis={host}")
-        service = metadata_port(NETWORK)
+        service = metadata_port_name(NETWORK)
         made.nb("lsp-add", SWITCH, service, "--", "lsp-set-type", service, "localport")
         made.nb("lsp-set-addresses", service, METADATA_ADDRESSES)
         for host in ("h1", "h2"):
@@ -133,7 +133,7 @@ def ours(lab: ovn.Lab, name: str) -> list[str]:
 def test_a_port_is_plugged_from_its_guest_s_start_to_its_end(
     driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab
 ) -> None:
-    guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port(NETWORK)
+    guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port_name(NETWORK)
     vsctl = lab.hosts["h1"].vsctl
     with inside(lab, "h1"):
         driver = driver_on("h1")
@@ -210,7 +210,7 @@ def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connec
         lab.nb("lsp-set-options", ANA.port_uuid, "requested-chassis=h2")
         with inside(lab, "h2"):
             destination.finish_live_migration(ana)
-        assert ours(lab, "h2") == [metadata_port(NETWORK), ANA.port_uuid, BO.port_uuid]
+        assert ours(lab, "h2") == [metadata_port_name(NETWORK), ANA.port_uuid, BO.port_uuid]
         own = f'"uuid": "{ana.instance_uuid}"'.encode()
         ask(destination, ana.instance_uuid, STILL_LISTENS, b"it goes on.", own)
         ask(destination, ana.instance_uuid, PINGS, b"ping is answered.")

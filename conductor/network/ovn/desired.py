@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from conductor.core.ovn_names import METADATA_MAC, metadata_port_name
 from conductor.network.ovn import acls, dhcp
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowKey, Value
 from conductor.network.ovn.routing import GATEWAY, INTERFACE, add_routers, router_port_name
@@ -14,7 +15,6 @@ from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec,
 DEFAULT_GROUP = "pg_novella_drop"
 # A port that no host has must not be claimed by any: no host has this name.
 NO_HOST = "-"
-METADATA_MAC = "02:6e:76:6d:64:01"
 # Ports of these owners have no place on a switch: their addresses are a router's.
 _WITHOUT_SWITCH_PORT = frozenset({"network:floatingip"})
 
@@ -37,11 +37,6 @@ def switch_name(network_uuid: str) -> str:
 def localnet_name(network_uuid: str) -> str:
     """Return the name of the port that connects a network with its physical network."""
     return f"physical-{network_uuid}"
-
-
-def metadata_port_name(network_uuid: str) -> str:
-    """Return the name of the port behind which each host answers requests for metadata."""
-    return f"metadata-{network_uuid}"
 
 
 class _Switches:
