@@ -26,6 +26,15 @@ ALL_INTERFACES = ("0.0.0.0", "::")
 ONE_DATABASE = PREFIX + "DATABASE_URL_"  # and the name of a database: NOVELLA_DATABASE_URL_CELL1
 
 
+# Variables that are given together or not at all.
+_PAIRS = (
+    ("OIDC_ISSUER", "OIDC_CLIENT_ID"),
+    ("SMTP_URL", "MAIL_FROM"),
+    ("TLS_CERT", "TLS_KEY"),
+    ("OVN_NORTHBOUND", "OVN_SOUTHBOUND"),
+)
+
+
 class InvalidEnvironment(ValueError):
     """An invalid variable, in one line with its name, its error and the accepted values."""
 
@@ -122,6 +131,8 @@ class Environment:
     keep_deliveries_days: int = _variable(kind.integer("a number of days", 0, 36_500), "7")
     keep_findings_days: int = _variable(kind.integer("a number of days", 0, 36_500), "90")
     membership_url: str = _variable(kind.group_url)
+    ovn_northbound: str = _variable(kind.ovsdb_remotes)
+    ovn_southbound: str = _variable(kind.ovsdb_remotes)
     channel_url: str = _variable(kind.url("redis", "rediss"), is_secret=True)
     resize_confirm_seconds: float = _variable(kind.seconds(0, 10 * 365 * 86_400), "0")
     allow_resize_to_same_host: bool = _variable(kind.boolean, "on")
@@ -179,7 +190,7 @@ def load(variables: Mapping[str, str]) -> Environment:
         values[several] = values[several] or ()
     if values["notification_webhooks"] and not values["notification_secret"]:
         raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
-    for pair in (("OIDC_ISSUER", "OIDC_CLIENT_ID"), ("SMTP_URL", "MAIL_FROM"), ("TLS_CERT", "TLS_KEY")):
+    for pair in _PAIRS:
         lone, missing = sorted(pair, key=lambda name: not values[name.lower()])
         if bool(values[lone.lower()]) != bool(values[missing.lower()]):
             raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
@@ -231,6 +242,7 @@ def _refuse_missing_clients(values: Mapping[str, Any]) -> None:
     for name in ("broker_url", "channel_url", "membership_url", "notification_url"):
         _refuse_missing(name.upper(), urlsplit(values[name]).scheme)
     _refuse_missing("OIDC_ISSUER", "openid" if values["oidc_issuer"] else "")
+    _refuse_missing("OVN_NORTHBOUND", "ovn" if values["ovn_northbound"] else "")
 
 
 def _refuse_missing(variable: str, kind_of_service: str) -> None:

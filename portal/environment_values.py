@@ -138,6 +138,17 @@ def group_url(text: str) -> str:
     return text
 
 
+OVSDB_REMOTE = re.compile(rf"(tcp:({GROUP_HOST})|unix:/[^,\s]+)")
+
+
+def ovsdb_remotes(text: str) -> str:
+    """Return addresses of the servers of one OVSDB database, as OVN's own programs take them."""
+    for remote in text.split(","):
+        if not OVSDB_REMOTE.fullmatch(remote):
+            raise InvalidValue(f'"{remote}" is not a server of OVN (tcp:host:port or unix:/path, separated by commas)')
+    return text
+
+
 def urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
     parse = url(*schemes)
     return lambda text: tuple(parse(part.strip()) for part in text.split(",") if part.strip())

@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rediss": ("redis", ("redis", "channels_redis")),
     "zookeeper": ("zookeeper", ("kazoo",)),
     "etcd": ("etcd", ("etcd3gw",)),
+    "ovn": ("ovn", ("ovs", "ovsdbapp")),
     "openid": ("openid", ("authlib", "requests")),
     "postgresql": ("postgresql", ("psycopg",)),
 }

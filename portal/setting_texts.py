@@ -339,6 +339,15 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "or password. Optional: without it, leases expire. See [live "
             "conductors](../how-to/operate.md#live-conductors)."
         ),
+        "NOVELLA_OVN_NORTHBOUND": SettingText(
+            "Servers of OVN's northbound database, `tcp:host:port` or `unix:/path`, separated by commas. "
+            "One conductor writes all networks there. Empty: networks are not written to OVN. See [networks "
+            "on OVN](../how-to/operate.md#networks-on-ovn)."
+        ),
+        "NOVELLA_OVN_SOUTHBOUND": SettingText(
+            "Servers of OVN's southbound database, in the same form. The conductor reads there which hosts "
+            "are gateways, and which ports are up."
+        ),
         "NOVELLA_CHANNEL_URL": SettingText(
             "`redis://…`: live pages of all web processes get each event immediately. Empty: each web "
             "process polls the event log three times a second while pages are open."

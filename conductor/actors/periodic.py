@@ -179,7 +179,17 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("audit-seals", SEAL_EVERY_SECONDS, partial(seal_all, ours, leases.WORKER)),
         Ticker("periodic-work", PERIODIC_WORK_SECONDS, partial(run_periodic_work, ours, leases.WORKER)),
         *notification_tickers(ours, name),
+        *ovn_tickers(leases.WORKER),
     ]
+
+
+def ovn_tickers(owner: str) -> list[Ticker]:
+    """Return a ticker that writes networks into OVN, where OVN is configured."""
+    if not settings.NOVELLA_OVN_NORTHBOUND:  # its client libraries are not loaded then
+        return []
+    from conductor.services.networks.ovn_projection import CHECK_SECONDS, OvnProjection
+
+    return [Ticker("ovn-projection", CHECK_SECONDS, OvnProjection(owner).carry_out)]
 
 
 def _worker_name(name: str) -> str:

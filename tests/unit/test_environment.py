@@ -44,6 +44,23 @@ def test_a_place_for_consoles_that_is_none_is_refused(text: str) -> None:
         parsed(NOVELLA_CONSOLE_LISTEN=text)
 
 
+@pytest.mark.parametrize("remotes", ["tcp:10.0.0.1:6641,tcp:[fd00::1]:6641", "unix:/run/ovn/ovnnb_db.sock"])
+def test_the_servers_of_ovn(remotes: str) -> None:
+    found = parsed(NOVELLA_OVN_NORTHBOUND=remotes, NOVELLA_OVN_SOUTHBOUND=remotes)
+    assert (found.ovn_northbound, found.ovn_southbound) == (remotes, remotes)
+
+
+@pytest.mark.parametrize("remotes", ["10.0.0.1", "http://a:6641", "unix:ovn.sock", "tcp:a:6641,", "tcp:a b:1"])
+def test_what_is_no_server_of_ovn_is_refused(remotes: str) -> None:
+    with pytest.raises(InvalidEnvironment, match=r"NOVELLA_OVN_NORTHBOUND: .* is not a server of OVN"):
+        parsed(NOVELLA_OVN_NORTHBOUND=remotes, NOVELLA_OVN_SOUTHBOUND="tcp:a:6642")
+
+
+def test_one_database_of_ovn_is_not_enough() -> None:
+    with pytest.raises(InvalidEnvironment, match="give NOVELLA_OVN_SOUTHBOUND with it, or neither of them"):
+        parsed(NOVELLA_OVN_NORTHBOUND="tcp:a:6641")
+
+
 @pytest.mark.parametrize(
     "url", ["zookeeper://a", "zookeeper://a:2181,b:2181/novella", "etcd://[::1]:2379/x", "third+party://a/b"]
 )

@@ -35,6 +35,8 @@ DEFAULTS: dict[str, Any] = {
     "compute_queues": "shared",
     "channel_url": "",
     "membership_url": "",
+    "ovn_northbound": "",
+    "ovn_southbound": "",
     "notification_webhooks": (),
     "notification_secret": "",
     "notification_url": "",

@@ -1,4 +1,4 @@
-"""Connections to OVN's databases, and writes into the northbound one.
+"""Connections to OVN's databases: writing the northbound one, and reading the southbound one.
 
 A connection has threads and a replica of its tables. It reconnects by itself, and does not survive a fork: a process
 opens it when it needs it.
@@ -7,7 +7,7 @@ opens it when it needs it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ovs.db.idl import Row, Transaction
@@ -29,7 +29,7 @@ from conductor.network.ovn.northbound import (
 )
 
 # A replica of the database is read in one piece, and a transaction may hold all networks.
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 20.0
 PROBE_MILLISECONDS = 30_000
 LOCK = "novella_projection"
 
@@ -69,6 +69,46 @@ class NorthboundDatabase:
 
     def close(self) -> None:
         self._connection.stop(TIMEOUT_SECONDS)
+
+
+class SouthboundDatabase:
+    """A connection to the southbound database, with what hosts report there."""
+
+    def __init__(self, remote: str) -> None:
+        """Open it. Raises DatabaseUnavailable."""
+        columns = {"Chassis": ("name", "other_config"), "Port_Binding": ("logical_port", "up", "chassis")}
+        self._connection = open_database(remote, "OVN_Southbound", columns)
+        try:
+            self._connection.start()
+        except Exception as error:  # the library raises plain exceptions here
+            self._connection.stop(0)
+            raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever the replica does."""
+        return int(self._connection.idl.change_seqno)
+
+    def chassis(self) -> dict[str, Mapping[str, str]]:
+        """Return the configuration of each host that runs OVN, by name."""
+        with self._connection.lock:
+            return {row.name: row.other_config for row in self._rows("Chassis")}
+
+    def up_ports(self) -> dict[str, str]:
+        """Return the host of each port that is bound and has its flows there, by the port's name."""
+        with self._connection.lock:
+            return {
+                row.logical_port: row.chassis[0].name
+                for row in self._rows("Port_Binding")
+                if row.up == [True] and row.chassis
+            }
+
+    def close(self) -> None:
+        self._connection.stop(TIMEOUT_SECONDS)
+
+    def _rows(self, table: str) -> Collection[Row]:
+        rows: Collection[Row] = self._connection.idl.tables[table].rows.values()
+        return rows
 
 
 def open_database(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, Max, QuerySet, Sum
 
 from conductor.core.port_filters import AddressPair
 from conductor.network import ipv6_modes
@@ -67,6 +67,17 @@ def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
         ),
         gateway_hosts=tuple(gateway_hosts),
     )
+
+
+def fingerprint() -> tuple[object, ...]:
+    """Return a value that differs after every committed change of the topology."""
+    counted = {"rows": Count("pk"), "last": Max("pk")}
+    revised = counted | {"revisions": Sum("revision_number")}
+    tables = [
+        *((model, revised) for model in (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp)),
+        *((model, counted) for model in (AddressAllocation, Port.security_groups.through)),
+    ]
+    return tuple(tuple(model.objects.aggregate(**values).values()) for model, values in tables)
 
 
 def _rows(query: QuerySet[Any]) -> Iterable[Any]:

@@ -1,0 +1,131 @@
+"""Keeps OVN as the networks say. One conductor does it for all; requests never wait for it.
+
+The projection reads whether anything changed, and if so writes the difference in one transaction. A full pass now and
+then repairs what was edited by hand. Two things keep a second writer out: the lease, and the lock of the northbound
+database, which it gives to one connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from django.conf import settings
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.journal import periodic_leases
+from conductor.journal.periodic_leases import HeldLease
+from conductor.network.ovn import port_states, topology_rows
+from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
+from conductor.network.ovn.desired import desired
+from conductor.network.ovn.topology import GatewayHost
+
+log = logging.getLogger(__name__)
+
+LEASE = "ovn-projection"
+CHECK_SECONDS = 0.5
+FULL_PASS_SECONDS = 15.0
+
+
+def is_configured() -> bool:
+    return bool(settings.NOVELLA_OVN_NORTHBOUND and settings.NOVELLA_OVN_SOUTHBOUND)
+
+
+class OvnProjection:
+    """The projection in one process. It has connections and the lease only while it is the one that writes."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._held: _Held | None = None
+
+    def carry_out(self) -> None:
+        """Write what changed, if this process has the lease or can take it; an error gives the lease to others."""
+        try:
+            if self._held is None:
+                self._held = _take(self._owner)
+            if self._held is not None:
+                self._held.carry_out()
+        except Exception:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Close the connections, and let another process go on."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+
+def _take(owner: str) -> _Held | None:
+    with ExitStack() as stack:
+        lease = stack.enter_context(periodic_leases.hold(API_ALIAS, LEASE, owner, every_seconds=0))
+        if lease is None:
+            return None
+        northbound = NorthboundDatabase(settings.NOVELLA_OVN_NORTHBOUND)
+        stack.callback(northbound.close)
+        southbound = SouthboundDatabase(settings.NOVELLA_OVN_SOUTHBOUND)
+        stack.callback(southbound.close)
+        return _Held(lease, northbound, southbound, stack.pop_all())
+
+
+class _Held:
+    """The projection while this process has the lease."""
+
+    def __init__(
+        self, lease: HeldLease, northbound: NorthboundDatabase, southbound: SouthboundDatabase, stack: ExitStack
+    ) -> None:
+        self._lease = lease
+        self._northbound = northbound
+        self._southbound = southbound
+        self._stack = stack
+        self._full_pass_at = 0.0
+        self._written: object = None
+        self._recorded: object = None
+
+    def carry_out(self) -> None:
+        version = self._southbound.version
+        chassis = self._southbound.chassis()
+        gateway_hosts = gateway_hosts_of(chassis)
+        is_due = time.monotonic() >= self._full_pass_at
+        seen = topology_rows.fingerprint(), gateway_hosts
+        if is_due or seen != self._written:
+            self._lease.require()
+            changes = self._northbound.write(desired(topology_rows.read(gateway_hosts)))
+            if changes:
+                log.info(
+                    "networks written to OVN: created=%s updated=%s deleted=%s",
+                    *map(len, (changes.created, changes.updated, changes.deleted)),
+                )
+            self._written = seen
+        if is_due or (seen, version) != self._recorded:
+            port_states.record(chassis.keys(), self._southbound.up_ports())
+            self._recorded = seen, version
+        if is_due:
+            self._full_pass_at = time.monotonic() + FULL_PASS_SECONDS
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def gateway_hosts_of(chassis: Mapping[str, Mapping[str, str]]) -> tuple[GatewayHost, ...]:
+    """Return the hosts that may be gateways, in order: those with `enable-chassis-as-gw`, or, without any, all.
+
+    Args:
+        chassis: The configuration of hosts by name, as they report it in the southbound database.
+    """
+    marked = {
+        name
+        for name, values in chassis.items()
+        if "enable-chassis-as-gw" in values.get("ovn-cms-options", "").split(",")
+    }
+    return tuple(
+        GatewayHost(name, tuple(sorted(_physical_networks(chassis[name].get("ovn-bridge-mappings", "")))))
+        for name in sorted(marked or chassis)
+    )
+
+
+def _physical_networks(mappings: str) -> list[str]:
+    """Return the names in `physnet1:br-ex,physnet2:br-other`."""
+    return [name for mapping in mappings.split(",") if (name := mapping.partition(":")[0].strip())]
