@@ -39,9 +39,9 @@ def with_own(options: Mapping[str, str], own: Iterable[DhcpOption], ip_version: 
     """Return the options of a subnet with those that a port has itself."""
     merged = dict(options)
     for option in own:
-        if option.ip_version != ip_version or option.name not in _OWN_OPTIONS[ip_version]:
+        if option.ip_version != ip_version or option.name not in OWN_OPTIONS[ip_version]:
             continue
-        name, compile_value = _OWN_OPTIONS[ip_version][option.name]
+        name, compile_value = OWN_OPTIONS[ip_version][option.name]
         try:
             merged[name] = compile_value(option.value)
         except ValueError:
@@ -51,7 +51,7 @@ def with_own(options: Mapping[str, str], own: Iterable[DhcpOption], ip_version: 
 
 def has_own(own: Iterable[DhcpOption], ip_version: int) -> bool:
     """Whether OVN can send some of these options."""
-    return any(option.ip_version == ip_version and option.name in _OWN_OPTIONS[ip_version] for option in own)
+    return any(option.ip_version == ip_version and option.name in OWN_OPTIONS[ip_version] for option in own)
 
 
 def _options_ipv4(network: NetworkSpec, subnet: SubnetSpec) -> Mapping[str, str]:
@@ -120,7 +120,7 @@ def _host(value: str) -> str:
 _BYTE, _SHORT, _LONG = _number(2**8 - 1), _number(2**16 - 1), _number(2**32 - 1)
 _ADDRESSES, _ADDRESSES_IPV6 = _addresses(IPv4Address), _addresses(IPv6Address)
 # Version of IP → the API's name of an option (dnsmasq's) → OVN's name, and the function that compiles the value.
-_OWN_OPTIONS: Mapping[int, Mapping[str, tuple[str, Callable[[str], str]]]] = {
+OWN_OPTIONS: Mapping[int, Mapping[str, tuple[str, Callable[[str], str]]]] = {
     4: {
         "arp-timeout": ("arp_cache_timeout", _LONG),
         "bootfile-name": ("bootfile_name", _text),

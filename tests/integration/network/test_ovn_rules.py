@@ -19,14 +19,17 @@ from conductor.core import ip_protocols
 from conductor.core.port_filters import EGRESS, INGRESS, IPV4, IPV6, AddressPair, FilterRule
 from conductor.network.ovn.database import NorthboundDatabase
 from conductor.network.ovn.desired import METADATA_MAC, desired, metadata_port_name, switch_name
+from conductor.network.ovn.dhcp import OWN_OPTIONS
 from conductor.network.ovn.topology import (
     CloudTopology,
+    DhcpOption,
     FixedAddress,
     NetworkSpec,
     PortSpec,
     SecurityGroupSpec,
     SubnetSpec,
 )
+from tests.fixtures.ovn_topologies import CLOUD, GUEST
 from tests.services import ovn
 
 NETWORK = NetworkSpec("net")
@@ -126,6 +129,20 @@ PEER_PORT = guest(
 OPEN = {f"open-{direction}-{kind}": FilterRule(direction, kind) for direction in ROUTABLE for kind in (IPV4, IPV6)}
 
 
+# A value for each option that a port may have, by the API's name.
+OWN_VALUES = {
+    4: {
+        "arp-timeout": "60", "bootfile-name": 'pxe "0"', "default-ttl": "64", "dns-server": "10.0.0.2,10.0.0.3",
+        "domain-name": "cloud.test", "hostname": "web-1", "lease-time": "600", "log-server": "10.0.0.2",
+        "lpr-server": "10.0.0.2", "mtu": "1300", "netbios-ns": "10.0.0.2", "nis-server": "10.0.0.2",
+        "ntp-server": "{10.0.0.2, 10.0.0.3}", "path-prefix": "/boot", "router": "10.0.0.254",
+        "server-ip-address": "10.0.0.2", "T1": "300", "T2": "500", "tcp-keepalive": "60", "tcp-ttl": "64",
+        "tftp-server": "boot.test", "wpad": "http://10.0.0.2/wpad",
+    },
+    6: {"dns-server": "fd00::2,fd00::3", "domain-search": "cloud.test"},
+}  # fmt: skip
+
+
 class Tracer:
     """OVN's tracer, with the logical flows that northd has made so far."""
 
@@ -144,6 +161,14 @@ class Tracer:
         """Whether a packet goes from a guest to the peer, or the other way for ingress."""
         source, target = (PEER_PORT, port) if packet.direction == INGRESS else (port, PEER_PORT)
         return self.delivers(source.uuid, target.uuid, _microflow(source, target, packet))
+
+    def traced(self, match: str) -> str:
+        """Return what happens to a packet in the network, in the tracer's words."""
+        status, error, output = self._client.transact(
+            "trace", ["--summary", switch_name(CLOUD.networks[0].uuid), match]
+        )
+        assert (status, error) == (0, None), error
+        return str(output)
 
     def warnings(self) -> list[str]:
         """Return what of the flows it could not parse: OVN itself accepts any match without a message."""
@@ -260,6 +285,31 @@ def test_a_guest_sends_only_from_its_own_addresses_and_allowed_pairs(lab: ovn.La
         assert not sends(tracer, port, "10.0.0.2", "fa:16:3e:00:00:77")
         assert sends(tracer, unsecured, "10.0.0.3", "fa:16:3e:00:00:77")
         assert tracer.warnings() == []
+
+
+def test_every_option_of_dhcp_and_every_router_is_parsed(lab: ovn.Lab) -> None:
+    assert {version: values.keys() for version, values in OWN_VALUES.items()} == {
+        version: options.keys() for version, options in OWN_OPTIONS.items()
+    }
+    own = tuple(
+        DhcpOption(name, value, version) for version, values in OWN_VALUES.items() for name, value in values.items()
+    )
+    with_own = replace(GUEST, uuid="port-2", mac_address="fa:16:3e:00:00:12", dhcp_options=own)
+    database = NorthboundDatabase(lab.central.nb_remote)
+    database.write(desired(replace(CLOUD, ports=(*CLOUD.ports, with_own))))
+    database.close()
+    discover = "ip4.src == 0.0.0.0 && ip4.dst == 255.255.255.255 && ip.ttl == 64 && udp.src == 68 && udp.dst == 67"
+
+    with tracer(lab) as made:
+        answers = {
+            port.uuid: made.traced(f'inport == "{port.uuid}" && eth.src == {port.mac_address} && {discover}')
+            for port in (GUEST, with_own)
+        }
+        assert made.warnings() == []
+
+    assert "mtu = 1400" in answers["port-1"]
+    assert "mtu = 1300" in answers["port-2"]
+    assert "path_prefix" in answers["port-2"]
 
 
 def test_the_tracer_reports_a_match_that_ovn_cannot_parse(lab: ovn.Lab) -> None:
