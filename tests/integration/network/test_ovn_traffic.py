@@ -1,0 +1,157 @@
+"""Packets between hosts and the world outside, as the rows of the network API say."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import override_settings
+
+from conductor.network import (
+    floating_ips,
+    operations,
+    port_operations,
+    router_interfaces,
+    routers,
+    security_groups,
+    subnets,
+)
+from conductor.network.floating_ips import FloatingIpCreate
+from conductor.network.models import Port, Subnet
+from conductor.network.port_operations import PortCreate
+from conductor.network.routers import GatewayRequest, RouterCreate
+from conductor.network.security_groups import SecurityGroupRuleCreate
+from conductor.network.subnets import SubnetCreate
+from conductor.services.networks.ovn_projection import OvnProjection
+from tests.fixtures.ports import make_network, plug
+from tests.services import ovn
+from tests.services.namespaces import NetworkNamespace
+from tests.waiting import wait_until
+
+GATEWAY_MAPPING = {"provider_type": "flat", "physical_network": ovn.PHYSICAL_NETWORK}
+
+
+@pytest.fixture
+def projection(lab: ovn.Lab) -> Iterator[OvnProjection]:
+    remotes = {"NOVELLA_OVN_NORTHBOUND": lab.central.nb_remote, "NOVELLA_OVN_SOUTHBOUND": lab.central.sb_remote}
+    with override_settings(**remotes):
+        made = OvnProjection("conductor-1")
+        yield made
+        made.release()
+
+
+def pings(source: NetworkNamespace, address: str) -> bool:
+    return source.run("busybox", "ping", "-c1", "-W1", address).returncode == 0
+
+
+def reads(source: NetworkNamespace, address: str, port: int = 80) -> bytes:
+    """Return what a TCP client in `source` reads; b"" where it does not connect within a second."""
+    with source.entered():
+        client = socket.socket()
+    with client:
+        client.settimeout(1.0)
+        try:
+            client.connect((address, port))
+            return client.recv(100)
+        except OSError:
+            return b""
+
+
+def add_port(people: Any, network: str, host: str) -> Port:
+    created = port_operations.create_port(people.ana.context(), PortCreate(network_id=network))
+    plug(people.ana, [{"network_id": network, "port_id": str(created.uuid)}], str(uuid4()), host=host)
+    return created
+
+
+def test_guests_reach_each_other_and_the_world_as_the_rows_say(
+    lab: ovn.Lab, people: Any, projection: OvnProjection
+) -> None:
+    hosts = {name: lab.add_host(name) for name in ("h1", "h2", "h3")}
+    outside = lab.connect_outside(hosts["h3"])
+    hosts["h3"].vsctl("set", "Open_vSwitch", ".", "external-ids:ovn-cms-options=enable-chassis-as-gw")
+    ana, admin = people.ana.context(), people.admin.context()
+    network = make_network(people.ana)
+    public = str(operations.create_network(admin, {"name": "public", "is_external": True, **GATEWAY_MAPPING}).uuid)
+    subnets.create_subnet(
+        admin,
+        SubnetCreate(network_id=public, cidr="198.51.100.0/24", gateway_ip=ovn.OUTSIDE_ADDRESS, is_dhcp_enabled=False),
+    )
+    router = RouterCreate({"name": "way-out"}, has_gateway=True, gateway=GatewayRequest(public))
+    router_id = str(routers.create_router(ana, router).uuid)
+    router_interfaces.add(ana, router_id, subnet_id=_subnet_of(network))
+    web, db = add_port(people, network, "h1"), add_port(people, network, "h2")
+    floating = floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=public, port_id=str(web.uuid))).address
+    projection.carry_out()
+
+    web_guest, db_guest = (
+        lab.add_guest(hosts[host], str(port.uuid), port.mac_address, f"{_address(port)}/24", "10.0.0.1")
+        for port, host in ((web, "h1"), (db, "h2"))
+    )
+
+    leased = db_guest.run("busybox", "udhcpc", "-n", "-q", "-f", "-i", "eth0", "-s", "/bin/true")
+    assert leased.returncode == 0, leased.stderr
+    wait_until("guests of one group meet", lambda: pings(db_guest, _address(web)))
+    wait_until("a guest without a floating IP reaches the outside", lambda: pings(db_guest, ovn.OUTSIDE_ADDRESS))
+    wait_until("a guest with one does, too", lambda: pings(web_guest, ovn.OUTSIDE_ADDRESS))
+    wait_until("ports are active", lambda: _are_active(projection, web, db))
+    with web_guest.entered():
+        server = socket.create_server(("0.0.0.0", 80))
+    with server, _serving(server):
+        assert reads(outside, floating) == b""
+        http = SecurityGroupRuleCreate(
+            "ingress", protocol="tcp", port_range_min=80, port_range_max=80, group_id=_group_of(web)
+        )
+        rule = security_groups.create_rule(ana, http)
+        projection.carry_out()
+        wait_until("a page is read from outside", lambda: reads(outside, floating) == b"hello")
+        assert reads(outside, floating, 22) == b""
+        assert not pings(outside, floating)
+        security_groups.delete_rule(ana, str(rule.uuid))
+        projection.carry_out()
+        wait_until("no page is read any more", lambda: reads(outside, floating) == b"")
+    assert pings(db_guest, _address(web))
+    assert lab.flow_warnings() == []
+
+
+@contextmanager
+def _serving(server: socket.socket) -> Iterator[None]:
+    """Answer every client with a word, until the block ends."""
+
+    def answer() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:  # it was shut down
+                return
+            with connection:
+                connection.sendall(b"hello")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def _are_active(projection: OvnProjection, *created: Port) -> bool:
+    projection.carry_out()
+    return set(Port.objects.filter(pk__in=[port.pk for port in created]).values_list("status", flat=True)) == {"ACTIVE"}
+
+
+def _address(port: Port) -> str:
+    return str(port.addresses.get().ip_address)
+
+
+def _group_of(port: Port) -> str:
+    return str(port.security_groups.get().uuid)
+
+
+def _subnet_of(network_id: str) -> str:
+    return str(Subnet.objects.get(network__uuid=network_id).uuid)
