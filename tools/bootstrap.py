@@ -7,6 +7,7 @@ of the test suite and the linters.
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from tools.collect_frontend import VENDOR_DIR
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
+MINUTES = {"base": "a minute", "dev": "three minutes"}  # of the installation of a lock, with downloads
 
 
 class CannotSetUp(Exception):
@@ -69,6 +71,10 @@ def _digest(sources: Sequence[Path]) -> str:
     return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
 
 
+def _report(text: str) -> None:
+    print(f"set-up: {text}", flush=True)
+
+
 def _run(command: Sequence[object], *, what: str, cwd: Path) -> None:
     if subprocess.run([str(word) for word in command], cwd=cwd, check=False).returncode:
         raise CannotSetUp(f"set-up: {what} failed; the lines above say why")
@@ -79,6 +85,7 @@ def _make_venv(layout: Layout) -> None:
         return
     if find_spec("ensurepip") is None:
         _install_ensurepip()
+    _report("creating .venv")
     # --clear: the rest of an environment without its Python is useless.
     command: list[object] = [sys.executable, "-m", "venv", "--clear", layout.venv_dir]
     _run(command, what="making .venv", cwd=layout.project_dir)
@@ -119,15 +126,18 @@ def _sync(layout: Layout, name: str) -> None:
         layout.venv_dir / "bin" / "uv",
         "pip",
         "install",  # not `sync`, which would remove plugins and extras that the operator has installed
-        "--quiet",
+        *([] if sys.stderr.isatty() else ["--quiet"]),  # a terminal shows the progress
         "--require-hashes",
         "--python",
         layout.python,
         "-r",
     ]
-    print(f"set-up: installing {layout.lock(name).relative_to(layout.project_dir)} into .venv", flush=True)
-    _run([*uv, layout.lock(name)], what=f"installing {name}.lock", cwd=layout.project_dir)
-    layout.mark_current(name, layout.lock(name), layout.lock("base"))
+    lock = layout.lock(name)
+    count = len(re.findall(r"^\S+==", lock.read_text(), re.MULTILINE))
+    path = lock.relative_to(layout.project_dir)
+    _report(f"installing the {count} packages of {path} into .venv; this takes about {MINUTES[name]}")
+    _run([*uv, lock], what=f"installing {name}.lock", cwd=layout.project_dir)
+    layout.mark_current(name, lock, layout.lock("base"))
 
 
 def _collect_frontend(layout: Layout) -> None:
@@ -135,6 +145,7 @@ def _collect_frontend(layout: Layout) -> None:
     vendor_dir = layout.project_dir / VENDOR_DIR.relative_to(PROJECT_DIR)
     if layout.is_current("frontend", *sources) and vendor_dir.is_dir():
         return
+    _report("fetching the browser packages of package-lock.json")
     npm: list[object] = [layout.python, "-m", "tools.npm", "ci", "--loglevel=error"]
     _run(npm, what="installing the browser packages", cwd=layout.project_dir)
     collect: list[object] = [layout.python, "-m", "tools.collect_frontend"]

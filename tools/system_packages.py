@@ -66,7 +66,7 @@ def provide(packages: Sequence[str]) -> str:
     wanted = debian.missing(packages)
     if not wanted:
         return "system packages: all there"
-    print(f"system packages: installing {' '.join(wanted)}", flush=True)
+    print(f"system packages: installing {' '.join(wanted)}; this can take some minutes", flush=True)
     with debian.nothing_starts() if set(wanted) & {*SERVICES, *OVN} else nullcontext():
         debian.install(wanted)
     return f"system packages: installed {' '.join(wanted)}"

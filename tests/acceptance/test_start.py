@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import socket
 import stat
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conductor.management.commands import up
+from conductor.services.audit import seals
 from tests.acceptance.cloud import Cloud
 from tests.fixtures.starts import refused
 
@@ -63,6 +66,25 @@ def test_a_terminal_shows_the_password(tmp_path: Path) -> None:
     os.close(screen)
     assert "Sign in as demo with the password see-me" in shown
     assert "not-me" not in shown
+
+
+def test_the_file_of_the_passwords_is_named_once(tmp_path: Path) -> None:
+    printed = io.StringIO()
+    up.Command(stdout=printed)._say_ready(tmp_path, {"demo": "see-me", "admin": "not-me"})
+    assert f"Sign in as demo or admin; their passwords are in {tmp_path}/passwords.json\n" in printed.getvalue()
+    assert printed.getvalue().count("passwords.json") == 1
+
+
+def test_a_terminal_shows_no_seals_and_a_log_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seals.log, "level", logging.NOTSET)
+    up.Command(stderr=io.StringIO())._spare_the_terminal()
+    assert seals.log.level == logging.NOTSET
+    screen, keyboard = os.openpty()
+    with os.fdopen(keyboard, "w") as terminal:
+        up.Command(stderr=terminal)._spare_the_terminal()
+    os.close(screen)
+    assert seals.log.level == logging.WARNING
+    assert not seals.log.isEnabledFor(logging.INFO)
 
 
 def test_a_port_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:

@@ -161,6 +161,22 @@ def test_a_part_is_current_until_its_source_changes(tmp_path: Path) -> None:
     assert not layout.is_current("base", source)
 
 
+def test_an_installation_reports_what_it_installs_and_how_long_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(bootstrap, "_run", lambda command, *, what, cwd: ran.append(what))
+    layout = bootstrap.Layout(tmp_path)
+    layout.venv_dir.mkdir()
+    layout.lock("base").parent.mkdir()
+    layout.lock("base").write_text("django==5.2 \\\n    --hash=sha256:0\n    # via novella\nredis==5.0 \\\n")
+    for _ in range(2):  # the second finds everything there
+        bootstrap._sync(layout, "base")
+    assert ran == ["installing base.lock"]
+    expected = "set-up: installing the 2 packages of requirements/base.lock into .venv; this takes about a minute\n"
+    assert capsys.readouterr().out == expected
+
+
 def test_an_old_python_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from conductor.management.embedded import Embedded
 from conductor.management.tiny_linux.builder import CannotBuild
 from conductor.manual import ManualCommand
 from conductor.services.accounts.credentials import PASSWORDS_FILE
+from conductor.services.audit import seals
 
 
 class Command(ManualCommand):
@@ -29,6 +31,7 @@ class Command(ManualCommand):
     }
 
     def handle(self, *args: Any, **options: Any) -> None:
+        self._spare_the_terminal()
         data_dir: Path = settings.NOVELLA_DATA
         preflight.require_writable(data_dir)
         held = preflight.require_alone(data_dir)
@@ -47,6 +50,11 @@ class Command(ManualCommand):
             embedded.stop()
             held.close()
 
+    def _spare_the_terminal(self) -> None:
+        """Log no seals of the audit log to a terminal: they are of use in a log that is kept."""
+        if self.stderr.isatty():
+            logging.getLogger(seals.__name__).setLevel(logging.WARNING)
+
     def _tiny_linux(self, data_dir: Path) -> Path | None:
         """Return the folder with a real Linux image; None when it cannot be built."""
         try:
@@ -58,9 +66,11 @@ class Command(ManualCommand):
     def _say_ready(self, data_dir: Path, passwords: dict[str, str]) -> None:
         """Print where to sign in; passwords only to a terminal, as other output may be a log that is kept."""
         kept_in = f"{data_dir}/{PASSWORDS_FILE}"
-        demo = f"with the password {passwords['demo']}" if self.stdout.isatty() else f"with its password in {kept_in}"
+        sign_in = f"Sign in as demo or admin; their passwords are in {kept_in}"
+        if self.stdout.isatty():
+            sign_in = f"Sign in as demo with the password {passwords['demo']}; the password of admin is in {kept_in}"
         self.stdout.write(
-            f"Sign in as demo {demo}; the administrator's is in {kept_in}\n"
+            f"{sign_in}\n"
             f"For the openstack client: source {data_dir}/openrc.sh demo\n"
             f"Novella is ready: {first_start.base_url()}"
         )
