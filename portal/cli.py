@@ -13,7 +13,6 @@ import portal
 from conductor.core import garbage
 from conductor.manual import Manual, manual_of
 from portal.environment import InvalidEnvironment, current
-from portal.places import IS_CHECKOUT
 from portal.private_files import protect
 
 EXIT_BAD_ENVIRONMENT = 2
@@ -28,8 +27,6 @@ GROUPS: dict[str, Sequence[str]] = {
     "Scheduling and plugins": ("plugins", "what_if", "simulate_scheduling", "startplugin"),
     "Set up your shell": ("completion",),
 }
-if IS_CHECKOUT:
-    GROUPS["Develop Novella"] = ("draw_flows", "draw_routes")
 # Commands of Django that are of use beside them. The help has no others: most are for projects that use Django's admin.
 DJANGO_COMMANDS = {
     "check": "Check the settings and models.",

@@ -12,8 +12,10 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 django.setup()
 
+from portal.api.compute import fields, reference  # noqa: E402
 from tools import (  # noqa: E402 - they read Django's registry
     command_reference,
+    flow_reference,
     name_references,
     plugin_reference,
     setting_reference,
@@ -22,6 +24,8 @@ from tools import (  # noqa: E402 - they read Django's registry
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Callable[[], str]] = {
+    fields.PAGE: fields.page,
+    reference.PAGE: reference.page,
     "docs/reference/api/microversions.md": name_references.microversions,
     "docs/reference/commands.md": command_reference.page,
     "docs/reference/configuration.md": setting_reference.page,
@@ -29,6 +33,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/glossary.md": table_reference.page,
     "docs/reference/metrics.md": name_references.metric_names,
     "docs/reference/plugin-classes.md": plugin_reference.page,
+    "docs/reference/workflows.md": flow_reference.page,
 }
 
 

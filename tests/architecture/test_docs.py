@@ -18,7 +18,6 @@ from conductor.core.compute_driver import CAPABILITIES, ComputeDriver
 from conductor.rpc.codec import registered
 from conductor.rpc.messages import Command
 from conductor.workflows.catalog import FLOWS
-from conductor.workflows.diagrams import drawn_into
 from portal.environment import Environment, variable_names
 from scheduler_plugins.plugin import register_filters, register_weighers
 from tests.architecture.tree import PROJECT_DIR, documentation, own_files, read
@@ -149,11 +148,6 @@ def test_every_flow_and_step_is_documented() -> None:
     assert [step.name for flow in FLOWS for step in flow.steps if f"| {step.name} |" not in page] == []
 
 
-def test_the_diagrams_show_the_flows_as_they_are() -> None:
-    page = read("docs/reference/workflows.md")
-    assert drawn_into(page, FLOWS) == page, "Run: manage.py draw_flows"
-
-
 def test_every_command_is_documented() -> None:
     commands = modules_in("conductor/management/commands")
     assert commands != []
@@ -181,7 +175,7 @@ def unknown_words(line: str) -> list[str]:
 def test_every_command_line_of_the_documentation_is_understood() -> None:
     pages = [str(path) for path in own_files(".md") if path.parts[0] in ("README.md", "CONTRIBUTING.md", "docs")]
     lines = [(page, line) for page in pages for line in COMMAND.findall(read(page))]
-    assert len(lines) > 200
+    assert len(lines) > 180
     assert [(page, line) for page, line in lines if unknown_words(line)] == []
 
 

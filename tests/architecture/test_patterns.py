@@ -13,7 +13,6 @@ MATCHING = frozenset({"compile", "match", "search", "fullmatch", "sub", "subn", 
 OTHERS = {
     "conductor/services/servers/extra_specs.py": "a table of ours; values are bounded",
     "conductor/core/scheduling/advice.py": "names of hosts, escaped",
-    "conductor/workflows/diagrams.py": "of documents of ours",
     "compute_drivers/libvirt/host_inventory.py": "a name of ours",
     "portal/api/audited.py": "a table of ours",
     "portal/pages/search.py": "a word of the caller's, escaped, and nothing else",

@@ -15,6 +15,8 @@ from conductor.workflows.steps.on_host import addressed
 
 
 class AttachOnHost(RemoteStep):
+    """Attaches the volume on the server's host; without a host nothing is sent."""
+
     title = "Attach on host"
     event = "compute_attach_volume"
 
@@ -23,12 +25,16 @@ class AttachOnHost(RemoteStep):
         return AttachVolume(**addressed(work, host), volume=devices.read(work).connection) if host else None
 
     def revert_command(self, work: StepContext) -> Any:
+        """Detach it there."""
         host = instance_rows.read(work).host
         return DetachVolume(**addressed(work, host), volume_uuid=work.inputs["volume_id"]) if host else None
 
 
 class GrowOnHost(RemoteStep):
-    """Attaches the volume again: the guest keeps it, and sees its new size."""
+    """Attaches the volume again: the guest keeps it, and sees its new size.
+
+    No revert: a volume does not shrink.
+    """
 
     title = "Resize the disk in the server"
     event = "compute_extend_volume"
@@ -39,6 +45,8 @@ class GrowOnHost(RemoteStep):
 
 
 class BeginDetaching(Step):
+    """Sets the volume to detaching."""
+
     title = "Begin detaching"
     lane = "Cell conductor"
 
@@ -48,11 +56,14 @@ class BeginDetaching(Step):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Set the volume to in use."""
         with work.fenced("default"):
             operations.complete(work.inputs["attachment_id"])
 
 
 class DetachOnHost(RemoteStep):
+    """Detaches the volume on the server's host; without a host nothing is sent."""
+
     title = "Detach on host"
     event = "compute_detach_volume"
 
@@ -61,11 +72,14 @@ class DetachOnHost(RemoteStep):
         return DetachVolume(**addressed(work, host), volume_uuid=work.inputs["volume_id"]) if host else None
 
     def revert_command(self, work: StepContext) -> Any:
+        """Attach it there."""
         host = instance_rows.read(work).host
         return AttachVolume(**addressed(work, host), volume=devices.read(work).connection) if host else None
 
 
 class GiveDeviceUp(NoteFailure):
+    """Removes the device's row, unless a host may still have the device, and records the failure."""
+
     title = "Record failure"
 
     def commit(self, work: StepContext, result: Result) -> None:
@@ -75,6 +89,8 @@ class GiveDeviceUp(NoteFailure):
 
 
 class GivePortUp(NoteFailure):
+    """Releases the port, unless a host may still have it, and records the failure."""
+
     title = "Record failure"
     retry = UNTIL_DONE
 
@@ -87,7 +103,10 @@ class GivePortUp(NoteFailure):
 
 
 class MarkAttached(Step):
-    """No revert: ReserveVolume's releases the volume, in use or not."""
+    """Sets the volume to in use.
+
+    No revert: ReserveVolume's releases the volume, in use or not.
+    """
 
     title = "Mark as attached"
     lane = "Cell conductor"
@@ -103,7 +122,10 @@ class MarkAttached(Step):
 
 
 class MarkSwapped(Step):
-    """No revert, and no cancellation from here on: another server may get the old volume at once."""
+    """Gives the old device's name, tag and options to the new volume, and releases the old one.
+
+    No revert: another server may get the old volume at once, so the run cannot be cancelled from here on.
+    """
 
     title = "Mark as swapped"
     lane = "Cell conductor"
@@ -130,6 +152,8 @@ class MarkSwapped(Step):
 
 
 class PlugOnHost(RemoteStep):
+    """Attaches the port on the server's host."""
+
     title = "Attach on host"
     event = "compute_attach_interface"
 
@@ -141,11 +165,14 @@ class PlugOnHost(RemoteStep):
         instance_rows.update(work)
 
     def revert_command(self, work: StepContext) -> Any:
+        """Detach it there."""
         host = instance_rows.read(work).host or ""
         return DetachInterface(**addressed(work, host), port_uuid=work.inputs["port_id"])
 
 
 class PlugPort(Step):
+    """Binds the port to the server on its host."""
+
     title = "Plug port"
     lane = "Cell conductor"
     revert_retry = RetryPolicy(max_attempts=3, pause_seconds=2.0)
@@ -183,7 +210,10 @@ def without(work: StepContext) -> list[dict[str, object]]:
 
 
 class ReleaseVolume(Step):
-    """No revert, and no cancellation from here on: another server may get the volume at once."""
+    """Sets the volume to available, and removes the device's row.
+
+    No revert: another server may get the volume at once, so the run cannot be cancelled from here on.
+    """
 
     title = "Release volume"
     lane = "Cell conductor"
@@ -200,6 +230,8 @@ class ReleaseVolume(Step):
 
 
 class ReserveVolume(Step):
+    """Reserves the volume for the server: its status is `attaching`."""
+
     title = "Reserve volume"
     lane = "Cell conductor"
     revert_retry = RetryPolicy(max_attempts=3, pause_seconds=2.0)
@@ -231,7 +263,7 @@ def _why(work: StepContext) -> str:
 
 
 class SwapOnHost(RemoteStep):
-    """Its revert copies as well: new data of the guest are only on the new volume."""
+    """Has the host copy the data to the new volume and switch the guest to it."""
 
     title = "Swap on host"
     event = "compute_swap_volume"
@@ -241,6 +273,7 @@ class SwapOnHost(RemoteStep):
         return self._swap(work, str(old.volume_uuid), devices.in_place_of(old, new.connection))
 
     def revert_command(self, work: StepContext) -> Any:
+        """Swap back; this copies as well, because new data of the guest are only on the new volume."""
         return self._swap(work, work.inputs["volume_id"], devices.replaced(work).connection)
 
     def _swap(self, work: StepContext, old_uuid: str, volume: dict[str, Any]) -> Any:
@@ -249,6 +282,8 @@ class SwapOnHost(RemoteStep):
 
 
 class UnplugOnHost(RemoteStep):
+    """Detaches the port on the server's host."""
+
     title = "Detach on host"
     event = "compute_detach_interface"
 
@@ -257,13 +292,17 @@ class UnplugOnHost(RemoteStep):
         return DetachInterface(**addressed(work, host), port_uuid=work.inputs["port_id"])
 
     def revert_command(self, work: StepContext) -> Any:
+        """Attach it there."""
         instance = instance_rows.read(work)
         plugged = [port for port in instance.addresses if port["port_uuid"] == work.inputs["port_id"]]
         return AttachInterface(**addressed(work, instance.host or ""), port=plugged[0]) if plugged else None
 
 
 class UnplugPort(Step):
-    """No revert, and no cancellation from here on: another server may get its address at once."""
+    """Releases the port, or removes one that was created for the server or is to be deleted.
+
+    No revert: another server may get its address at once, so the run cannot be cancelled from here on.
+    """
 
     title = "Release port"
     lane = "Cell conductor"

@@ -11,15 +11,13 @@ from uuid import UUID, uuid5
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
 
-from conductor import events
 from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping
 from conductor.cell_db import build_failures
-from conductor.cell_db.models import ComputeNode, Instance, InstanceFault
+from conductor.cell_db.models import ComputeNode, Instance
 from conductor.cells import quarantine
-from conductor.cells.lookup import CELL0
 from conductor.core.compute_driver import NetworkPort, VolumeConnection
 from conductor.core.errors import HostUnresponsive, NoValidHost
-from conductor.core.messages import text_of, to_json_text
+from conductor.core.messages import text_of
 from conductor.core.request_spec import RequestSpec
 from conductor.core.selection import Selection
 from conductor.core.states import PowerState, TaskState, VmState, WaitCause
@@ -31,7 +29,6 @@ from conductor.placement.models import Inventory
 from conductor.rpc import outbox
 from conductor.rpc.messages import CheckBuild, DestroyInstance, SpawnInstance
 from conductor.scheduler import claims, manager
-from conductor.volume import operations
 from conductor.workflows.flow import (
     RESCHEDULED,
     UNTIL_DONE,
@@ -46,11 +43,15 @@ from conductor.workflows.flow import (
     guarded,
 )
 from conductor.workflows.steps import instance_rows, instance_state
+from conductor.workflows.steps.build_requests import BuryInCell0, forget
 from conductor.workflows.steps.on_host import addressed, fresh_guest_of, hold_host, let_go_of_hosts
 
 
 class SelectDestinations(SetStep):
-    """Calls the scheduler once; with the same step key, a repeated call gets the first answer."""
+    """Asks the scheduler once for all servers, claims their hosts and stores the decision.
+
+    With the same step key, a repeated call gets the first answer.
+    """
 
     title = "Select hosts"
     lane = "Scheduler"
@@ -68,6 +69,7 @@ class SelectDestinations(SetStep):
         return [_selections(wanted[work.run.uuid], found.get(work.run.uuid, [])) for work in works]
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Release the claims of servers that have no cell yet."""
         with work.fenced("default"):
             placed = InstanceMapping.objects.filter(
                 instance_uuid__in=work.inputs["instance_uuids"], cell__isnull=False
@@ -116,7 +118,7 @@ def _selections(instance_uuids: Sequence[str], answer: manager.Selections | Exce
 
 
 class CreateInCells(SetStep):
-    """Creates rows in each cell; then, with the step's record, each request gets its cell or is dropped.
+    """Creates rows in the chosen cells; then, with the step's record, each request gets its cell or is dropped.
 
     That transaction serializes deletes with the build: it reads `is_deleting` and decides, once.
     """
@@ -140,6 +142,7 @@ class CreateInCells(SetStep):
         work.run.variables |= _settle(work)
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Remove the rows."""
         for cell, rows in _requests_by_cell([work]).items():
             remove(work, cell, [str(row.instance_uuid) for row in rows])
 
@@ -197,32 +200,15 @@ def _settle(work: StepContext) -> dict[str, Any]:
     return {"created": created, "dropped": dropped}
 
 
-def forget(work: StepContext, instance_uuid: str) -> None:
-    """Release all of a request that was deleted before it had a cell; inside a fenced API transaction."""
-    claims.release(instance_uuid)
-    give_volumes_back(work, instance_uuid)
-    InstanceMapping.objects.filter(instance_uuid=instance_uuid).update(is_deleted=True)
-    events.append(
-        "default", events.about_instance(instance_uuid, work.run.project_id, work.run.uuid), "instance.deleted"
-    )
-
-
-def give_volumes_back(work: StepContext, instance_uuid: str) -> None:
-    """Release an instance's volumes, or delete those that the launch created; in a write transaction.
-
-    The storage cleanup removes the data of deleted ones.
-    """
-    for device in work.inputs.get("devices", {}).get(instance_uuid, ()):
-        operations.let_go(device["attachment_id"], is_deleted=device["is_made"])
-
-
 MOST_AT_ONCE = 64  # so that cells start with the first of many while others are handed over
 
 
 class HandOver(SetStep):
-    """The child's uuid is derived from parent and instance, so a repeat creates no second run.
+    """Starts one workflow per server in its cell, and removes the rows of requests that were dropped.
 
-    There is no rollback from here on: each instance has its cell, and its own run is responsible for it.
+    The child's uuid is derived from parent and instance, so a repeat creates no second run.
+
+    No revert: each instance has its cell, and its own run is responsible for it.
     """
 
     title = "Hand over to cell"
@@ -317,64 +303,8 @@ def _child_of(work: StepContext, instance: Instance) -> outbox.NewRun | None:
     )
 
 
-class BuryInCell0(Step):
-    title = "Record as failed"
-    event = "conductor_schedule_and_build_instances"
-    retry = UNTIL_DONE
-
-    def execute(self, work: StepContext) -> Result:
-        rows = list(BuildRequest.objects.filter(run_uuid=work.run.uuid))
-        with work.fenced(CELL0):
-            _create_failed(work, [row for row in rows if not row.is_deleting])
-        cell0 = CellMapping.objects.get(name=CELL0)
-        with work.fenced("default"):
-            for row in BuildRequest.objects.filter(run_uuid=work.run.uuid):
-                if row.is_deleting:
-                    forget(work, str(row.instance_uuid))
-                else:
-                    give_volumes_back(work, str(row.instance_uuid))
-                    InstanceMapping.objects.filter(instance_uuid=row.instance_uuid).update(cell=cell0)
-            BuildRequest.objects.filter(run_uuid=work.run.uuid).delete()
-        _remove_deleted(work)
-        return {"instances": [str(row.instance_uuid) for row in rows]}
-
-
-def _create_failed(work: StepContext, rows: list[BuildRequest]) -> None:
-    error = work.run.error or {}
-    text = text_of(error)
-    there = set(
-        Instance.objects.using(CELL0).filter(uuid__in=[r.instance_uuid for r in rows]).values_list("uuid", flat=True)
-    )
-    for row in rows:
-        if row.instance_uuid in there:
-            continue
-        values = {**row.instance, "vm_state": VmState.ERROR, "task_state": None}
-        Instance.objects.using(CELL0).create(
-            uuid=row.instance_uuid, **values, created_at=row.created_at, updated_at=database_now()
-        )
-        InstanceFault.objects.using(CELL0).create(
-            instance_uuid=row.instance_uuid,
-            message=text[:255],
-            wording=to_json_text(text),
-            decision_uuid=error.get("details", {}).get("decision_uuid"),
-            created_at=database_now(),
-        )
-        events.append(
-            CELL0, events.about_instance(row.instance_uuid, work.run.project_id, work.run.uuid), "instance.updated"
-        )
-
-
-def _remove_deleted(work: StepContext) -> None:
-    """Remove instances whose delete came between the two transactions above."""
-    gone = InstanceMapping.objects.filter(build_run_uuid=work.run.uuid, is_deleted=True, cell__isnull=True).values_list(
-        "instance_uuid", flat=True
-    )
-    with work.fenced(CELL0):
-        Instance.objects.using(CELL0).filter(uuid__in=list(gone)).delete()
-
-
 class ClaimDestination(Step):
-    """Claims a host: the scheduler did for the first attempt; later ones claim an alternate, unless it is full."""
+    """Claims a host: the first attempt has the scheduler's claim, later ones claim the next alternate with room."""
 
     title = "Claim host"
     lane = "Cell conductor"
@@ -403,6 +333,7 @@ class ClaimDestination(Step):
         instance_rows.update(work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone)
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Release the claim, and the ports if the networking belongs to the host that is left."""
         left = Selection.from_json(result["selection"]) if result else None
         owns_networks = left is not None and reports(work, left.host, left.node, "network_is_host_specific")
         error = statements.last_failure(connections[work.alias], work.run.pk, work.attempt)
@@ -507,6 +438,8 @@ def _plug(work: StepContext) -> Result:
 
 
 class SpawnOnHost(RemoteStep):
+    """Has the host build the guest, and suspends until its answer."""
+
     title = "Spawn on host"
     event = "compute__do_build_and_run_instance"
 
@@ -522,6 +455,7 @@ class SpawnOnHost(RemoteStep):
         instance_rows.update(work, power_state=PowerState.RUNNING)
 
     def revert_command(self, work: StepContext) -> Any:
+        """Destroy the guest."""
         host = instance_rows.read(work).host
         return DestroyInstance(**addressed(work, host)) if host else None
 
@@ -530,6 +464,8 @@ class SpawnOnHost(RemoteStep):
 
 
 class MarkActive(Step):
+    """Sets the server to active."""
+
     title = "Activate"
     lane = "Cell conductor"
 
@@ -538,7 +474,7 @@ class MarkActive(Step):
 
 
 class MarkFailed(Step):
-    """Releases the ports, which all attempts share; it is retried until they are released."""
+    """Sets the server to error with the first cause as its fault, and releases the ports of all attempts."""
 
     title = "Mark as failed"
     lane = "Cell conductor"

@@ -25,7 +25,10 @@ from conductor.workflows.steps import devices, instance_rows, volume_data
 
 
 class MarkVolumesInUse(Step):
-    """No revert: the volumes' release works for those in use or not."""
+    """Sets the volumes to in use, with their host.
+
+    No revert: the volumes' release works for those in use or not.
+    """
 
     title = "Mark volumes as in use"
     lane = "Cell conductor"
@@ -41,7 +44,7 @@ class MarkVolumesInUse(Step):
 
 
 class MarkWithoutVolumes(MarkFailed):
-    """Releases the ports; deletes volumes that were created for the server, and releases the others.
+    """Sets the server to error; deletes volumes that were created for it, and releases the others and the ports.
 
     While a host may still write to them they stay `detaching`, and the delete of the server releases them.
     """
@@ -65,7 +68,10 @@ class MarkWithoutVolumes(MarkFailed):
 
 
 class FillVolumes(Step):
-    """A finished copy is not repeated; an interrupted one starts again."""
+    """Copies images into the new volumes, and records all volumes in the cell.
+
+    A finished copy is not repeated; an interrupted one starts again.
+    """
 
     title = "Fill volumes"
     lane = "Cell conductor"

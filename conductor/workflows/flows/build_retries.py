@@ -7,14 +7,17 @@ from conductor.cell_db.models import ConsoleLog, Instance, InstanceFault
 from conductor.journal.models import WorkflowRun
 from conductor.rpc.deletes import UNFINISHED
 from conductor.workflows.flow import UNTIL_DONE, Flow, Result, Step, StepContext
-from conductor.workflows.flows.build import BuryInCell0, CreateInCells, HandOver, SelectDestinations
+from conductor.workflows.flows.build import CreateInCells, HandOver, SelectDestinations
+from conductor.workflows.steps.build_requests import BuryInCell0
 
 
 class LeaveOldCell(Step):
-    """No revert: if the build fails again, the request becomes a row of cell0 again.
+    """Removes the row of the failed server from its cell, or drops the request if a delete came first.
 
     Deletes are serialized with the retry here: a delete that found the row wins, and the request is dropped; a later
     one finds the request.
+
+    No revert: if the build fails again, the request becomes a row of cell0 again.
     """
 
     title = "Remove from old cell"

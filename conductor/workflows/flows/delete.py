@@ -62,6 +62,8 @@ def _with_something_left(work: StepContext, hosts: Collection[str]) -> set[str]:
 
 
 class ForgetAtSource(RemoteStep):
+    """Has the source of an unconfirmed move remove what it kept; without such a move nothing is sent."""
+
     title = "Remove from migration source"
     retry = UNTIL_DONE
 
@@ -74,6 +76,8 @@ MAPPINGS = Rows(InstanceMapping, "instance_uuid")
 
 
 class FreeAllocation(Step):
+    """Releases the allocation, the claims of unconfirmed moves, the group membership and the quota."""
+
     title = "Release allocation"
     lane = "Cell conductor"
     retry = UNTIL_DONE
@@ -94,6 +98,8 @@ class FreeAllocation(Step):
 
 
 class MarkDeleted(Step):
+    """Marks the server as deleted, and removes its console log."""
+
     title = "Mark as deleted"
     lane = "Cell conductor"
 
@@ -103,7 +109,10 @@ class MarkDeleted(Step):
 
 
 class OpenDelete(Step):
-    """A server that is gone already needs nothing more. For a locked one the request fails."""
+    """Starts `delete_instance` in the cell, once that answers.
+
+    A server that is gone already needs nothing more. For a locked one the request fails.
+    """
 
     title = "Hand over to cell"
     retry = UNTIL_DONE
@@ -123,9 +132,10 @@ class OpenDelete(Step):
 
 
 class ReleaseVolumes(Step):
-    """While an unresponsive host may still have the guest, its volumes stay `detaching`.
+    """Releases the volumes, or deletes those that are to be deleted with the server.
 
-    The storage cleanup releases them once the host has destroyed the guest.
+    While an unresponsive host may still have the guest, its volumes stay `detaching`. The storage cleanup releases them
+    once the host has destroyed the guest.
     """
 
     title = "Release volumes"
@@ -150,6 +160,8 @@ class ReleaseVolumes(Step):
 
 
 class UnplugNetworks(Step):
+    """Releases the ports and addresses."""
+
     title = "Unplug networks"
     lane = "Cell conductor"
     event = "compute_deallocate_networks"
@@ -165,6 +177,8 @@ class UnplugNetworks(Step):
 
 
 class SetSoftDeleted(SetState):
+    """Sets the server to soft-deleted, with the time."""
+
     def __init__(self) -> None:
         super().__init__(VmState.SOFT_DELETED, PowerState.SHUTDOWN)
 
@@ -175,6 +189,8 @@ class SetSoftDeleted(SetState):
 
 
 class SetRestored(SetState):
+    """Sets the server to active, and clears the time of its deletion."""
+
     def __init__(self) -> None:
         super().__init__(VmState.ACTIVE, PowerState.RUNNING)
 
@@ -183,6 +199,8 @@ class SetRestored(SetState):
 
 
 class ShowStuck(Step):
+    """Sets a server whose delete keeps failing to error, with the first cause as its fault."""
+
     title = "Mark as stuck"
     lane = "Cell conductor"
 
@@ -199,7 +217,7 @@ class ShowStuck(Step):
 
 
 class RemoveShelvedImage(Step):
-    """An image that its owner has protected meanwhile is kept."""
+    """Removes the image of a shelved server, unless its owner has protected it."""
 
     title = "Remove the shelved image"
     lane = "Cell conductor"

@@ -18,6 +18,8 @@ TAKES_DISKS = "takes_disks"
 
 
 class SpawnAtDestination(RemoteStep):
+    """Builds the guest at the destination, from its disks on shared storage or else from its image."""
+
     title = "Build at destination"
     event = "compute_rebuild_instance"
 
@@ -38,6 +40,7 @@ class SpawnAtDestination(RemoteStep):
         return SpawnInstance(**to, guest=guest, is_running=is_running)
 
     def revert_command(self, work: StepContext) -> Any:
+        """Destroy it there; disks on shared storage stay, and belong to the dead host again."""
         migration = moves.read(work)
         to = addressed(work, migration.destination_host or "")
         if migration.details.get(TAKES_DISKS):
@@ -46,6 +49,8 @@ class SpawnAtDestination(RemoteStep):
 
 
 class MarkEvacuated(Step):
+    """Sets the server to active on its new host, or to stopped as requested; the migration is done."""
+
     title = "Mark as evacuated"
     lane = "Cell conductor"
 

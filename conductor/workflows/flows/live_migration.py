@@ -33,6 +33,8 @@ from conductor.workflows.steps.on_host import addressed, guest_of
 
 
 class PrepareAtDestination(RemoteStep):
+    """Has the destination prepare for the guest; its answer has the address that the source needs."""
+
     title = "Prepare destination"
     event = "compute_pre_live_migration"
 
@@ -47,6 +49,7 @@ class PrepareAtDestination(RemoteStep):
         )
 
     def revert_command(self, work: StepContext) -> Any:
+        """Remove what was prepared, never a guest."""
         return CancelLiveMigration(**addressed(work, moves.read(work).destination_host or ""))
 
 
@@ -63,10 +66,12 @@ def is_unsure(work: StepContext) -> bool:
 
 
 class MoveLive(RemoteStep):
-    """A failure means that the guest still runs at the source.
+    """Has the source move the guest to the destination, and suspends until it is done.
 
     An unresponsive source gives no answer, and after a failure with the guest gone the source is unsure: then the
     destination decides.
+
+    No revert: after a failure that the source reported, the guest still runs there.
     """
 
     title = "Migrate running server"
@@ -94,9 +99,10 @@ class MoveLive(RemoteStep):
 
 
 class OrderLiveMigration(RemoteStep):
-    """The command has the fencing token of the migration's run: a newer one would fence the migration itself.
+    """Sends a command about a moving guest to its source.
 
-    If the migration has ended meanwhile there is nothing to send. No undo: an intervention cannot be taken back.
+    The command has the fencing token of the migration's run: a newer one would fence the migration itself. If the
+    migration has ended meanwhile there is nothing to send. No undo: an intervention cannot be taken back.
     """
 
     message: type[AbortLiveMigration] | type[ForceLiveMigration] | type[SteerLiveMigration]
@@ -121,6 +127,8 @@ class OrderLiveMigration(RemoteStep):
 
 
 class AbortMove(OrderLiveMigration):
+    """Has the source stop the move of the guest."""
+
     name = "AbortMove"
     title = "Abort live migration"
     event = "compute_live_migration_abort"
@@ -128,6 +136,8 @@ class AbortMove(OrderLiveMigration):
 
 
 class ForceMove(OrderLiveMigration):
+    """Has the source switch the guest to the destination now."""
+
     name = "ForceMove"
     title = "Force switchover"
     event = "compute_live_migration_force_complete"
@@ -135,6 +145,8 @@ class ForceMove(OrderLiveMigration):
 
 
 class SteerMove(OrderLiveMigration):
+    """Has the source change how it moves the guest."""
+
     title = "Adjust live migration"
     event = "compute_live_migration_steer"
     message = SteerLiveMigration
@@ -144,7 +156,12 @@ class SteerMove(OrderLiveMigration):
 
 
 class FinishAtDestination(RemoteStep):
-    """If the source is unsure, the destination decides: without such a guest there it never left."""
+    """Has the destination confirm the guest and make the move permanent; host and node change.
+
+    If the source is unsure, the destination decides: without such a guest there it never left.
+
+    No revert: the guest has arrived.
+    """
 
     title = "Finish at destination"
     event = "compute_post_live_migration_at_destination"
@@ -168,7 +185,10 @@ class FinishAtDestination(RemoteStep):
 
 
 class CloseDestination(RemoteStep):
-    """Never ends a guest that has arrived. No undo: the undo of PrepareAtDestination sends the same command."""
+    """Closes the destination if the source could not report the result; a guest that has arrived stays.
+
+    No revert: the revert of PrepareAtDestination sends the same command.
+    """
 
     title = "Close destination"
     retry = UNTIL_DONE
@@ -180,7 +200,10 @@ class CloseDestination(RemoteStep):
 
 
 class MovePortsWithGuest(MovePorts):
-    """Moves the ports of a guest that has arrived; there is no rollback from here on."""
+    """Binds the ports and volumes to the destination, where the guest has arrived.
+
+    No revert: there is no rollback from here on.
+    """
 
     name = "MovePortsWithGuest"
     retry = UNTIL_DONE
@@ -194,6 +217,8 @@ class MovePortsWithGuest(MovePorts):
 
 
 class MarkMoved(Step):
+    """Clears the task state; the migration is completed."""
+
     title = "Mark as moved"
     lane = "Cell conductor"
 

@@ -19,9 +19,9 @@ from conductor.workflows.flow import Flow, Result, Step, StepContext, Suspend
 
 
 class CloseHost(Step):
-    """The host was disabled when the drain was requested; the step waits for the locks of earlier moves to it.
+    """Disables the host for new servers, as it is from the request on.
 
-    No undo here: a cancelled drain ends with OpenHost, also before this step.
+    No revert: a cancelled drain ends with OpenHost, also before this step.
     """
 
     title = "Disable host"
@@ -65,9 +65,9 @@ DRAIN_POLL_SECONDS = 30.0  # the run that moves the last server notifies it earl
 
 
 class EmptyHost(Step):
-    """Waits until the host is empty: no server, no pending revert of a move, no lock, no allocation.
+    """Waits until the host is empty: no server, no unconfirmed move, no lock, no allocation.
 
-    No undo: servers that have left stay where they are.
+    No revert: servers that have left stay where they are.
     """
 
     title = "Drain host"
@@ -100,7 +100,12 @@ CANARY_POLL_SECONDS = 2.0
 
 
 class BuildCanary(Step):
-    """Waits until the server is active, or its build has failed: then the result has the reason."""
+    """Waits until the small server that another workflow builds on the host is active, or its build has failed.
+
+    After a failure the result has the reason.
+
+    No revert: the next step removes the server.
+    """
 
     title = "Build canary"
     lane = "Cell conductor"
@@ -124,7 +129,7 @@ class BuildCanary(Step):
 
 
 class RemoveCanary(Step):
-    """Waits until nothing of the server is left."""
+    """Waits until nothing of the server is left, whether its build succeeded or not."""
 
     title = "Remove canary"
     lane = "Cell conductor"
@@ -135,7 +140,10 @@ class RemoveCanary(Step):
 
 
 class OpenTriedHost(Step):
-    """Enables the host, if its canary succeeded. Raises CanaryFailed."""
+    """Enables the host, or fails with the build's cause if the server did not become active.
+
+    Raises CanaryFailed.
+    """
 
     title = "Enable host"
     lane = "Cell conductor"

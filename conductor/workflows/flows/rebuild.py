@@ -21,7 +21,10 @@ from conductor.workflows.steps.on_guest import GuestCommandStep
 
 
 class CheckRebuild(Step):
-    """Checks the host for the image: the same one fits already, another one must pass the filters that check images."""
+    """Checks the host for another image with the filters that check images; a rejection changes nothing.
+
+    The same image fits already.
+    """
 
     title = "Check host"
     lane = "Scheduler"
@@ -46,7 +49,10 @@ class CheckRebuild(Step):
 
 
 class KeepRebuiltSpec(Step):
-    """Later moves of the instance use the new image. There is no rollback from here on: the disks are new."""
+    """Stores the new image for later moves of the server.
+
+    No revert: the disks are new.
+    """
 
     title = "Record new image"
     retry = RetryPolicy(max_attempts=None)
@@ -63,7 +69,12 @@ class KeepRebuiltSpec(Step):
 
 
 class RefillRootVolume(Step):
-    """The new data are written beside the old ones and replace them atomically: an interrupted copy starts again."""
+    """Copies the image beside the root volume's old data, and replaces these when complete.
+
+    An interrupted copy starts again.
+
+    No revert: the old data are gone, so a failure from here on sets the server to error.
+    """
 
     title = "Rebuild root volume"
     lane = "Cell conductor"
@@ -100,7 +111,10 @@ OF_VOLUME = ("volume_image", "volume_image_metadata")
 
 
 class SetRebuilt(SetState):
-    """A guest that was off stays off. Until here the row has the old name and metadata."""
+    """Sets image, name, metadata and other requested values; a guest that was off stays off.
+
+    Until here the row has the old name and metadata.
+    """
 
     def __init__(self) -> None:
         super().__init__(launches=True)
@@ -123,7 +137,7 @@ _REBUILD_END = EndAction(breaks_at="RebuildGuest")
 
 
 class EndGuestIfThere(GuestCommandStep):
-    """Powers off at once. A guest that its host has lost counts as off, and its revert starts nothing."""
+    """Powers the guest off, so that nothing writes to the volume; a guest that its host has lost counts as off."""
 
     name = "EndGuest"
 
@@ -134,6 +148,7 @@ class EndGuestIfThere(GuestCommandStep):
         return {"is_lost": True} if error.get("class") == "GuestMissing" else None
 
     def revert_command(self, work: StepContext) -> Any:
+        """Start a guest that was running; for a lost one, do nothing."""
         is_lost = work.run.variables.get(self.name, {}).get("is_lost", False)
         return None if is_lost else super().revert_command(work)
 

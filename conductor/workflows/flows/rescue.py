@@ -12,6 +12,8 @@ from conductor.workflows.steps.on_guest import GuestCommandStep
 
 
 class SetRescued(SetState):
+    """Sets the server to rescued; stores the rescue image and the previous state."""
+
     def __init__(self) -> None:
         super().__init__(VmState.RESCUED, PowerState.RUNNING, launches=True)
 
@@ -20,6 +22,8 @@ class SetRescued(SetState):
 
 
 class SetUnrescued(SetState):
+    """Sets the server to active, and clears the rescue image."""
+
     def __init__(self) -> None:
         super().__init__(VmState.ACTIVE, PowerState.RUNNING)
 

@@ -44,6 +44,8 @@ def _stays_on_host(migration: Migration) -> bool:
 
 
 class MigrateOutOfSource(RemoteStep):
+    """Has the source stop the guest and prepare its disks for the destination; the source keeps everything."""
+
     title = "Stop and transfer"
     event = "compute_resize_instance"
 
@@ -60,6 +62,7 @@ class MigrateOutOfSource(RemoteStep):
         )
 
     def revert_command(self, work: StepContext) -> Any:
+        """Restore the guest at the source."""
         migration = moves.read(work)
         return RevertMigration(
             **addressed(work, migration.source_host),
@@ -69,7 +72,7 @@ class MigrateOutOfSource(RemoteStep):
 
 
 class MovePortsOut(MovePorts):
-    """Moves the ports of a stopped guest, while its disks are transferred."""
+    """Binds the ports and volumes to the destination, while the disks of the stopped guest are transferred."""
 
     name = "MovePortsOut"
 
@@ -78,6 +81,8 @@ class MovePortsOut(MovePorts):
 
 
 class MigrateInAtDestination(RemoteStep):
+    """Has the destination fetch the disks and build the guest in its new size."""
+
     title = "Build at destination"
     event = "compute_finish_resize"
 
@@ -94,6 +99,7 @@ class MigrateInAtDestination(RemoteStep):
         )
 
     def revert_command(self, work: StepContext) -> Any:
+        """Destroy it there; on the same host, the restored guest replaces it."""
         migration = moves.read(work)
         if _stays_on_host(migration):  # the restored guest there replaces what was built
             return None
@@ -101,6 +107,11 @@ class MigrateInAtDestination(RemoteStep):
 
 
 class MarkResized(Step):
+    """Sets the server to resized, with its new host and size, until the resize is confirmed or reverted.
+
+    No revert: nothing can fail after it.
+    """
+
     title = "Await confirmation"
     lane = "Cell conductor"
 
@@ -122,6 +133,8 @@ class MarkResized(Step):
 
 
 class ConfirmAtSource(RemoteStep):
+    """Has the source remove what it kept, once that answers."""
+
     title = "Remove from source"
     event = "compute_confirm_resize"
     retry = UNTIL_DONE
@@ -134,6 +147,8 @@ class ConfirmAtSource(RemoteStep):
 
 
 class MarkConfirmed(Step):
+    """Sets the server to active, or to stopped if the guest is off."""
+
     title = "Confirm"
     lane = "Cell conductor"
 
@@ -145,6 +160,8 @@ class MarkConfirmed(Step):
 
 
 class DestroyAtDestination(RemoteStep):
+    """Destroys the guest at the destination, once that answers; on the same host nothing is left to destroy."""
+
     title = "Destroy at destination"
     retry = UNTIL_DONE
 
@@ -156,6 +173,8 @@ class DestroyAtDestination(RemoteStep):
 
 
 class RevertAtSource(RemoteStep):
+    """Has the source restore the guest; repeated until it is done, or until the source is known to be off."""
+
     title = "Restore at source"
     event = "compute_finish_revert_resize"
     retry = UNTIL_DONE
@@ -170,6 +189,7 @@ class RevertAtSource(RemoteStep):
         return RevertMigration(**self._source(work), is_running=moves.read(work).was_running)
 
     def revert_command(self, work: StepContext) -> Any:
+        """Have the source keep its guest off, before anything else."""
         return MigrateOut(**self._source(work), destination=moves.read(work).destination_host or "")
 
     def _source(self, work: StepContext) -> dict[str, Any]:
@@ -180,6 +200,8 @@ class RevertAtSource(RemoteStep):
 
 
 class StepBack(Step):
+    """Returns the migration's allocation to the server; the quota counts the old size."""
+
     title = "Claim source again"
     lane = "Cell conductor"
     retry = UNTIL_DONE
@@ -199,6 +221,8 @@ class StepBack(Step):
 
 
 class StopAtDestination(RemoteStep):
+    """Stops the guest at the destination without destroying it, so that it never runs twice and nothing is lost."""
+
     title = "Stop at destination"
     event = "compute_revert_resize"
 
@@ -209,6 +233,7 @@ class StopAtDestination(RemoteStep):
         return PowerOff(**addressed(work, moves.read(work).destination_host or ""))
 
     def revert_command(self, work: StepContext) -> Any:
+        """Start it, if it was running."""
         migration = moves.read(work)
         if not migration.was_running:
             return None
@@ -217,7 +242,7 @@ class StopAtDestination(RemoteStep):
 
 
 class MovePortsBack(MovePorts):
-    """Moves the ports back to the source."""
+    """Binds the ports and volumes to the source."""
 
     name = "MovePortsBack"
     title = "Move ports back"
@@ -227,10 +252,13 @@ class MovePortsBack(MovePorts):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Bind them to the destination."""
         moves.bind(work, moves.read(work).destination_host or "")
 
 
 class MarkReverted(Step):
+    """Restores the server's previous state, host and size."""
+
     title = "Mark as reverted"
     lane = "Cell conductor"
 
@@ -251,7 +279,10 @@ class MarkReverted(Step):
 
 
 class ReserveQuota(Step):
-    """Reserves quota again: the check at acceptance does not see concurrent requests."""
+    """Counts the larger of both sizes in the quota.
+
+    The check at acceptance does not see concurrent requests.
+    """
 
     title = "Reserve quota"
     lane = "Cell conductor"
@@ -264,6 +295,7 @@ class ReserveQuota(Step):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Count the old size."""
         old = moves.old_flavor(moves.read(work))
         with work.fenced("default"):
             claims.take(work.instance_uuid, old.vcpus, old.memory_mb)

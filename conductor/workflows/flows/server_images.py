@@ -17,9 +17,11 @@ from conductor.workflows.steps.instance_state import NoteFailure
 
 
 class FindSnapshots(Step):
-    """The request reserved the image and the snapshots, in one transaction that checked the quota.
+    """Checks that the image and the snapshots that the request reserved exist.
 
-    No step has a revert: GiveSnapshotsUp removes the image, its snapshots and their data together, or none of them.
+    It reserved them in one transaction, which checked the quota.
+
+    No revert: GiveSnapshotsUp removes the image, its snapshots and their data together, or none of them.
     """
 
     title = "Find reserved snapshots"
@@ -33,7 +35,10 @@ class FindSnapshots(Step):
 
 
 class CopyIntoSnapshots(Step):
-    """A finished copy is not repeated. The snapshots are taken one after the other."""
+    """Copies the data of each volume into its snapshot, one after the other.
+
+    A finished copy is not repeated.
+    """
 
     title = "Copy volumes"
     lane = "Cell conductor"
@@ -72,7 +77,7 @@ class ActivateListImage(Step):
 
 
 class GiveSnapshotsUp(NoteFailure):
-    """Removes all snapshots of an incomplete image, also where the run was cancelled before it began."""
+    """Removes the image with all its snapshots, and records the failure; also if the run was cancelled at once."""
 
     title = "Record failure"
     retry = UNTIL_DONE
@@ -98,9 +103,9 @@ def discard_with_snapshots(work: StepContext) -> None:
 
 
 class RotateBackups(Step):
-    """No revert: the backup is complete, and a deleted image cannot be restored.
+    """Removes the oldest backups beyond the requested number; protected ones stay, and count.
 
-    A backup that its owner protected stays, and counts.
+    No revert: the backup is complete, and a deleted image cannot be restored.
     """
 
     title = "Rotate backups"
@@ -116,6 +121,8 @@ class RotateBackups(Step):
 
 
 class FreeInstance(Step):
+    """Clears the server's task state: the action has ended."""
+
     title = "Release server resources"
     lane = "Cell conductor"
     # No revert: it is the last step, and only records that the action has ended.

@@ -29,6 +29,8 @@ from conductor.workflows.steps.on_host import DestroyOnHost, addressed, guest_of
 
 
 class StopForShelving(RemoteStep):
+    """Stops the guest; to a stopped one nothing is sent."""
+
     title = "Turn off"
 
     def command(self, work: StepContext) -> Any:
@@ -41,6 +43,7 @@ class StopForShelving(RemoteStep):
         instance_rows.update(work, power_state=PowerState.SHUTDOWN)
 
     def revert_command(self, work: StepContext) -> Any:
+        """Start the guest, unless the server was stopped."""
         instance = instance_rows.read(work)
         if instance.vm_state == VmState.STOPPED:
             return None
@@ -53,14 +56,22 @@ class StopForShelving(RemoteStep):
 
 
 class SnapshotForShelving(SnapshotOnHost):
-    """No revert: the guest stays as it is, and the copied data are removed with the image."""
+    """Has the host copy the stopped guest's root disk into the image store.
+
+    No revert: the guest stays as it is, and the copied data are removed with the image.
+    """
 
     event = "compute_shelve_instance"
     shows = TaskState.SHELVING_IMAGE_UPLOADING
 
 
 class MarkShelved(Step):
-    """No revert: it is the last step. Offloading is a workflow of its own, which waits for this one's locks."""
+    """Sets the server to shelved, and starts `offload_instance` if its host is to be released at once.
+
+    Offloading is a workflow of its own, which waits for this one's locks.
+
+    No revert: it is the last step.
+    """
 
     title = "Mark as shelved"
     lane = "Cell conductor"
@@ -94,6 +105,8 @@ def _open_offload(work: StepContext) -> None:
 
 
 class MarkOffloaded(Step):
+    """Sets the server to shelved and offloaded, without a host."""
+
     title = "Mark as offloaded"
     lane = "Cell conductor"
     retry = UNTIL_DONE  # no revert: the flow only goes forward
@@ -105,7 +118,10 @@ class MarkOffloaded(Step):
 
 
 class OffloadFromHost(DestroyOnHost):
-    """No revert: the guest is off and kept as an image. The command is deferred for an unresponsive host."""
+    """Destroys the guest on its host, once that answers.
+
+    No revert: the guest is off, and kept as an image or a volume.
+    """
 
     title = "Remove from host"
     event = "compute_shelve_offload_instance"
@@ -115,6 +131,8 @@ class OffloadFromHost(DestroyOnHost):
 
 
 class UnbindPorts(Step):
+    """Unbinds ports and volumes from the host; the server keeps them."""
+
     title = "Unbind ports"
     lane = "Cell conductor"
     retry = UNTIL_DONE  # no revert: the flow only goes forward
@@ -127,6 +145,8 @@ class UnbindPorts(Step):
 
 
 class FreeClaim(Step):
+    """Releases the allocation."""
+
     title = "Release claim"
     lane = "Cell conductor"
     retry = UNTIL_DONE  # no revert: the flow only goes forward
@@ -138,7 +158,7 @@ class FreeClaim(Step):
 
 
 class ChooseHostAgain(Step):
-    """Selects a host, unless the shelved server is still on its old one."""
+    """Asks the scheduler for a host and claims it, unless the server is still on its old one."""
 
     title = "Select host"
     lane = "Scheduler"
@@ -156,6 +176,7 @@ class ChooseHostAgain(Step):
             instance_rows.update(work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone)
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Release the claim."""
         if is_offloaded(work):
             with work.fenced("default"):
                 claims.release(work.instance_uuid)
@@ -192,7 +213,7 @@ def _elsewhere(cell: str, host: str) -> tuple[str, ...]:
 
 
 class BindPorts(Step):
-    """Binds the ports to the host, unless the shelved server is still on its old one."""
+    """Binds ports and volumes to the host, unless the server is still on its old one."""
 
     title = "Bind ports"
     lane = "Cell conductor"
@@ -212,6 +233,7 @@ class BindPorts(Step):
             instance_rows.update(work, addresses=result["ports"])
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Unbind them."""
         if is_offloaded(work):
             with work.fenced("default"):
                 ports.unbind(work.instance_uuid)
@@ -219,6 +241,8 @@ class BindPorts(Step):
 
 
 class UnshelveOnHost(RemoteStep):
+    """Builds the guest from its image or root volume, or starts the one that is still there."""
+
     title = "Start on host"
     event = "compute_unshelve_instance"
 
@@ -235,6 +259,7 @@ class UnshelveOnHost(RemoteStep):
         instance_rows.update(work, power_state=PowerState.RUNNING)
 
     def revert_command(self, work: StepContext) -> Any:
+        """Destroy the guest, or power off the one that was still there."""
         host = instance_rows.read(work).host
         if not host:
             return None
@@ -255,7 +280,10 @@ def _kept(instance: Instance) -> ImageSpec:
 
 
 class FinishUnshelve(Step):
-    """No revert, and no cancellation from here on: the image is deleted."""
+    """Removes the image, stores the requested zone, and sets the server to active.
+
+    No revert: the image is deleted, so the run cannot be cancelled from here on.
+    """
 
     title = "Activate"
     lane = "Cell conductor"

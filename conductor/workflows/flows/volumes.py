@@ -22,7 +22,10 @@ from conductor.workflows.steps.images import ActivateImage, discard
 
 
 class CopyFromBackup(Step):
-    """The old data stay until the copy is complete; after that there is no rollback, and none is needed."""
+    """Copies the backup's blocks beside the old data, checks their digests, and replaces the data when complete.
+
+    No revert: the old data stay until then.
+    """
 
     title = "Restore data"
 
@@ -34,7 +37,10 @@ class CopyFromBackup(Step):
 
 
 class CopyFromSnapshot(Step):
-    """The old data stay until the copy is complete; after that there is no rollback, and none is needed."""
+    """Copies the snapshot's data beside the old data, and replaces these when complete.
+
+    No revert: the old data stay until then.
+    """
 
     title = "Restore data"
     retry = RetryPolicy(max_attempts=3)
@@ -46,7 +52,10 @@ class CopyFromSnapshot(Step):
 
 
 class CopyIntoBackup(Step):
-    """A finished backup is not repeated; an interrupted one starts again."""
+    """Stores every non-empty block by its digest; an incremental backup stores those that its parent lacks.
+
+    A finished backup is not repeated; an interrupted one starts again.
+    """
 
     title = "Copy data"
 
@@ -63,11 +72,15 @@ class CopyIntoBackup(Step):
             backups.describe(row, object_count=result["blocks"])
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Remove what was stored."""
         backup_store.remove(work.inputs["backup_id"])
 
 
 class CopyIntoImage(Step):
-    """No revert: the copied data are removed with the image."""
+    """Converts the volume's data to the image's format, and stores them.
+
+    No revert: the copied data are removed with the image.
+    """
 
     title = "Copy data into image"
     retry = RetryPolicy(max_attempts=2)
@@ -80,7 +93,10 @@ class CopyIntoImage(Step):
 
 
 class CopyIntoSnapshot(Step):
-    """A finished copy is not repeated: the volume's later data were not requested."""
+    """Copies the volume's data into the snapshot.
+
+    A finished copy is not repeated: the volume's later data were not requested.
+    """
 
     title = "Copy data"
 
@@ -92,11 +108,15 @@ class CopyIntoSnapshot(Step):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Remove the copied data."""
         store.remove_snapshot(work.inputs["snapshot_id"])
 
 
 class CopyIntoVolume(Step):
-    """A finished copy is not repeated; an interrupted one starts again."""
+    """Copies the data of the image, snapshot, volume or backup into the new volume.
+
+    A finished copy is not repeated; an interrupted one starts again.
+    """
 
     title = "Copy data"
 
@@ -105,11 +125,12 @@ class CopyIntoVolume(Step):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Remove the copied data."""
         store.remove(work.inputs["volume_id"])
 
 
 class MarkBackupAvailable(Step):
-    """The volume returns to its earlier status."""
+    """Sets the backup to available, and returns the volume to its earlier status."""
 
     title = "Mark backup as available"
 
@@ -119,7 +140,7 @@ class MarkBackupAvailable(Step):
 
 
 class MarkBackupFailed(Step):
-    """The backup stays, in error: its owner reads the reason, and deletes it."""
+    """Sets the backup to error with the reason, and returns the volume to its earlier status."""
 
     title = "Mark backup as failed"
 
@@ -131,7 +152,7 @@ class MarkBackupFailed(Step):
 
 
 class MarkRestored(Step):
-    """The volume is bootable, with the same image metadata, if the backed-up volume was."""
+    """Sets volume and backup to available; the volume is bootable if the original was."""
 
     title = "Mark volume as available"
 
@@ -147,7 +168,7 @@ class MarkRestored(Step):
 
 
 class MarkRestoreFailed(Step):
-    """The backup is still usable. An existing volume keeps its earlier data."""
+    """Sets the volume to `error_restoring` and the backup to available; an existing volume keeps its data."""
 
     title = "Mark volume as not restored"
 
@@ -172,6 +193,8 @@ def _reason(work: StepContext) -> str:
 
 
 class MarkSnapshotAvailable(Step):
+    """Sets the snapshot to available."""
+
     title = "Mark snapshot as available"
 
     def commit(self, work: StepContext, result: Result) -> None:
@@ -179,7 +202,7 @@ class MarkSnapshotAvailable(Step):
 
 
 class MarkSnapshotFailed(Step):
-    """The snapshot stays, in error: its owner reads the reason, and deletes it."""
+    """Sets the snapshot to error; its owner reads the reason, and deletes it."""
 
     title = "Mark snapshot as failed"
 
@@ -203,7 +226,7 @@ class MarkVolumeAvailable(Step):
 
 
 class MarkVolumeFailed(Step):
-    """The volume stays, in error: its owner reads the reason, and deletes it."""
+    """Sets the volume to error; its owner reads the reason, and deletes it."""
 
     title = "Mark volume as failed"
 
@@ -215,7 +238,12 @@ class MarkVolumeFailed(Step):
 
 
 class RefillVolume(Step):
-    """The new data are written beside the old ones and replace them atomically: an interrupted copy starts again."""
+    """Copies the image beside the old data, replaces these when complete, and stores the image's properties.
+
+    An interrupted copy starts again.
+
+    No revert: the old data stay until then.
+    """
 
     title = "Rebuild volume"
     retry = RetryPolicy(max_attempts=3)
@@ -233,6 +261,8 @@ class RefillVolume(Step):
 
 
 class GiveVolumeBack(Step):
+    """Returns the volume to its earlier status."""
+
     title = "Release volume"
 
     def commit(self, work: StepContext, result: Result) -> None:
@@ -240,7 +270,7 @@ class GiveVolumeBack(Step):
 
 
 class GiveUploadUp(Step):
-    """Discards the image; a message gives the reason."""
+    """Discards the image and returns the volume to its earlier status; a message gives the reason."""
 
     title = "Discard image"
     retry = UNTIL_DONE

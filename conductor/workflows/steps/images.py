@@ -14,7 +14,10 @@ from conductor.workflows.steps.on_host import addressed
 
 
 class ReserveImage(Step):
-    """The request has created the image, unless its process died before: its uuid was chosen then."""
+    """Reserves the queued image of the request for the server's data.
+
+    The request has created the image, unless its process died before: its uuid was chosen then.
+    """
 
     title = "Reserve image"
     lane = "Cell conductor"
@@ -25,6 +28,7 @@ class ReserveImage(Step):
         return {"image_id": work.inputs["image_id"]}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Remove the image and its data."""
         discard(work, work.inputs["image_id"])
 
 
@@ -38,7 +42,10 @@ def discard(work: StepContext, image_id: str) -> bool:
 
 
 class ActivateImage(Step):
-    """No revert: ReserveImage's removes the image, with or without data."""
+    """Activates the image with the format, size and digests of the stored data.
+
+    No revert: a failed run removes the image, with or without data.
+    """
 
     title = "Activate image"
     lane = "Cell conductor"
@@ -50,6 +57,8 @@ class ActivateImage(Step):
 
 
 class GiveImageUp(NoteFailure):
+    """Removes the image with its data, and records the failure."""
+
     title = "Record failure"
     retry = UNTIL_DONE
 
@@ -59,7 +68,10 @@ class GiveImageUp(NoteFailure):
 
 
 class SnapshotOnHost(RemoteStep):
-    """No revert: the guest stays as it is, and the copied data are removed with the image."""
+    """Has the host copy the root disk into the image store.
+
+    No revert: the guest stays as it is, and the copied data are removed with the image.
+    """
 
     title = "Copy disk"
     event = "compute_snapshot_instance"

@@ -14,7 +14,10 @@ from conductor.workflows.steps import instance_rows
 
 
 class SetState(Step):
-    """Ends an action. `launches` renews the launch time; the power state holds until the host's next report."""
+    """Sets the server's state at the end of an action, and clears the task state.
+
+    `launches` renews the launch time; the power state holds until the host's next report.
+    """
 
     title = "Set state"
     lane = "Cell conductor"

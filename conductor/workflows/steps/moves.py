@@ -47,9 +47,11 @@ def chosen(work: StepContext, name: str = "PickDestination") -> Selection:
 
 
 class LookAtSource(Step):
-    """Checks the instance again: workflows that were under way when the move was requested may have changed it.
+    """Checks that the server is still on the source, and notes its allocation.
 
-    No undo: it only reads.
+    Workflows that were under way when the move was requested may have changed it.
+
+    No revert: it only reads.
     """
 
     title = "Check source"
@@ -67,9 +69,9 @@ class LookAtSource(Step):
 
 
 class PickDestination(Step):
-    """Calls the scheduler again in each attempt: the hosts' capacity changes meanwhile.
+    """Asks the scheduler for a host that was not tried before, and claims it; the migration gets the old allocation.
 
-    Hosts that were tried before are excluded. The destination is locked until the run ends.
+    Each attempt asks again: the hosts' capacity changes meanwhile. The destination is locked until the run ends.
     """
 
     title = "Select host"
@@ -91,6 +93,7 @@ class PickDestination(Step):
         update(work, destination_host=chosen.host, destination_node=chosen.node)
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Release the claim, and return the old allocation to the server."""
         instance, migration = instance_rows.read(work), read(work)
         with work.fenced("default"):
             claims.step_back(
@@ -113,6 +116,8 @@ def tried_hosts(work: StepContext) -> list[str]:
 
 
 class MovePorts(Step):
+    """Binds the ports and volumes to the destination."""
+
     title = "Move ports"
     lane = "Cell conductor"
     event = "compute_migrate_instance_finish"
@@ -122,6 +127,7 @@ class MovePorts(Step):
         return {}
 
     def revert(self, work: StepContext, result: Result) -> None:
+        """Bind them to the source."""
         bind(work, read(work).source_host)
 
 
@@ -163,6 +169,8 @@ def ended_as(run: WorkflowRun, status: MigrationStatus) -> MigrationStatus:
 
 
 class SettleMove(Step):
+    """Releases the migration's allocation at the source; the quota counts the new size."""
+
     title = "Release source"
     lane = "Cell conductor"
     retry = UNTIL_DONE

@@ -27,9 +27,14 @@ LEFT_ALONE = ("HostUnresponsive", "Cancelled", "GuestMissing")
 
 @dataclass(frozen=True, kw_only=True)
 class GuestCommand:
-    """A command to a guest. `undo` is sent if the host itself reported a failure; see `GuestCommandStep`."""
+    """A command to a guest. `undo` is sent if the host itself reported a failure; see `GuestCommandStep`.
+
+    `summary` and `compensation` are the step's texts in docs/reference/workflows.md.
+    """
 
     title: str
+    summary: str
+    compensation: str
     event: str
     command: Build
     undo: Build | None = None
@@ -143,61 +148,109 @@ def _bare(kind: Callable[..., Any]) -> Build:
 
 VERBS: Mapping[str, GuestCommand] = {
     "PowerOnGuest": GuestCommand(
-        title="Power on", event="compute_start_instance", command=_power_on, undo=_power_off_at_once
+        title="Power on",
+        summary="Starts the guest.",
+        compensation="Power it off at once, if the host itself reported the failure.",
+        event="compute_start_instance",
+        command=_power_on,
+        undo=_power_off_at_once,
     ),
-    "PowerOffGuest": GuestCommand(title="Power off", event="compute_stop_instance", command=_power_off),
+    "PowerOffGuest": GuestCommand(
+        title="Power off",
+        summary="Asks the guest to shut down, and forces it off after `NOVELLA_SHUTDOWN_SECONDS`.",
+        compensation="None: a guest that is off after all is reported, and off was requested.",
+        event="compute_stop_instance",
+        command=_power_off,
+    ),
     "EndGuest": GuestCommand(
         title="Power off at once",
+        summary="Powers the guest off at once.",
+        compensation="Start a guest that was running.",
         event="compute_power_off",
         command=_power_off_at_once,
         undo=_power_on_as_it_was,
     ),
     "RebootGuest": GuestCommand(
         title="Reboot",
+        summary="Asks the guest to reboot, and resets it after `NOVELLA_SHUTDOWN_SECONDS`.",
+        compensation="None: the host reports the guest's state.",
         event="compute_reboot_instance",
         command=_reboot(is_hard=False),
         task_state=TaskState.REBOOT_STARTED,
     ),
     "ResetGuest": GuestCommand(
         title="Reboot the hard way",
+        summary="Ends the guest, defines it again and starts it.",
+        compensation="None: there is no earlier state to return to.",
         event="compute_reboot_instance",
         command=_reboot(is_hard=True),
         task_state=TaskState.REBOOT_STARTED_HARD,
     ),
     "PauseGuest": GuestCommand(
         title="Pause",
+        summary="Stops the guest's CPUs and keeps its memory.",
+        compensation="Unpause it.",
         event="compute_pause_instance",
         command=_bare(messages.PauseInstance),
         undo=_bare(messages.UnpauseInstance),
     ),
     "UnpauseGuest": GuestCommand(
         title="Unpause",
+        summary="Continues the guest.",
+        compensation="Pause it.",
         event="compute_unpause_instance",
         command=_bare(messages.UnpauseInstance),
         undo=_bare(messages.PauseInstance),
     ),
     "SuspendGuest": GuestCommand(
         title="Suspend",
+        summary="Saves the guest's memory to the host's disk.",
+        compensation="Resume it.",
         event="compute_suspend_instance",
         command=_bare(messages.SuspendInstance),
         undo=_resume,
     ),
-    "ResumeGuest": GuestCommand(title="Resume", event="compute_resume_instance", command=_resume),
-    "SetPassword": GuestCommand(title="Set password", event="compute_set_admin_password", command=_set_password),
+    "ResumeGuest": GuestCommand(
+        title="Resume",
+        summary="Continues the guest from its saved memory.",
+        compensation="None: resume it again.",
+        event="compute_resume_instance",
+        command=_resume,
+    ),
+    "SetPassword": GuestCommand(
+        title="Set password",
+        summary="Sets the password in the guest.",
+        compensation="None: the old password is not known.",
+        event="compute_set_admin_password",
+        command=_set_password,
+    ),
     "RescueGuest": GuestCommand(
-        title="Start from the rescue image", event="compute_rescue_instance", command=_rescue, undo=_unrescue
+        title="Start from the rescue image",
+        summary="Starts the guest from the rescue image, with its own root disk as the second disk.",
+        compensation="Start it from its own disk, or leave it off as before.",
+        event="compute_rescue_instance",
+        command=_rescue,
+        undo=_unrescue,
     ),
     "UnrescueGuest": GuestCommand(
-        title="Start from its own disk", event="compute_unrescue_instance", command=_unrescue
+        title="Start from its own disk",
+        summary="Starts the guest from its own disk, and removes the rescue disk.",
+        compensation="None: unrescue it again.",
+        event="compute_unrescue_instance",
+        command=_unrescue,
     ),
     "RebuildGuest": GuestCommand(
         title="Replace the disks",
+        summary="Replaces the guest's own disks; builds a guest that the host has lost.",
+        compensation="None: the old disks are gone, so a failure sets the server to error.",
         event="compute_rebuild_instance",
         command=_rebuild,
         task_state=TaskState.REBUILD_SPAWNING,
     ),
     "DumpGuest": GuestCommand(
         title="Have it dump its memory",
+        summary="Interrupts the guest, so that its kernel dumps its memory.",
+        compensation="None: a dump cannot be taken back.",
         event="compute_trigger_crash_dump",
         command=_bare(messages.TriggerCrashDump),
     ),

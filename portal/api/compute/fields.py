@@ -15,7 +15,7 @@ PAGE = "docs/reference/api/compute-fields.md"
 ADMINS = "administrators"
 _HEAD = """# Members of the Compute API's answers
 
-This page lists the members of each answer of the compute API by version. `manage.py draw_routes` writes it from
+This page lists the members of each answer of the compute API by version. `make reference` writes it from
 `portal/api/compute/fields.py`, which a test compares with every answer; do not edit it. A member without versions is
 in all of them.
 """

@@ -14,7 +14,7 @@ PAGE = "docs/reference/api/compute-routes.md"
 PARAMETER = re.compile(r"<str:(\w+)>")
 _HEAD = """# Routes of the Compute API
 
-This page lists every route of the compute API. `manage.py draw_routes` writes it from the table in
+This page lists every route of the compute API. `make reference` writes it from the table in
 `portal/api/compute/routes/`, which the API itself uses; do not edit it. Paths are below `/compute/v2.1`, with or
 without the project in front. [Microversions](microversions.md) lists what each
 version changed. A method outside its versions answers 404, a method without a row 405. The

@@ -99,4 +99,4 @@ def test_every_answer_of_the_table_is_read() -> None:
 
 
 def test_the_page_is_what_the_table_says() -> None:
-    assert read(fields.PAGE) == fields.page(), "Run: manage.py draw_routes"
+    assert read(fields.PAGE) == fields.page(), "Run: make reference"

@@ -49,7 +49,7 @@ CASES = list(_cases())
 
 
 def test_the_page_of_routes_is_what_the_table_says() -> None:
-    assert read(reference.PAGE) == reference.page(), "Run: manage.py draw_routes"
+    assert read(reference.PAGE) == reference.page(), "Run: make reference"
 
 
 def test_the_table_is_of_one_piece() -> None:
