@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ BROWSER_FILES = (
     "/static/vendor/xterm-6.0.0/xterm.mjs",
     "/static/vendor/addon-fit-0.11.0/addon-fit.mjs",
 )
+CLIENTS = ("psycopg", "pika", "redis", "channels_redis", "kazoo", "etcd3gw", "authlib", "sushy", "nova-")
 PINNED = re.compile(r"^[a-z0-9._-]+==[^\\\n]+", re.MULTILINE)  # a marker may say for which machines
 
 
@@ -73,6 +75,22 @@ def test_the_help_lists_each_command_with_a_line(novella: Path, tmp_path: Path) 
     shown = run(novella, "--help", NOVELLA_DATA=str(tmp_path)).stdout
     for name in ("up", "web", "conductor", "compute", "seed", "plugins"):
         assert re.search(rf"^  {name} +[A-Z].*\.$", shown, re.MULTILINE), name
+
+
+def test_the_help_of_a_command_reads_like_a_manual_page(novella: Path, tmp_path: Path) -> None:
+    shown = run(novella, "drain", "--help", NOVELLA_DATA=str(tmp_path)).stdout
+    parts = ("usage: novella drain", "positional arguments:", "options:", "exit codes:", "examples:")
+    assert [part for part in parts if not re.search(f"^{part}", shown, re.MULTILINE)] == []
+
+
+def test_clients_of_other_services_are_extras(novella: Path) -> None:
+    packages = next((novella.parent.parent / "lib").glob("python3*")) / "site-packages"
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (metadata,) = packages.glob("novella-*.dist-info/METADATA")
+    assert set(re.findall(r"^Provides-Extra: (\S+)$", metadata.read_text(), re.MULTILINE)) == set(declared)
+    clients = ["postgresql", "rabbitmq", "redis", "zookeeper", "etcd", "openid", "redfish", "nova-adapter"]
+    assert set(clients) <= set(declared)
+    assert [path.name for client in CLIENTS for path in packages.glob(f"{client}*")] == []
 
 
 def test_the_shell_completes_commands(novella: Path, tmp_path: Path) -> None:
