@@ -80,10 +80,16 @@ def help_text(program: str) -> str:
     """The commands of the project in their groups, each with the first sentence of its help, then those of Django."""
     commands = get_commands()
     groups = {title: {name: _summary(commands[name], name) for name in names} for title, names in GROUPS.items()}
-    lines = [f"usage: {program} COMMAND [options]", ""]
+    lines = [
+        f"usage: {program} COMMAND [options]",
+        "",
+        f"Novella is a compute cloud: '{program} up' starts all of it.",
+        "",
+    ]
     for title, summaries in {**groups, "Commands of Django": DJANGO_COMMANDS}.items():
         lines += [f"{title}:", *(f"  {name:20} {summary}" for name, summary in summaries.items()), ""]
-    return "\n".join([*lines, f"'{program} COMMAND --help' describes one command."])
+    lines.append(f"'{program} COMMAND --help' describes one command, '{program} --version' prints the version.")
+    return "\n".join(lines)
 
 
 def manuals() -> dict[str, Manual]:

@@ -48,6 +48,8 @@ def test_the_help_lists_all_commands_of_the_project_with_a_line_each() -> None:
         (line,) = [line for line in text.splitlines() if line.split()[:1] == [name]]
         assert line.endswith(".")
         assert len(line) < 100
+    assert "'novella up' starts all of it" in text
+    assert "'novella --version' prints the version" in text
 
 
 @pytest.mark.parametrize("name", NAMES)

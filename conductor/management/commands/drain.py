@@ -21,6 +21,12 @@ from conductor.services.operations.announcements import moment
 
 LOOK_EVERY_SECONDS = 2.0
 NOT_EMPTY = 2
+ACTIONS = {
+    "pause": "begin no further moves until the drain is resumed",
+    "resume": "continue a paused drain, or one after its deadline",
+    "stop": "end the drain and leave the host closed",
+    "cancel": "end the drain and open the host",
+}
 UNSAID = "asked for on the command line"
 
 
@@ -68,7 +74,7 @@ class Command(ManualCommand):
         )
         parser.add_argument("--wait", action="store_true", help="wait until the drain ends")
         for action in drains.ACTIONS:
-            parser.add_argument(f"--{action}", action="store_true", help=f"{action} the running drain")
+            parser.add_argument(f"--{action}", action="store_true", help=ACTIONS[action])
         parser.add_argument("--open", action="store_true", help="end the maintenance and open the host to new servers")
         parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -49,14 +49,18 @@ class Command(ManualCommand):
             add_action(actions, name, text).add_argument("host", help="name of the host")
         conductors = add_action(actions, "rotate-conductors", "create the next key of the conductors")
         conductors.add_argument(
-            "--after", type=float, default=keys.ROTATE_AFTER_SECONDS, metavar="SECONDS", help="when it signs"
+            "--after",
+            type=float,
+            default=keys.ROTATE_AFTER_SECONDS,
+            metavar="SECONDS",
+            help=f"time until the new key signs (default: {keys.ROTATE_AFTER_SECONDS:g})",
         )
         conductors.add_argument(
             "--keep-old",
             type=float,
             default=keys.KEEP_OLD_SECONDS,
             metavar="SECONDS",
-            help="how long the old one is accepted",
+            help=f"time for which the old key is accepted after that (default: {keys.KEEP_OLD_SECONDS:g})",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

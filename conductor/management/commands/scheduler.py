@@ -17,7 +17,7 @@ from conductor.manual import ManualCommand
 
 
 class Command(ManualCommand):
-    help = "Run a scheduler that conductors call over the broker. They do where NOVELLA_SCHEDULER is service."
+    help = "Run a scheduler that conductors call over the broker. They do so if their NOVELLA_SCHEDULER is service."
     requires_system_checks = []
     exit_codes = {
         0: "A signal stopped the scheduler.",
