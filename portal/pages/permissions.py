@@ -67,14 +67,18 @@ def _guarded(view: View, *, needs_project: bool) -> View:
             raise Http404(error.message)
         except Forbidden as error:
             raise PermissionDenied(error.message)
-        except Invalid as error:
-            return error_page(request, 400, gettext("Invalid address"), error.message)
-        except TooManyRequests as error:
-            return error_page(request, 429, gettext("Too many requests"), error.message)
-        except Unavailable as error:
-            return error_page(request, 503, gettext("A required service doesn't respond"), error.message)
+        except (Invalid, TooManyRequests, Unavailable) as error:
+            return _error_page(request, error)
 
     return wrapped
+
+
+def _error_page(request: HttpRequest, error: Invalid | TooManyRequests | Unavailable) -> HttpResponse:
+    if isinstance(error, Invalid):
+        return error_page(request, 400, gettext("Invalid address"), error.message)
+    if isinstance(error, TooManyRequests):
+        return error_page(request, 429, gettext("Too many requests"), error.message)
+    return error_page(request, 503, gettext("A required service doesn't respond"), error.message)
 
 
 def operators_only(view: View) -> View:
