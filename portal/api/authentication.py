@@ -1,9 +1,9 @@
-"""Authentication by X-Auth-Token, and by session for requests that the portal's own pages make."""
+"""Authentication by X-Auth-Token."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from conductor.identity.models import AccessRule, User
 
 HEADER = "X-Auth-Token"
-_INTERNAL_CALLER = "novella_internal_caller"  # an attribute of requests that pages make: none from outside can set it
 # Service types by which an access rule may name the service at a root.
 _TYPES = {"volume": frozenset({"volumev3", "volume", "block-storage", "block-store"})}
 
@@ -34,17 +33,6 @@ def _heed(rules: Sequence[AccessRule], request: HttpRequest) -> None:
         )
 
 
-def set_internal_caller(request: HttpRequest, user: Any, context: RequestContext) -> None:
-    """Attach a user to an internal request of the portal. The caller has just checked the user's session."""
-    setattr(request, _INTERNAL_CALLER, (user, context))
-
-
-def internal_caller(request: HttpRequest) -> tuple[Any, RequestContext] | None:
-    """Return the user whom a page of the portal acts for; None for every request from outside."""
-    found: tuple[Any, RequestContext] | None = getattr(request, _INTERNAL_CALLER, None)
-    return found
-
-
 class TokenAuthentication(BaseAuthentication):
     """Returns (user row, RequestContext), or None when there is no token at all.
 
@@ -54,9 +42,6 @@ class TokenAuthentication(BaseAuthentication):
     def authenticate(self, request: Request | HttpRequest) -> tuple[User, RequestContext] | None:
         """Raises NotAuthenticated for a token that is unknown, expired or revoked."""
         http_request = request._request if isinstance(request, Request) else request
-        caller = internal_caller(http_request)
-        if caller is not None:
-            return caller
         text = request.headers.get(HEADER)
         if not text:
             return None

@@ -185,7 +185,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     if "retry_after" in details and "overLimit" in body:  # compute and volume have it in the body too
         body["overLimit"]["retryAfter"] = str(details["retry_after"])
     response = Response(body, status=status)
-    response.cause = error  # type: ignore[attr-defined]  # pages show it beside the field that it concerns
+    response.cause = error  # type: ignore[attr-defined]  # the audit log has it
     if "retry_after" in details:
         response["Retry-After"] = str(details["retry_after"])
     if status == 401:

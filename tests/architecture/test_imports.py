@@ -55,6 +55,8 @@ PLANTED = (
     Planted("conductor/services/planted.py", "import portal.settings", "portal-above"),
     Planted("portal/pages/planted.py", "import conductor.workflows.engine.executor", "services-boundary"),
     Planted("portal/pages/planted.py", "import conductor.cell_db.models", "services-boundary"),
+    Planted("portal/pages/planted.py", "import portal.api.network.views.collections", "pages-boundary"),
+    Planted("portal/pages/planted.py", "import portal.api.novella.quotas", "pages-boundary"),
     Planted("portal/api/compute/planted.py", "import conductor.identity.models", "identity-boundary"),
     Planted("portal/pages/planted.py", "import conductor.image.models", "image-boundary"),
     Planted("portal/api/compute/planted.py", "import conductor.network.models", "network-boundary"),

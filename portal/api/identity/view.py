@@ -9,7 +9,7 @@ from conductor.core.errors import Forbidden, Invalid
 from conductor.identity import tokens
 from conductor.identity.listing import IdentityListQuery
 from conductor.identity.tokens import Granted
-from portal.api.authentication import HEADER, internal_caller
+from portal.api.authentication import HEADER
 from portal.api.base import ApiView
 from portal.api.identity.policies import RULES
 from portal.api.identity.queries import list_query
@@ -25,10 +25,7 @@ class IdentityView(ApiView):
 
     @property
     def granted(self) -> Granted:
-        """The caller's token, or the session of the page that sends the request."""
-        caller = internal_caller(self.request._request)
-        if caller is not None:
-            return tokens.of_session(caller[1])
+        """The caller's token."""
         return tokens.validate(self.request.headers[HEADER])
 
     def question(self, *names: str) -> IdentityListQuery:

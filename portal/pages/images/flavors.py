@@ -35,6 +35,7 @@ from portal.pages.resources.model import (
     FieldOption,
     FollowUp,
     Item,
+    ItemOptions,
     ItemReader,
     Query,
     RelatedRequest,
@@ -132,6 +133,11 @@ def _list(caller: RequestContext, query: Query) -> Page[Item]:
     return Page([_item(one) for one in found.items], found.has_more)
 
 
+def _list_for_servers(caller: RequestContext, query: Query) -> Page[Item]:
+    found = flavors.list_page(caller, FlavorQuery(limit=query["limit"]))
+    return Page([_item(one) for one in found.items], found.has_more)
+
+
 def _get(caller: RequestContext, ident: str) -> Item:
     return _item(flavors.get(caller, ident))
 
@@ -141,6 +147,12 @@ def _read_access(caller: RequestContext, flavor_id: str) -> list[Item]:
 
 
 READER = ItemReader(_list, _get)
+FLAVOR_CHOICES = ItemOptions(
+    "compute",
+    "os_compute_api:servers:index",
+    _list_for_servers,
+    lambda item: f"{item['name']}: {item['vcpus']} vCPU, {item['ram']} MB, {item['disk']} GB",
+)
 ACCESS = RelatedRequest("access", rule="os_compute_api:os-flavor-access", read=_read_access)
 
 

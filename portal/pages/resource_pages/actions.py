@@ -22,7 +22,6 @@ from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.resource_pages.catalog import may_do
 from portal.pages.resource_pages.views import all_of, item_url, items_of, list_url, resource_of
 from portal.pages.resources import forms, service_calls
-from portal.pages.resources.api_calls import send
 from portal.pages.resources.model import ActionResult, Call, FollowUp, Item, Resource, ResourceAction, SubmittedForm
 from portal.pages.resources.service_calls import ServiceOperation
 
@@ -130,15 +129,10 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
 
 
 def _carry_out(request: PageRequest, sheet: Sheet, form: SubmittedForm) -> ActionResult:
-    call = _call(sheet.action, form)
-    if sheet.action.execute is None:
-        return send(request, call)
-    return service_calls.execute(request.caller, sheet.resource, sheet.action, form, call)
+    return service_calls.execute(request.caller, sheet.resource, sheet.action, form, _call(sheet.action, form))
 
 
 def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResult:
-    if one.execute is None:
-        return send(request, one.call)
     operation = ServiceOperation(one.service or sheet.action.service or sheet.resource.service, one.rule, one.call)
     return service_calls.change(request.caller, operation, one.execute)
 

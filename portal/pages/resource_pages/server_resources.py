@@ -18,31 +18,21 @@ from portal.api.compute.schemas import moves, servers
 from portal.api.compute.schemas import storage_actions as storage
 from portal.api.schema_parts import Schema, closed
 from portal.pages import server_items
+from portal.pages.images.flavors import FLAVOR_CHOICES
 from portal.pages.networking.choices import GROUPS, OWN_NETWORKS
-from portal.pages.resources.fields import VOLUMES, filled, named, own
+from portal.pages.resources.fields import filled, named, own
 from portal.pages.resources.model import (
     Call,
     Field,
     Item,
     Resource,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 from portal.pages.resources.service_calls import recorded_refusals
+from portal.pages.storage.volumes import FREE_VOLUMES
 
 PATH = "/compute/v2.1/servers"
-FREE_VOLUMES = Source(
-    VOLUMES.path,
-    VOLUMES.key,
-    VOLUMES.words,
-    wanted=lambda item: item["status"] == "available" or bool(item.get("multiattach")),
-)
-FLAVORS = Source(
-    "/compute/v2.1/flavors/detail",
-    "flavors",
-    lambda item: f"{item['name']}: {item['vcpus']} vCPU, {item['ram']} MB, {item['disk']} GB",
-)
 
 
 def _path(form: SubmittedForm, *parts: str) -> str:
@@ -350,7 +340,7 @@ SERVER = Resource(
                     "flavor",
                     "Size",
                     "choice",
-                    choices=FLAVORS,
+                    choices=FLAVOR_CHOICES,
                     is_required=True,
                     nothing="Select a different flavor",
                     also=("flavorRef",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
@@ -24,13 +24,11 @@ from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.resource_pages.catalog import BY_ID, may_do
 from portal.pages.resource_pages.server_resources import SERVER
 from portal.pages.resources import forms, service_calls
-from portal.pages.resources.api_calls import ask
 from portal.pages.resources.model import (
     Cell,
     Column,
     Item,
     Names,
-    RelatedRequest,
     RelatedTable,
     Resource,
     ResourceAction,
@@ -146,13 +144,7 @@ def _found(
 
 
 def _page(request: PageRequest, resource: Resource, query: Mapping[str, Any]) -> Page[Item]:
-    if resource.reader is not None:
-        return service_calls.list_items(request.caller, resource, query)
-    body = ask(request, path_of(request, resource.path), query)
-    links = body.get("links")
-    following = body.get("next") or (links.get("next") if isinstance(links, Mapping) else None)
-    has_more = bool(body.get(f"{resource.key}_links") or isinstance(following, str))
-    return Page([resource.unwrap(one) for one in body.get(resource.key, ())], has_more)
+    return service_calls.list_items(request.caller, resource, query)
 
 
 def find(request: PageRequest, resource: Resource, text: str) -> list[Item]:
@@ -308,11 +300,6 @@ def _part(request: PageRequest, part: RelatedTable, item: Item, ident: str) -> d
     }
 
 
-def path_of(request: PageRequest, path: str) -> str:
-    """Return a path that may contain ids of the caller."""
-    return path.replace("{user_id}", request.caller.user_id)
-
-
 def item_of(request: PageRequest, resource: Resource, ident: str) -> Item:
     """Return the resource. Raises NotFound."""
     return items_of(request, resource, [ident])[0]
@@ -344,11 +331,8 @@ def _item(request: PageRequest, resource: Resource, ident: str, listed: Mapping[
         if ident not in listed:
             raise NotFound(gettext("It no longer exists."))
         item = listed[ident]
-    elif resource.reader is not None:
-        item = service_calls.get_item(request.caller, resource, ident)
     else:
-        body = ask(request, path_of(request, f"{resource.path_of or resource.path}/{quote(ident, safe='')}"))
-        item = body if resource.is_whole else body[resource.one]
+        item = service_calls.get_item(request.caller, resource, ident)
     return {**item, **_more_of(request, resource, ident)} if resource.more else item
 
 
@@ -358,14 +342,7 @@ def _more_of(request: PageRequest, resource: Resource, ident: str) -> dict[str, 
     for more in resource.more:
         if policies.may(request.caller, more.service or resource.service, more.rule):
             try:
-                found[more.name] = _more(request, more, ident)
+                found[more.name] = more.read(request.caller, ident)
             except NovellaError:
                 found[more.name] = None
     return found
-
-
-def _more(request: PageRequest, more: RelatedRequest, ident: str) -> Any:
-    if more.read is not None:
-        return more.read(request.caller, ident)
-    path, _, query = more.path.replace("{id}", quote(ident, safe="")).partition("?")
-    return ask(request, path, parse_qsl(query)).get(more.key)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext
 
-from portal.pages.resources.model import Field, FieldOption, Item, Source, Values
+from portal.pages.resources.model import Field, FieldOption, Item, Values
 from portal.pages.status_badges import StatusBadge
 
 NAME = Field("name", "Name", is_required=True)
@@ -81,6 +81,3 @@ def named(item: Item) -> str:
 def with_id(item: Item) -> str:
     """Return the name; with the start of the id if there is none."""
     return str(item.get("name") or "") or str(item["id"])[:8]
-
-
-VOLUMES = Source("/volume/v3/volumes/detail", "volumes", lambda item: f"{with_id(item)} ({item['size']} GB)")

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.utils.translation import gettext
 
@@ -14,7 +13,6 @@ from conductor.core.messages import Message
 from portal.pages.amounts import number_fault
 from portal.pages.permissions import PageRequest
 from portal.pages.resources import service_calls
-from portal.pages.resources.api_calls import ask
 from portal.pages.resources.model import (
     ActionResult,
     Field,
@@ -22,7 +20,6 @@ from portal.pages.resources.model import (
     Item,
     ItemOptions,
     ResourceAction,
-    Source,
     SubmittedForm,
 )
 
@@ -150,11 +147,7 @@ def _translated(words: str) -> str:
     return reported[0].upper() + reported[1:]
 
 
-def _options(request: PageRequest, choices: Sequence[FieldOption] | Source | ItemOptions) -> Sequence[FieldOption]:
+def _options(request: PageRequest, choices: Sequence[FieldOption] | ItemOptions) -> Sequence[FieldOption]:
     if isinstance(choices, ItemOptions):
         return service_calls.list_options(request.caller, choices, MOST_CHOICES)
-    if not isinstance(choices, Source):
-        return in_words(choices)
-    body: Any = ask(request, choices.path, {"limit": MOST_CHOICES, **choices.query})
-    found = [item for item in body.get(choices.key, ()) if choices.wanted(item)]
-    return [FieldOption(choices.value(item), choices.words(item)) for item in found]
+    return in_words(choices)

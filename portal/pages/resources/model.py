@@ -105,18 +105,6 @@ class FieldOption:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Options from a list of an API. `words` returns the name of each; `wanted` filters them."""
-
-    path: str
-    key: str
-    words: Callable[[Item], str]
-    value: Callable[[Item], str] = lambda item: str(item["id"])
-    wanted: Callable[[Item], bool] = lambda item: True
-    query: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class ItemOptions:
     """Options from a list of a service, read as by an `ItemReader`. `words` returns the name of each."""
 
@@ -139,7 +127,7 @@ class Field:
     help: str = ""
     is_required: bool = False
     start: str | Callable[[Item], str] = ""
-    choices: Sequence[FieldOption] | Source | ItemOptions | Callable[[Item], Sequence[FieldOption]] = ()
+    choices: Sequence[FieldOption] | ItemOptions | Callable[[Item], Sequence[FieldOption]] = ()
     nothing: str = ""  # label of the empty choice, if it is allowed
     also: tuple[str, ...] = ()
     least: int | None = None
@@ -170,11 +158,11 @@ Execute = Callable[[RequestContext, SubmittedForm], Item | None]
 
 @dataclass(frozen=True)
 class FollowUp:
-    """A further change after an action, with its own policy and audit record. Without `execute` the call is made."""
+    """A further change after an action, with its own policy and audit record."""
 
     call: Call
-    rule: str = ""
-    execute: Callable[[RequestContext], Item | None] | None = None
+    rule: str
+    execute: Callable[[RequestContext], Item | None]
     service: str = ""  # the service of the policy, if it is not the action's
 
 
@@ -186,8 +174,8 @@ def never_refused(item: Item) -> str:
 class ResourceAction:
     """An action: a form, the function of a service that carries it out, and the equivalent API call and command.
 
-    `execute` returns the created or changed item, if there is one; without it the call is made. The body of the call is
-    checked by `schema` before, as the API checks it, unless the service does.
+    `execute` returns the created or changed item, if there is one. The body of the call is checked by `schema` before,
+    as the API checks it, unless the service does.
     `why_not` returns why the resource's state forbids it. `reveals` names values of the response that are shown only
     once. `then` is the next page: the list, or that of the created or changed resource.
     """
@@ -197,6 +185,7 @@ class ResourceAction:
     does: str
     rule: str
     call: Callable[[SubmittedForm], Call]
+    execute: Execute
     cli: Callable[[SubmittedForm], Sequence[str]]
     fields: tuple[Field, ...] = ()
     is_danger: bool = False
@@ -213,7 +202,6 @@ class ResourceAction:
     # fields for some callers or items only
     fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda caller, items: ()
     service: str = ""  # the service of the policy, if it is not the resource's
-    execute: Execute | None = None
     schema: Mapping[str, Any] | None = None
     refused_as: str = ""  # an action of servers: the name under which the audit log has its refusals
 
@@ -236,17 +224,12 @@ class RelatedTable:
 
 @dataclass(frozen=True)
 class RelatedRequest:
-    """More about a resource, stored in the item under `name`: what `read` returns of its id, or else an API.
-
-    `{id}` in `path` is the id.
-    """
+    """More about a resource, stored in the item under `name`: what `read` returns of its id."""
 
     name: str
-    path: str = ""
-    key: str = ""
-    rule: str = ""
+    rule: str
+    read: Callable[[RequestContext, str], Any]
     service: str = ""  # the service of the policy, if it is not the resource's
-    read: Callable[[RequestContext, str], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -263,6 +246,7 @@ class Resource:
     one: str
     empty: str
     rule: str
+    reader: ItemReader
     columns: tuple[Column, ...]
     actions: tuple[ResourceAction, ...] = ()
     filters: tuple[Field, ...] = ()
@@ -286,7 +270,6 @@ class Resource:
     more: tuple[RelatedRequest, ...] = ()
     notice: Callable[[], str] = lambda: ""  # a notice above the list and on each page
     lock: str = ""  # the resource type of workflow locks: its page shows the workflow that holds one
-    reader: ItemReader | None = None  # without one, it is read through the API
 
     @property
     def creation(self) -> ResourceAction | None:

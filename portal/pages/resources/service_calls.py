@@ -43,13 +43,11 @@ _log = logging.getLogger(__name__)
 
 def list_items(caller: RequestContext, resource: Resource, query: Query) -> Page[Item]:
     """Return a page of a kind that has a reader. Raises Forbidden, and Invalid for an unknown marker."""
-    assert resource.reader is not None
     return read(caller, resource.service, resource.rule, resource.reader.list_, query)
 
 
 def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
     """Return one resource of a kind that has a reader. Raises Forbidden, NotFound."""
-    assert resource.reader is not None
     rule = resource.reader.get_rule or resource.rule
     return read(caller, resource.service, rule, resource.reader.get, ident)
 
@@ -85,7 +83,7 @@ def execute(
 
     def run(caller: RequestContext) -> Item | None:
         body = validate(call.body, action.schema) if action.schema else call.body
-        return action.execute(caller, replace(form, body=body)) if action.execute else None
+        return action.execute(caller, replace(form, body=body))
 
     result = change(caller, ServiceOperation(action.service or resource.service, action.rule, call), run, resource.one)
     if action.refused_as and isinstance(result.error, REFUSALS):

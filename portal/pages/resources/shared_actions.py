@@ -15,7 +15,7 @@ def rename(
     path: str,
     cli: str,
     *,
-    execute: Execute | None = None,
+    execute: Execute,
     schema: Mapping[str, Any] | None = None,
 ) -> ResourceAction:
     """Change name and description: a PUT of `{noun: …}` on `path`/id, and `openstack CLI set`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conductor.core.context import RequestContext
@@ -14,7 +15,6 @@ from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME_OR_NOT,
-    VOLUMES,
     any_state,
     filled,
     named,
@@ -27,7 +27,6 @@ from portal.pages.resources.model import (
     Field,
     FieldOption,
     Item,
-    ItemOptions,
     ItemReader,
     Names,
     Query,
@@ -51,13 +50,7 @@ BADGES = {
 }
 FULL, INCREMENTAL = "full", "incremental"
 KINDS = (FieldOption(FULL, "Full: all data"), FieldOption(INCREMENTAL, "Incremental: changes since the newest backup"))
-TARGETS = ItemOptions(
-    "volume",
-    "volume:get_all",
-    volumes.list_volumes,
-    volumes.name_and_size,
-    wanted=lambda item: item["status"] in ("available", "error_restoring"),
-)
+TARGETS = replace(volumes.VOLUMES, wanted=lambda item: item["status"] in ("available", "error_restoring"))
 CREATE_FIELDS = (
     NAME_OR_NOT,
     Field("kind", "Kind", "choice", choices=KINDS, is_required=True, start=FULL, also=("incremental",)),
@@ -197,7 +190,7 @@ BACKUPS = Resource(
             rule="backup:create",
             is_creation=True,
             icon="plus",
-            fields=(Field("volume_id", "Volume", "choice", choices=VOLUMES, is_required=True), *CREATE_FIELDS),
+            fields=(Field("volume_id", "Volume", "choice", choices=volumes.VOLUMES, is_required=True), *CREATE_FIELDS),
             call=create,
             schema=schemas.CREATE_351,
             execute=_make,

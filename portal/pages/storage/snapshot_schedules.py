@@ -14,7 +14,7 @@ from conductor.core.recurrence import DAY, HOURS, STEPS, WEEK
 from conductor.services.servers import snapshot_schedules
 from conductor.services.servers.snapshot_schedules import SnapshotScheduleRequest
 from portal.pages.resources import columns
-from portal.pages.resources.fields import VOLUMES, whole
+from portal.pages.resources.fields import whole
 from portal.pages.resources.model import (
     Call,
     Cell,
@@ -31,6 +31,7 @@ from portal.pages.resources.model import (
 )
 from portal.pages.server_items import SERVERS
 from portal.pages.status_badges import StatusBadge
+from portal.pages.storage.volumes import VOLUMES
 
 PATH = "/api/snapshot-schedules"
 BADGES = {

@@ -10,7 +10,6 @@ from portal.pages.resources import columns
 from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
-    VOLUMES,
     filled,
     named,
     options,
@@ -84,7 +83,11 @@ SNAPSHOTS = Resource(
             rule="volume:create_snapshot",
             is_creation=True,
             icon="plus",
-            fields=(Field("volume_id", "Volume", "choice", choices=VOLUMES, is_required=True), NAME, DESCRIPTION),
+            fields=(
+                Field("volume_id", "Volume", "choice", choices=volumes.VOLUMES, is_required=True),
+                NAME,
+                DESCRIPTION,
+            ),
             call=lambda form: Call("POST", PATH, {"snapshot": filled(form.values, "volume_id", "name", "description")}),
             schema=schemas.CREATE_SNAPSHOT,
             execute=volumes.take_snapshot,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conductor.core.context import RequestContext
@@ -23,7 +24,6 @@ from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
     REASON,
-    VOLUMES,
     any_state,
     filled,
     named,
@@ -226,6 +226,8 @@ def name_and_size(item: Item) -> str:
     return f"{with_id(item)} ({item['size']} GB)"
 
 
+VOLUMES = ItemOptions("volume", "volume:get_all", list_volumes, name_and_size)
+FREE_VOLUMES = replace(VOLUMES, wanted=lambda item: item["status"] == "available" or item["multiattach"])
 SNAPSHOTS = ItemOptions("volume", "volume:get_all_snapshots", list_snapshots, name_and_size)
 STRAY_FILES = ItemOptions("volume", "volume_extension:list_manageable", _stray_files, name_and_size, _name)
 TYPES = ItemOptions("volume", "volume_extension:type_get_all", _types, _name, _name)
