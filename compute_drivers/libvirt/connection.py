@@ -32,6 +32,8 @@ MAX_CAUSE_LENGTH = 300
 # Folders are removed from error messages: paths of the host are not for users.
 FOLDERS = re.compile(r"(?:/[^\s/'\":,]+)+/(?=[^\s/])")
 
+ANOTHER_HOSTS = "Another host of this hypervisor has the guest."
+
 _event_loop_lock = threading.Lock()
 _has_event_loop = False
 
@@ -97,8 +99,14 @@ class Connection:
             domain = self._find(instance_uuid)
             return domain is not None and LibvirtGuest(domain).power_state() is PowerState.RUNNING
 
+    def require_unused(self, instance_uuid: str) -> None:
+        """Raise DriverError where the hypervisor has a guest of this uuid that is not this host's."""
+        with translated("look for the guest"):
+            if self._find(instance_uuid) is None and self._look_up(instance_uuid) is not None:
+                raise DriverError(ANOTHER_HOSTS)
+
     def has(self, instance_uuid: str) -> bool:
-        """Return whether the guest is here, on or off. Raises DriverError for a domain that is not ours."""
+        """Return whether the guest is here, on or off."""
         with translated("look for the guest"):
             return self._find(instance_uuid) is not None
 
@@ -176,7 +184,7 @@ class Connection:
         uuid = ElementTree.fromstring(domain_xml).findtext("uuid", "")
         domain = self._look_up(uuid)
         if domain is not None and not self._is_ours(domain):
-            raise DriverError("Another host of this hypervisor has the guest.")
+            raise DriverError(ANOTHER_HOSTS)
         return self._open().defineXML(domain_xml)
 
     def _find(self, instance_uuid: str) -> Any:

@@ -138,7 +138,7 @@ class LibvirtDriver(ComputeDriver):
 
     def check_build(self, guest: GuestSpec) -> None:
         self.builder.check(guest)
-        self.node.connection.has(guest.instance_uuid)  # an unmanaged guest of the same name raises
+        self.node.connection.require_unused(guest.instance_uuid)
         build_checks.require(guest, self.node.paths.images_dir)
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:

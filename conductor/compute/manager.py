@@ -97,7 +97,7 @@ class ComputeManager:
         if outcome.decision is Decision.RUN:
             executor = self._resources.urgent if command.IS_URGENT else self._resources.commands
             executor.submit(
-                self._config.host,
+                (self._config.host, command.MESSAGE_NAME) if command.IS_CHECK else self._config.host,
                 command.instance_uuid,
                 lambda: self._carry_out(command),
                 max_parallel=self._config.most_at_once,

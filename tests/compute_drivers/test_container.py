@@ -290,6 +290,18 @@ def test_what_cannot_be_built_is_one_clear_fault_and_leaves_nothing(driver: Cont
     assert left_of(driver, guest.instance_uuid) == []
 
 
+@pytest.mark.parametrize("case", ["a disk", "no command", "no image", "a volume", "swap"])
+def test_a_build_is_refused_before_anything_is_prepared(driver: ContainerDriver, case: str) -> None:
+    image, values, kind, complaint = WRONG[case]
+    with pytest.raises(kind, match=re.escape(complaint)):
+        driver.check_build(guest_of(str(uuid4()), image, **values))
+
+
+def test_a_build_is_refused_for_which_less_memory_is_free_now(driver: ContainerDriver) -> None:
+    with pytest.raises(DriverError, match="of free memory now; the server needs 1073741824"):
+        driver.check_build(guest_of(str(uuid4()), IMAGE, flavor=FlavorSpec("9", "huge", 1, 1 << 30)))
+
+
 def test_an_image_that_is_larger_than_the_disk_is_refused_before_it_fills_it(driver: ContainerDriver) -> None:
     swelling = entry("zeros", type=tarfile.REGTYPE)
     swelling.size = 3 << 30

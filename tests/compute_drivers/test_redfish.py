@@ -171,6 +171,22 @@ def test_what_cannot_be_built_is_one_clear_fault_and_leaves_nothing(
     assert_clean(rack, spare)
 
 
+@pytest.mark.parametrize("case", ["volumes", "swap", "no image", "a disk"])
+def test_a_build_is_refused_before_anything_is_prepared(spare: RedfishDriver, case: str) -> None:
+    values, kind, complaint = REFUSED[case]
+    with pytest.raises(kind, match=complaint):
+        spare.check_build(guest_of(str(uuid4()), **values))
+
+
+def test_a_build_is_refused_where_no_free_machine_is_large_enough(spare: RedfishDriver) -> None:
+    large, _, _ = REFUSED["too large"]
+    with pytest.raises(DriverError, match="No free machine of this host is large enough"):
+        spare.check_build(guest_of(str(uuid4()), **large))
+    spare.spawn(guest_of(str(uuid4())), RecordedProgress())
+    with pytest.raises(DriverError, match="No free machine of this host is large enough"):
+        spare.check_build(guest_of(str(uuid4())))
+
+
 def test_a_build_that_is_stopped_anywhere_leaves_nothing(rack: Rack, spare: RedfishDriver) -> None:
     counting, guest = RecordedProgress(), guest_of(str(uuid4()))
     spare.spawn(guest, counting)

@@ -21,11 +21,21 @@ from conductor.compute.manager import AgentResources, ComputeManager
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import BuildAborted, DriverError, NotFound
 from conductor.rpc.codec import encode
-from conductor.rpc.messages import DestroyInstance, HostReported, SpawnInstance, StepAnswered, StepProgressed
+from conductor.rpc.messages import (
+    CheckBuild,
+    DestroyInstance,
+    HostReported,
+    SpawnInstance,
+    StepAnswered,
+    StepProgressed,
+)
 from tests.tiny_driver import TinyDriver, guest_json
 from tests.waiting import WAIT_SECONDS, take_time, wait_until
 
 ANA, BO = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+
+
+MOST_AT_ONCE = 4
 
 
 def spawn(key: str, token: int, instance: str = ANA, **guest: Any) -> dict[str, Any]:
@@ -58,7 +68,7 @@ class Host:
         self.finished: list[str] = []
         self.condition = threading.Condition()
         self.manager = ComputeManager(
-            HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=path, most_at_once=4),
+            HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=path, most_at_once=MOST_AT_ONCE),
             self.driver,
             journal=self.journal,
             resources=AgentResources(executor, KeyedExecutor("urgent", 2), self._send),
@@ -131,6 +141,32 @@ def test_spawn_and_destroy_are_answered_in_full(host: Host) -> None:
     assert host.driver.running == {}
     assert host.driver.calls == [("spawn", ANA), ("destroy", ANA)]
     wait_until("both commands are finished", lambda: host.finished == [ANA, ANA])
+
+
+def check(key: str, token: int, instance: str) -> dict[str, Any]:
+    return encode(CheckBuild(**_address(key, token, instance), guest=guest_json(instance)))
+
+
+def test_a_build_is_refused_where_a_guest_of_this_name_is_there(host: Host) -> None:
+    host.receive(spawn("k1", 5))
+    assert host.answer("k1").ok
+    host.receive(check("k2", 6, ANA), check("k3", 7, BO))
+    error = host.answer("k2").error or {}
+    assert (error["message"], error["is_reschedulable"]) == ("This host has a guest of this name already.", True)
+    assert host.answer("k3").ok
+    assert host.driver.calls == [("spawn", ANA)]
+
+
+def test_a_check_waits_for_no_build(host: Host) -> None:
+    host.driver.spawning = held = Held()
+    builds = [f"00000000-0000-4000-8000-{number:012}" for number in range(MOST_AT_ONCE)]
+    host.receive(*(spawn(f"k{number}", number + 1, uuid) for number, uuid in enumerate(builds)))
+    assert held.begun.wait(WAIT_SECONDS)
+    host.receive(check("check", 100, BO))
+    assert host.answer("check").ok
+    assert [answer.step_key for answer in host.answers] == ["check"]
+    held.may_end.set()
+    assert all(host.answer(f"k{number}").ok for number in range(MOST_AT_ONCE))
 
 
 def test_a_repeated_command_gets_the_same_answer_and_the_driver_is_left_alone(host: Host) -> None:

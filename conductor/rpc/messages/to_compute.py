@@ -13,11 +13,12 @@ class Command:
     """Common fields of all commands.
 
     `UNKEPT` names fields that a host's journal must not keep: they may hold secrets. An urgent command does not wait
-    in the guest's queue: it concerns the running command.
+    in the guest's queue: it concerns the running command. A check changes nothing, and waits for no other command.
     """
 
     UNKEPT: ClassVar[frozenset[str]] = frozenset({"guest", "password"})
     IS_URGENT: ClassVar[bool] = False
+    IS_CHECK: ClassVar[bool] = False
 
     step_key: str
     fencing_token: int
@@ -36,6 +37,8 @@ class CheckBuild(Command):
 
     Its volumes have no path and no size.
     """
+
+    IS_CHECK: ClassVar[bool] = True
 
     guest: dict[str, Any]
 
