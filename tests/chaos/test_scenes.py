@@ -36,3 +36,9 @@ def test_scenes_consist_of_operations() -> None:
 
 def test_scenes_are_of_flows_that_there_are() -> None:
     assert {title.partition(",")[0] for title in SCENES} == {flow.name for flow in FLOWS}
+
+
+def test_schedulers_die_where_they_are_called() -> None:
+    selecting = {place.scene.partition(",")[0] for place in places(r"^scheduler\.", 0, 0)}
+    assert {"build_instances", "resize_instance", "unshelve_instance", "evacuate_instance"} <= selecting
+    assert "rebuild_instance" not in selecting
