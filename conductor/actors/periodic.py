@@ -20,6 +20,7 @@ from conductor.services.audit import seals
 from conductor.services.billing import budgets
 from conductor.services.cells import health
 from conductor.services.fleet import canaries, drains, unresponsive_hosts
+from conductor.services.networks import ovn_state
 from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.operations import refused_messages, storage_cleanup
 from conductor.services.operations.pruning import pruner
@@ -185,7 +186,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
 
 def ovn_tickers(owner: str) -> list[Ticker]:
     """Return a ticker that writes networks into OVN, where OVN is configured."""
-    if not settings.NOVELLA_OVN_NORTHBOUND:  # its client libraries are not loaded then
+    if not ovn_state.is_configured():  # its client libraries are not loaded then
         return []
     from conductor.services.networks.ovn_projection import CHECK_SECONDS, OvnProjection
 

@@ -41,6 +41,13 @@ class HeldLease:
         """Renew the lease; False when another process has it by now, and this one must stop."""
         return renew(self.alias, self.owner, [self.name]) == 1
 
+    def record_done(self) -> None:
+        """Record that the work was done now, and keep the lease for more of it."""
+        with write_tx(self.alias):
+            PeriodicLease.objects.using(self.alias).filter(name=self.name, owner=self.owner).update(
+                done_at=database_now()
+            )
+
     def require(self) -> None:
         """Renew the lease before a write. Raises LeaseLost when another process has it by now."""
         if not self.renew():

@@ -15,6 +15,7 @@ from ovsdbapp.backend.ovs_idl import command, connection, idlutils
 from ovsdbapp.exceptions import OvsdbConnectionUnavailable, TimeoutException
 from ovsdbapp.schema.ovn_northbound.impl_idl import OvnNbApiIdlImpl
 
+from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.northbound import (
     COLUMNS,
     ID,
@@ -32,10 +33,7 @@ from conductor.network.ovn.northbound import (
 TIMEOUT_SECONDS = 20.0
 PROBE_MILLISECONDS = 30_000
 LOCK = "novella_projection"
-
-
-class DatabaseUnavailable(Exception):
-    """A database of OVN does not answer, or refuses the write; it may have been written all the same."""
+GLOBAL = "NB_Global"  # the table with one row, for the whole database
 
 
 class NorthboundDatabase:
@@ -44,7 +42,7 @@ class NorthboundDatabase:
     def __init__(self, remote: str) -> None:
         """Open it. Raises DatabaseUnavailable."""
         columns = {table: (*names, "external_ids") for table, names in COLUMNS.items()}
-        self._connection = open_database(remote, "OVN_Northbound", columns, lock=LOCK)
+        self._connection = open_database(remote, "OVN_Northbound", columns | {GLOBAL: ("nb_cfg",)}, lock=LOCK)
         # The library keeps the connection in its class: without a class of its own a second one would use the first.
         own_class = type("NorthboundApi", (OvnNbApiIdlImpl,), {"_ovsdb_connection": None})
         try:
@@ -52,12 +50,17 @@ class NorthboundDatabase:
         except OvsdbConnectionUnavailable as error:
             raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
 
-    def write(self, desired: Northbound) -> NorthboundChanges:
+    def write(self, desired: Northbound, *, is_counted: bool = False) -> NorthboundChanges:
         """Make the rows of the projection the desired ones, in one transaction. Return what changed.
 
-        Raises DatabaseUnavailable, also where another connection has the lock.
+        Args:
+            is_counted: Raise the number of the configuration, also without changes. Northd and the hosts repeat it.
+
+        Raises:
+            DatabaseUnavailable: The database does not answer, or another connection has the lock. Without a change
+                to write this is not noticed.
         """
-        write = _Write(self._api, desired)
+        write = _Write(self._api, desired, is_counted)
         try:
             write.execute(check_error=True, log_errors=False)
         except (RuntimeError, TimeoutException) as error:
@@ -138,9 +141,10 @@ def open_database(
 class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no types
     """Writes the differences; runs again where another client wrote at the same time."""
 
-    def __init__(self, api: OvnNbApiIdlImpl, desired: Northbound) -> None:
+    def __init__(self, api: OvnNbApiIdlImpl, desired: Northbound, is_counted: bool) -> None:
         super().__init__(api)
         self._desired = desired
+        self._is_counted = is_counted
         self.changes = NorthboundChanges()
 
     def run_idl(self, txn: Transaction) -> None:
@@ -156,6 +160,8 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
                 _update(rows, key, column, value)
         for table, row in (*((key.table, rows[key]) for key in changes.deleted), *present.surplus):
             self._delete(table, row)
+        for row in self.api.tables[GLOBAL].rows.values() if self._is_counted else ():
+            row.nb_cfg += 1
 
     def _delete(self, table: str, row: Row) -> None:
         """Delete a row. One that another row contains vanishes with it, but must not refer to a deleted row then."""

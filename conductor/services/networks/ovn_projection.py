@@ -21,16 +21,12 @@ from conductor.network.ovn import port_states, topology_rows
 from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
 from conductor.network.ovn.desired import desired
 from conductor.network.ovn.topology import GatewayHost
+from conductor.services.networks.ovn_state import LEASE
 
 log = logging.getLogger(__name__)
 
-LEASE = "ovn-projection"
 CHECK_SECONDS = 0.5
 FULL_PASS_SECONDS = 15.0
-
-
-def is_configured() -> bool:
-    return bool(settings.NOVELLA_OVN_NORTHBOUND and settings.NOVELLA_OVN_SOUTHBOUND)
 
 
 class OvnProjection:
@@ -92,7 +88,7 @@ class _Held:
         seen = topology_rows.fingerprint(), gateway_hosts
         if is_due or seen != self._written:
             self._lease.require()
-            changes = self._northbound.write(desired(topology_rows.read(gateway_hosts)))
+            changes = self._northbound.write(desired(topology_rows.read(gateway_hosts)), is_counted=is_due)
             if changes:
                 log.info(
                     "networks written to OVN: created=%s updated=%s deleted=%s",
@@ -103,6 +99,7 @@ class _Held:
             port_states.record(chassis.keys(), self._southbound.up_ports())
             self._recorded = seen, version
         if is_due:
+            self._lease.record_done()
             self._full_pass_at = time.monotonic() + FULL_PASS_SECONDS
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,12 +25,14 @@ from conductor.identity import effective
 from conductor.journal.models import Event, NotificationPlace
 from conductor.services.cells import health as cell_health
 from conductor.services.cells.health import Backlog, CellHealth, Health
+from conductor.services.networks import ovn_state
 from conductor.services.operations import readiness
 
 UP, LOOK, DOWN, OFF = "up", "look at it", "down", "not configured"
 ORDER = (DOWN, LOOK, UP, OFF)
 SLOW_MS = 200.0
 LATE_SECONDS = 60.0
+NORTHD_SECONDS = 5.0  # that northd may take for all networks
 BEHIND_EVENTS = 1000
 REACH_SECONDS = 1.0
 LEAST_FREE_SHARE = 0.1
@@ -90,6 +92,7 @@ def survey(context: RequestContext) -> SystemHealth:
         _events(logs.answers),
         _channels(),
         _membership(),
+        _ovn(),
         _disk(),
         _plugins(),
         _administrators(),
@@ -202,6 +205,36 @@ def _membership() -> Component:
         risk="A failed conductor is detected later, when its lease expires.",
         without=phrase("leases only"),
     )
+
+
+def _ovn() -> Component:
+    """Networks on OVN: the conductor that writes them, northd, and the hosts."""
+    off = Component(
+        id="ovn",
+        title="Networks on OVN",
+        state=OFF,
+        risk="Traffic of servers continues. Changes of networks take effect later.",
+        facts=((phrase("Fallback"), phrase("the networks of each host's driver")),),
+    )
+    if not ovn_state.is_configured():
+        return off
+    found = ovn_state.read(seconds=REACH_SECONDS)
+    age = found.pass_age_seconds
+    passed = phrase("none yet") if age is None else phrase("%(time)s ago", time=f"{age:.0f} s")
+    facts = [(phrase("Last comparison"), passed)]
+    down, look = [], []
+    if age is None or age > LATE_SECONDS:
+        down.append(phrase("No conductor writes networks into OVN."))
+    if found.health is None:
+        down.append(phrase("A database doesn't respond: %(why)s.", why=found.failure))
+    else:
+        late, hosts = found.health.late_hosts, len(found.health.hosts)
+        facts.append((phrase("Hosts"), phrase("%(up)s of %(count)s up", up=hosts - len(late), count=hosts)))
+        if found.health.is_northd_late and (age or 0) > NORTHD_SECONDS:
+            down.append(phrase("northd hasn't carried out the last change."))
+        look += [phrase("%(name)s hasn't carried out the last changes.", name=name) for name in late]
+    state = DOWN if down else LOOK if look else UP
+    return replace(off, state=state, facts=tuple(facts), troubles=(*down, *look))
 
 
 def _conductors(health: Health) -> Component:

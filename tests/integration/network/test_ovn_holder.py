@@ -14,7 +14,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.journal.models import PeriodicLease
 from conductor.network import operations, port_operations, ports, security_groups, subnets
 from conductor.network.models import Port, Subnet
-from conductor.network.ovn.database import DatabaseUnavailable
+from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.topology import GatewayHost
 from conductor.network.security_groups import SecurityGroupRuleCreate
 from conductor.services.networks import ovn_projection

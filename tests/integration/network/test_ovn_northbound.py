@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conductor.network.ovn.database import DatabaseUnavailable, NorthboundDatabase
+from conductor.network.ovn.database import NorthboundDatabase
 from conductor.network.ovn.desired import DEFAULT_GROUP, desired
+from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.northbound import COLUMNS, RowKey
 from conductor.network.ovn.topology import CloudTopology
 from tests.fixtures.ovn_topologies import CLOUD, GUEST

@@ -1,0 +1,87 @@
+"""The health of OVN's parts, by what its databases say. It needs neither OVN's client libraries nor a replica.
+
+Each full pass of the projection raises the number of the configuration, which northd and the hosts repeat when they
+have carried it out.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.network.ovn.errors import DatabaseUnavailable
+
+_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class OvnHealth:
+    """The number of the last configuration, and the numbers that northd and each host have carried out."""
+
+    configuration: int
+    northd: int
+    hosts: Mapping[str, int]
+
+    @property
+    def is_northd_late(self) -> bool:
+        return self.northd < self.configuration
+
+    @property
+    def late_hosts(self) -> list[str]:
+        """Return the hosts that have not carried out the configuration before the last one."""
+        return sorted(name for name, carried_out in self.hosts.items() if carried_out < self.configuration - 1)
+
+
+def read(northbound: str, southbound: str, *, seconds: float) -> OvnHealth:
+    """Ask both databases, each within `seconds`. Raises DatabaseUnavailable."""
+    own = _select(northbound, seconds, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg"])
+    hosts = _select(southbound, seconds, "OVN_Southbound", "Chassis_Private", ["name", "nb_cfg"])
+    first = own[0] if own else {"nb_cfg": 0, "sb_cfg": 0}
+    return OvnHealth(first["nb_cfg"], first["sb_cfg"], {row["name"]: row["nb_cfg"] for row in hosts})
+
+
+def _select(remotes: str, seconds: float, database: str, table: str, columns: list[str]) -> list[dict[str, Any]]:
+    """Return all rows of a table, from the first server that answers."""
+    operation = {"op": "select", "table": table, "where": [], "columns": columns}
+    request = {"id": 0, "method": "transact", "params": [database, operation]}
+    failure = ""
+    for remote in remotes.split(","):
+        try:
+            answer = _ask(remote, request, seconds)
+        except (OSError, ValueError) as error:
+            failure = f"{remote}: {error}"
+            continue
+        if answer.get("error") is None:
+            rows: list[dict[str, Any]] = answer["result"][0]["rows"]
+            return rows
+        failure = f"{remote}: {answer['error']}"
+    raise DatabaseUnavailable(failure)
+
+
+def _ask(remote: str, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Send a request of OVSDB (RFC 7047) and return the answer. Raises OSError, ValueError."""
+    kind, _, address = remote.partition(":")
+    with (
+        socket.socket(socket.AF_UNIX) if kind == "unix" else socket.create_connection(_place(address), seconds) as link
+    ):
+        link.settimeout(seconds)
+        if kind == "unix":
+            link.connect(address)
+        link.sendall(json.dumps(request).encode())
+        received = b""
+        while chunk := link.recv(_AT_ONCE):
+            received += chunk
+            try:
+                found: dict[str, Any] = json.loads(received)
+            except ValueError:  # not whole yet
+                continue
+            return found
+    raise ConnectionResetError("closed the connection")
+
+
+def _place(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

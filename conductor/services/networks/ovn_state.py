@@ -1,0 +1,40 @@
+"""The state of the projection into OVN and of OVN itself, for operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.db.transactions import database_time
+from conductor.journal.models import PeriodicLease
+from conductor.network.ovn import health
+from conductor.network.ovn.errors import DatabaseUnavailable
+from conductor.network.ovn.health import OvnHealth
+
+LEASE = "ovn-projection"
+
+
+@dataclass(frozen=True, slots=True)
+class OvnState:
+    """The age of the last full pass, None where there was none, and what OVN says; `failure` where it does not."""
+
+    pass_age_seconds: float | None
+    health: OvnHealth | None = None
+    failure: str = ""
+
+
+def is_configured() -> bool:
+    return bool(settings.NOVELLA_OVN_NORTHBOUND)
+
+
+def read(*, seconds: float) -> OvnState:
+    """Return the state; OVN's databases have `seconds` each to answer."""
+    done_at = PeriodicLease.objects.using(API_ALIAS).filter(name=LEASE).values_list("done_at", flat=True).first()
+    age = None if done_at is None else max(0.0, (database_time(API_ALIAS) - done_at).total_seconds())
+    try:
+        found = health.read(settings.NOVELLA_OVN_NORTHBOUND, settings.NOVELLA_OVN_SOUTHBOUND, seconds=seconds)
+    except DatabaseUnavailable as error:
+        return OvnState(age, failure=str(error))
+    return OvnState(age, found)

@@ -1,0 +1,128 @@
+"""What operators see of networks on OVN."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.db.transactions import database_time
+from conductor.journal.models import PeriodicLease
+from conductor.network.ovn import health
+from conductor.network.ovn.errors import DatabaseUnavailable
+from conductor.network.ovn.health import OvnHealth
+from conductor.services.networks.ovn_projection import OvnProjection
+from conductor.services.networks.ovn_state import LEASE
+from conductor.services.operations import system_health
+from conductor.services.operations.system_health import DOWN, LOOK, OFF, UP, Component
+from tests import factories
+from tests.services import ovn, process
+from tests.waiting import WAIT_SECONDS, wait_until
+
+
+@pytest.fixture
+def projection(lab: ovn.Lab) -> Iterator[OvnProjection]:
+    remotes = {"NOVELLA_OVN_NORTHBOUND": lab.central.nb_remote, "NOVELLA_OVN_SOUTHBOUND": lab.central.sb_remote}
+    with override_settings(**remotes):
+        made = OvnProjection("conductor-1")
+        yield made
+        made.release()
+
+
+def component(people: Any) -> Component:
+    return next(part for part in system_health.survey(people.admin.context()).parts if part.id == "ovn")
+
+
+def passed_before(seconds: float) -> None:
+    done_at = database_time(API_ALIAS) - timedelta(seconds=seconds)
+    PeriodicLease.objects.using(API_ALIAS).filter(name=LEASE).update(done_at=done_at)
+
+
+def test_without_ovn_hosts_have_networks_of_their_own(people: Any) -> None:
+    factories.cells()
+
+    found = component(people)
+
+    assert (found.state, dict(found.facts)) == (OFF, {"Fallback": "the networks of each host's driver"})
+
+
+def test_ovn_is_up_while_a_conductor_writes_and_all_follow(
+    people: Any, lab: ovn.Lab, projection: OvnProjection
+) -> None:
+    factories.cells()
+    assert component(people).troubles == ("No conductor writes networks into OVN.",)
+
+    projection.carry_out()
+
+    wait_until("northd has carried it out", lambda: component(people).state == UP)
+    assert dict(component(people).facts)["Hosts"] == "0 of 0 up"
+    passed_before(61)
+    assert (component(people).state, component(people).troubles) == (DOWN, ("No conductor writes networks into OVN.",))
+
+
+def test_a_northd_that_hangs_is_seen(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+    factories.cells()
+    northd = lab.central.northd
+    projection.carry_out()
+    wait_until("northd has carried it out", lambda: component(people).state == UP)
+    projection.release()
+    os.kill(northd.pid, signal.SIGSTOP)
+    try:
+        projection.carry_out()
+        passed_before(6)
+        found = component(people)
+    finally:
+        os.kill(northd.pid, signal.SIGCONT)
+
+    assert (found.state, found.troubles) == (DOWN, ("northd hasn't carried out the last change.",))
+
+
+def test_a_host_that_hangs_is_seen(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+    factories.cells()
+    lab.sb("create", "Chassis_Private", "name=h1", "nb_cfg=0")
+    for _ in range(2):
+        projection.carry_out()
+        projection.release()  # the next one begins with a comparison
+
+    wait_until("northd has carried it out", lambda: component(people).state == LOOK)
+    assert component(people).troubles == ("h1 hasn't carried out the last changes.",)
+    lab.sb("--all", "destroy", "Chassis_Private")
+
+
+def test_a_database_that_does_not_answer_is_seen(people: Any, lab: ovn.Lab, projection: OvnProjection) -> None:
+    factories.cells()
+    projection.carry_out()
+
+    with override_settings(NOVELLA_OVN_SOUTHBOUND=f"tcp:127.0.0.1:{process.free_port()}"):
+        found = component(people)
+
+    assert found.state == DOWN
+    assert "tcp:127.0.0.1:" in found.troubles[0]
+
+
+def test_the_first_server_that_answers_is_asked(lab: ovn.Lab) -> None:
+    nowhere = f"tcp:127.0.0.1:{process.free_port()}"
+    northbound = f"{nowhere},tcp:127.0.0.1:{lab.central.nb_port}"
+
+    found = health.read(northbound, lab.central.sb_remote, seconds=WAIT_SECONDS)
+
+    assert found.hosts == {}
+    with pytest.raises(DatabaseUnavailable, match=nowhere):
+        health.read(nowhere, lab.central.sb_remote, seconds=WAIT_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_northd_late", "late_hosts"),
+    [
+        (OvnHealth(5, 5, {"h1": 5, "h2": 4}), False, []),
+        (OvnHealth(5, 4, {"h1": 3, "h2": 4}), True, ["h1"]),
+    ],
+)
+def test_parts_that_are_late(found: OvnHealth, is_northd_late: bool, late_hosts: list[str]) -> None:
+    assert (found.is_northd_late, found.late_hosts) == (is_northd_late, late_hosts)
