@@ -17,7 +17,18 @@ from compute_drivers.ovn_net.integration_bridge import BRIDGE
 from conductor.conformance.driver import RecordedProgress
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
-from conductor.core.ovn_names import METADATA_MAC, metadata_port_name
+from conductor.core.ovn_names import metadata_port_name
+from conductor.core.port_filters import EGRESS, INGRESS, FilterRule
+from conductor.network.ovn.database import NorthboundDatabase
+from conductor.network.ovn.desired import desired
+from conductor.network.ovn.topology import (
+    CloudTopology,
+    FixedAddress,
+    NetworkSpec,
+    PortSpec,
+    SecurityGroupSpec,
+    SubnetSpec,
+)
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.net_space import devices
 from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, wait_for
@@ -25,17 +36,13 @@ from tests.fixtures.tiny_guests import linux
 from tests.guests import guest_of
 from tests.services import ovn
 
-NETWORK, SWITCH = "6f1b6f2e-net", "net-a"
+NETWORK = "6f1b6f2e-net"
 ANA, BO, UNKNOWN = (
     NetworkPort(f"port-{name}", "private", f"fa:16:3e:00:03:0{number}", f"10.65.0.{number}", 24, "10.65.0.0/24",
                 "10.65.0.1", network_uuid=NETWORK)
     for name, number in (("ana", 7), ("bo", 8), ("chi", 9))
 )  # fmt: skip
-DHCP = {"server_id": "10.65.0.1", "server_mac": "fa:16:3e:aa:00:01", "lease_time": "86400", "router": "10.65.0.1"} | {
-    "mtu": "1442",
-    "classless_static_route": "{169.254.169.254/32,0.0.0.0, 0.0.0.0/0,10.65.0.1}",
-}
-METADATA_ADDRESSES = f"{METADATA_MAC} 169.254.169.254 fe80::a9fe:a9fe"
+RULES = (FilterRule(EGRESS), FilterRule(INGRESS, protocol="icmp"), FilterRule(INGRESS, "IPv4", "tcp", 8080, 8080))
 READS = rb"""#!/bin/sh
 own() {
   printf "GET /openstack/latest/meta_data.json HTTP/1.0\r\n\r\n" | nc -w 9 169.254.169.254 80 | tr -d '\r' |
@@ -43,13 +50,13 @@ own() {
 }
 own=$(own)
 echo "it is $own"
-(while :; do echo "here is $own"; sleep 0.2; done | nc -l -p 8080) &
+(while :; do echo "here is $own"; sleep 0.2; done | nc -l -p 8080 > /dev/null) &
 """
 # The first packet to a new host may be lost while Open vSwitch asks for its address.
 PINGS = f"\nuntil ping -c 1 -W 1 {BO.ip_address} > /dev/null; do :; done; w=answered; echo ping is $w.\n".encode()
-# nc ends with its input.
+# The guest also sends: where it arrives, OVN tracks the connection anew from a packet that its rules let through.
 LISTENS = f"""
-sleep 9999 | nc {BO.ip_address} 8080 > /tmp/lines &
+while :; do echo; sleep 0.2; done | nc {BO.ip_address} 8080 > /tmp/lines &
 until grep -q here /tmp/lines; do sleep 0.2; done; head -1 /tmp/lines
 """.encode()
 STILL_LISTENS = b"""
@@ -58,25 +65,44 @@ printf "GET /openstack/latest/meta_data.json HTTP/1.0\\r\\n\\r\\n" | nc -w 9 169
 """
 
 
+def topology(ana_host: str) -> CloudTopology:
+    """Return a network with the ports of ana and bo, whose host is h2."""
+    ports = tuple(
+        PortSpec(
+            port.port_uuid,
+            NETWORK,
+            port.mac_address,
+            host=host,
+            addresses=(FixedAddress("subnet", port.ip_address),),
+            groups=("group",),
+        )
+        for port, host in ((ANA, ana_host), (BO, "h2"))
+    )
+    return CloudTopology(
+        networks=(NetworkSpec(NETWORK),),
+        subnets=(SubnetSpec("subnet", NETWORK, "10.65.0.0/24", gateway_ip="10.65.0.1"),),
+        ports=ports,
+        security_groups=(SecurityGroupSpec("group", rules={str(number): rule for number, rule in enumerate(RULES)}),),
+    )
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ovn.Lab]:
-    """Two hosts, and one network with the ports of ana and bo and the port of the metadata service."""
+    """Two hosts."""
     with ovn.lab(tmp_path_factory.mktemp("ovn")) as made:
-        made.nb("ls-add", SWITCH)
-        options = ", ".join(f'{name}="{value}"' for name, value in DHCP.items())
-        dhcp = made.nb("create", "DHCP_Options", "cidr=10.65.0.0/24", f"options={{{options}}}").strip()
-        for port, host in ((ANA, "h1"), (BO, "h2")):
-            name, address = port.port_uuid, f"{port.mac_address} {port.ip_address}"
-            made.nb("lsp-add", SWITCH, name, "--", "lsp-set-addresses", name, address)
-            made.nb("lsp-set-port-security", name, address, "--", "lsp-set-dhcpv4-options", name, dhcp)
-            made.nb("lsp-set-options", name, f"requested-chassis={host}")
-        service = metadata_port_name(NETWORK)
-        made.nb("lsp-add", SWITCH, service, "--", "lsp-set-type", service, "localport")
-        made.nb("lsp-set-addresses", service, METADATA_ADDRESSES)
         for host in ("h1", "h2"):
             made.add_host(host)
         yield made
         assert made.flow_warnings() == []
+
+
+@pytest.fixture(scope="module")
+def database(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
+    """The projection of a network with ana on h1."""
+    opened = NorthboundDatabase(lab.central.nb_remote)
+    opened.write(desired(topology("h1")))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +119,11 @@ def uris(lab: ovn.Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Map
 
 @pytest.fixture
 def driver_on(
-    uris: Mapping[str, str], lab: ovn.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uris: Mapping[str, str],
+    lab: ovn.Lab,
+    database: NorthboundDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., LibvirtDriver]]:
     """Makes the driver of a host, to be used inside of that host's namespace."""
     monkeypatch.setattr(attachments, "DETACH_SECONDS", 0.5)
@@ -182,7 +212,7 @@ def test_a_guest_of_a_port_that_another_host_has_is_not_started(
 
 
 def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connection_when_one_moves(
-    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, tiny_linux: Path
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase, tiny_linux: Path
 ) -> None:
     script = base64.b64encode(READS).decode()
     ana, bo = (linux(tiny_linux, ports=(port,), user_data=script) for port in (ANA, BO))
@@ -207,7 +237,7 @@ def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connec
         with inside(lab, "h1"):
             source.live_migrate(ana, target, RecordedProgress(), is_block_migration=None)
             assert ours(lab, "h1") == []
-        lab.nb("lsp-set-options", ANA.port_uuid, "requested-chassis=h2")
+        database.write(desired(topology("h2")))
         with inside(lab, "h2"):
             destination.finish_live_migration(ana)
         assert ours(lab, "h2") == [metadata_port_name(NETWORK), ANA.port_uuid, BO.port_uuid]
