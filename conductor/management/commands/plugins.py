@@ -204,8 +204,10 @@ def _line(one: PluginView) -> str:
     if one.quarantine is not None:
         messages.append(f"({one.quarantine.reason})")
     if one.conformance is not None:
-        of_other = "" if one.conformance.is_current else f" by version {one.conformance.version or 'unknown'}"
-        messages.append(f"[law: {one.conformance.level}, shown{of_other} on {one.conformance.shown_at:%Y-%m-%d}]")
+        of_other = "" if one.conformance.is_current else f" with version {one.conformance.version or 'unknown'}"
+        messages.append(
+            f"[conformance: {one.conformance.level}, checked{of_other} on {one.conformance.shown_at:%Y-%m-%d}]"
+        )
     return " ".join(messages)
 
 
@@ -215,12 +217,12 @@ def lines_about(found: PluginDetail) -> list[str]:
     for title, metrics in (("last 24 hours", found.plugin.metrics), ("since the full hour", found.plugin.this_hour)):
         if metrics is not None:
             messages.append(f"{title}: {_figures(metrics)}")
-    law = found.plugin.conformance
-    if law is not None:
+    checks = found.plugin.conformance
+    if checks is not None:
         messages.append(
-            f"law: {law.level}; {law.kept} kept, {len(law.broken)} broken, {law.untried} not asked or not tried"
+            f"conformance: {checks.level}; {checks.kept} passed, {len(checks.broken)} failed, {checks.untried} not run"
         )
-        messages += [f"  broken: {name}" for name in law.broken]
+        messages += [f"  failed: {name}" for name in checks.broken]
     messages += [
         f"error: {_moment(one.last_at)} {one.error} {_at(one.place)}{_times(one.times)}" for one in found.faults
     ]
@@ -230,12 +232,10 @@ def lines_about(found: PluginDetail) -> list[str]:
 
 
 def _figures(metrics: MetricsView) -> str:
-    words = [f"{metrics.calls} calls", f"{metrics.rejected} hosts turned away", f"{metrics.faults} failed about"]
-    words += [f"{metrics.overruns} late", f"{metrics.differed} decided otherwise in the shadow"]
+    words = [f"{metrics.calls} calls", f"{metrics.rejected} hosts rejected", f"{metrics.faults} failures"]
+    words += [f"{metrics.overruns} overruns", f"{metrics.differed} different decisions in shadow mode"]
     if metrics.p50_ms is not None and metrics.p99_ms is not None:
-        words.append(
-            f"{metrics.p50_ms:.2f} ms in the middle, {metrics.p99_ms:.2f} ms at worst but for one in a hundred"
-        )
+        words.append(f"p50 {metrics.p50_ms:.2f} ms, p99 {metrics.p99_ms:.2f} ms")
     return ", ".join(words)
 
 

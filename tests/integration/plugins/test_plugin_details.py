@@ -99,6 +99,8 @@ def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, 
     assert "Letzte Fehler" in german
     reported = io.StringIO()
     call_command("plugins", "show", "Moody", stdout=reported)
+    assert "last 24 hours: 4 calls, " in reported.getvalue()
+    assert " 0 overruns, 1 different decisions in shadow mode, p50 " in reported.getvalue()
     assert "RuntimeError; turned away at mood_plugins:" in reported.getvalue()
     assert f"(workflow {run_uuid})" in reported.getvalue()
     assert api_client("ana").get("/api/plugins/filter/Moody").status_code == 403
@@ -147,7 +149,7 @@ def test_what_came_of_the_law_is_on_record_with_its_date(people: Any, api_client
     path.write_text(json.dumps(of_filter("kept", "broken", "not tested")))
     reported = io.StringIO()
     call_command("plugins", "record", str(path), stdout=reported)
-    assert "[law: broken, shown by version 0.1 on 2026-01-31]" in reported.getvalue()
+    assert "[conformance: broken, checked with version 0.1 on 2026-01-31]" in reported.getvalue()
     body = api_client("admin").get("/api/plugins/driver/fake").json()["plugin"]["conformance"]
     assert {key: body[key] for key in ("level", "kept", "broken", "untried", "is_current")} == {
         "level": "core", "kept": 1, "broken": [], "untried": 1, "is_current": True,
