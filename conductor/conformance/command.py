@@ -46,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return USAGE
     began, clock = datetime.now(UTC), time.monotonic()
     suite = Path(inspect.getfile(asked))
-    laws = recorder.run(suite, subject, options.law_seconds)
+    laws = recorder.run(suite, subject, options.check_seconds)
     about |= {"began_at": began.isoformat(), "seconds": round(time.monotonic() - clock, 1)}
     found = report(laws, subject.driver.capabilities, about)
     if options.json:
@@ -61,25 +61,35 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="novella-driver-conformance",
-        description="Ask a compute driver for all that its capabilities name: commands repeated, out of order and "
-        "unwanted, faults, and a process that is killed. Guests are made and removed on its host.",
+        description="Check everything that a compute driver's capabilities name: repeated, reordered and stale "
+        "commands, faults, and a killed process. The checks create and remove guests on its host.",
     )
     parser.add_argument("driver", help="the name of an installed driver, or MODULE:CLASS")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the driver, as JSON or text"
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the driver, as JSON or text; repeatable",
     )
     parser.add_argument("--host", default="conformance-1", help="the name of the host")
-    parser.add_argument("--other-host", default="conformance-2", help="the name of a second host, to move guests to")
+    parser.add_argument("--other-host", default="conformance-2", help="the name of a second host, for moves of guests")
     parser.add_argument(
-        "--other-option", action="append", default=[], metavar="KEY=VALUE", help="what the second host has otherwise"
+        "--other-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option that differs on the second host; repeatable",
     )
-    parser.add_argument("--image", type=Path, help="a disk that guests start from; without, an empty one")
+    parser.add_argument("--image", type=Path, help="disk image of the guests (default: an empty one)")
     parser.add_argument("--image-format", default="raw", help="the format of the disk")
-    parser.add_argument("--law-seconds", type=float, default=300.0, help="how long one law may take")
-    parser.add_argument("--level", choices=[*LEVELS], help=f"the level to reach, up to {FULL}")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument(
-        "--record", action="store_true", help="have the catalogue of the cloud that the settings name show the report"
+        "--check-seconds", type=float, default=300.0, help="time limit of one check (default: %(default)g)"
+    )
+    parser.add_argument("--level", choices=[*LEVELS], help=f"the level to reach, up to {FULL}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the report")
+    parser.add_argument(
+        "--record", action="store_true", help="store the report in the catalogue of the configured cloud"
     )
     return parser
 

@@ -121,23 +121,32 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Ask filters and weighers whether they are pure, answer alike each time, for all hosts as for one, "
-        "change nothing that they are given, and how long ten thousand hosts take.",
+        description="Check that filters and weighers are pure, give the same answer each time and for all hosts as for "
+        "one, change none of their inputs, and are fast for ten thousand hosts.",
     )
-    parser.add_argument("target", help="a distribution, its entry point, the name of a filter or weigher, MODULE:CLASS")
+    parser.add_argument(
+        "target", help="an installed package, its entry point, a filter or weigher by name, or MODULE:CLASS"
+    )
     pairs = {"action": "append", "default": [], "metavar": "KEY=VALUE"}
-    parser.add_argument("--option", help="of the plugin, as JSON or text", **pairs)  # type: ignore[arg-type]
-    parser.add_argument("--hint", help="of a request that it has something to say about; may come again", **pairs)  # type: ignore[arg-type]
-    parser.add_argument("--extra-spec", help="of that request's flavor", **pairs)  # type: ignore[arg-type]
-    parser.add_argument("--property", help="of that request's image", **pairs)  # type: ignore[arg-type]
-    parser.add_argument("--request", action="append", type=Path, default=[], help="a whole request as a JSON file")
+    parser.add_argument("--option", help="option of the plugin, as JSON or text; repeatable", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--hint", help="scheduler hint of the request to check with; repeatable", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--extra-spec", help="extra spec of that request's flavor; repeatable", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--property", help="property of that request's image; repeatable", **pairs)  # type: ignore[arg-type]
     parser.add_argument(
-        "--milliseconds", type=float, default=MILLISECONDS, help=f"for ten thousand hosts; {MILLISECONDS:g} by default"
+        "--request", action="append", type=Path, default=[], help="JSON file with a whole request; repeatable"
     )
-    parser.add_argument("--law-seconds", type=float, default=60.0, help="how long one law may take")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument(
-        "--record", action="store_true", help="have the catalogue of the cloud that the settings name show the report"
+        "--milliseconds",
+        type=float,
+        default=MILLISECONDS,
+        help=f"limit for ten thousand hosts (default: {MILLISECONDS:g})",
+    )
+    parser.add_argument(
+        "--check-seconds", type=float, default=60.0, help="time limit of one check (default: %(default)g)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the report")
+    parser.add_argument(
+        "--record", action="store_true", help="store the report in the catalogue of the configured cloud"
     )
     parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -219,8 +228,8 @@ def _asked(one: FoundPlugin, subject: PluginUnderTest, options: argparse.Namespa
     laws: list[tuple[str, Callable[[], None]]]
     laws = [(law.__name__, functools.partial(law, subject)) for law in laws_for(subject)]
     laws.append((ANOTHER_PROCESS, lambda: _ask_elsewhere(one, subject, options)))
-    findings = [_judged(name, law, options.law_seconds) for name, law in laws]
-    *_, took = _outcome_of(lambda: milliseconds(subject), options.law_seconds)
+    findings = [_judged(name, law, options.check_seconds) for name, law in laws]
+    *_, took = _outcome_of(lambda: milliseconds(subject), options.check_seconds)
     outcomes = [finding.outcome for finding in findings]
     return {
         "plugin": one.plugin.name or one.plugin.__name__,
@@ -268,7 +277,7 @@ def _ask_elsewhere(one: FoundPlugin, subject: PluginUnderTest, options: argparse
     for name in ("option", "hint", "extra_spec", "property", "request"):
         for value in getattr(options, name):
             words += [f"--{name.replace('_', '-')}", str(value)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=options.law_seconds)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=options.check_seconds)
     if done.returncode:
         raise Broken(f"in another process it cannot be asked: {done.stderr.strip()[-LONGEST_WHY:]}")
     if done.stdout.split()[-1:] != [subject.fingerprint()]:

@@ -46,10 +46,10 @@ class DriversUnderTest:
 
 @dataclass
 class Recorder:
-    """A pytest plugin. `law_seconds` is the time limit of one test."""
+    """A pytest plugin. `check_seconds` is the time limit of one test."""
 
     subject: DriversUnderTest
-    law_seconds: float
+    check_seconds: float
     judged: Mapping[str, Law]
     send: Report
     laws: dict[str, Law] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         ASKED.clear()
         NOT_ASKED.clear()
-        item.session.shouldstop = sum(law.seconds >= self.law_seconds for law in self.laws.values()) >= MOST_LOST
-        with at_most(self.law_seconds, TimeoutError(f"It took longer than {self.law_seconds:g} seconds.")):
+        item.session.shouldstop = sum(law.seconds >= self.check_seconds for law in self.laws.values()) >= MOST_LOST
+        with at_most(self.check_seconds, TimeoutError(f"It took longer than {self.check_seconds:g} seconds.")):
             return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -84,20 +84,20 @@ class Recorder:
         self.send(["law", asdict(self.laws[name])])
 
 
-def run(suite: Path, subject: DriversUnderTest, law_seconds: float) -> list[Law]:
+def run(suite: Path, subject: DriversUnderTest, check_seconds: float) -> list[Law]:
     """Run the file `suite`. Return the results. After a driver ends its process, a new one continues."""
     pytest.register_assert_rewrite("conductor.conformance")
     words = [*QUIET, "-c", os.devnull, "--rootdir", str(suite.parent), str(suite)]
     laws: dict[str, Law] = {}
 
     def work(send: Report) -> None:
-        pytest.main(words, plugins=[Recorder(subject, law_seconds, laws, send)])
+        pytest.main(words, plugins=[Recorder(subject, check_seconds, laws, send)])
 
     left: list[str] = []
     for _ in range(MOST_LOST):
         requested = ""
         try:
-            for kind, sentence in results_apart(work, law_seconds + GRACE_SECONDS):
+            for kind, sentence in results_apart(work, check_seconds + GRACE_SECONDS):
                 if kind == "laws":
                     left = sentence
                 elif kind == "asked":

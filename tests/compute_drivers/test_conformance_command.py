@@ -61,10 +61,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work
 
 
-def ask(folder: Path, driver: str, *words: str, law_seconds: int = NEVER_SECONDS) -> tuple[int, str, dict[str, Any]]:
+def ask(folder: Path, driver: str, *words: str, check_seconds: int = NEVER_SECONDS) -> tuple[int, str, dict[str, Any]]:
     """Return the command's exit code, its output, and its report."""
     path = folder / "report.json"
-    options = ("--option", f"folder={folder / 'guests'}", "--json", str(path), "--law-seconds", str(law_seconds))
+    options = ("--option", f"folder={folder / 'guests'}", "--json", str(path), "--check-seconds", str(check_seconds))
     done = subprocess.run(
         [sys.executable, "-m", "conductor.conformance.command", driver, *options, *words],
         cwd=folder,
@@ -93,7 +93,7 @@ def test_a_driver_that_keeps_the_law_has_its_level(folder: Path) -> None:
 
 
 def test_one_that_hangs_lies_or_raises_is_named_and_keeps_what_it_has_besides(folder: Path) -> None:
-    ended, output, report = ask(folder, "wrong:Wrong", "--level", "snapshot", law_seconds=HANGS_SECONDS)
+    ended, output, report = ask(folder, "wrong:Wrong", "--level", "snapshot", check_seconds=HANGS_SECONDS)
     assert ended == 1
     assert report["level"] == "core", output
     broken = outcomes(report, BROKEN)

@@ -27,7 +27,7 @@ from scheduler_plugins.filters.same_host import SameHostFilter
 from tests.waiting import take_time
 
 HERE = "tests.unit.test_plugin_check"
-PATIENT = ("--milliseconds", "60000", "--law-seconds", "600")  # a busy machine makes no plugin slow
+PATIENT = ("--milliseconds", "60000", "--check-seconds", "600")  # a busy machine makes no plugin slow
 
 
 class Good(Filter):
