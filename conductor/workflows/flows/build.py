@@ -388,16 +388,12 @@ class CheckOnHost(RemoteStep):
         host = instance.host or ""
         if not reports(work, host, instance.node or "", "checks_builds"):
             return None
-        volumes = tuple(_announced(device) for device in work.inputs.get("devices", ()))
+        volumes = tuple(  # neither filled nor connected yet
+            VolumeConnection(one["volume_id"], "", 0, device_name=one["device_name"], boot_index=one["boot_index"])
+            for one in work.inputs.get("devices", ())
+        )
         guest = fresh_guest_of(work, instance, ports=(), volumes=volumes, user_data="", files=())
         return CheckBuild(**addressed(work, host), guest=guest)
-
-
-def _announced(device: Mapping[str, Any]) -> VolumeConnection:
-    """Return a volume that the guest is to have, before it is filled and connected."""
-    return VolumeConnection(
-        device["volume_id"], path="", size_gb=0, device_name=device["device_name"], boot_index=device["boot_index"]
-    )
 
 
 class PlugNetworks(SetStep):
