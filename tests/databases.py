@@ -18,7 +18,7 @@ _RENUMBER = {
     ),
     "sqlite": ("UPDATE sqlite_sequence SET seq = 0 WHERE name NOT IN (%s, %s, %s)", _KEPT),
 }
-# By alias: SQLite's connection when it left the database empty, and what the connection said then about changes.
+# By alias: SQLite's connection when it left the database empty, and what the connection reported then about changes.
 _left_empty: dict[str, tuple[Any, int, int]] = {}
 
 
