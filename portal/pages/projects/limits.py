@@ -20,7 +20,6 @@ from portal.api.volume.representations.quotas import limits as volume_limits
 from portal.api.volume.schemas import volumes as volume_schemas
 from portal.pages.access.identity_lists import USERS
 from portal.pages.access.projects import PROJECTS
-from portal.pages.access.users import ROOT
 from portal.pages.projects.quota_groups import COMPUTE_WORDS, NETWORK_WORDS, ROW_WORDS, VOLUME_WORDS
 from portal.pages.resources import columns
 from portal.pages.resources.fields import REASON, whole
@@ -251,8 +250,6 @@ PROJECT_QUOTAS = Resource(
     title="Project quotas",
     icon="meter",
     service="compute",
-    path=f"{ROOT}/projects",
-    key="projects",
     one="project",
     rule=UPDATE,
     reader=PROJECTS.reader,

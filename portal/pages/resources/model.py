@@ -234,15 +234,13 @@ class RelatedRequest:
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of resource. `path` is its list; one resource is at `path_of`, or at the path followed by its id."""
+    """A kind of resource. `one` is the name of a resource in the responses that the audit log reads."""
 
     id: str
     noun: str
     title: str
     icon: str
     service: str
-    path: str
-    key: str
     one: str
     empty: str
     rule: str
@@ -257,11 +255,7 @@ class Resource:
     query: Mapping[str, str] = field(default_factory=dict)
     id_of: Callable[[Item], str] = lambda item: str(item["id"])
     name_of: Callable[[Item], str] = lambda item: str(item.get("name") or "")
-    unwrap: Callable[[Any], Any] = lambda item: item
-    path_of: str = ""
     is_paged: bool = True
-    is_whole: bool = False  # the API's response has no member around a resource
-    docs: str = ""
     list_route: str = ""  # its own pages instead of the shared ones
     page_route: str = ""
     tool: tuple[str, str] = ("", "")  # an additional page beside the list: (route name, title)

@@ -26,6 +26,10 @@ from tests.api_client import ApiClient
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
+# The collections of the network API by the id of their pages.
+SEGMENTS = {one: one for one in ("networks", "subnets", "ports", "routers", "security-groups")}
+SEGMENTS |= {"floating-ips": "floatingips", "security-rules": "security-group-rules"}
+
 
 @pytest.fixture
 def ana(people: Any) -> Client:
@@ -95,12 +99,13 @@ def test_pages_have_what_the_api_has(ana: Client, people: Any) -> None:
     do(ana, "/routers/do/create", name="edge", gateway=str(outside.uuid))
     do(ana, "/routers/do/add-subnet", item=str(Router.objects.get().uuid), subnet_id=str(inner.subnets.get().uuid))
     do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid), port_id=str(port.uuid))
-    kinds = [one for one in BY_ID.values() if one.service == "network"]
-    assert len(kinds) == 7
+    kinds = {one.id: one for one in BY_ID.values() if one.service == "network"}
+    assert kinds.keys() == SEGMENTS.keys()
     for person in (people.ana, people.admin):
         caller, client = person.context(), ApiClient(person.token())
-        for kind in kinds:
-            shown = client.get(f"{kind.path}?limit=100&sort_key=id&sort_dir=desc").json()[kind.key]
+        for ident, kind in kinds.items():
+            answer = client.get(f"/network/v2.0/{SEGMENTS[ident]}?limit=100&sort_key=id&sort_dir=desc")
+            shown = answer.json()[SEGMENTS[ident].replace("-", "_")]
             page = service_calls.list_items(caller, kind, {"limit": 100, "sort_key": "id", "sort_dir": "desc"})
             assert (page.items, page.has_more) == (shown, False)
             assert shown, kind.id
