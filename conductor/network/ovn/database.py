@@ -7,7 +7,7 @@ opens it when it needs it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ovs.db.idl import Row, Transaction
@@ -50,17 +50,21 @@ class NorthboundDatabase:
         except OvsdbConnectionUnavailable as error:
             raise DatabaseUnavailable(f"{remote} does not answer: {error}") from error
 
-    def write(self, desired: Northbound, *, is_counted: bool = False) -> NorthboundChanges:
+    def write(
+        self, desired: Northbound, *, since: Northbound | None = None, is_counted: bool = False
+    ) -> NorthboundChanges:
         """Make the rows of the projection the desired ones, in one transaction. Return what changed.
 
         Args:
+            since: The rows of the last write. Those that are desired unchanged are not compared: reading them takes
+                most of the time. When one of them is missing, all are compared.
             is_counted: Raise the number of the configuration, also without changes. Northd and the hosts repeat it.
 
         Raises:
             DatabaseUnavailable: The database does not answer, or another connection has the lock. Without a change
                 to write this is not noticed.
         """
-        write = _Write(self._api, desired, is_counted)
+        write = _Write(self._api, desired, since or {}, is_counted)
         try:
             write.execute(check_error=True, log_errors=False)
         except (RuntimeError, TimeoutException) as error:
@@ -141,16 +145,21 @@ def open_database(
 class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no types
     """Writes the differences; runs again where another client wrote at the same time."""
 
-    def __init__(self, api: OvnNbApiIdlImpl, desired: Northbound, is_counted: bool) -> None:
+    def __init__(self, api: OvnNbApiIdlImpl, desired: Northbound, since: Northbound, is_counted: bool) -> None:
         super().__init__(api)
         self._desired = desired
+        self._since = since
         self._is_counted = is_counted
         self.changes = NorthboundChanges()
 
     def run_idl(self, txn: Transaction) -> None:
         present = _PresentRows(self.api.tables, self._desired)
-        self.changes = changes = diff(present.values(), self._desired)
         rows = present.rows
+        unchanged = {key for key, columns in self._desired.items() if self._since.get(key) == columns}
+        if not unchanged <= rows.keys():  # one is gone: the row that contained it must be written again, too
+            unchanged = set()
+        compared = {key: columns for key, columns in self._desired.items() if key not in unchanged}
+        self.changes = changes = diff(present.values(rows.keys() - unchanged), compared)
         rows.update({key: txn.insert(self.api.tables[key.table]) for key in changes.created})
         for key, columns in changes.created.items():
             for column, value in columns.items():
@@ -191,8 +200,8 @@ class _PresentRows:
                     self.rows[key] = row
                     self._keys[row.uuid] = key
 
-    def values(self) -> Northbound:
-        return {key: dict(self._columns(key, row)) for key, row in self.rows.items()}
+    def values(self, keys: Iterable[RowKey]) -> Northbound:
+        return {key: dict(self._columns(key, self.rows[key])) for key in keys}
 
     def _columns(self, key: RowKey, row: Row) -> Iterator[tuple[str, Value]]:
         for column in COLUMNS[key.table]:

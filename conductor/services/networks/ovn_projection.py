@@ -20,6 +20,7 @@ from conductor.journal.periodic_leases import HeldLease
 from conductor.network.ovn import port_states, topology_rows
 from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
 from conductor.network.ovn.desired import desired
+from conductor.network.ovn.northbound import Northbound
 from conductor.network.ovn.topology import GatewayHost
 from conductor.services.networks.ovn_state import LEASE
 
@@ -77,6 +78,7 @@ class _Held:
         self._southbound = southbound
         self._stack = stack
         self._full_pass_at = 0.0
+        self._rows: Northbound = {}
         self._written: object = None
         self._recorded: object = None
 
@@ -88,7 +90,9 @@ class _Held:
         seen = topology_rows.fingerprint(), gateway_hosts
         if is_due or seen != self._written:
             self._lease.require()
-            changes = self._northbound.write(desired(topology_rows.read(gateway_hosts)), is_counted=is_due)
+            rows = desired(topology_rows.read(gateway_hosts))
+            changes = self._northbound.write(rows, since=None if is_due else self._rows, is_counted=is_due)
+            self._rows = rows
             if changes:
                 log.info(
                     "networks written to OVN: created=%s updated=%s deleted=%s",

@@ -113,6 +113,28 @@ def test_an_edit_by_hand_is_repaired(
     assert is_there(northbound, CLOUD)
 
 
+def test_between_comparisons_only_what_changed_is_compared(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
+    before, after = desired(CLOUD), desired(replace(CLOUD, ports=(replace(GUEST, host="h2"), *CLOUD.ports[1:])))
+    lab.nb("set", "Logical_Router", "novella-r-1", "enabled=false")
+
+    assert northbound.write(after, since=before).updated.keys() == {RowKey("Logical_Switch_Port", "port-1")}
+
+    assert not northbound.write(after, since=after)
+    assert lab.nb("get", "Logical_Router", "novella-r-1", "enabled").strip() == "false"
+    wait_until("the edit is seen and repaired", lambda: northbound.write(after).updated)
+    assert lab.nb("get", "Logical_Router", "novella-r-1", "enabled").strip() == "true"
+
+
+def test_a_row_that_is_gone_is_written_again_at_once(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
+    rows = desired(CLOUD)
+    lab.nb("acl-del", "pg_sg_1")
+
+    wait_until("it is seen", lambda: northbound.write(rows, since=rows))
+
+    assert "tcp.dst == 80" in lab.nb("acl-list", "pg_sg_1")
+    assert not northbound.write(rows)
+
+
 def test_a_second_switch_of_the_same_name_is_removed(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
     lab.nb("create", "Logical_Switch", "name=novella-net-1")
 
