@@ -2,7 +2,7 @@
 
 service = postgresql.start(folder)
 service.url                      # postgresql://novella@127.0.0.1:40123/novella
-service.kill(); service.restart()  # as by a power cut of the process, and back on the same port
+service.kill(); service.restart()  # SIGKILL, and back on the same port with all that was committed
 service.stop()
 """
 
@@ -24,7 +24,8 @@ INSTALLED = Path("/usr/lib/postgresql")  # one folder per major version
 ACCOUNT = "postgres"  # the server refuses to run as root; Debian makes this account with the package
 ROLE = "novella"
 START_SECONDS = 120.0
-# Small and quick: what a test proves does not depend on the size of the caches.
+# Small and quick: what a test proves does not depend on the size of the caches. The system keeps what a killed server
+# has written, so nothing waits for the disk; a killed server may have written half a page.
 CONFIGURATION = """
 listen_addresses = '127.0.0.1'
 port = {port}
@@ -38,7 +39,7 @@ max_wal_senders = 0
 log_min_messages = warning
 log_lock_waits = on
 deadlock_timeout = 200ms
-fsync = {durable}
+fsync = off
 synchronous_commit = {durable}
 full_page_writes = {durable}
 """
@@ -113,7 +114,7 @@ def binaries() -> Path:
 
 
 def start(folder: Path, *, is_durable: bool = True) -> Service:
-    """A fresh cluster in `folder`. Not durable: a test that kills no server need not wait for the disk."""
+    """A fresh cluster in `folder`. Durable: what is committed outlives `kill`, which few tests need."""
     folder.mkdir(parents=True, exist_ok=True)
     service = Service(folder, process.free_port())
     _own(folder)
