@@ -114,7 +114,7 @@ def _test_files() -> list[Path]:
 SLOW = Stage(
     (
         (Pool("processes", _folders("chaos", "acceptance"), workers=PROCESSORS + 1),),
-        (Pool("browser", _folders("browser"), workers=1),),
+        (Pool("browser", _folders("browser")),),
         (
             Pool("drivers", _folders("compute_drivers"), ignored=APART),
             Pool("postgresql", APART + ON_POSTGRESQL, environment={"TEST_DATABASE": "postgresql"}),
