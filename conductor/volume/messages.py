@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import NotFound
+from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
@@ -46,7 +46,7 @@ FILTERS = {
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Query of messages. `filters` are equality by a name of FILTERS."""
+    """Query of messages. `filters` are equality by a name of FILTERS; "~" begins a part of a text."""
 
     filters: Mapping[str, str] = field(default_factory=dict)
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)
@@ -85,8 +85,7 @@ def list_visible(context: RequestContext, query: MessageQuery) -> list[Message]:
     """Return one page of the project's messages. Raises Invalid."""
     rows = _visible(context)
     for name, value in query.filters.items():
-        wanted = uuid_or_none(value) if name == "resource_uuid" else value
-        rows = rows.filter(**{FILTERS[name]: wanted}) if wanted else rows.none()
+        rows = rows.filter(_matches(name, value))
     order = order_of(SORT_KEYS, query.sort)
     limit = None if query.limit is None else query.offset + query.limit
     return page(rows, order, anchors=_visible(context), marker=query.marker, limit=limit)[query.offset :]
@@ -107,6 +106,15 @@ def drop_old() -> int:
     with write_tx():
         count, _ = old.delete()
     return count
+
+
+def _matches(name: str, value: str) -> Q:
+    is_part = value.startswith("~")
+    if name != "resource_uuid":
+        return Q(**{f"{FILTERS[name]}__contains": value[1:]}) if is_part else Q(**{FILTERS[name]: value})
+    if is_part:
+        raise Invalid("A message is not found by a part of its resource's id.", field="resource_uuid~")
+    return Q(resource_uuid=wanted) if (wanted := uuid_or_none(value)) else Q(pk=None)
 
 
 def _visible(context: RequestContext) -> QuerySet[Message]:

@@ -5,7 +5,7 @@ A server's own attachments are only created and ended by compute's workflows: a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,13 @@ from conductor.volume.lists import order_of, page
 from conductor.volume.models import Volume, VolumeAttachment
 from conductor.volume.states import ATTACHING, AVAILABLE, DETACHING, IN_USE, RESERVED
 
-SORT_KEYS = {"id": "uuid", "status": "status", "instance_id": "instance_uuid", "volume_id": "volume__uuid"}
+SORT_KEYS = {
+    "created_at": "pk",  # rows have no time of their own: their numbers rise with it
+    "id": "uuid",
+    "status": "status",
+    "attach_status": "status",
+    "volume_id": "volume__uuid",
+}
 MODES = ("rw", "ro")
 
 
@@ -33,6 +39,7 @@ class AttachmentQuery:
 
     filters: Mapping[str, str]
     all_projects: bool = False
+    sort: Sequence[tuple[str, bool]] = (("created_at", True),)
     limit: int | None = None
     marker: str = ""
     offset: int = 0
@@ -51,7 +58,7 @@ class AttachmentAsk:
 
 
 def list_visible(context: RequestContext, query: AttachmentQuery) -> list[VolumeAttachment]:
-    """Return a page of attachments, newest first. Raises NotFound for an unknown marker."""
+    """Return a page of attachments, newest first by default. Raises NotFound for an unknown marker, Invalid."""
     rows = anchors = _visible(context)
     if not (context.is_admin and query.all_projects):
         rows = rows.filter(volume__project_id=context.project_id)
@@ -60,7 +67,7 @@ def list_visible(context: RequestContext, query: AttachmentQuery) -> list[Volume
         wanted = uuid_or_none(value) if column != "status" else {"attached": IN_USE}.get(value, value)
         rows = rows.filter(**{column: wanted}) if wanted is not None else rows.none()
     limit = None if query.limit is None else query.offset + query.limit
-    order = order_of(SORT_KEYS, [("id", True)])
+    order = order_of(SORT_KEYS, query.sort)
     return page(rows, order, anchors=anchors, marker=query.marker, limit=limit)[query.offset :]
 
 

@@ -10,6 +10,8 @@ from conductor.core.states import LIVE_RUN_STATES
 from conductor.identity.models import Domain
 from conductor.journal.models import WorkflowRun
 from conductor.network.models import Network
+from conductor.volume import messages
+from conductor.volume.models import Message
 from conductor.workflows.engine import executor
 from tests.api_client import ApiClient
 from tests.compute_rows import make_cloud, make_host, make_instance, seed_cloud
@@ -182,6 +184,14 @@ def volume(scene: Scene) -> None:
     body = {"group": {"name": "both", "group_type": "{group_type}", "volume_types": ["{type}"]}}
     scene.make("group", f"{root}/groups", body, at=at)
     settled()
+    scene.make("lent", f"{root}/volumes", {"volume": {"size": 1}})
+    settled()
+    body = {"volume_uuid": "{lent}", "instance_uuid": "{volume}", "connector": {"host": "rack-1"}}
+    scene.make("attachment", f"{root}/attachments", {"attachment": body}, at=at)
+    context = scene.people.ana.context()
+    messages.create_message(context, messages.NO_BACKEND, "VOLUME", scene.names["lent"], "No storage is left.")
+    message = Message.objects.get(resource_uuid=scene.names["lent"])
+    scene.names |= {"message": str(message.uuid), "request": message.request_id}
 
 
 def placement(scene: Scene) -> None:

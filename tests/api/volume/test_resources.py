@@ -132,6 +132,19 @@ def test_attachments_are_made_completed_and_given_back(api_client: Any) -> None:
     assert Volume.objects.get().status == "available"
 
 
+def test_attachments_are_listed_newest_first_or_in_the_requested_order(api_client: Any) -> None:
+    ana = api_client("ana")
+    ids = [made(ana, "attachments", "attachment", {"volume_uuid": volume(ana)}, status=200)["id"] for _ in range(3)]
+    for query, wanted in (
+        ("", ids[::-1]),
+        ("?sort=created_at:asc", ids),
+        ("?sort_key=id&sort_dir=asc", sorted(ids)),
+        (f"?sort_key=created_at&sort_dir=asc&limit=1&marker={ids[0]}", ids[1:2]),
+    ):
+        found = ana.get(f"{ROOT}/attachments{query}", headers=NEWEST).json()["attachments"]
+        assert [row["id"] for row in found] == wanted, query
+
+
 def test_a_volume_for_several_servers_is_free_when_the_last_has_let_go(api_client: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     specs = {"multiattach": "<is> True"}

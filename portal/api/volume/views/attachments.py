@@ -32,9 +32,7 @@ class Attachments(VolumeView):
         query = AttachmentQuery(
             filters={name: given[name] for name in FILTERS if name in given},
             all_projects=listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects")),
-            limit=requested.limit + 1,
-            marker=requested.marker,
-            offset=requested.offset,
+            **requested.fields,
         )
         found = attachments.list_visible(request.context, query)
         return Response(listing.answer(request, "attachments", found, requested, self._one))

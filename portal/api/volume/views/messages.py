@@ -25,9 +25,8 @@ class Messages(VolumeView):
         if not request.microversion.covers("3.5"):
             found = messages.list_visible(request.context, MessageQuery())
             return Response({"messages": [self._one(row) for row in found]})
-        requested, given = listing.parse(request), request.query_params
-        filters = {name: given[name] for name in messages.FILTERS if name in given}
-        query = MessageQuery(filters=filters, **requested.fields)
+        requested = listing.parse(request)
+        query = MessageQuery(filters=listing.parts_of(request, list(messages.FILTERS)), **requested.fields)
         found = messages.list_visible(request.context, query)
         return Response(listing.answer(request, "messages", found, requested, self._one))
 
