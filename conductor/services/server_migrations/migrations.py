@@ -70,15 +70,19 @@ class MigrationView:
 
 @dataclass(frozen=True)
 class MigrationQuery:
-    """Filters for migrations, newest first. `host` is either end; `marker` is the uuid of the last one seen."""
+    """Filters for migrations, newest first. `host` is either end; `marker` is the uuid of the last one seen.
 
-    host: str = ""
-    source_host: str = ""
-    status: str = ""
-    migration_type: str = ""
-    instance_uuid: str = ""
-    user_id: str = ""
-    project_id: str = ""
+    No migration is hidden, so `is_hidden` finds none.
+    """
+
+    host: str | None = None
+    source_host: str | None = None
+    status: str | None = None
+    migration_type: str | None = None
+    instance_uuid: str | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    is_hidden: bool = False
     changed_since: datetime | None = None
     changed_before: datetime | None = None
     limit: int = 1000
@@ -140,14 +144,14 @@ def of_instance(alias: str, instance_uuid: str, ref: str) -> Migration | None:
 
 
 def _wanted(query: MigrationQuery) -> Q:
-    wanted = Q()
+    wanted = Q(pk=None) if query.is_hidden else Q()
     for name in ("status", "migration_type", "source_host", "user_id", "project_id"):
         value = getattr(query, name)
-        if value:
+        if value is not None:
             wanted &= Q(**{name: value})
-    if query.host:
+    if query.host is not None:
         wanted &= Q(source_host=query.host) | Q(destination_host=query.host)
-    if query.instance_uuid:
+    if query.instance_uuid is not None:
         uuid = uuid_or_none(query.instance_uuid)
         wanted &= Q(instance_uuid=uuid or UUID(int=0))
     if query.changed_since:

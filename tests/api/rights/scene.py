@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
+from conductor.cell_db.models import BlockDevice, Migration
 from conductor.core.states import LIVE_RUN_STATES
 from conductor.identity.models import Domain
 from conductor.journal.models import WorkflowRun
@@ -13,8 +14,10 @@ from conductor.network.models import Network
 from conductor.volume import messages
 from conductor.volume.models import Message
 from conductor.workflows.engine import executor
+from tests import factories
 from tests.api_client import ApiClient
 from tests.compute_rows import make_cloud, make_host, make_instance, seed_cloud
+from tests.factories import ago
 from tests.people import People
 
 NOTHING = "99999999-9999-9999-9999-999999999999"
@@ -92,8 +95,28 @@ def compute(scene: Scene) -> None:
     scene.make("pair", f"{root}/os-keypairs", {"keypair": {"name": "pair", "public_key": KEY}}, id_at="name")
     group = {"server_group": {"name": "apart", "policies": ["anti-affinity"]}}
     scene.make("group", f"{root}/os-server-groups", group)
+    make_moving(scene)
     scene.make("aggregate", f"{root}/os-aggregates", {"aggregate": {"name": "fast"}}, by="admin")
     scene.make("security_group", "/network/v2.0/security-groups", {"security_group": {"name": "web"}})
+
+
+def make_moving(scene: Scene) -> None:
+    """A server that ran for an hour, has a volume and migrates live."""
+    ana = scene.people.ana.context()
+    server = make_instance(
+        ana, "cell1", "box", host="sim-1-01", node="sim-1-01.example", task_state="migrating", launched_at=ago(3600)
+    )
+    run = factories.run(ana, "cell1", state="waiting", action="live-migration", instance_uuid=server.uuid)
+    migration = Migration.objects.using("cell1").create(
+        instance_uuid=server.uuid, run_uuid=run.uuid, migration_type="live-migration", status="running",
+        source_host="sim-1-01", destination_host="sim-1-02", project_id=ana.project_id, user_id=ana.user_id,
+        created_at=ago(30), updated_at=ago(1),
+    )  # fmt: skip
+    device = BlockDevice.objects.using("cell1").create(
+        instance_uuid=server.uuid, volume_uuid=uuid4(), device_name="/dev/vdb", created_at=ago(60)
+    )
+    scene.names |= {"moving": str(server.uuid), "migration": str(migration.uuid), "lent": str(device.volume_uuid)}
+    scene.names["request"] = run.request_id
 
 
 def identity(scene: Scene) -> None:

@@ -12,6 +12,7 @@ from conductor.core.errors import Forbidden, Invalid
 from conductor.core.states import STATUSES
 from conductor.services.servers.types import InstanceQuery
 from portal.api.base import ApiRequest
+from portal.api.microversions import Microversion
 from portal.api.pagination import parse_page
 from portal.api.validation import as_boolean
 
@@ -19,6 +20,7 @@ NEVER = "9999.0"
 STRICT_SINCE = "2.75"
 STRICT_STATUS_SINCE = "2.38"
 LOCKED_SINCE = "2.73"
+CHANGES_BEFORE_SINCE = "2.66"
 TIME_FORM = re.compile(r"\A\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?\Z")
 
 
@@ -168,21 +170,21 @@ def is_all_projects(request: ApiRequest) -> bool:
 
 def instance_query(request: ApiRequest, *, is_operator: bool) -> InstanceQuery | None:
     """Return the InstanceQuery of the request; None when it can match nothing (an unknown status, in old versions)."""
-    given = request.query_params
     _refuse_unknown(request, is_operator)
     statuses = _statuses(request, is_operator)
     if statuses is None:
         return None
     page = parse_page(request)
     is_deleted = _is_deleted(request, statuses, is_operator)
+    changes_since, changes_before = changes_of(request)
     return InstanceQuery(
         all_projects=is_all_projects(request),
         is_deleted=is_deleted,
         with_soft_deleted=_with_soft_deleted(request, statuses, bool(is_deleted), is_operator),
         filters=_filters(request, is_operator),
         statuses=tuple(statuses),
-        changes_since=time_of(given["changes-since"], "changes-since") if "changes-since" in given else None,
-        changes_before=_changes_before(request),
+        changes_since=changes_since,
+        changes_before=changes_before,
         sort=_sort(request, is_operator),
         limit=page.limit,
         marker=page.marker,
@@ -229,14 +231,21 @@ def _with_soft_deleted(request: ApiRequest, statuses: list[str], is_deleted: boo
     return is_deleted or "SOFT_DELETED" in statuses
 
 
-def _changes_before(request: ApiRequest) -> datetime | None:
-    if "changes-before" not in request.query_params or not request.microversion.covers("2.66"):
-        return None
-    before = time_of(request.query_params["changes-before"], "changes-before")
-    since = request.query_params.get("changes-since")
-    if since and time_of(since, "changes-since") > before:
+def change_names(version: Microversion) -> tuple[str, ...]:
+    """Return the parameters of changes_of that a version has."""
+    return ("changes-since", "changes-before") if version.covers(CHANGES_BEFORE_SINCE) else ("changes-since",)
+
+
+def changes_of(request: ApiRequest) -> tuple[datetime | None, datetime | None]:
+    """Return the times of changes-since and changes-before, as far as the version has them. Raises Invalid."""
+    known, given = change_names(request.microversion), request.query_params
+    since, before = (
+        time_of(given[name], name) if name in known and name in given else None
+        for name in ("changes-since", "changes-before")
+    )
+    if since and before and since > before:
         raise Invalid("The value of changes-since must be less than or equal to changes-before.", field="changes-since")
-    return before
+    return since, before
 
 
 def _sort(request: ApiRequest, is_operator: bool) -> tuple[tuple[str, bool], ...]:

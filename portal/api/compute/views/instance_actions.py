@@ -12,7 +12,7 @@ from conductor.services.servers.types import ActionView
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import instance_actions as serializers
 from portal.api.compute.representations.instance_actions import Reader
-from portal.api.compute.representations.server_queries import time_of
+from portal.api.compute.representations.server_queries import change_names, changes_of
 from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 from portal.api.links import absolute
@@ -49,13 +49,12 @@ class InstanceActions(ActionsView):
 
     def _paged(self, found: list[ActionView]) -> tuple[list[ActionView], dict[str, Any]]:
         request = self.request
-        self.refuse_unknown_query(("changes-since", "changes-before"), since=PAGED_SINCE)
+        self.refuse_unknown_query(change_names(request.microversion), since=PAGED_SINCE)
         page = parse_page(request)
-        if "changes-since" in request.query_params:
-            since = time_of(request.query_params["changes-since"], "changes-since")
+        since, before = changes_of(request)
+        if since:
             found = [action for action in found if action.updated_at >= since]
-        if "changes-before" in request.query_params and request.microversion.covers("2.66"):
-            before = time_of(request.query_params["changes-before"], "changes-before")
+        if before:
             found = [action for action in found if action.updated_at <= before]
         if page.marker:
             found = found[_place_of(found, page.marker) + 1 :]

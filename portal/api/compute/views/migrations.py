@@ -6,17 +6,16 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
 from conductor.services.server_migrations import live_migrations, migrations
 from conductor.services.server_migrations.migrations import MigrationQuery
 from portal.api.base import ApiRequest
 from portal.api.compute.representations import migrations as serializers
-from portal.api.compute.representations.server_queries import time_of
+from portal.api.compute.representations.server_queries import change_names, changes_of
 from portal.api.compute.schemas import moves as schemas
 from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.compute.views.servers import ServerView
 from portal.api.pagination import next_links, parse_page
-from portal.api.validation import validate
+from portal.api.validation import as_boolean, validate
 
 PAGED_SINCE = "2.59"
 QUEUED_ABORT_SINCE = "2.65"
@@ -45,22 +44,16 @@ class Migrations(ComputeView):
     def _query(self) -> MigrationQuery:
         version, given = self.request.microversion, self.request.query_params
         names = {**FILTERS, **(OWNERS if version.covers("2.80") else {})}
-        known = (*names, "hidden", "changes-since", *(("changes-before",) if version.covers("2.66") else ()))
-        self.refuse_unknown_query(known, since=PAGED_SINCE)
-        requested: dict[str, Any] = {field: given[name] for name, field in names.items() if given.get(name)}
+        self.refuse_unknown_query((*names, "hidden", *change_names(version)), since=PAGED_SINCE)
+        requested: dict[str, Any] = {field: given[name] for name, field in names.items() if name in given}
+        requested["is_hidden"] = as_boolean(given.get("hidden", False), "hidden")
         if "host" in requested or "source_host" in requested:
             self.allow("os-migrations:index:host")
         if version.covers(PAGED_SINCE):
             page = parse_page(self.request)
             requested |= {"limit": page.limit, "marker": page.marker}
-            if "changes-since" in given:
-                requested["changed_since"] = time_of(given["changes-since"], "changes-since")
-            if "changes-before" in given and version.covers("2.66"):
-                requested["changed_before"] = time_of(given["changes-before"], "changes-before")
-        query = MigrationQuery(**requested)
-        if query.changed_since and query.changed_before and query.changed_before < query.changed_since:
-            raise Invalid("changes-since must not be after changes-before.", field="changes-since")
-        return query
+            requested["changed_since"], requested["changed_before"] = changes_of(self.request)
+        return MigrationQuery(**requested)
 
 
 class ServerMigrations(ServerView):

@@ -15,6 +15,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.representations import usage as serializers
 from portal.api.compute.view import ComputeView
 from portal.api.pagination import next_links, parse_page
+from portal.api.validation import as_boolean
 
 PAGED_SINCE = "2.40"
 FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f")
@@ -27,10 +28,9 @@ class UsageView(ComputeView):
         self.refuse_unknown_query(("start", "end", "detailed", *paged))
         now = usage.now()
         begin = self._time("start", now - timedelta(microseconds=1))
-        end = self._time("end", now)
+        end = min(self._time("end", now), now)
         if not begin < end:
-            raise Invalid("Invalid start time. The start time cannot occur after the end time.", field="start")
-        end = min(end, now)
+            raise Invalid("Invalid start time. The start time cannot occur after the end time or now.", field="start")
         if not paged:
             return UsageQuery(begin, end, project_id)
         page = parse_page(self.request)
@@ -57,7 +57,7 @@ class UsageView(ComputeView):
 class Usages(UsageView):
     def get(self, request: ApiRequest) -> Response:
         query = self.query()
-        with_servers = request.query_params.get("detailed", "0") == "1"
+        with_servers = as_boolean(request.query_params.get("detailed", False), "detailed")
         found = usage.servers(request.context, query)
         shown = [
             serializers.project(one, query.begin, query.end, with_servers=with_servers)
