@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from conductor.core import names
+from tests.api.rights.scene import KEY as PUBLIC_KEY
 
 LETTERS = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"))
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
@@ -42,11 +43,16 @@ class Resource:
     version: str = ""
     plural: str = ""
     is_bare: bool = False  # whether the body is the resource itself, without its name around it
+    id_at: str = "id"
 
     @property
     def is_in_scene(self) -> bool:
         """Whether its bodies name other resources."""
         return any(name.endswith("_id") for name in self.required)
+
+    @property
+    def api(self) -> str:
+        return self.path.split("/")[1]
 
     def bodies(self) -> SearchStrategy[dict[str, Any]]:
         """Bodies of a creation with some of the fields."""
@@ -170,6 +176,14 @@ RESOURCES = [
         version=VOLUME,
     ),
     Resource(
+        "/volume/v3/snapshots",
+        "snapshot",
+        DESCRIBED,
+        fixed={"volume_id": st.just("{volume}"), "metadata": PAIRS},
+        required=("volume_id",),
+        version=VOLUME,
+    ),
+    Resource(
         "/volume/v3/types",
         "volume_type",
         {"name": NAME, "description": TEXT},
@@ -220,6 +234,19 @@ RESOURCES = [
         required=("name", "policy"),
         version="compute 2.90",
     ),
+    Resource(
+        "/compute/v2.1/os-keypairs",
+        "keypair",
+        {},
+        fixed={
+            "name": st.text("abcXYZ019 ._@-", min_size=1, max_size=40).filter(lambda name: name == name.strip(" ")),
+            "public_key": st.sampled_from([PUBLIC_KEY, PUBLIC_KEY + "\n"]),
+            "type": st.just("ssh"),
+        },
+        required=("name", "public_key"),
+        version="compute 2.92",
+        id_at="name",
+    ),
     *(
         Resource(
             f"/identity/v3/{plural}",
@@ -243,6 +270,17 @@ RESOURCES = [
                 {"name": FREE_NAME, "description": TEXT, "enabled": FLAG},
                 ("type",),
                 {"type": KEY},
+            ),
+            (
+                "endpoints",
+                "endpoint",
+                {
+                    "interface": st.sampled_from(["public", "internal", "admin"]),
+                    "url": st.sampled_from(["http://127.0.0.1/dns", "HTTPS://Dns.example:443/v2/%(tenant_id)s/"]),
+                    "enabled": FLAG,
+                },
+                ("service_id", "interface", "url"),
+                {"service_id": st.just("{service}"), "name": FREE_NAME, "description": TEXT},
             ),
             ("policies", "policy", {"blob": TEXT, "type": KEY}, ("blob", "type"), {}),
             ("regions", "region", {"description": TEXT}, (), {}),
