@@ -21,7 +21,7 @@ from conductor.journal.models import WorkflowRun
 log = logging.getLogger(__name__)
 
 
-class Announcement(NamedTuple):
+class EventNotification(NamedTuple):
     """Notification of a committed event. `cursor` is the event's number in the log of `alias`."""
 
     alias: str
@@ -33,7 +33,7 @@ class Announcement(NamedTuple):
     instance_uuid: str
 
 
-Listener = Callable[[Announcement], None]
+Listener = Callable[[EventNotification], None]
 _listeners: list[Listener] = []
 
 
@@ -104,7 +104,7 @@ def about_cell(name: str) -> EventSubject:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """One event without its number."""
+    """One event, without its number."""
 
     subject: EventSubject
     kind: str
@@ -175,7 +175,7 @@ def announce(alias: str, new_events: Sequence[NewEvent], numbers: Sequence[int])
         return
     for event, number in zip(new_events, numbers, strict=True):
         subject = event.subject
-        announcement = Announcement(
+        announcement = EventNotification(
             alias=alias,
             cursor=number,
             topic=subject.topic,

@@ -14,9 +14,9 @@ BY_FILE = "@"
 
 
 def reach(name: str) -> None:
-    """End this process as `kill -9` does if the option `crash_at` names this place. One comparison when off.
+    """End this process as `kill -9` does if the option `crash_at` names this point. It costs one comparison when off.
 
-    With `@<file>` the place is read from the file; the process that reaches it deletes the file first.
+    With `@<file>` the point is read from the file. The process that reaches it deletes the file first.
     """
     armed = _armed()
     if armed and (name == armed or (armed[0] == BY_FILE and _takes(Path(armed[1:]), name))):
@@ -26,12 +26,12 @@ def reach(name: str) -> None:
 
 @cache
 def _armed() -> str:
-    """Return the option, cached: every step reads it three times."""
+    """Return the option. It is cached, as every step reads it three times."""
     return settings.NOVELLA_CRASH_AT
 
 
 def _takes(file: Path, name: str) -> bool:
-    """Delete the file; of several processes that reach the place at once, only one dies."""
+    """Delete the file. Of several processes that reach the point at once, only one gets true and ends."""
     try:
         if file.read_text() != name:
             return False

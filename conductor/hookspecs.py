@@ -1,4 +1,4 @@
-"""The plugin contract: every hook that Novella calls, when it fires and what to return.
+"""The plugin contract: every hook that Novella calls, when it is called and what it returns.
 
 A plugin is a module or object with functions of these names marked by `hookimpl`, found through the entry-point group
 `novella`. All that is found is used, unless the operator's option names what runs, and in which order.

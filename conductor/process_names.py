@@ -1,4 +1,4 @@
-"""Process name in leases and decisions: unique for one life of one process, and never reused."""
+"""Process name in leases and decisions. It is unique for one life of one process, and never reused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _take_new_name() -> None:
     _name = _new_name()
 
 
-# A fork has a name of its own: two workers of one name would share a lease.
+# A fork has a name of its own, as two workers of one name would share a lease.
 _name = _new_name()
 os.register_at_fork(after_in_child=_take_new_name)
 

@@ -42,7 +42,9 @@ OWNERS: Mapping[str, Owner] = {
 
 @dataclass(frozen=True)
 class RowLimit:
-    """At most `default` rows of `model` (a label of Django's) that share their `column`, unless operators set more."""
+    """A limit of `default` rows of `model` (a label of Django's) with the same `column`, unless operators set another
+    one.
+    """
 
     model: str
     column: str
@@ -232,7 +234,7 @@ NOT_MADE_AT_WILL: Mapping[str, str] = {
 
 
 def defaults() -> dict[str, int]:
-    """Return the default limit of each kind; -1 is none."""
+    """Return the default limit of each kind. -1 is no limit."""
     return limits("")
 
 
@@ -274,8 +276,8 @@ def require(kind: str, owner_id: object, *, project_id: str = "", wanted: int = 
 
 
 def keep_newest(rows: QuerySet[Any], most: int) -> None:
-    """Delete all of these rows but the newest: for closed ones, whose history is in the audit log.
+    """Delete all of these rows except the newest: for closed ones, whose history is in the audit log.
 
-    Inside the write transaction that adds another one.
+    Call it inside the write transaction that adds another one.
     """
     rows.filter(pk__in=list(rows.order_by("-pk").values_list("pk", flat=True)[most : most + MOST_REMOVED])).delete()

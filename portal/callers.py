@@ -126,7 +126,7 @@ def _remember(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 
 def _proof_of(scope: Scope) -> bytes:
-    """A digest of the token, or else of the session; b"" for a request without either."""
+    """Return a digest of the token, or else of the session; b"" for a request without either."""
     headers = dict(scope["headers"])
     token = headers.get(b"x-auth-token", b"")
     if not token and b"cookie" in headers:

@@ -77,7 +77,7 @@ class _CommandLine(ManagementUtility):
 
 
 def help_text(program: str) -> str:
-    """The commands of the project in their groups, each with the first sentence of its help, then those of Django."""
+    """Return the help: the project's commands by group with the first sentence of their help, then Django's."""
     commands = get_commands()
     groups = {title: {name: _summary(commands[name], name) for name in names} for title, names in GROUPS.items()}
     lines = [

@@ -1,4 +1,4 @@
-"""Where Novella's own files are: in a checkout of the project, or in an installed package."""
+"""Folders of Novella's own files, in a checkout of the project or in an installed package."""
 
 from __future__ import annotations
 

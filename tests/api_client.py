@@ -16,7 +16,7 @@ _NOTHING = object()
 
 @cache
 def _handler(middleware: tuple[str, ...]) -> ClientHandler:
-    """One stack for all clients: building it takes longer than most requests do, and it keeps nothing of them."""
+    """Return one stack for all clients: building it takes longer than most requests, and it keeps nothing of them."""
     return ClientHandler(enforce_csrf_checks=False)
 
 
@@ -36,7 +36,7 @@ class ApiClient:
     def call(
         self, method: str, path: str, body: Any = _NOTHING, *, headers: dict[str, str] | None = None
     ) -> HttpResponse:
-        """One request. `body` is sent as JSON; bytes and text go as they are (content type by header)."""
+        """Send one request. `body` is sent as JSON; bytes and text are sent as they are (content type by header)."""
         sent = {"X-Auth-Token": self.token} if self.token else {}
         if self.version is not None:
             sent["OpenStack-API-Version"] = f"compute {self.version}"

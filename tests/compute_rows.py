@@ -88,7 +88,7 @@ def make_host(cell: str, host: str, *, zone: str = "az-1", **values: Any) -> Ser
 
 
 def make_instance(context: RequestContext, cell: str, name: str, **values: Any) -> Instance:
-    """An instance that its cell has built, with its mapping."""
+    """Return an instance that its cell has built, with its mapping."""
     created_at = values.pop("created_at", None) or database_time()
     instance_uuid = values.pop("uuid", None) or uuid.uuid4()
     is_deleted = values.get("deleted_at") is not None

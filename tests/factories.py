@@ -44,7 +44,7 @@ CELL_PLAN = [
 
 
 def image(name: str, caller: RequestContext, **values: Any) -> Image:
-    """A public image, ready to boot from."""
+    """Create a public image, ready to boot from."""
     defaults: dict[str, Any] = {
         "status": "active",
         "visibility": "public",
@@ -59,7 +59,7 @@ def image(name: str, caller: RequestContext, **values: Any) -> Image:
 
 
 def network(name: str, caller: RequestContext, cidr: str = "10.64.0.0/20", **values: Any) -> Network:
-    """A shared network with one subnet."""
+    """Create a shared network with one subnet."""
     times = {"created_at": ago(900), "updated_at": ago(900)}
     defaults: dict[str, Any] = {"is_shared": True, "project_id": caller.project_id}
     made = Network.objects.create(name=name, **{**defaults, **values}, **times)
@@ -71,18 +71,18 @@ def network(name: str, caller: RequestContext, cidr: str = "10.64.0.0/20", **val
 
 
 def ago(seconds: float) -> datetime:
-    """A moment in the past."""
+    """Return a moment in the past."""
     return datetime.now(UTC) - timedelta(seconds=seconds)
 
 
 def project(name: str) -> Project:
-    """A project of the default domain; the same one for the same name."""
+    """Return a project of the default domain; the same one for the same name."""
     domain, _ = Domain.objects.get_or_create(id="default", defaults={"name": "Default"})
     return Project.objects.get_or_create(domain=domain, name=name)[0]
 
 
 def user(name: str, **roles: str) -> User:
-    """A person with a role in each project named: user("ana", shop="member")."""
+    """Create a person with a role in each project named: user("ana", shop="member")."""
     domain, _ = Domain.objects.get_or_create(id="default", defaults={"name": "Default"})
     found = User.objects.filter(username=name).first()
     if found is None:
@@ -96,7 +96,7 @@ def user(name: str, **roles: str) -> User:
 
 
 def context(name: str, project_name: str) -> RequestContext:
-    """The caller that a person is in a project."""
+    """Return the caller that a person is in a project."""
     person, place = User.objects.get(username=name), project(project_name)
     names = RoleAssignment.objects.filter(user=person, project=place).values_list("role__name", flat=True)
     return RequestContext(
@@ -111,7 +111,7 @@ def context(name: str, project_name: str) -> RequestContext:
 
 
 def cells() -> list[CellMapping]:
-    """The cells of the test settings, cell0 first."""
+    """Return the cells of the test settings, cell0 first."""
     return [CellMapping.objects.get_or_create(name=name)[0] for name in ("cell0", "cell1", "cell2")]
 
 
@@ -171,7 +171,7 @@ def instance(caller: RequestContext, name: str, *, cell: str = "cell1", age: flo
 
 
 def address(ip_address: str, network: str = "private") -> dict[str, Any]:
-    """A plugged port, as an instance keeps it."""
+    """Return a plugged port, as an instance keeps it."""
     return {
         "port_uuid": str(uuid4()),
         "network_name": network,
@@ -195,7 +195,7 @@ def console(of: Instance, text: str, cell: str = "cell1") -> ConsoleLog:
 
 
 def run(caller: RequestContext, alias: str = "default", *, age: float = 10, **values: Any) -> WorkflowRun:
-    """A workflow run; by default a build at the API level that has just begun."""
+    """Create a workflow run; by default a build at the API level that has just begun."""
     is_api = alias == "default"
     defaults: dict[str, Any] = {
         "flow": "build_instances" if is_api else "build_in_cell",
@@ -221,7 +221,7 @@ def run(caller: RequestContext, alias: str = "default", *, age: float = 10, **va
 
 
 def step(of: WorkflowRun, index: int, begun: float, ended: float | None = None, **values: Any) -> StepRecord:
-    """A try of a step: begun and ended that many seconds ago; done, or running while it has no end."""
+    """Create an attempt of a step that began and ended so many seconds ago; without an end it is running."""
     defaults: dict[str, Any] = {
         "state": StepState.DONE if ended is not None else StepState.RUNNING,
         "name": of.plan[index]["name"] if index < len(of.plan) else "MarkFailed",
@@ -235,7 +235,7 @@ def step(of: WorkflowRun, index: int, begun: float, ended: float | None = None, 
 
 
 def lock(of: WorkflowRun, resource: str) -> ResourceLock:
-    """A resource that a run holds."""
+    """Lock a resource for a run."""
     return ResourceLock.objects.using(of._state.db).create(resource=resource, run=of, granted_at=ago(5))
 
 
@@ -253,7 +253,7 @@ def emit_instance_event(of: Instance, cell: str, kind: str = "instance.updated")
 
 
 def decision(of: WorkflowRun, *, summary: dict[str, Any], details: dict[str, Any], **values: Any) -> SchedulingDecision:
-    """A stored scheduling decision."""
+    """Create a stored scheduling decision."""
     defaults: dict[str, Any] = {"is_successful": True, "selections": [], "created_at": ago(5), "step_key": str(uuid4())}
     return SchedulingDecision.objects.create(
         run_uuid=of.uuid, project_id=of.project_id, summary=summary, details=details, **{**defaults, **values}
@@ -263,7 +263,7 @@ def decision(of: WorkflowRun, *, summary: dict[str, Any], details: dict[str, Any
 def build(
     caller: RequestContext, name: str, cell: str = "cell1", *, age: float = 12
 ) -> tuple[WorkflowRun, WorkflowRun]:
-    """A build that has been handed to a cell and is at its third step there: the run of each."""
+    """Create a build that was handed to a cell and is at its third step there. Return the run of each."""
     uuid: UUID = uuid4()
     parent = run(
         caller, age=age, state=RunState.DONE, position=3, finished_at=ago(age - 0.8), owner=None, instance_name=name,
@@ -299,7 +299,7 @@ def some_decision() -> dict[str, Any]:
 
 
 def failed_decision(of: WorkflowRun) -> SchedulingDecision:
-    """A decision that found no host, with the request and the hosts that it saw: two filters against four hosts."""
+    """Create a decision that found no host: two filters, four hosts, with the stored request and hosts."""
     names = ("compute-with-a-rather-long-name-1.rack-7.example", "sim-2", "sim-3", "sim-4")
     base = HostState(
         host="", node="", cell="cell1", provider_uuid="", availability_zone="az-1", vcpus=8, vcpus_used=0,

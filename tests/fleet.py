@@ -26,7 +26,7 @@ REAL = (("x86_64", "qemu", "hvm"),)
 
 
 def provider_of(host: str) -> str:
-    """The uuid of the provider of a host of this fleet."""
+    """Return the uuid of the provider of a host of this fleet."""
     return str(uuid5(NAMESPACE_DNS, host))
 
 
@@ -119,7 +119,7 @@ def add_instance(uuid: str, host: str, cell: str = "cell1", *, vm_state: str = V
 def requested(
     *, vcpus: int = 1, memory_mb: int = 512, disk_gb: int = 1, image: Mapping[str, str] | None = None, **more: Any
 ) -> RequestSpec:
-    """A request of the shop."""
+    """Return a request of the shop."""
     extra_specs = more.pop("extra_specs", {})
     flavor = FlavorSpec("1", "small", vcpus, memory_mb, root_gb=disk_gb, extra_specs=extra_specs)
     return RequestSpec(SHOP, ANA, flavor, ImageSpec(properties=dict(image or {})), **more)

@@ -52,7 +52,7 @@ def together(pool: ThreadPoolExecutor, *writes: Write) -> list[Future[Any]]:
 
 
 def coming(pool: ThreadPoolExecutor, *writes: Callable[[], Any]) -> list[Future[Any]]:
-    """The same while the caller itself writes."""
+    """Queue all writes as `together` does, while the caller itself writes."""
     write_lock, futures = write_lock_of(ALIAS), []
     for number, write in enumerate(writes, start=1):
         futures.append(pool.submit(closing(write)))

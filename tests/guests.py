@@ -42,19 +42,19 @@ def boot_sector() -> bytes:
 
 
 def boot_disk() -> bytes:
-    """A raw disk of one MiB with the boot sector."""
+    """Return a raw disk of one MiB with the boot sector."""
     return boot_sector().ljust(DISK_BYTES, b"\0")
 
 
 def chatty_disk() -> bytes:
-    """The same, but it ticks without a pause."""
+    """Return a raw disk like `boot_disk`, whose guest ticks without a pause."""
     wait = _CODE[_TICK_AT - 11 : _TICK_AT - 1]
     assert wait.startswith(b"\xb4\x86"), "the BIOS's wait"
     return boot_disk().replace(wait, b"\x90" * len(wait), 1)
 
 
 def image_of(image_id: str, data: bytes, **values: Any) -> ImageSpec:
-    """An image whose figures are true of `data`."""
+    """Return an image whose figures are true of `data`."""
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
     fields = {"disk_format": "raw", "container_format": "bare", "size": len(data), "checksum": digest} | values
     return ImageSpec(image_id=image_id, name=image_id, **fields)
@@ -75,7 +75,7 @@ class ImageShelf:
 
 
 def guest_of(instance_uuid: str, image: ImageSpec, **values: Any) -> GuestSpec:
-    """A small guest named web-1 of `image`."""
+    """Return a small guest named web-1 of `image`."""
     fields = {"name": "web-1", "hostname": "web-1", "project_id": "5" * 32} | values
     fields.setdefault("flavor", FlavorSpec("1", "tiny", vcpus=1, memory_mb=64, root_gb=1))
     return GuestSpec(instance_uuid=instance_uuid, image=image, **fields)

@@ -12,7 +12,7 @@ from conductor.rpc.broker import CONDUCTOR_QUEUE
 from conductor.rpc.codec import encode
 from conductor.rpc.envelope import CONDUCTOR, Signer, SigningKey
 from conductor.rpc.identities import Credentials, HostIdentity
-from conductor.rpc.key_store import STORE, Known, KnownConductorKey
+from conductor.rpc.key_store import STORE, KnownConductorKey, KnownKeys
 from conductor.rpc.keys import KnownHostKey
 from conductor.services.hosts import keys as host_keys
 
@@ -28,12 +28,12 @@ def install(*hosts: Credentials) -> None:
         for host in hosts
         for key in host.keys
     }
-    STORE.install(Known(known, (KnownConductorKey(_KEY.key_id, _KEY.public_text, 0.0, None, signer, public),)))
+    STORE.install(KnownKeys(known, (KnownConductorKey(_KEY.key_id, _KEY.public_text, 0.0, None, signer, public),)))
     keys.use(STORE)
 
 
 def serve(host: str, cell: str) -> HostIdentity:
-    """A host of this process that is known; nothing is kept of it anywhere."""
+    """Return a host of this process that is known; nothing is kept of it anywhere."""
     made = identities.new(host, cell, {_KEY.key_id: _KEY.public_text})
     install(made)
     identity = HostIdentity(Path("/nowhere"), made)
@@ -54,6 +54,8 @@ def enroll(folder: Path, host: str, cell: str) -> HostIdentity:
 
 
 def sealed(signer: Signer, cell: str, message: Any, **changes: Any) -> dict[str, Any]:
-    """A message to the conductor of a cell as it travels; `changes` are made to its envelope after it was signed."""
+    """Return a message to the conductor of a cell as it travels; `changes` are made to its envelope after it was
+    signed.
+    """
     values = {"cell": cell, **encode(message)}
     return {**signer.seal(values["message"], f"{CONDUCTOR_QUEUE}.{cell}", values), **changes}

@@ -51,7 +51,7 @@ def copy_files(data_dir: Path) -> None:
 
 
 def start_server(folder: Path, *, is_durable: bool = True) -> postgresql.Service:
-    """A PostgreSQL server of the caller's own in `folder`, with every database."""
+    """Return a PostgreSQL server of the caller's own in `folder`, with every database."""
     _copy("postgresql", postgresql.binaries().parent.name, _make_server, folder)
     return postgresql.start_there(folder, is_durable=is_durable)
 

@@ -41,11 +41,11 @@ class Person:
     role: Role
 
     def token(self) -> str:
-        """A new token for the person's project."""
+        """Return a new token for the person's project."""
         return tokens.issue(self.user, self.project, ["password"])[0]
 
     def session(self) -> str:
-        """The key of a new session in the person's project, as one has it after signing in to the portal."""
+        """Return the key of a new session in the person's project, as one has it after signing in to the portal."""
         self.user.refresh_from_db()  # a session of now, also after a change that has ended others
         session = SessionStore()
         session[SESSION_KEY] = self.user.pk
@@ -57,7 +57,7 @@ class Person:
         return str(session.session_key)
 
     def context(self) -> RequestContext:
-        """The person as services see them, with a new request id."""
+        """Return the person as services see them, with a new request id."""
         return RequestContext(
             user_id=self.user.id,
             project_id=self.project.id,

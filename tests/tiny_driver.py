@@ -73,7 +73,7 @@ class TinyDriver(ComputeDriver):
 
 
 def guest_json(instance_uuid: str, **values: Any) -> dict[str, Any]:
-    """A small guest, as a spawn command carries it."""
+    """Return a small guest, as a spawn command carries it."""
     guest = GuestSpec(
         instance_uuid=instance_uuid,
         name="web-1",

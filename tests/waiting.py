@@ -56,7 +56,7 @@ def wait_until(
 async def wait_until_async(
     what: str, condition: Callable[[], Any], seconds: float = WAIT_SECONDS, *, pause: float = 0.02
 ) -> Any:
-    """The same as `wait_until`, for a test that runs in an event loop."""
+    """Return the same as `wait_until`, for a test that runs in an event loop."""
     began_at = time.monotonic()
     while True:
         found = condition()

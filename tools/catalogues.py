@@ -297,7 +297,7 @@ def _literal(node: ast.expr) -> str:
 
 
 def _states() -> Iterator[str]:
-    """The words of states of workflows and steps."""
+    """Yield the words of states of workflows and steps."""
     for node in ast.parse((PROJECT_DIR / STATES).read_text()).body:
         if isinstance(node, ast.ClassDef) and node.name in ("RunState", "StepState"):
             for line in node.body:

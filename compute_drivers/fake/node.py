@@ -57,7 +57,7 @@ class FakeNode:
 
     @property
     def address(self) -> dict[str, Any]:
-        """Where other hosts of this machine find the state of this one."""
+        """Location of this host's state, for other hosts of this machine."""
         return {"host": self.host, "state_file": str(self.state_file.path)}
 
     def start(self) -> None:

@@ -160,7 +160,7 @@ class HostState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HostState:
-        """The inverse of `to_text` after parsing. Raises KeyError or TypeError for anything else."""
+        """Build the state from the parsed JSON of `to_text`. Raises KeyError or TypeError for other JSON."""
         return cls(
             guests={uuid: GuestRecord(**_known(GuestRecord, it)) for uuid, it in data["guests"].items()},
             kept={uuid: GuestRecord(**_known(GuestRecord, it)) for uuid, it in data.get("kept", {}).items()},

@@ -76,7 +76,7 @@ def _service_rules(mac: str, addresses: Sequence[IPv4Network]) -> list[str]:
 
 
 def _service_rules_ipv6(mac: str, addresses: Sequence[AddressRange]) -> list[str]:
-    """The same rules for the service's IPv6 address, which only ports with IPv6 can reach."""
+    """Return the rules for the service's IPv6 address, which only ports with IPv6 can reach."""
     to_service = f"ip6 daddr {METADATA_IPV6.network_address}"
     own = [str(address.network_address) for address in addresses if isinstance(address, IPv6Network)]
     sources = set_of([*own, str(link_local(mac).network_address)])

@@ -139,7 +139,7 @@ def _dispatch(end: str, devices: Sequence[str], chain: str) -> list[str]:
 
 
 def _to_host(names: NetNames) -> list[str]:
-    """A guest may reach the host's DHCP server and nothing else of the host."""
+    """Let guests reach the host's DHCP server, and nothing else of the host."""
     end = f'iifname "{names.devices}*"'
     return [
         f"{end} ip protocol udp udp sport 68 udp dport 67 accept",

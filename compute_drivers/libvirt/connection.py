@@ -121,7 +121,7 @@ class Connection:
 
     @contextmanager
     def domain(self, instance_uuid: str, action: str) -> Iterator[Any]:
-        """Like `guest`, but yields libvirt's own handle, for `migration_job`."""
+        """Yield libvirt's own handle of a guest, for `migration_job`."""
         with translated(action):
             domain = self._find(instance_uuid)
             if domain is None:

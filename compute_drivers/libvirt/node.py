@@ -130,7 +130,7 @@ class LibvirtNode:
 
     @contextmanager
     def running_guest(self, instance_uuid: str, action: str) -> Iterator[LibvirtGuest]:
-        """Like `guest`. Raises DriverError for a guest that is neither running nor paused."""
+        """Yield the guest. Raises DriverError for one that is neither running nor paused."""
         with self.guest(instance_uuid, action) as guest:
             state = guest.power_state()
             if state not in ON:

@@ -28,7 +28,7 @@ INCOMING, OUTGOING = "expected", "leaving"
 
 
 class Location(enum.Enum):
-    """Where a guest is in its live migration, as one host's libvirt sees it."""
+    """Location of a guest in its live migration, as one host's libvirt reports it."""
 
     ABSENT = enum.auto()
     BETWEEN = enum.auto()

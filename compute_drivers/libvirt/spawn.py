@@ -118,7 +118,7 @@ class GuestBuilder:
         return None
 
     def backing_image_if_any(self, guest: GuestSpec, progress: Progress) -> disk_images.Backing | None:
-        """Like `backing_image`; None also for an image that is gone, and then the disk is copied whole."""
+        """Return the backing image. None if the image is gone; the disk is then copied whole."""
         try:
             return self.backing_image(guest, progress)
         except BuildAborted:

@@ -145,7 +145,7 @@ class Wires:
         self.join(instance_uuid, port_uuid, lambda: SocketEnd(paths), segment)
 
     def join(self, instance_uuid: str, port_uuid: str, make_end: Callable[[], WireEnd], segment: Segment) -> None:
-        """Like `open`, with an end that is made after the former one is closed. Raises what `make_end` raises."""
+        """Open a wire with an end that is created after the former one is closed. Raises what `make_end` raises."""
         self.close(instance_uuid, port_uuid)
         end = make_end()
         wire = _Wire(end, segment)

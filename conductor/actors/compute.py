@@ -7,7 +7,7 @@ import logging
 from conductor.compute.agent import ComputeAgent
 from conductor.rpc import trust
 from conductor.rpc.broker import COMPUTE_QUEUE, message_actor
-from conductor.rpc.trust import Received
+from conductor.rpc.trust import AuthenticatedMessage
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ def serve(agent: ComputeAgent) -> None:
 
 
 @message_actor(trust.TO_COMPUTE, COMPUTE_QUEUE)
-def compute_message(received: Received) -> None:
+def compute_message(received: AuthenticatedMessage) -> None:
     """Deliver a conductor's command to its host; one for a host that is not here is logged, and resent later."""
     host = received.body["body"]["host"]
     for agent in _agents:

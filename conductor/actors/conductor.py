@@ -22,7 +22,7 @@ from conductor.rpc.messages import (
     StepAnswered,
     StepProgressed,
 )
-from conductor.rpc.trust import Received
+from conductor.rpc.trust import AuthenticatedMessage
 from conductor.services.consoles import connections, logs
 from conductor.services.operations import refused_messages
 from conductor.services.operations.reconciliation import undos
@@ -58,13 +58,13 @@ RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
 
 
 @message_actor(trust.NOTIFICATION, CONDUCTOR_QUEUE)
-def conductor_notified(received: Received) -> None:
+def conductor_notified(received: AuthenticatedMessage) -> None:
     """Execute a run: {"alias", "run_uuid"}."""
     executor.run(received.body["alias"], received.body["run_uuid"])
 
 
 @message_actor(trust.TO_CONDUCTOR, CONDUCTOR_QUEUE)
-def conductor_message(received: Received) -> None:
+def conductor_message(received: AuthenticatedMessage) -> None:
     """Handle a message from a compute host about itself, as a conductor of its cell, or from a scheduler."""
     try:
         message = decode(received.body)

@@ -32,10 +32,10 @@ from conductor.rpc import broker, trust
 from conductor.rpc.broker import SCHEDULER_QUEUE, message_actor
 from conductor.rpc.codec import decode
 from conductor.rpc.messages import DestinationsRequested, DestinationsSelected, SchedulerReported
-from conductor.rpc.trust import Received
+from conductor.rpc.trust import AuthenticatedMessage
 from conductor.rpc.versions import SERVICE_VERSION
 from conductor.scheduler import manager
-from conductor.scheduler.manager import Question, Selections
+from conductor.scheduler.manager import DestinationRequest, Selections
 
 log = logging.getLogger(__name__)
 
@@ -135,31 +135,31 @@ class SchedulerService:
 
 def decide(calls: Sequence[DestinationsRequested]) -> list[Answer]:
     """Answer calls together; those that move an instance, or need a database that does not answer, alone."""
-    questions = [_question(call) for call in calls]
-    together = [question for question in questions if question.spec.move is None]
+    requests = [_request_of(call) for call in calls]
+    together = [request for request in requests if request.spec.move is None]
     answers: dict[str, Answer] = {}
     try:
         found = manager.select_for_many(together)
-        answers = {question.step_key: answer for question, answer in zip(together, found, strict=True)}
+        answers = {request.step_key: answer for request, answer in zip(together, found, strict=True)}
     except (OperationalError, InterfaceError) as error:
         log.warning("calls are answered alone after an error of their set: %s", error)
-    for question in questions:
-        if question.step_key not in answers:
-            answers[question.step_key] = _alone(question)
-    in_order = [answers[question.step_key] for question in questions]
+    for request in requests:
+        if request.step_key not in answers:
+            answers[request.step_key] = _alone(request)
+    in_order = [answers[request.step_key] for request in requests]
     return [None if isinstance(answer, StaleToken) else answer for answer in in_order]
 
 
-def _alone(question: Question) -> Answer:
+def _alone(request: DestinationRequest) -> Answer:
     try:
-        return manager.select_for_many([question])[0]
+        return manager.select_for_many([request])[0]
     except (OperationalError, InterfaceError):
-        log.exception("no decision, the database does not answer: run=%s", question.run_uuid)
+        log.exception("no decision, the database does not answer: run=%s", request.run_uuid)
         return None
 
 
-def _question(call: DestinationsRequested) -> Question:
-    return Question(
+def _request_of(call: DestinationsRequested) -> DestinationRequest:
+    return DestinationRequest(
         RequestSpec.from_json(call.spec), call.instance_uuids, call.step_key, call.run_uuid, partial(_fenced, call)
     )
 
@@ -202,7 +202,7 @@ def serve(service: SchedulerService) -> None:
 
 
 @message_actor(trust.TO_SCHEDULER, SCHEDULER_QUEUE)
-def scheduler_message(received: Received) -> None:
+def scheduler_message(received: AuthenticatedMessage) -> None:
     """Queue a conductor's call; one for another scheduler is logged, and made again later."""
     call = decode(received.body)
     for service in _services:

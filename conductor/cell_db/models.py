@@ -17,8 +17,8 @@ class InstanceQuerySet(models.QuerySet["Instance"]):
 
 
 class Instance(models.Model):
-    """A guest as its cell knows it. `flavor` and `image` are copies of the requested ones, whatever becomes of the
-    originals.
+    """A guest as its cell knows it. `flavor` and `image` are copies of the requested ones, and never change with
+    these.
     """
 
     uuid = models.UUIDField(unique=True)
@@ -93,9 +93,9 @@ class Instance(models.Model):
 
 
 class InstanceFault(models.Model):
-    """Why an instance is in error. The newest is shown; `details` is for operators.
+    """A reason why an instance is in error. The newest is shown. `details` is for operators.
 
-    `message` is the English text, cut to the length that clients get; `wording` is JSON of its code and values, for
+    `message` is the English text, cut to the length that clients get. `wording` is JSON of its code and values, for
     pages.
     """
 
@@ -242,7 +242,8 @@ class GuestCount(models.Model):
 class Drain(models.Model):
     """Settings of one host's drain, and an operator's changes since.
 
-    `refused` holds by instance uuid why it cannot leave. Once `deadline_at` has passed it `is_late`: no move begins.
+    `refused` has the reason why an instance cannot leave, by its uuid. Once `deadline_at` has passed it `is_late`: no
+    further move begins.
     """
 
     run_uuid = models.UUIDField(unique=True)
@@ -272,7 +273,7 @@ class ConsoleAddress(models.Model):
 
 
 class ReceivedMessage(models.Model):
-    """One received message of a kind without an order, kept for as long as it could be replayed."""
+    """One received message of a kind without an order. It is stored for as long as it could be replayed."""
 
     digest = models.CharField(max_length=64, primary_key=True)  # SHA-256 of key id and nonce
     received_at = models.DateTimeField(db_index=True)

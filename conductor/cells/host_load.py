@@ -1,4 +1,4 @@
-"""Load of a host: the instances, moves and runs that keep it from being empty."""
+"""Load of a host: the instances, moves and runs because of which it is not empty."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ WITH_GUEST_OFF = (MigrationType.RESIZE, MigrationType.MIGRATION)
 
 
 @dataclass(frozen=True)
-class Load:
-    """Instances on it, moves that can revert to it, runs that use it, and whether it has allocations."""
+class HostLoad:
+    """Instances on a host, moves that can revert to it, runs that use it, and whether it has allocations."""
 
     instances: tuple[Instance, ...]
     ways_back: tuple[Migration, ...]
@@ -36,7 +36,7 @@ class Load:
         return ", ".join(parts)
 
 
-def of(alias: str, host: str) -> Load:
+def of(alias: str, host: str) -> HostLoad:
     """Return the load of a host now."""
     instances = Instance.objects.using(alias).alive().filter(host=host).order_by("created_at", "uuid")
     ways_back = Migration.objects.using(alias).filter(
@@ -44,7 +44,7 @@ def of(alias: str, host: str) -> Load:
     )
     users = ResourceLock.objects.using(alias).filter(resource__startswith=f"{host_resource(host)}#")
     nodes = list(ComputeNode.objects.using(alias).filter(host=host).values_list("uuid", flat=True))
-    return Load(
+    return HostLoad(
         instances=tuple(instances),
         ways_back=tuple(ways_back.exclude(destination_host=host)),
         users=tuple(users.values_list("run__uuid", flat=True)),

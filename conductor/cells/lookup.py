@@ -9,7 +9,7 @@ API_ALIAS = "default"
 
 
 def cell_aliases(*, with_cell0: bool = True) -> list[str]:
-    """Return aliases of all cells, cell0 first."""
+    """Return the aliases of all cells, cell0 first."""
     names = sorted(alias for alias in settings.DATABASES if alias not in (API_ALIAS, CELL0))
     return [CELL0, *names] if with_cell0 else names
 

@@ -1,4 +1,4 @@
-"""Cell quarantine: cells that operators cut off get no queries and no new servers until it is lifted."""
+"""Cell quarantine: a cell that an operator cuts off gets no queries and no new servers until it is lifted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from conductor.core.errors import CellUnavailable
 from conductor.core.messages import message
 from conductor.core.states import CELL_IN_QUARANTINE
 
-LOOK_EVERY_SECONDS = 1.0  # every list needs it: a process reads this often, and caches the result
+LOOK_EVERY_SECONDS = 1.0  # every list needs the quarantines, so a process caches them and reads them this often
 
 
 @dataclass(frozen=True)
 class CellQuarantine:
-    """Quarantine of a cell: who began it, why, and when."""
+    """Quarantine of a cell: who began it, when, and for which reason."""
 
     cell: str
     by: str
@@ -29,7 +29,7 @@ class CellQuarantine:
     since: datetime
 
 
-class _Seen:
+class _QuarantineCache:
     """The cache of this process."""
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class _Seen:
         self.due_at = 0.0
 
 
-_seen = _Seen()
+_seen = _QuarantineCache()
 
 
 def all_now() -> Mapping[str, CellQuarantine]:
-    """Return the cells in quarantine, as of a second ago at most."""
+    """Return the cells in quarantine, at most a second old."""
     if time.monotonic() >= _seen.due_at:
         with suppress(OperationalError, InterfaceError):  # then the cached state stays
             look()
@@ -55,7 +55,7 @@ def holds(alias: str) -> bool:
 
 
 def refuse(alias: str) -> None:
-    """Raise CellUnavailable where a cell is in quarantine."""
+    """Raise CellUnavailable if a cell is in quarantine."""
     if holds(alias):
         raise CellUnavailable(message("cell.no_changes", cell=alias))
 
@@ -67,7 +67,7 @@ def failures(aliases: Iterable[str]) -> dict[str, str]:
 
 
 def look() -> None:
-    """Read the quarantines. The process that changes them does so at once; others follow."""
+    """Read the quarantines. The process that changes them does so at once; others follow within a second."""
     with _seen.lock:
         _seen.due_at = time.monotonic() + LOOK_EVERY_SECONDS
         rows = CellMapping.objects.filter(quarantined_at__isnull=False)
@@ -79,5 +79,5 @@ def look() -> None:
 
 
 def forget() -> None:
-    """Drop the cache and do not read until asked: for tests, which count statements."""
+    """Drop the cache, and read only on request: for tests, which count statements."""
     _seen.found, _seen.due_at = {}, float("inf")

@@ -1,4 +1,4 @@
-"""Database router: cell tables are in the targeted cell, all others in the API database."""
+"""Database router: cell tables are in the targeted cell, all other tables in the API database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERYWHERE_LABELS = frozenset({"journal"})
 
 
 class CellRouter:
-    """Routes by app label; a query on a cell's table without a target raises an error."""
+    """Routes by app label. A query on a cell's table without a target raises an error."""
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
         return self._alias(model, hints)

@@ -31,7 +31,7 @@ _pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="scatter")
 
 @dataclass
 class GatherResult(Generic[R]):
-    """Answers by cell alias, and the cells that failed with the reason."""
+    """Answers by cell alias, and the cells that failed, each with the reason."""
 
     answers: dict[str, R] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -42,9 +42,9 @@ def scatter_gather(
 ) -> GatherResult[R]:
     """Call `ask(alias)` inside each cell.
 
-    A file database answers in this thread, one cell after another: another thread would cost more than the query.
-    Others are queried concurrently; one that is unresponsive after the timeout is left out and reported, as is one in
-    quarantine, without a query.
+    A file database answers in this thread, one cell after another, as another thread would cost more than the query.
+    Other databases are queried concurrently. A cell that is unresponsive after the timeout is left out and reported, as
+    is one in quarantine, which gets no query.
     """
     gathered: GatherResult[R] = GatherResult()
     remote: dict[str, Future[R]] = {}
@@ -72,7 +72,7 @@ def _collect(gathered: GatherResult[R], alias: str, answer: Callable[[], R]) -> 
         gathered.answers[alias] = answer()
     except CELL_IS_DOWN as error:
         time_budget.check()  # a statement that exceeded its own budget proves nothing about the cell
-        # One cell must not fail the others; a bug of ours is no outage, and is raised.
+        # One cell must not fail the others. A bug of ours is no outage, and is raised.
         _note_failure(alias, error)
         gathered.failures[alias] = f"{type(error).__name__}: {error}"
     else:
@@ -101,7 +101,7 @@ def _note_answer(alias: str) -> None:
 
 
 def _note_failure(alias: str, error: Exception | None = None) -> None:
-    """Record that a cell has not answered. Logged once per outage, not for every query."""
+    """Record that a cell has not answered. It is logged once per outage, not for every query."""
     with _lock:
         is_new = alias not in _down
         _down.add(alias)
@@ -110,5 +110,5 @@ def _note_failure(alias: str, error: Exception | None = None) -> None:
 
 
 def last_answered(alias: str) -> datetime | None:
-    """Return when a cell last answered this process; None for never."""
+    """Return when a cell last answered this process. None if it never did."""
     return _answered_at.get(alias)

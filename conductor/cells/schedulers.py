@@ -1,6 +1,6 @@
-"""Schedulers that run as services of their own: which there are, and whether each can be called.
+"""Schedulers that run as services of their own: their last reports, and whether each can be called.
 
-Their reports are rows of cell0, as those of the API level's conductors.
+Their reports are rows of cell0, as those of the API-level conductors are.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ REPORTS_MISSED = 3.0  # heartbeats without a report, after which a scheduler cou
 class Scheduler:
     """A scheduler by its newest report.
 
-    `waiting` requests are in its queue, the oldest for `oldest_seconds`. `decisions` took `seconds` together, since it
-    started. `worker` is its process; `has_ended` says that this one has died or was stopped.
+    Attributes:
+        waiting: Requests in its queue; the oldest one waits for `oldest_seconds`.
+        decisions: Number since it started; together they took `seconds`.
+        worker: Its process.
+        has_ended: This process has died or was stopped.
     """
 
     name: str
@@ -50,7 +53,7 @@ class Scheduler:
 
 
 def record(name: str, service_version: int, figures: Mapping[str, Any]) -> None:
-    """Record the report of a scheduler; the first one creates its row. `figures` are fields of `Scheduler`."""
+    """Record the report of a scheduler. The first one creates its row. `figures` are fields of `Scheduler`."""
     values = {"version": service_version, "figures": {**figures, "has_ended": False}, "last_seen_at": database_now()}
     with write_tx(CELL0):
         if not Service.objects.using(CELL0).filter(binary=BINARY, host=name).update(**values):
@@ -75,7 +78,11 @@ def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def note_end(life: str) -> str:
-    """Record that a process has ended, where it was a scheduler. Return its name; "" if it was none, or known to."""
+    """Record that a process has ended, if it was a scheduler.
+
+    Returns:
+        The scheduler's name. Empty if the process was none, or if its end is known.
+    """
     ended = next((one for one in all_known() if life_of(one.worker) == life and not one.has_ended), None)
     if ended is None:
         return ""

@@ -16,7 +16,7 @@ class NoCellTargeted(NovellaError):
 
 
 def current_cell(default: str | None = None) -> str:
-    """Return the alias of the targeted cell; `default` or NoCellTargeted outside of any block."""
+    """Return the alias of the targeted cell. Outside of any block `default`, or raise NoCellTargeted."""
     alias = _target.get() or default
     if alias is None:
         raise NoCellTargeted()

@@ -90,7 +90,7 @@ class ComputeAgent:
         return self._host(host).open_console(instance_uuid, kind)
 
     def ask_guest(self, host: str, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
-        """Answer a question about a guest. Raises NotFound, and what the driver raises."""
+        """Answer a query about a guest. Raises NotFound, and what the driver raises."""
         return self._host(host).ask_guest(instance_uuid, question)
 
     def _host(self, name: str) -> HostAgent:
@@ -99,7 +99,7 @@ class ComputeAgent:
         return self._hosts[name]
 
     def relay_consoles(self, address: RelayAddress | None) -> None:
-        """Relay the consoles of all guests at `address` from `start` on; None relays none."""
+        """Relay the consoles of all guests at `address` from `start` on. With None none are relayed."""
         self._relay = ConsoleRelay(address, self.open_console, self.ask_guest) if address is not None else None
 
     def report_together(self, send_reports: SendReports) -> None:

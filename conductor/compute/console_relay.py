@@ -1,4 +1,4 @@
-"""Relays consoles of guests to console proxies, and answers questions about guests, on one encrypted port of the agent.
+"""Relays consoles of guests to console proxies, and answers queries about guests, on one encrypted port of the agent.
 
 proxy ── TLS ──▶ relay ── open_console ──▶ driver ──▶ the guest's screen or serial port
 """
@@ -56,13 +56,15 @@ SerialPortKey = tuple[str, str]  # host and instance
 
 
 def no_questions(host: str, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
-    """Refuse every question: for a relay that serves consoles only."""
+    """Refuse every query: for a relay that serves consoles only."""
     raise NotSupported(f"Host {host} answers no questions.")
 
 
 @dataclass(frozen=True)
 class RelayAddress:
-    """Where a relay listens, and the name or address at which proxies reach it; port 0 takes a free one."""
+    """The address on which a relay listens, and the name or address at which proxies reach it. Port 0 takes a free
+    one.
+    """
 
     listen: str
     port: int
@@ -189,7 +191,7 @@ class ConsoleRelay:
         return await self._loop.run_in_executor(self._executor, function, *arguments)
 
     async def _read_request(self, reader: asyncio.StreamReader) -> ConsoleRequest | None:
-        """Read the request; None, without an answer, for a malformed one or a wrong key."""
+        """Read the request. None, without an answer, for a malformed one or a wrong key."""
         try:
             request = ConsoleRequest.from_line(await reader.readuntil(b"\n"))
         except (Invalid, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -203,7 +205,7 @@ class ConsoleRelay:
 async def _relay(
     guest: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_output: Callable[[bytes], None]
 ) -> None:
-    """Copy bytes both ways until one side ends; `on_output` also gets the guest's output."""
+    """Copy bytes both ways until one side ends. `on_output` also gets the guest's output."""
     guest.setblocking(False)
     guest_reader, guest_writer = await asyncio.open_connection(sock=guest)
     copies = [
@@ -284,7 +286,7 @@ class SerialPorts:
                 viewer.write(chunk)
 
     async def watch(self, key: SerialPortKey, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Show the port's output until the viewer disconnects; its input is discarded."""
+        """Show the port's output until the viewer disconnects. The viewer's input is discarded."""
         port = self._ports.setdefault(key, _SerialPort())
         port.viewers.add(writer)
         writer.write(port.recent)
@@ -305,9 +307,9 @@ class SerialPorts:
 
 
 def make_certificate() -> tuple[ssl.SSLContext, str]:
-    """Create a new certificate; return a server context with it, and its SHA-256 fingerprint in hex.
+    """Create a new certificate. Return a server context with it, and its SHA-256 fingerprint in hex.
 
-    Proxies know the certificate by its fingerprint. It is never kept on a disk.
+    Proxies know the certificate by its fingerprint. It is never stored on a disk.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Failures of commands: what may be raised, and its description in answers, without secrets."""
+"""Failures of commands: which exceptions a driver may raise, and their description in answers, without secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ NOT_RESCHEDULABLE = (StaleToken, Invalid, NotFound)
 def describe_error(error: Exception, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """Return {"class", "message", "is_reschedulable"} for an answer, with code and values of the message.
 
-    Messages of Novella's own errors are public. Of any other error only the class is named, and another host may try.
+    Messages of Novella's own errors are public. Of any other error only the class is named, and another host may be
+    tried.
     """
     name = type(error).__name__
     if isinstance(error, DriverError):

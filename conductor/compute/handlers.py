@@ -40,12 +40,12 @@ HandlerFunction = Callable[[CommandContext, Any], Mapping[str, Any] | None]
 
 @dataclass(frozen=True)
 class Handler:
-    """How one command is carried out.
+    """The way in which one command is carried out.
 
     Attributes:
         function: Calls the driver and returns the result for the answer.
         capability: The driver's capability that it requires, "" for none.
-        builds: What the command built is destroyed when the command has become stale meanwhile.
+        builds: The result of the command is destroyed when the command has become stale meanwhile.
     """
 
     function: HandlerFunction
@@ -80,7 +80,7 @@ def _spawn(context: CommandContext, command: m.SpawnInstance) -> None:
 
 
 def _rebuild(context: CommandContext, command: m.RebuildInstance) -> None:
-    """Rebuild the guest; one that the host has lost is spawned, as a rebuild keeps nothing of the old disks."""
+    """Rebuild the guest. One that the host has lost is spawned, as a rebuild keeps nothing of the old disks."""
     guest = _guest(command)
     try:
         context.driver.rebuild(guest, context.progress, is_running=command.is_running)
@@ -109,7 +109,7 @@ def _suspend(context: CommandContext, command: m.SuspendInstance) -> None:
 
 
 def _require_not_running(context: CommandContext, instance_uuid: str, action: str) -> None:
-    """Raises DriverError when the driver succeeded but lists the guest as running."""
+    """Raise DriverError when the driver succeeded but lists the guest as running."""
     if _listed_state(context, instance_uuid) is PowerState.RUNNING:
         raise DriverError(f"The driver says that it {action} the guest, and lists it as running.")
 
@@ -139,7 +139,9 @@ def _prepare(context: CommandContext, command: m.PrepareLiveMigration) -> Mappin
 
 
 def _live_migrate(context: CommandContext, command: m.LiveMigrate) -> Mapping[str, Any]:
-    """Migrate the guest. An error is raised only while the guest is still here: it makes the destination clean up."""
+    """Migrate the guest. An error is raised only while the guest is still here, as it makes the destination clean
+    up.
+    """
     guest = _guest(command)
     try:
         context.driver.live_migrate(

@@ -42,7 +42,7 @@ class JournalUnusable(Unavailable):
     """The journal of the host cannot be used."""
 
 
-class Command(Protocol):
+class HostCommand(Protocol):
     """The fields of every command to a host."""
 
     UNKEPT: ClassVar[frozenset[str]]
@@ -56,7 +56,7 @@ class Command(Protocol):
     def instance_uuid(self) -> str: ...
 
 
-class Decision(Enum):
+class CommandDecision(Enum):
     """Kind of decision on a received command."""
 
     RUN = "run"
@@ -69,7 +69,7 @@ class Decision(Enum):
 class JournalDecision:
     """The decision, with the kept answer where there is one."""
 
-    decision: Decision
+    decision: CommandDecision
     answer: Mapping[str, Any] | None = None
 
 
@@ -95,31 +95,31 @@ class HostJournal:
         with self._lock:
             self._connection.close()
 
-    def begin(self, command: Command) -> JournalDecision:
-        """Decide about a command and write it down before it is carried out, in one durable transaction.
+    def begin(self, command: HostCommand) -> JournalDecision:
+        """Decide about a command and record it before it is carried out, in one durable transaction.
 
         After RUN the caller must call `finish` or `abandon`. Raises sqlite3.Error, and then nothing was decided.
         """
         with self._lock:
             with self._transaction() as sql:
                 outcome = self._decide(sql, command)
-            if outcome.decision is Decision.RUN:
+            if outcome.decision is CommandDecision.RUN:
                 self._in_progress.add(command.step_key)
             return outcome
 
-    def _decide(self, sql: sqlite3.Connection, command: Command) -> JournalDecision:
+    def _decide(self, sql: sqlite3.Connection, command: HostCommand) -> JournalDecision:
         row = sql.execute("SELECT answer FROM commands WHERE step_key = ?", (command.step_key,)).fetchone()
         if row and row[0] is not None:
-            return JournalDecision(Decision.ANSWERED, json.loads(row[0]))
+            return JournalDecision(CommandDecision.ANSWERED, json.loads(row[0]))
         if self._highest(command.instance_uuid) > command.fencing_token:
-            return JournalDecision(Decision.REFUSED)
+            return JournalDecision(CommandDecision.REFUSED)
         if command.step_key in self._in_progress:
-            return JournalDecision(Decision.BUSY)
+            return JournalDecision(CommandDecision.BUSY)
         self._remember(sql, command)
-        return JournalDecision(Decision.RUN)
+        return JournalDecision(CommandDecision.RUN)
 
     def finish(self, step_key: str, answer: Mapping[str, Any]) -> None:
-        """Keep the answer of a command; a repeated command gets the same answer."""
+        """Store the answer of a command. A repeated command gets the same answer."""
         with self._lock:
             with self._transaction() as sql:
                 sql.execute(
@@ -133,7 +133,7 @@ class HostJournal:
         with self._lock:
             self._in_progress.discard(step_key)
 
-    def is_stale(self, command: Command) -> bool:
+    def is_stale(self, command: HostCommand) -> bool:
         """Return whether a newer token than the command's was seen for its instance."""
         with self._lock:
             return self._highest(command.instance_uuid) > command.fencing_token
@@ -160,7 +160,7 @@ class HostJournal:
         ).fetchone()
         return int(row[0]) if row else -1
 
-    def _remember(self, sql: sqlite3.Connection, command: Command) -> None:
+    def _remember(self, sql: sqlite3.Connection, command: HostCommand) -> None:
         # Without secrets: a repeated command carries them again.
         wire = encode(command)
         body = {name: value for name, value in wire["body"].items() if name not in command.UNKEPT}
@@ -194,7 +194,7 @@ class HostJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction; the caller holds the lock."""
+        """Begin a transaction for the block. The caller holds the lock."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection

@@ -13,7 +13,7 @@ from conductor.compute.console_relay import RelayAnnouncement
 from conductor.compute.driver_statistics import DriverStatistics
 from conductor.compute.failures import MAX_MESSAGE_LENGTH, THREAD_EXITS, describe_error, redact
 from conductor.compute.handlers import HANDLERS, CommandContext, carry_out
-from conductor.compute.host_journal import Command, CommandAttempts, Decision, HostJournal
+from conductor.compute.host_journal import CommandAttempts, CommandDecision, HostCommand, HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.keyed_executor import KeyedExecutor
 from conductor.core.compute_driver import ComputeDriver, Progress, StoreImage
@@ -94,7 +94,7 @@ class ComputeManager:
         if type(command) not in HANDLERS:
             raise UnknownMessage(f"{type(command).__name__} is no command.")
         outcome = self._journal.begin(command)
-        if outcome.decision is Decision.RUN:
+        if outcome.decision is CommandDecision.RUN:
             executor = self._resources.urgent if command.IS_URGENT else self._resources.commands
             executor.submit(
                 (self._config.host, command.MESSAGE_NAME) if command.IS_CHECK else self._config.host,
@@ -102,9 +102,9 @@ class ComputeManager:
                 lambda: self._carry_out(command),
                 max_parallel=self._config.most_at_once,
             )
-        elif outcome.decision is Decision.ANSWERED:
+        elif outcome.decision is CommandDecision.ANSWERED:
             self._answer(command, outcome.answer or {})
-        elif outcome.decision is Decision.REFUSED:
+        elif outcome.decision is CommandDecision.REFUSED:
             self._answer(command, _failure(_stale(command)))
 
     def _carry_out(self, command: Any) -> None:
@@ -228,7 +228,7 @@ class ComputeManager:
     def _send(self, command: Any, message: Any) -> None:
         try:
             self._resources.send(command.cell, message)
-        except Exception:  # a lost answer is asked for again; lost progress must not fail a build
+        except Exception:  # a lost answer is requested again; lost progress must not fail a build
             log.exception("could not reach the conductor: host=%s step=%s", self._config.host, command.step_key)
 
 
@@ -236,7 +236,7 @@ def _failure(error: Exception, secrets: tuple[str, ...] = ()) -> Answer:
     return {"ok": False, "result": {}, "error": describe_error(error, secrets)}
 
 
-def _stale(command: Command) -> StaleToken:
+def _stale(command: HostCommand) -> StaleToken:
     return StaleToken(f"Token {command.fencing_token} is no longer the newest for instance {command.instance_uuid}.")
 
 

@@ -1,4 +1,4 @@
-"""Gathers what the hosts of an agent report, and sends that of one round together."""
+"""Gathers the reports of an agent's hosts, and sends those of one round together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class ReportRound:
             self.send()
 
     def send(self) -> None:
-        """Send what was gathered. Raises what `send_reports` raises, and the reports are lost: the next ones follow."""
+        """Send the gathered reports. Raises what `send_reports` raises. The reports are then lost, and the next ones
+        follow.
+        """
         with self._lock:
             reports, self._gathered = self._gathered, []
         if reports:

@@ -34,7 +34,7 @@ class HostPair:
         return self.guest.instance_uuid
 
     def on(self) -> list[str]:
-        """The hosts that list the guest."""
+        """Return the hosts that list the guest."""
         return [driver.host for driver in (self.source, self.destination) if self.uuid in uuids(driver)]
 
     def out(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def it_answers_alike_in_all_threads(subject: PluginUnderTest) -> None:
 
 
 def it_reaches_for_nothing_outside(subject: PluginUnderTest) -> None:
-    """The plugin uses no file, network, process, thread, clock or randomness."""
+    """Require that the plugin uses no file, network, process, thread, clock or randomness."""
     plugin, questions = subject.made(), list(subject.questions())  # the first draw of hosts uses randomness
     with watched() as seen:
         for hosts, spec in questions:

@@ -24,7 +24,10 @@ CONTENT = (
 
 @dataclass(frozen=True)
 class ChainPosition:
-    """Position in the chain of one database: number and digest of a sealed record. The chain begins before number 1."""
+    """Position in the chain of one database: number and digest of a sealed record.
+
+    The position before the first record has the number 0.
+    """
 
     number: int = 0
     digest: str = ""
@@ -61,8 +64,10 @@ class Chain:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
     def fault(self, begin: ChainPosition, end: ChainPosition, rows: Iterable[SealedRecord]) -> str:
-        """Return the first fault in the records after `begin` up to `end`, in the order of their numbers; "" for
-        none.
+        """Return the first fault among the records after `begin` and up to `end`, in the order of their numbers.
+
+        Returns:
+            An empty string where there is no fault.
         """
         at = begin
         for row in rows:
@@ -82,12 +87,12 @@ class Chain:
 
 
 def key_of(secret: str) -> bytes:
-    """Derive the audit key from a deployment's secret; the key is of no use for anything else that the secret signs."""
+    """Derive the audit key from a deployment's secret. It is useless for all else that the secret signs."""
     return hashlib.sha256(b"novella audit log\0" + secret.encode()).digest()
 
 
 def named(row: SealedRecord) -> Message:
-    """Return the message that names a record in a fault."""
+    """Return a message that names a record, for the text of a fault."""
     about = {"uuid": str(row.content["uuid"]), "action": str(row.content["action"])}
     if not row.place.number:
         return message("audit.unsealed_record", **about)
@@ -95,7 +100,9 @@ def named(row: SealedRecord) -> Message:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the form that is the same before it is stored, in both kinds of database, and in a file."""
+    """Convert a value to plain JSON that is the same before it is stored, from every kind of database, and from a
+    file.
+    """
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -8,5 +8,8 @@ TAG = "canary"
 
 
 def launch_uuid(run_uuid: UUID) -> UUID:
-    """Return the uuid of the workflow that launches a try's canary; the same each time, so only one launches."""
+    """Return the uuid of the workflow that launches the canary of a try.
+
+    The uuid is the same for each call, so only one workflow starts.
+    """
     return uuid5(run_uuid, TAG)

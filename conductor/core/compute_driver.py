@@ -87,7 +87,7 @@ class NetworkPort:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> NetworkPort:
-        """Parse a port of a message; fields that a newer sender added are dropped."""
+        """Parse a port of a message. Fields that a newer sender added are dropped."""
         values = {**known_fields(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))}
         return cls(**{**values, "more": tuple(PortAddress.from_json(address) for address in data.get("more", ()))})
 
@@ -122,7 +122,7 @@ class VolumeConnection:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> VolumeConnection:
-        """Parse a volume of a message; fields that a newer sender added are dropped."""
+        """Parse a volume of a message. Fields that a newer sender added are dropped."""
         return cls(**known_fields(cls, data))
 
 
@@ -163,7 +163,7 @@ class GuestSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GuestSpec:
-        """The inverse of `to_json`; fields that a newer sender added are dropped."""
+        """Parse the JSON of a guest. Fields that a newer sender added are dropped."""
         values = known_fields(cls, data)
         values["flavor"] = FlavorSpec(**known_fields(FlavorSpec, values["flavor"]))
         for name in ("image", "kernel", "ramdisk"):
@@ -231,7 +231,7 @@ class NodeReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> NodeReport:
-        """The inverse of `to_json`; fields that a newer sender added are dropped."""
+        """Parse the JSON of a report. Fields that a newer sender added are dropped."""
         values = known_fields(cls, data)
         values["inventory"] = {
             name: Inventory(**known_fields(Inventory, amount)) for name, amount in values["inventory"].items()
@@ -314,13 +314,16 @@ class ComputeDriver:
         """Connect to the hypervisor; called once, before any other method. Raises DriverError."""
 
     def stop(self) -> None:
-        """Disconnect. Guests keep running."""
+        """Disconnect from the hypervisor. Guests keep running."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed`, from any thread, whenever a guest changes by itself, if the hypervisor reports that."""
+        """Register `changed`, to be called whenever a guest changes without a command; on any thread.
+
+        Hypervisors without such events ignore it.
+        """
 
     def report(self) -> NodeReport:
-        """Return what this host offers now."""
+        """Return the report of this host: its inventory, capabilities and metrics now."""
         raise NotImplementedError
 
     def guests(self) -> list[GuestInfo]:
@@ -328,11 +331,11 @@ class ComputeDriver:
         raise NotImplementedError
 
     def kept_guests(self) -> list[str]:
-        """Return the uuids of guests that `migrate_out` retained here and that were not confirmed or reverted."""
+        """Return the uuids of guests that `migrate_out` retained here, and that were neither confirmed nor reverted."""
         return []
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
-        """Return what the guest wrote to its serial console from byte `offset` on; b"" when there is nothing."""
+        """Return what the guest wrote to its serial console from byte `offset` on. Empty when there is nothing new."""
         raise NotImplementedError
 
     # -- capability vnc_console, serial_console
@@ -374,11 +377,11 @@ class ComputeDriver:
         """
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
-        """Build the guest and start it; returns once it runs."""
+        """Build the guest and start it. Return once the guest runs."""
         raise NotImplementedError
 
     def destroy(self, instance_uuid: str) -> None:
-        """End the guest and remove its disks, logs and definitions. Volumes are released, never removed."""
+        """End the guest and remove its disks, logs and definitions. Volumes are released, but never removed."""
         raise NotImplementedError
 
     def power_on(self, guest: GuestSpec) -> None:
@@ -386,11 +389,15 @@ class ComputeDriver:
         raise NotImplementedError
 
     def power_off(self, instance_uuid: str, timeout_seconds: float) -> None:
-        """Ask the guest to shut down, and end it when it still runs after `timeout_seconds`; 0 ends it at once."""
+        """Ask the guest to shut down. End it if it still runs after `timeout_seconds`; 0 ends it at once."""
         raise NotImplementedError
 
     def reboot(self, guest: GuestSpec, *, is_hard: bool, timeout_seconds: float) -> None:
-        """Soft: ask the guest to shut down, and reset it when it does not. Hard: end it, redefine it and start it."""
+        """Restart the guest.
+
+        A soft reboot asks the guest to shut down, and resets it if it does not. A hard one ends it, redefines it and
+        starts it.
+        """
         raise NotImplementedError
 
     # -- capability pause, suspend, rescue, rebuild, set_password, crash_dump
@@ -432,7 +439,9 @@ class ComputeDriver:
         raise NotImplementedError
 
     def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
-        """Attach the volume. One that is attached already shows its present size, where the hypervisor can do that."""
+        """Attach the volume. If it is attached already, show its present size to the guest, where the hypervisor
+        can.
+        """
         raise NotImplementedError
 
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
@@ -451,7 +460,7 @@ class ComputeDriver:
     # -- capability evacuate
 
     def take_over(self, guest: GuestSpec, source_host: str, progress: Progress) -> None:
-        """Start the guest of a dead host from its own disks. On an error they belong to the dead host as before."""
+        """Start the guest of a dead host from its own disks. On an error the disks still belong to the dead host."""
         raise NotImplementedError
 
     def hand_back(self, instance_uuid: str, source_host: str) -> None:
@@ -475,49 +484,60 @@ class ComputeDriver:
         raise NotImplementedError
 
     def confirm_migration(self, instance_uuid: str) -> None:
-        """At the source: remove what was retained for a revert."""
+        """Remove what the source retained for a revert. Called at the source."""
         raise NotImplementedError
 
     def revert_migration(self, guest: GuestSpec, *, is_running: bool) -> None:
-        """At the source: restore the guest as it was. One that was never migrated out is left as it is."""
+        """Restore the guest as it was before the migration. Called at the source.
+
+        A guest that was never migrated out is not changed.
+        """
         raise NotImplementedError
 
     # -- capability live_migrate: prepare at the destination, move at the source, finish or cancel at the destination
 
     def prepare_live_migration(self, guest: GuestSpec, *, is_block_migration: bool | None) -> Mapping[str, Any]:
-        """At the destination: make room for the guest; return JSON values that say where the source sends it.
+        """Make room for the guest. Called at the destination.
 
-        `is_block_migration` None chooses by whether both hosts share the storage of the disks.
+        Args:
+            is_block_migration: None copies the disks unless both hosts share their storage.
+
+        Returns:
+            JSON values for `live_migrate`, such as where the source sends the guest.
         """
         raise NotImplementedError
 
     def live_migrate(
         self, guest: GuestSpec, target: Mapping[str, Any], progress: Progress, *, is_block_migration: bool | None
     ) -> None:
-        """At the source: send the guest; returns once it runs at the destination and is gone here.
+        """Send the guest to the destination. Called at the source; returns once the guest has left it.
 
-        Raises MigrationAborted after `abort_live_migration`, DriverError otherwise; in both cases the guest keeps
-        running here. Called again, it first finds out where the guest is.
+        If it is called again, it first finds out where the guest is.
+
+        Raises:
+            MigrationAborted: after `abort_live_migration`; the guest keeps running here.
+            DriverError: for any other failure; the guest keeps running here.
         """
         raise NotImplementedError
 
     def finish_live_migration(self, guest: GuestSpec) -> None:
-        """At the destination: make the arrived guest permanent."""
+        """Make the arrived guest permanent. Called at the destination."""
         raise NotImplementedError
 
     def cancel_live_migration(self, instance_uuid: str) -> None:
-        """At the destination: remove what was prepared. Never ends a guest that has arrived."""
+        """Remove what was prepared. Called at the destination. It never ends a guest that has arrived."""
         raise NotImplementedError
 
     def abort_live_migration(self, instance_uuid: str) -> None:
-        """Stop a running `live_migrate` before the switch; nothing when there is none.
+        """Stop a running `live_migrate` before the switch. Does nothing if none is running.
 
-        Raises DriverError after a switch to post-copy, when neither host has the whole guest.
+        Raises:
+            DriverError: the migration has switched to post-copy, when neither host has the whole guest.
         """
         raise NotImplementedError
 
     def force_live_migration(self, instance_uuid: str) -> None:
-        """Have a running `live_migrate` switch now; nothing when there is none."""
+        """Make a running `live_migrate` switch now. Does nothing if none is running."""
         raise NotImplementedError
 
     # -- capability live_downtime, live_throttle, live_post_copy: each is a kind of conductor.core.live_steering
@@ -525,8 +545,12 @@ class ComputeDriver:
     def steer_live_migration(self, instance_uuid: str, kind: str, amount: int) -> None:
         """Change a running `live_migrate`, at once or from the hypervisor's next pass on.
 
-        Kinds: `downtime` allows a pause of `amount` milliseconds for the switch. `throttle` takes `amount` percent of
-        the guest's processors away. `post-copy` switches at once and fetches the rest of the memory afterwards.
-        Raises DriverError when no migration is running, or it is too late for this.
+        Args:
+            kind: `downtime` allows a pause of `amount` milliseconds for the switch. `throttle` takes `amount` percent
+                of the guest's CPU time away. `post-copy` switches at once and fetches the rest of the memory
+                afterwards.
+
+        Raises:
+            DriverError: no migration is running, or it is too late for this.
         """
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""The protocol between a console proxy and a host's console relay: one line of JSON each, then the console itself.
+"""Protocol between a console proxy and a host's console relay: one JSON line each way, then the console's data.
 
-After `READY` the connection carries the console's bytes. A question gets an answer line and nothing more.
+After `READY` the connection carries the console's bytes. A query gets one line as its answer, and nothing more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ REQUEST_KINDS: Mapping[str, RequestKind] = {kind.value: kind for kind in (*Conso
 
 @dataclass(frozen=True)
 class ConsoleRequest:
-    """A request for a console of a guest, or a question about it. `key` is the secret that the host gave the cloud."""
+    """A request for a guest's console, or a query about the guest.
+
+    Attributes:
+        key: The secret that the host gave the cloud.
+    """
 
     key: str
     host: str
@@ -35,7 +39,7 @@ class ConsoleRequest:
 
     @classmethod
     def from_line(cls, line: bytes) -> ConsoleRequest:
-        """The inverse of `to_line`. Raises Invalid."""
+        """Parse a request line. Raises Invalid."""
         try:
             values = json.loads(line)
             texts = {name: str(values[name]) for name in ("key", "host", "instance_uuid")}
@@ -45,12 +49,12 @@ class ConsoleRequest:
 
 
 def encode_answer(values: Mapping[str, Any]) -> bytes:
-    """Return the line that answers a question."""
+    """Return the line that answers a query."""
     return json.dumps({"answer": dict(values)}).encode() + b"\n"
 
 
 def decode_answer(line: bytes) -> dict[str, Any] | None:
-    """The inverse of `encode_answer`; None for any other line."""
+    """Parse the line that answers a query. None for any other line."""
     try:
         return dict(json.loads(line)["answer"])
     except (ValueError, KeyError, TypeError):
@@ -58,12 +62,12 @@ def decode_answer(line: bytes) -> dict[str, Any] | None:
 
 
 def encode_error(message: str) -> bytes:
-    """Return the line that refuses a request; it is always shorter than MAX_LINE_BYTES."""
+    """Return the line that refuses a request. It is always shorter than MAX_LINE_BYTES."""
     return json.dumps({"error": message[:500]}).encode() + b"\n"
 
 
 def decode_error(line: bytes) -> str:
-    """Return the message of a refusal; "" for `READY`."""
+    """Return the message of a line that refuses a request. Empty for `READY`."""
     if line == READY:
         return ""
     try:

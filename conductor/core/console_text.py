@@ -19,7 +19,10 @@ codecs.register_error(_ERRORS, _mark)
 
 
 def to_text(raw: bytes) -> str:
-    """Return `raw` as text that encodes to as many bytes. NUL, which databases refuse, becomes a mark too."""
+    """Decode `raw` as text that encodes to as many bytes.
+
+    Invalid bytes become a mark. So does NUL, which databases refuse.
+    """
     return raw.decode("utf-8", _ERRORS).replace("\0", MARK)
 
 

@@ -1,4 +1,4 @@
-"""Inspects and copies disk image files safely: images are untrusted, and tools open the files that they name."""
+"""Inspects and copies disk images safely. Images are untrusted, and image tools open the files that images name."""
 
 from __future__ import annotations
 
@@ -71,9 +71,13 @@ def stated_bytes(path: Path, disk_format: str) -> int | None:
 def run(
     *words: str, seconds: float = LONGEST_SECONDS, watch: Callable[[], None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that must end within `seconds`. Raises DriverError when it is not installed or does not end.
+    """Run a program that must end within `seconds`.
 
-    `watch` is called now and then while the program runs; the program is killed when `watch` raises.
+    Args:
+        watch: Called now and then while the program runs. The program is killed when it raises.
+
+    Raises:
+        DriverError: the program is not installed, or does not end in time.
     """
     try:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Free space on the disks that hold images, volumes, backups and the databases: writers leave some of it free."""
+"""Checks free space on the disks of images, volumes, backups and databases. Writers leave some of it free."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def require(folder: Path, kept_free_gb: float, size: int = 0) -> None:
 
 @contextmanager
 def reserved(folder: Path, kept_free_gb: float, size: int) -> Iterator[None]:
-    """Like `require`; until the end of the block the bytes count as taken for other writers of this process."""
+    """Check free space as `require` does, and reserve `size` bytes for this writer until the end of the block.
+
+    Other writers of this process count reserved bytes as taken.
+    """
     there = _existing(folder)
     device = there.stat().st_dev
     with _lock:

@@ -33,10 +33,10 @@ class UnreadableError(ValueError):
 
 
 def meets(value: str, requirement: str) -> bool:
-    """Whether `value` meets `requirement`; a requirement without an operator is plain equality.
+    """Whether `value` meets `requirement`. A requirement without an operator means equality.
 
-    Only the first operand counts, except for operators that take several. An operator without an operand meets
-    nothing. Raises UnreadableError.
+    Only the first operand counts, except for operators that take several. An operator without an operand is never met.
+    Raises UnreadableError.
     """
     symbol, *operands = requirement.split() or [""]
     if symbol in NUMERIC:
@@ -51,7 +51,7 @@ def meets(value: str, requirement: str) -> bool:
 
 
 def match(value: str, requirement: str) -> bool:
-    """Like `meets`, but false where a value or requirement cannot be read."""
+    """Whether `value` meets `requirement`; false where one of them cannot be read."""
     try:
         return meets(value, requirement)
     except UnreadableError:
@@ -59,7 +59,7 @@ def match(value: str, requirement: str) -> bool:
 
 
 def fault_of(requirement: str) -> str:
-    """Return the fault of a requirement, independent of hosts; empty where there is none."""
+    """Return what is wrong with a requirement, independent of hosts. Empty for a valid one."""
     symbol, *operands = requirement.split() or [""]
     if symbol in (*NUMERIC, *TEXTUAL, ALL_IN, OR) and not operands:
         return f"the operator {symbol} has no operand"

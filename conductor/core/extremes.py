@@ -39,7 +39,7 @@ class Least:
         return None
 
     def with_rows(self, rows: Collection[int], changed: NDArray[np.intp], numbers: Column) -> Least:
-        """Return this with the current values of these rows."""
+        """Return the cache with the current values of these rows."""
         pairs = [pair for pair in self.pairs if pair[1] not in rows]
         near = numbers <= self.bound
         for pair in zip(numbers[near].tolist(), changed[near].tolist(), strict=True) if near.any() else ():
@@ -62,12 +62,12 @@ class Extremes:
         return cls(Least.of(column), Least.of(-column)) if np.isfinite(column).all() else None
 
     def among(self, passing: Mask) -> tuple[float, float] | None:
-        """Return the smallest and largest value among the passing rows; None where all rows have to be looked at."""
+        """Return the smallest and largest value among the passing rows. None if the cache cannot tell."""
         low, high = self.least.among(passing), self.greatest.among(passing)
         return None if low is None or high is None else (low, -high)
 
     def with_rows(self, rows: Collection[int], column: Column) -> Extremes | None:
-        """Return this with the current values of these rows; None where it has to be computed again."""
+        """Return the cache with the current values of these rows. None if it must be computed again."""
         changed = np.fromiter(rows, np.intp, len(rows))
         numbers = column[changed]
         if not np.isfinite(numbers).all():
@@ -80,6 +80,6 @@ class Extremes:
 def carried(
     kept: Mapping[str, Extremes | None], rows: Collection[int], columns: Mapping[str, Column]
 ) -> dict[str, Extremes | None]:
-    """Update the extremes of columns in which some rows changed. Those that have to be computed again are left out."""
+    """Update the extremes of columns in which some rows changed. Columns that must be computed again are left out."""
     found = {name: made.with_rows(rows, columns[name]) for name, made in kept.items() if made}
     return {name: made for name, made in found.items() if made}

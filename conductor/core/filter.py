@@ -1,4 +1,4 @@
-"""Base class of scheduler filters: may this host take the request?"""
+"""Base class of scheduler filters, which decide whether a host may take a request."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from conductor.core.verdict import Verdict
 class Filter:
     """A condition on hosts. Pure: no I/O, no clock, no state.
 
-    A subclass must give `name` and `host_passes`. It may give `mask`, which judges all hosts at once
-    and must agree with `host_passes` on every row, and `mask_among`. `runs_once_per_request` filters see only the first
-    instance of a batch, as their verdict cannot change within it. `runs_on_rebuild` filters run again when a
-    server that stays on its host gets another image. One that is not `is_on_by_default` runs only where the operator
-    names it. `options_schema` has a JSON schema with a default for each option by name; `options` are their values.
-    `trouble` says why a filter will always fail, where that is known in advance: operators see it at start-up.
-    `log` is a logger of its own: operators find its last lines in the catalogue.
+    A subclass must give `name` and `host_passes`. It may give `mask`, which judges all hosts at once and must agree
+    with `host_passes` on every row, and `mask_among`.
+
+    Attributes:
+        runs_once_per_request: The filter sees only the first instance of a batch, as its verdict cannot change within
+            it.
+        runs_on_rebuild: The filter runs again when a server that stays on its host gets another image.
+        is_on_by_default: False for a filter that runs only where the operator names it.
+        options_schema: A JSON schema with a default, for each option by name.
+        options: Values of the options.
+        trouble: Why the filter will always fail, where that is known in advance. Operators see it at start-up.
+        log: A logger of the filter's own. Operators find its last lines in the catalogue.
     """
 
     name: ClassVar[str] = ""
@@ -39,13 +44,13 @@ class Filter:
         self.options = with_defaults(self.options_schema, options or {})
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        """PASS, or `reject(reason, need=…, have=…)`."""
+        """Return PASS, or `reject(reason, need=…, have=…)`."""
         raise NotImplementedError
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        """One bool per row of `hosts`, true where the host passes."""
+        """Return one bool per row of `hosts`: true where the host passes."""
         return np.fromiter((bool(self.host_passes(state, spec)) for state in hosts.states), np.bool_, len(hosts))
 
     def mask_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Mask:
-        """Like `mask`, where only the rows in `passing` count: all other rows may hold any value."""
+        """Return a mask of which only the rows in `passing` count. All other rows may hold any value."""
         return self.mask(hosts, spec)

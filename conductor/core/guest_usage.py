@@ -1,4 +1,4 @@
-"""Resource usage of a guest: six numbers summed from its driver's diagnostics."""
+"""Resource usage of a guest: six numbers, summed from its driver's diagnostics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ SUMS = (
 
 
 def usage_of(diagnostics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the usage by name, from the result of `ComputeDriver.diagnostics`; uncounted values are left out."""
+    """Return the usage by name from the result of `ComputeDriver.diagnostics`. Values that the driver does not count
+    are left out.
+    """
     times = [cpu["time"] for cpu in diagnostics.get("cpus", ()) if cpu.get("time") is not None]
     sums = {name: _sum(diagnostics.get(kind, ()), theirs) for name, kind, theirs in SUMS}
     usage: dict[str, float] = {name: amount for name, amount in sums.items() if amount is not None}
@@ -33,7 +35,9 @@ def pack_usage(usage: Mapping[str, float]) -> list[float | None]:
 
 
 def unpack_usage(values: Iterable[float | None]) -> dict[str, float]:
-    """The inverse of `pack_usage`; names that an older host does not know are left out."""
+    """Return the usage by name from values in the order of NAMES. Names that an older host does not know are left
+    out.
+    """
     return {name: value for name, value in zip(NAMES, values, strict=False) if value is not None}
 
 

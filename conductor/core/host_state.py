@@ -29,10 +29,12 @@ _NOTHING: FrozenDict = FrozenDict()
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """One compute node as the scheduler sees it. Memory in MB, disk in GB; `used` includes claims.
+    """One compute node as the scheduler sees it. Memory in MB, disk in GB. `used` includes claims.
 
-    `amounts` are the resource classes besides vCPUs, memory and disk. `image_properties` maps an image property and its
-    value to the number of instances here whose image has it. `metrics` are by name, as the host last reported them.
+    Attributes:
+        amounts: The resource classes besides vCPUs, memory and disk.
+        image_properties: The number of instances on the host, by a property of their image and its value.
+        metrics: The metrics that the host last reported, by name.
     """
 
     host: str
@@ -198,7 +200,7 @@ class HostTable:
 
     @cached_property
     def zeros(self) -> Column:
-        """A column of zeros, for weighers without an opinion: it costs neither memory nor time."""
+        """A column of zeros, for weighers that do not distinguish hosts. It costs neither memory nor time."""
         zeros: Column | None = self._kept.get("zeros")
         if zeros is None:
             self._kept["zeros"] = zeros = np.broadcast_to(read_only(np.zeros(1)), len(self))
@@ -206,7 +208,7 @@ class HostTable:
 
     @cached_property
     def everyone(self) -> Mask:
-        """A mask of all hosts, for filters without a condition: the engine recognizes it and counts nothing."""
+        """A mask of all hosts, for filters without a condition. The engine recognizes the object and counts nothing."""
         everyone: Mask | None = self._kept.get("everyone")
         if everyone is None:
             self._kept["everyone"] = everyone = read_only(np.ones(len(self), np.bool_))
@@ -218,9 +220,9 @@ class HostTable:
         return bool(self.is_cell_closed.any())
 
     def factor(self, name: str, of: Callable[[HostState], Hashable] | None = None) -> Factor:
-        """Return the column of attribute `name`, or of `of(state)`, by distinct values; computed once per table.
+        """Return a factorized column: attribute `name`, or `of(state)`. It is computed once per table.
 
-        Use it only for values that a claim does not change: the column outlives the claims of one request.
+        Use it only for values that a claim does not change, as the column outlives the claims of one request.
         """
         kept: dict[Any, Factor] = self._kept.setdefault("factors", {})
         # The key includes the function: a plugin that uses another plugin's column name gets its own column.
@@ -234,9 +236,10 @@ class HostTable:
         return made
 
     def kept(self, name: str, make: Callable[[Sequence[HostState]], _K]) -> _K:
-        """Return the result of `make` for all states, cached; a table with changed rows updates it by `with_rows`.
+        """Return the cached result of `make` for all states. A table with changed rows updates the result by
+        `with_rows`.
 
-        Like `factor`, use it only for values that a claim does not change.
+        Use it only for values that a claim does not change, as for `factor`.
         """
         made: dict[str, _K] = self._kept.setdefault("made", {})
         if name not in made:
@@ -244,7 +247,9 @@ class HostTable:
         return made[name]
 
     def ends_of(self, column: Column, passing: Mask) -> tuple[float, float] | None:
-        """Return the smallest and largest value of a claimed column among the passing rows; None if not cached."""
+        """Return the smallest and largest value of a claimed column among the passing rows. None if they are not
+        cached.
+        """
         name = self.name_of(column)
         if not name:
             return None
@@ -253,7 +258,9 @@ class HostTable:
         return found.among(passing) if found else None
 
     def name_of(self, column: Column) -> str:
-        """Return the name of a claimed column of this table; empty for others, or where it may change in place."""
+        """Return the name of a claimed column of this table. Empty for other columns, and where the column may change
+        in place.
+        """
         return self._named.get(id(column), "") if self.identity is not None else ""
 
     def sum_of(self, terms: Terms, make: Callable[[], Column]) -> Column:
@@ -295,7 +302,7 @@ class HostTable:
         return mask
 
     def rows_since(self, identity: object) -> Set[int] | None:
-        """Return the rows that may differ from the table of that identity; None where that table is too old."""
+        """Return the rows that may differ from the table with that identity. None where that table is too old."""
         if identity is self.identity:
             return frozenset()
         rows: set[int] = set()

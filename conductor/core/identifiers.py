@@ -11,9 +11,9 @@ REQUEST_ID_HEADER = "x-openstack-request-id"
 
 
 def uuid_or_none(text: object) -> UUID | None:
-    """The uuid that `text` spells with dashes, in either case; None for anything else.
+    """Parse a uuid with dashes, in either case. None for any other text.
 
-    Callers look resources up by user input: text that is not a uuid names nothing, and is not an error.
+    Callers look resources up by user input. A text that is not a uuid names no resource, which is not an error.
     """
     if isinstance(text, UUID):
         return text
@@ -26,7 +26,9 @@ def uuid_or_none(text: object) -> UUID | None:
 
 
 def new_request_id() -> str:
-    """Return `req-<uuid>`: in every response and in the log, and the key of an action's history."""
+    """Return a new request id, `req-<uuid>`. Responses and log lines have it, and it is the key of an action's
+    history.
+    """
     return f"req-{uuid4()}"
 
 
@@ -40,10 +42,10 @@ _lock = threading.Lock()
 
 
 def new_run_uuid() -> UUID:
-    """Return a time-ordered uuid: rows of live runs lie side by side in every index.
+    """Return a time-ordered uuid, so that rows of live runs are close together in every index.
 
-    A random one puts each new row on a page of its own, and every page that a transaction touches is written to the
-    log. Its first eight digits are unique in this process for twelve days; people read and type them.
+    With a random uuid each new row is on a page of its own, and every page that a transaction touches is written to the
+    database's log. The first eight digits are unique in this process for twelve days, as people read and type them.
     """
     global _last
     with _lock:

@@ -186,7 +186,7 @@ def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(properties: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """Return the known properties as pairs of texts, by which images are compared."""
+    """Return the known properties as pairs of texts, to compare images by them."""
     return frozenset((name, str(value)) for name, value in known(properties).items())
 
 

@@ -65,9 +65,9 @@ MEMORY, CPUS = "hw_numa_mem", "hw_numa_cpus"
 
 
 def unreadable_in(properties: Mapping[str, Any]) -> str:
-    """Return the first property whose value is invalid, and the reason; empty where all are valid.
+    """Return the first property with an invalid value, and the reason. Empty where all are valid.
 
-    Raises Invalid for CPUs of a NUMA cell that are not a set of CPUs.
+    Raises Invalid where the CPUs of a NUMA cell are not a set of CPUs.
     """
     known = image_properties.known(properties)
     for name, value in known.items():

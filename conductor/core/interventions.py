@@ -18,7 +18,9 @@ BROKEN_STEP_STATES = (StepState.FAILED, StepState.UNDO_FAILED)
 
 @dataclass(frozen=True, kw_only=True)
 class InterventionFacts:
-    """Facts about a run that the rules read. `step_…` is the newest record of the step that is next or under way."""
+    """Facts about a run that the rules read. The fields `step_…` are about the newest record of the next or current
+    step.
+    """
 
     state: str
     direction: str = "do"
@@ -56,7 +58,7 @@ class InterventionFacts:
 
     @property
     def retry_steps(self) -> tuple[str, ...]:
-        """Steps at which a new attempt may begin: all steps before them still have their results."""
+        """Steps at which a new attempt may begin. All steps before them still have their results."""
         names: list[str] = []
         for planned in self.plan:
             names.append(str(planned["name"]))
@@ -197,7 +199,7 @@ def _needs_operator(facts: InterventionFacts) -> str:
 
 
 def _unheld(facts: InterventionFacts) -> str:
-    """Return why a run that has released its locks must not continue; "" if it may."""
+    """Return why a run that has released its locks must not continue. Empty if it may."""
     if facts.later_run:
         return message("workflow.later_run", run=facts.later_run)
     return "" if facts.has_resources else message("workflow.no_locks")

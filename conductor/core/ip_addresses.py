@@ -1,4 +1,4 @@
-"""Parsing of IP addresses from headers and resolvers, and the test whether one is public."""
+"""Parses IP addresses of headers and resolvers, and tests whether an address is public."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Network = IPv4Network | IPv6Network
 
 _WITH_PORT = re.compile(r"\[(?P<six>[^\]]*)\](:\d{1,5})?|(?P<four>[0-9.]+):\d{1,5}")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")  # globally routed; the rest of IPv6 is local, reserved or carries IPv4
-_NAT64 = IPv6Network("64:ff9b::/96")  # networks without IPv4 reach public IPv4 addresses through these
+_NAT64 = IPv6Network("64:ff9b::/96")  # networks without IPv4 reach public IPv4 addresses through this prefix
 # IANA's registries of special-purpose addresses, their state of 2024: what is not globally reachable, or ends at a
 # relay, and multicast. It is our own table because that of `ipaddress` differs between versions of Python.
 _SPECIAL_V4 = tuple(
@@ -50,9 +50,9 @@ _SPECIAL_V6 = tuple(  # within _GLOBAL_UNICAST
 
 
 def read_address(text: str) -> Address | None:
-    """The address that `text` spells, with or without brackets, a port and a zone; None for anything else.
+    """Parse an address, with or without brackets, a port and a zone. None for any other text.
 
-    An IPv6 address that is an IPv4 one (::ffff:192.0.2.1), as sockets for both families show them, is the IPv4 one.
+    An IPv4-mapped IPv6 address (::ffff:192.0.2.1), as sockets for both families show it, becomes the IPv4 address.
     """
     found = _WITH_PORT.fullmatch(text)
     bare = (found["six"] or found["four"] or "") if found else text
@@ -64,7 +64,7 @@ def read_address(text: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is globally routed: it leads out of this machine and its networks.
+    """Whether the address is globally routed: packets to it leave this machine and its networks.
 
     It is false for loopback, private, link-local, shared, multicast, unspecified and reserved addresses, and for IPv6
     forms that carry such an IPv4 address or let the sender choose a relay.

@@ -14,7 +14,7 @@ class TooDeep(ValueError):
 
 
 def loads(text: str, **options: Any) -> Any:
-    """Like `json.loads`, but raises TooDeep, a ValueError, where that would raise RecursionError, or too late."""
+    """Parse JSON. Raises TooDeep, a ValueError, for a depth at which `json.loads` might raise RecursionError."""
     try:
         data = json.loads(text, **options)
     except RecursionError:

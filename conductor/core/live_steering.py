@@ -15,7 +15,9 @@ DOWNTIME, THROTTLE, POST_COPY = "downtime", "throttle", "post-copy"
 class Steering:
     """A kind of command, and the driver capability that it needs.
 
-    `field` names its amount and `unit` follows that; it is from `least` to `most`. One without a field takes no amount.
+    Attributes:
+        field: The name of the amount, which is from `least` to `most`. Empty for a command without an amount.
+        unit: The unit that pages show after the amount.
     """
 
     kind: str
@@ -37,7 +39,9 @@ STEERINGS: Mapping[str, Steering] = {
 
 
 def checked(kind: str, amount: object) -> int:
-    """Return a command's amount as a number, 0 where it takes none; digits in a text are accepted. Raises Invalid."""
+    """Return a command's amount as a number, 0 for a command without one. A text of digits is accepted. Raises
+    Invalid.
+    """
     steering = STEERINGS[kind]
     if not steering.field:
         return 0

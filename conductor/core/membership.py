@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def life_of(worker: str) -> str:
-    """Return the part of a worker id that differs in each life of a process: the last one, eight hexadecimal digits."""
+    """Return the part of a worker id that differs in each life of a process: its last one, eight hexadecimal digits."""
     return worker.rpartition(":")[2]
 
 
@@ -40,8 +40,8 @@ class MembershipLocation:
 class Membership(ABC):
     """A group of processes whose members notice each other's death.
 
-    Its reports are hints: they make a takeover faster and never permit one. A member that is wrongly reported dead
-    does no harm, as its fencing token is refused from then on; an unreachable group only costs time.
+    Its reports are hints: they make a takeover faster, and never permit one. A member that is wrongly reported dead
+    does no harm, because its fencing token is refused from then on. An unreachable group only costs time.
     """
 
     def __init__(self, place: MembershipLocation) -> None:
@@ -49,8 +49,9 @@ class Membership(ABC):
 
     @abstractmethod
     def join(self, me: Member, on_gone: OnGone) -> None:
-        """Join the group and watch the others, until `leave`. Never raises and never waits: a thread of the
-        membership's own retries a group that does not answer. `on_gone` is called once per life that ends.
+        """Join the group and watch the others, until `leave`. `on_gone` is called once for each life that ends.
+
+        It never raises and never waits: a thread of the membership retries a group that does not answer.
         """
 
     @abstractmethod

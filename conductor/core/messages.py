@@ -60,7 +60,7 @@ def message(code: str, /, **values: Value) -> Message:
 
 
 def word(text: str) -> Message:
-    """A word of the product with a translation of its own: a state, the title of a step."""
+    """Return a word of the product that has a translation of its own: a state, the title of a step."""
     return Message("word", {"text": text})
 
 
@@ -105,14 +105,14 @@ def shortened(given: str, longest: int) -> str:
 
 
 def pack(given: str) -> Any:
-    """Return the JSON of a text: a message as its code and values, a plain string as it is."""
+    """Return the JSON of a text: the code and values of a message, or a plain string itself."""
     if type(given) is not Message:
         return given
     return {CODE: given.code, VALUES: {name: _packed(value) for name, value in given.values.items()}}
 
 
 def unpack(kept: Any) -> str:
-    """Return the text that `pack` got. A message of another release that this one cannot render shows its code."""
+    """Return the text of JSON that `pack` made. A message of another release without a text here shows its code."""
     if not isinstance(kept, Mapping):
         return str(kept)
     code, values = str(kept.get(CODE)), kept.get(VALUES)
@@ -140,7 +140,7 @@ def to_json_text(given: str) -> str:
 
 
 def of_json_text(kept: str, otherwise: str) -> str:
-    """Return the message of such a column, or `otherwise`."""
+    """Parse a message from such a column. `otherwise` is returned where there is none."""
     found = unpack(json.loads(kept)) if kept else otherwise
     return found if isinstance(found, Message) else otherwise
 

@@ -1,4 +1,4 @@
-"""The metrics that hosts report, and the scale on which they are kept."""
+"""The metrics that hosts report, and the scale in which they are stored."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ RATIOS_SCHEMA = {
 
 
 def kept(reported: Mapping[str, Any]) -> dict[str, float]:
-    """The reported metrics that are known, as whole numbers; shares from 0 to 1 become hundredths first.
+    """Return the reported metrics that are known, as whole numbers. Shares from 0 to 1 become hundredths.
 
-    A value that is no finite number counts as not reported.
+    A value that is not a finite number counts as not reported.
     """
     found: dict[str, float] = {}
     for name, value in reported.items():

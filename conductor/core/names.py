@@ -6,7 +6,7 @@ import unicodedata
 
 # Control characters, line and paragraph separators, and surrogates: they break lines, tables, logs and terminals.
 _CONTROL = frozenset({"Cc", "Zl", "Zp", "Cs"})
-_FORMAT = "Cf"  # not to be seen, such as zero-width letters and changes of direction
+_FORMAT = "Cf"  # invisible characters, such as zero-width letters and changes of direction
 
 
 def has_control(name: str) -> bool:
@@ -15,12 +15,14 @@ def has_control(name: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """Return what two names have in common that differ only by case, by forms of letters, or by invisible ones."""
+    """Return a key that is equal for names which differ only by case, by forms of letters, or by invisible
+    characters.
+    """
     return unicodedata.normalize("NFKC", plain(name).casefold())
 
 
 def plain(name: str) -> str:
-    """Return a name as users may have it: normalised by NFKC, without control and format characters.
+    """Normalise a user's name by NFKC, and drop control and format characters.
 
     Full-width letters become ordinary ones, so no two users have names that differ only by them.
     """

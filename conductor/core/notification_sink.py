@@ -14,7 +14,7 @@ from conductor.core.plugin_options import OptionsSchema, with_defaults
 
 @dataclass(frozen=True)
 class Notification:
-    """One message to a sink. `resource` is its subject: messages about one resource keep their order."""
+    """One message to a sink. Messages with the same `resource`, which is the subject, keep their order."""
 
     message_id: UUID
     number: int
@@ -31,11 +31,14 @@ Send = Callable[[Notification], str]
 
 
 class NotificationSink:
-    """Takes messages: at least once each, and those of one journal in their order.
+    """Takes messages: each at least once, and those of one journal in their order.
 
-    A subclass must give `name` and `open`. A message that comes again has the same `message_id`. `options_schema` has
-    a JSON schema with a default for each option by name; `options` are their values. One whose schema says
-    `writeOnly` is a secret. `log` is a logger of its own: operators find its last lines in the catalogue.
+    A subclass must give `name` and `open`. A message that comes again has the same `message_id`.
+
+    Attributes:
+        options_schema: A JSON schema with a default, for each option by name. An option with `writeOnly` is a secret.
+        options: Values of the options.
+        log: A logger of the sink's own. Operators find its last lines in the catalogue.
     """
 
     name: ClassVar[str] = ""
@@ -46,8 +49,8 @@ class NotificationSink:
         self.options = with_defaults(self.options_schema, options or {})
 
     def open(self) -> AbstractContextManager[Send]:
-        """Return a connection for some messages: a function that sends one and returns a short report of the result.
+        """Return a connection for some messages: a function that sends one message and returns a short report.
 
-        Both raise SinkFailed where the message was not taken: it is sent again later, and all others wait for it.
+        Both raise SinkFailed where a message was not taken. It is sent again later, and all later messages wait for it.
         """
         raise NotImplementedError

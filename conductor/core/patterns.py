@@ -32,16 +32,17 @@ class Pattern:
         return self._compiled.fullmatch(_encodable(text)) is not None
 
     def groups_of(self, text: str) -> dict[str, str] | None:
-        """The named groups of a match of the whole text; None when it does not match."""
+        """Return the named groups of a match of the whole text. None when it does not match."""
         found = self._compiled.fullmatch(_encodable(text))
         return None if found is None else found.groupdict()
 
 
 def expression(text: str, *, field: str) -> Pattern:
-    """A regular expression that ignores case, in the syntax of RE2.
+    """Compile a regular expression that ignores case, in the syntax of RE2.
 
-    Raises Invalid naming `field` for one that is too long or too large, and for what needs backtracking:
-    backreferences and looking around.
+    Raises:
+        Invalid: the expression is too long or too large, or needs backtracking (backreferences, look-around). The error
+            names `field`.
     """
     if len(text) > LONGEST:
         raise Invalid(f"The {field} filter is longer than {LONGEST} characters.", field=field)
@@ -56,12 +57,15 @@ def expression(text: str, *, field: str) -> Pattern:
 
 
 def glob(text: str, wildcards: Mapping[str, str] = ANY_TEXT) -> Pattern:
-    """Return a pattern in which the first wildcard that matches becomes its expression; other text is literal."""
+    """Compile a text with wildcards. The first wildcard that matches at a place becomes its expression.
+
+    Other text is literal.
+    """
     return _glob(text, tuple(wildcards.items()))
 
 
 def shape(pieces: Iterable[str]) -> Pattern:
-    """Combine expressions of the product itself, to match texts of callers. A dot matches every character."""
+    """Combine expressions of the product itself into a pattern for texts of callers. A dot matches every character."""
     return _compiled("(?s)" + "".join(pieces), is_case_sensitive=True)
 
 
@@ -80,7 +84,7 @@ def _glob(text: str, wildcards: tuple[tuple[str, str], ...]) -> Pattern:
 
 
 def _wildcard_at(text: str, position: int, wildcards: tuple[tuple[str, str], ...]) -> tuple[int, str]:
-    """Return the end of the wildcard that begins here, and its expression. `{}` is any name in braces."""
+    """Return the end of the wildcard that begins here, and its expression. `{}` stands for any name in braces."""
     for wildcard, meaning in wildcards:
         if text.startswith(wildcard, position):
             return position + len(wildcard), meaning

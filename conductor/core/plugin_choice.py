@@ -42,7 +42,7 @@ class PluginSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PluginChoice:
+class PluginKindSettings:
     """Settings of one kind. Plugins that `order` names run first, in its order; the others in their default order."""
 
     order: tuple[str, ...] = ()
@@ -59,8 +59,8 @@ class PluginChoice:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PluginChoice:
-        """The inverse of `to_json`; fields of a later version are skipped."""
+    def from_json(cls, data: Mapping[str, Any]) -> PluginKindSettings:
+        """Parse the JSON of these settings. Fields of a later version are skipped."""
         per_plugin = {
             name: PluginSettings(
                 is_enabled=settings.get("is_enabled"),

@@ -18,9 +18,12 @@ PORT_FILTERS = "port_filters"
 
 @dataclass(frozen=True, slots=True)
 class FilterRule:
-    """One kind of traffic that passes. `protocol` is a name or number, "" any; ICMP has its type and code in the ports.
+    """One kind of traffic that passes.
 
-    The peer is an address of `remote_prefix`, or a member of the group with the id `remote_group`; neither: any.
+    Attributes:
+        protocol: A name or number; "" is any. For ICMP the ports hold type and code.
+        remote_prefix: Addresses of the peer.
+        remote_group: Id of the security group of the peer. With neither this nor a prefix any peer is allowed.
     """
 
     direction: str
@@ -42,7 +45,10 @@ class AddressPair:
 
 @dataclass(frozen=True, slots=True)
 class PortFilter:
-    """Without rules nothing passes; with `is_on` false everything does. `groups` are ids of the port's groups."""
+    """The filter of a port. `groups` are ids of the port's security groups.
+
+    Without rules no traffic passes. With `is_on` false all traffic does.
+    """
 
     is_on: bool = True
     groups: tuple[str, ...] = ()
@@ -55,7 +61,7 @@ class PortFilter:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PortFilter:
-        """The inverse of `to_json`; fields that a newer sender added are dropped."""
+        """Parse the JSON of a filter. Fields that a newer sender added are dropped."""
         return cls(
             is_on=bool(data.get("is_on", True)),
             groups=tuple(data.get("groups", ())),
@@ -65,6 +71,6 @@ class PortFilter:
 
 
 def fingerprint(filters: Mapping[str, PortFilter]) -> str:
-    """Return a fingerprint, equal for equal filters of equal ports: a host reports it to show which filters it has."""
+    """Return a fingerprint of port filters. Hosts report it to show which filters they have applied."""
     values = {port: found.to_json() for port, found in filters.items()}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]

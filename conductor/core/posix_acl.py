@@ -62,7 +62,7 @@ def others_may(path: Path, permissions: int) -> bool:
 
 
 def group_of_file(path: Path) -> int:
-    """The permissions of the group that the file belongs to. Raises OSError."""
+    """Return the permissions of the group that the file belongs to. Raises OSError."""
     return _effective(path)[GROUP_OF_FILE, NO_ID]
 
 

@@ -16,7 +16,9 @@ FULL_DAY = 24
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Every `hours` hours, every day, or every week on `weekday`; `minute` of the day is one of its times."""
+    """A recurring time: every `hours` hours, every day, or every week on `weekday`. `minute` of the day is one of the
+    times.
+    """
 
     every: str
     minute: int
@@ -25,9 +27,9 @@ class Recurrence:
     weekday: str = ""
 
     def next_after(self, moment: datetime) -> datetime:
-        """The first time after `moment`.
+        """Return the first of these times after `moment`.
 
-        A time that the clock skips in spring comes an hour later; one that it shows twice in autumn comes once.
+        A time that the clock skips in spring comes an hour later. One that it shows twice in autumn comes once.
         """
         today = moment.astimezone(ZoneInfo(self.zone)).date()
         times = (at for day in range(-1, 8) for at in self._times(today + timedelta(days=day)))

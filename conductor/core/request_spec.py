@@ -49,7 +49,7 @@ class ImageSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A server group with the current places of its members: instance uuid → host name ("" while unplaced)."""
+    """A server group with the current hosts of its members: host name by instance uuid, "" while a member has none."""
 
     group_uuid: str
     policy: str
@@ -59,12 +59,14 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class MoveSpec:
-    """Constraints of an instance that moves: it stays in its cell, on hosts that can take over such a guest.
+    """Constraints of an instance that moves. It stays in its cell, on hosts that can take over such a guest.
 
-    `capability` is what the destination's driver must be able to do. `migration_uuid` holds the instance's current
-    allocations during the move. `gives_back` is the part of them at `source_provider_uuid`, which counts as free where
-    the instance may stay on its host; `gives_back_by_provider` is all of them, where other providers of the host gave a
-    part.
+    Attributes:
+        capability: The driver capability that the destination needs.
+        migration_uuid: The consumer that holds the instance's current allocations during the move.
+        gives_back: The part of the allocations at `source_provider_uuid`. It counts as free where the instance may stay
+            on its host.
+        gives_back_by_provider: All of the allocations, where several providers of the host gave a part.
     """
 
     cell: str
@@ -80,13 +82,17 @@ class MoveSpec:
 class RequestSpec:
     """One request for `num_instances` equal instances.
 
-    `scheduler_hints` maps a hint to a list of texts. `availability_zone` is "" for any.
-    `instance_hosts` has the host of each instance that a hint names. `requested_host` is the one host that
-    may take it, if it passes every filter; `force_hosts` are taken without asking the filters. `requested_node` and
-    `requested_cell` narrow it further, `force_nodes` is for nodes what `force_hosts` is for hosts. `is_volume_backed`:
-    the root disk takes no room on the host. `is_rebuild`: the instance stays where it is, and only filters that run on
-    rebuild are asked. With `allows_cross_cell_move` the requested cell is only preferred.
-    `instance_uuid` is the instance that is placed, where it is known: its current usage does not block it.
+    Attributes:
+        scheduler_hints: A list of texts by hint.
+        availability_zone: "" for any.
+        instance_hosts: The host of each instance that a hint names.
+        requested_host: The one host that may take the instances, if it passes every filter.
+        requested_node, requested_cell: Further restrictions.
+        force_hosts, force_nodes: Hosts or nodes that are taken without running the filters.
+        is_volume_backed: The root disk takes no room on the host.
+        is_rebuild: The instance stays on its host, and only filters that run on rebuild are used.
+        allows_cross_cell_move: The requested cell is only preferred.
+        instance_uuid: The instance that is placed, where it is known. Its current usage does not block it.
     """
 
     project_id: str
@@ -111,12 +117,12 @@ class RequestSpec:
     instance_uuid: str = ""
     numa: InstanceTopology | None = None  # derived, like `pci_requests`, from flavor and image; not kept
     pci_requests: tuple[PciRequest, ...] = ()
-    is_canary: bool = False  # tries a host that is closed to other servers; only with `force_hosts`
+    is_canary: bool = False  # the request tries a host that is closed to other servers; only with `force_hosts`
     bounds: Bounds = UNBOUND  # added by pre-filters
 
     @property
     def names_hosts(self) -> bool:
-        """Whether hosts or nodes are named that may, or must not, take it."""
+        """Whether the request names hosts or nodes that may, or must not, take it."""
         named = (self.force_hosts, self.force_nodes, self.ignore_hosts, self.requested_host, self.requested_node)
         return any(named)
 

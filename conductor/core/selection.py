@@ -13,7 +13,9 @@ from conductor.core.plain_json import plain
 class Selection:
     """One host that may take the instance: its location, and the resources and hardware to claim there.
 
-    `resources` are the totals. Where several providers give them, `by_provider` has the amounts of each.
+    Attributes:
+        resources: The amounts by resource class, in total.
+        by_provider: The amounts by provider, where several providers give them.
     """
 
     host: str

@@ -17,11 +17,14 @@ ATTACHABLE = frozenset({V.ACTIVE, V.PAUSED, V.STOPPED, V.RESIZED, V.SOFT_DELETED
 class ServerAction:
     """One row of the table.
 
-    `name` is the Compute API's name of the instance action. `task_state` is shown from the moment the request is
-    accepted (None: the action shows none). `interrupts` are the task states that do not refuse it. `capability` names
-    what the host's driver must be able to do. `volume_flow` is the flow where the root disk is a volume, if that is
-    another one. `lines_up` lets it wait for others that do: clients attach several devices to a server at once. Such
-    an action uses only the device that it names.
+    Attributes:
+        name: The Compute API's name of the instance action.
+        task_state: The state that the server shows once the request is accepted; None for an action that shows none.
+        interrupts: Task states that do not refuse the action.
+        capability: The driver capability that the action needs.
+        volume_flow: The flow for a server whose root disk is a volume, if that is another one.
+        lines_up: The action may wait for others of its kind, as clients attach several devices to a server at once.
+            Such an action uses only the device that it names.
     """
 
     name: str
@@ -38,7 +41,7 @@ class ServerAction:
     lines_up: bool = False
 
 
-# A hard reboot is for guests that hang in one of these.
+# A hard reboot is for guests that hang in one of these states.
 _HARD_REBOOT_INTERRUPTS = frozenset(
     {
         T.REBOOTING,

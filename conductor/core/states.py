@@ -24,7 +24,7 @@ class VmState(StrEnum):
 
 
 class TaskState(StrEnum):
-    """Action in progress on an instance."""
+    """The action in progress on an instance."""
 
     SCHEDULING = "scheduling"
     NETWORKING = "networking"
@@ -68,7 +68,7 @@ class TaskState(StrEnum):
 
 
 class PowerState(IntEnum):
-    """Last power state from the hypervisor; the numbers are the Compute API's."""
+    """The last power state that the hypervisor reported. The numbers are the Compute API's."""
 
     NOSTATE = 0
     RUNNING = 1
@@ -125,7 +125,7 @@ STATUSES = frozenset(STATUS.values()).union(*(by_task.values() for by_task in ST
 
 
 def status_of(vm_state: str, task_state: str | None) -> str:
-    """Return the Compute API's `status` for a pair of states; UNKNOWN for a pair that is in no table."""
+    """Return the Compute API's `status` for a VM state and a task state. UNKNOWN for a pair that is in no table."""
     by_task = STATUS_BY_TASK.get(vm_state, {})
     shown = by_task.get(TaskState(task_state)) if task_state else None
     return shown or STATUS.get(vm_state, "UNKNOWN")
@@ -177,7 +177,7 @@ class MigrationType(StrEnum):
 
 
 class MigrationStatus(StrEnum):
-    """How far a move is; the values are the Compute API's."""
+    """The progress of a move. The values are the Compute API's."""
 
     ACCEPTED = "accepted"
     QUEUED = "queued"

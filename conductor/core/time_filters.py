@@ -19,7 +19,9 @@ class TimeFilter:
     unit: timedelta = timedelta(microseconds=1)
 
     def bounds(self) -> tuple[datetime, datetime]:
-        """Return the moment's first instant and the first one after it: the API shows times cut to the unit."""
+        """Return the moment's first instant, and the first instant after it. The API shows times truncated to the
+        unit.
+        """
         first = self.moment if self.unit < SECOND else self.moment.replace(microsecond=0)
         try:
             return first, first + self.unit

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """True when the host passes; else `reason`, and what was needed against what was there.
+    """Verdict of a filter on a host. It is true when the host passes.
 
-    `is_unreadable` marks a host that was rejected because request and host could not be compared at all (a word
-    where a number belongs, a query that is not JSON).
+    Attributes:
+        reason: Why the host was rejected; `need` and `have` say what was needed, and what there was.
+        is_unreadable: Request and host could not be compared at all: a word where a number belongs, a query that is not
+            JSON.
     """
 
     passed: bool

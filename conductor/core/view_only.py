@@ -25,7 +25,7 @@ ALLOWED = frozenset({SET_FORMAT, SET_ENCODINGS, UPDATE_REQUEST, CONTINUOUS_UPDAT
 
 
 class ViewOnlyFilter(Protocol):
-    """Filters the data of one view-only user."""
+    """Filters the client's data of one view-only user."""
 
     def filter(self, data: bytes) -> bytes:
         """Return the part of `data` that goes on to the console. Raises Forbidden for invalid messages."""
@@ -41,7 +41,7 @@ class SerialFilter:
 class ScreenFilter:
     """Passes RFB messages that a client needs to see the screen, and drops all others.
 
-    Only whole messages go on, so that filter and server agree on message boundaries.
+    It passes only whole messages, so that filter and server agree on message boundaries.
     """
 
     def __init__(self) -> None:

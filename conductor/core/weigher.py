@@ -1,4 +1,4 @@
-"""Base class of weighers: how much do we want this host?"""
+"""Base class of scheduler weighers, which say how much a host is preferred."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from conductor.core.request_spec import RequestSpec
 
 
 class Weigher:
-    """Gives one raw number per host; the engine normalises to 0…1 and multiplies.
+    """Gives one raw number per host. The engine normalises the numbers to 0…1 and multiplies them.
 
-    `multiplier` is the default factor, which the operator's option or an aggregate's metadata key
-    `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation; the operator's range
-    (`NOVELLA_WEIGHT_RANGES`) overrides them. `options_schema` and `options` are as those of filters.
-
-    `counts_against`: the factor is negated, so that operators write how bad something is. One that is not
-    `asked_at_zero` is too expensive to run where the operator's multiplier is 0. `must_know`: a number that is not
-    finite means that a required value is missing, and ends the request. The numbers of one that `compares_hosts`
-    depend on which other hosts are candidates. `trouble` and `log` are as those of filters.
+    Attributes:
+        multiplier: The default factor. The operator's option, or an aggregate's metadata key `multiplier_option`,
+            overrides it.
+        minval, maxval: Fixed ends of the normalisation. The operator's range (`NOVELLA_WEIGHT_RANGES`) overrides them.
+        options_schema, options: As those of filters.
+        counts_against: The factor is negated, so that operators write how bad something is.
+        asked_at_zero: False for a weigher that is too expensive to run where the operator's multiplier is 0.
+        must_know: A number that is not finite means that a required value is missing, and ends the request.
+        compares_hosts: The numbers depend on which other hosts are candidates.
+        trouble, log: As those of filters.
     """
 
     name: ClassVar[str] = ""
@@ -43,9 +45,11 @@ class Weigher:
         self.options = with_defaults(self.options_schema, options or {})
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        """Raw weights, one float per row of `hosts`."""
+        """Return the raw weights: one float per row of `hosts`."""
         raise NotImplementedError
 
     def weigh_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Column:
-        """Like `weigh`, where only the candidates in `passing` count: all other rows may hold any number."""
+        """Return the raw weights, of which only those of the candidates in `passing` count. Other rows may hold any
+        number.
+        """
         return self.weigh(hosts, spec)

@@ -45,7 +45,7 @@ class BatchWriter(Generic[Item]):
             raise mine.error
 
     def _lead(self, connection: BaseDatabaseWrapper, queue: Queue[Item]) -> None:
-        """Commit once for all items, or once for each when that fails, so that none fails for another's fault."""
+        """Commit once for all items. If that fails, commit each by itself, so that none fails by another's fault."""
         batch: list[_Waiting[Item]] = []
         try:
             with bare_tx(connection.alias):
@@ -98,7 +98,7 @@ class Queue(Generic[Item]):
         return len(self._waiting)
 
     def join(self, mine: _Waiting[Item]) -> bool:
-        """Wait with the others. Return whether this thread leads."""
+        """Wait with the other threads. Return whether this thread leads."""
         with self._lock:
             self._waiting.append(mine)
             leads, self._is_led = not self._is_led, True
@@ -117,7 +117,7 @@ class Queue(Generic[Item]):
                 self._waiting[0].turn.release()
 
     def leave(self, mine: _Waiting[Item]) -> None:
-        """Give up waiting, unless the turn has come in that moment: no other thread would lead then."""
+        """Give up waiting, unless this thread has just become the leader: no other thread would lead then."""
         with self._lock:
             if mine.turn.acquire(blocking=False):
                 return

@@ -1,4 +1,4 @@
-"""Queries about one uuid that the ORM compiles once, and not for each use."""
+"""Queries about one uuid that the ORM compiles once, not for each use."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _nothing() -> Hashable:
 
 
 class CompiledQuery:
-    """`compose(alias, uuid)` as a `values_list`; only the uuid may vary.
+    """A query `compose(alias, uuid)` as a `values_list`, in which only the uuid may vary.
 
-    `given` returns all else that the SQL depends on, such as a setting: each of its values has its own SQL. The
-    rows are those of the database, as a cursor gives them.
+    `given` returns all else on which the SQL depends, such as a setting. Each of its values has its own SQL. The rows
+    are those of the database, as a cursor gives them.
     """
 
     def __init__(self, compose: Query, *, given: Callable[[], Hashable] = _nothing) -> None:
@@ -66,6 +66,6 @@ _AS_VALUE: dict[str, Callable[[UUID], Any]] = {"sqlite": lambda uuid: uuid.hex, 
 
 
 def uuid_text(value: Any) -> str:
-    """Return a uuid from a cursor as text; "" for none."""
+    """Return a uuid from a cursor as text. Empty for none."""
     text = str(value or "")
     return text if len(text) != 32 else f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

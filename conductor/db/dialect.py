@@ -81,7 +81,9 @@ def render(template: str, vendor: str) -> str:
 
 @lru_cache(maxsize=512)
 def _native(template: str, vendor: str) -> str:
-    """Like `render`, for a native cursor; that of SQLite needs other placeholders."""
+    """Return a template in the SQL of one database, for a native cursor. SQLite's native cursor has other
+    placeholders.
+    """
     text = render(template, vendor)
     return text.replace("%s", "?").replace("%%", "%") if vendor == "sqlite" else text
 
@@ -120,11 +122,10 @@ def _straight_cursor(connection: Any) -> Any:
 
 
 class Insert:
-    """Inserts rows of one model: `given` columns from parameters, `now` ones from the database's clock.
+    """Inserts rows of one model: `given` columns from parameters, `now` columns from the database's clock.
 
-    Columns of `later` get a time by that clock, in so many seconds.
-
-    All other columns get the defaults of the model or of the table, so that a new column needs no change here.
+    Columns of `later` get a time by that clock, in so many seconds. All other columns get the defaults of the model or
+    of the table, so that a new column needs no change here.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class Insert:
         return sorted(run(connection, text, params))
 
     def selected(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]], source: str) -> tuple[str, Row]:
-        """Return the insert as a part of a longer statement of PostgreSQL: it runs where `source` has a row."""
+        """Return the insert as a part of a longer statement of PostgreSQL. It runs where `source` has a row."""
         _, _, defaults = self._shape(connection)
         key = (source, len(rows))
         if key not in self._texts:
@@ -228,7 +229,9 @@ def names(columns: Iterable[str | None]) -> str:
 
 
 def padded(values: Sequence[Any]) -> list[Any]:
-    """Values for an `IN`, the last one repeated up to a power of two: few distinct texts, which can be cached."""
+    """Return values for an `IN`, the last one repeated up to a power of two: few distinct texts, which can be
+    cached.
+    """
     return [*values, *[values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))] if values else []
 
 
@@ -236,7 +239,9 @@ AT_ONCE = 2000
 
 
 def scan(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = ()) -> Iterator[Row]:
-    """Yield the rows as the driver gives them, while the statement is open: booleans may be numbers, JSON is text."""
+    """Yield the rows as the driver gives them, while the statement is open. Booleans may be numbers, and JSON is
+    text.
+    """
     # A server-side cursor outlives its transaction only on a connection that no other client gets meanwhile.
     is_pooled = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
     with connection.cursor() if is_pooled else connection.chunked_cursor() as cursor:

@@ -55,7 +55,7 @@ class _Queue:
         return self._others.popleft()
 
     def remove(self, turn: threading.Lock) -> bool:
-        """Remove a waiting writer; False when it no longer waits."""
+        """Remove a waiting writer. False when it no longer waits."""
         found = next((queue for queue in (self._requests, self._others) if turn in queue), None)
         if found is not None:
             found.remove(turn)
@@ -125,7 +125,7 @@ class WriteLock:
         self._holder = get_ident()
 
     def leave(self) -> None:
-        """Admit the next writer, which then ends an open transaction; without one it is committed now."""
+        """Admit the next writer, which then ends an open transaction. Without one it is committed now."""
         while not self._hand_on():
             self.commit()
 
@@ -147,7 +147,7 @@ class WriteLock:
             waiting.release()
 
     def _hand_on(self) -> bool:
-        """Admit the next writer; False when a transaction must be committed first."""
+        """Admit the next writer. False when a transaction must be committed first."""
         with self._lock:
             if self._queue:
                 self._holder = HANDED_ON
@@ -158,7 +158,7 @@ class WriteLock:
             return self.open is None
 
     def _stand_back(self, turn: threading.Lock) -> None:
-        """Give up waiting; the turn may have come in that moment."""
+        """Give up waiting, unless the turn has come in that moment."""
         with self._lock:
             if self._queue.remove(turn):
                 return
@@ -200,7 +200,7 @@ class CommitParticipant:
                 raise
 
     def end(self) -> None:
-        """Commit, alone or with others; raises when that fails, and then nothing is stored."""
+        """Commit, alone or with others. Raises when that fails, and then nothing is stored."""
         begun = self._mine()
         try:
             if not self.is_first:
@@ -214,11 +214,10 @@ class CommitParticipant:
             self._raise_if_failed(begun)
 
     def undo(self) -> None:
-        """Undo this part; the parts of others in the same transaction stay.
+        """Undo this part. The parts of others in the same transaction stay.
 
-        Their changes may be its cause. So the error is not raised before they are committed; if that fails,
-        CommitFailed is
-        raised instead.
+        Their changes may be the cause of the error. So it is not raised before they are committed. If that fails,
+        CommitFailed is raised instead.
         """
         begun = self._mine()
         if self.is_first:
@@ -245,7 +244,7 @@ class CommitParticipant:
             self._write_lock.leave()
 
     def _settle(self, begun: _Open) -> None:
-        """Wait until the open transaction is committed, or has failed: by a waiting writer, or here and now."""
+        """Wait until the open transaction is committed, or has failed, by a waiting writer or by this thread."""
         if self._write_lock.is_shared and not _is_elsewhere():
             self._wait_for(begun)
         else:
@@ -275,7 +274,7 @@ class CommitParticipant:
 
     def _raise_if_failed(self, begun: _Open) -> None:
         if self.is_first and begun.waiting:
-            self._connection.close()  # others may have left it broken
+            self._connection.close()  # others may have left the connection broken
         with self._connection.wrap_database_errors:
             if not begun.waiting and begun.error is not None:
                 raise begun.error
@@ -289,5 +288,5 @@ def roll_back(driver: Any) -> None:
 
 
 def _is_elsewhere() -> bool:
-    """Whether this thread is in a transaction of another database too: then it must not wait for others' commits."""
+    """Whether this thread is also in a transaction of another database. Then it must not wait for others' commits."""
     return any(connection.in_atomic_block for connection in connections.all(initialized_only=True))

@@ -1,4 +1,4 @@
-"""Ledgers: tables of changes, whose sum is what is in use, so that no request counts all that is in use.
+"""Ledgers: tables of changes whose sum is the amount in use, so that no request counts all rows.
 
 Triggers append an entry for each change. A counter in one row would be cheaper to read, but transactions that change it
 would wait for each other, and deadlock where they change several. A writer that reads a ledger with many entries
@@ -21,9 +21,9 @@ MOST_AT_ONCE = 2000
 
 
 def compact(entries: QuerySet[Any], keys: Sequence[str], amounts: Sequence[str]) -> None:
-    """Replace entries by one for each combination of `keys`, with the sums of `amounts`; inside of `write_tx` only.
+    """Replace entries by one for each combination of `keys`, with the sums of `amounts`. Call it inside `write_tx`.
 
-    Entries that another transaction replaces right now are left to it.
+    Entries that another transaction replaces at the moment are left to it.
     """
     if gathered_by(connections[entries.db]) is None:
         return

@@ -1,4 +1,4 @@
-"""Pages of a queryset that stay stable while rows come and go."""
+"""Pages of a queryset that stay stable while rows are added and removed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def page(
     limit: int | None = None,
     is_backwards: bool = False,
 ) -> list[Row]:
-    """Up to `limit` rows after the row whose uuid is `marker`, in `order` and then by uuid.
+    """Return up to `limit` rows after the row with the uuid `marker`, in `order` and then by uuid.
 
-    With `is_backwards` they are those before the marker, or the last ones without a marker; the order stays.
-
+    With `is_backwards` they are the rows before the marker, or the last ones without a marker, in the same order.
     `anchors` are the rows that may be a marker: more than `rows`, so that pagination goes on when its marker no longer
     matches the filter. Raises Invalid for an unknown marker.
     """

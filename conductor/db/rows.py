@@ -1,6 +1,7 @@
 """Reads and writes of single rows by raw SQL, without the cost of composing an ORM query each time.
 
-For the rows that every step of every run uses. Values are converted by their fields both ways, as the ORM does.
+They are for the rows that every step of every run uses. Values are converted by their fields both ways, as the ORM
+does.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TOGETHER = 100  # rows in one statement: databases limit its parameters
 
 
 def loaded(model: type[M], alias: str, values: Mapping[str, Any]) -> M:
-    """Return the object that `from_db` would make, without setting single attributes; omitted fields are deferred."""
+    """Return the object that `from_db` would make, without setting single attributes. Omitted fields are deferred."""
     made = model.__new__(model)
     state = made._state = ModelState()
     state.adding, state.db = False, alias
@@ -43,9 +44,9 @@ def loaded(model: type[M], alias: str, values: Mapping[str, Any]) -> M:
 
 
 class Rows(Generic[M]):
-    """Rows of one model, found by the values of some columns, which are unique, except for `all`.
+    """Rows of one model, found by the values of some columns. These are unique, except for `all`.
 
-    `end` follows in the statements that find them: an order, or a limit.
+    `end` is the end of the statements that find them: an order, or a limit.
     """
 
     def __init__(self, model: type[M], *keys: str, end: str = "") -> None:
@@ -64,14 +65,14 @@ class Rows(Generic[M]):
         return [self._as_object(connection, row) for row in found]
 
     def among(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[M]:
-        """Return all rows whose one key has one of these values, in no order; for few values."""
+        """Return all rows whose only key has one of these values, in no order. For few values."""
         (key,) = self._keys
         requested = [self._as_param(connection, key, value) for value in padded(values)]
         found = run(connection, self._selects(len(requested)), requested) if requested else []
         return [self._as_object(connection, row) for row in found]
 
     def get(self, connection: BaseDatabaseWrapper, *values: Any) -> M:
-        """Return the row; raises the model's DoesNotExist."""
+        """Return the row. Raises the model's DoesNotExist."""
         row = self.find(connection, *values)
         if row is None:
             raise self._model.DoesNotExist(  # type: ignore[attr-defined]
@@ -80,9 +81,9 @@ class Rows(Generic[M]):
         return row
 
     def insert(self, connection: BaseDatabaseWrapper, made: M, *, unless: str = "") -> bool:
-        """Insert a row; False when there is one already with its values of `unless`.
+        """Insert a row. False when there already is one with its values of `unless`.
 
-        `unless` names the columns of a constraint: a conflict undoes nothing, so no savepoint is needed.
+        `unless` names the columns of a constraint. A conflict undoes nothing, so no savepoint is needed.
         """
         params = [self._as_param(connection, name, getattr(made, name)) for name in self._given]
         found = run(connection, self._inserts(unless), params)
@@ -92,9 +93,10 @@ class Rows(Generic[M]):
         return bool(found)
 
     def insert_all(self, connection: BaseDatabaseWrapper, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert a row for each of these values by field, all of the same fields; other fields get their default.
+        """Insert a row for each of these values by field, all of the same fields. Other fields get their default.
 
-        Like `bulk_create` for hundreds of rows: without objects, and without a statement whose length grows with them.
+        It is for hundreds of rows, without the objects of `bulk_create`, and without a statement whose length grows
+        with them.
         """
         if rows:
             head, one, params = self._many(connection, rows)
@@ -157,7 +159,7 @@ class Rows(Generic[M]):
 
     @cached_property
     def _given(self) -> list[str]:
-        """Return the fields of a new row: all but the number that the table assigns."""
+        """Return the fields of a new row: all except the number that the table assigns."""
         return [str(field.attname) for field in self._model._meta.concrete_fields if not isinstance(field, AutoField)]
 
     @cache  # noqa: B019 - rows live as long as their module

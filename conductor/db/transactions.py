@@ -32,7 +32,7 @@ _FIRST_UNCLAIMED = """
     SELECT name FROM unnest(%s::text[]) AS name WHERE pg_try_advisory_xact_lock(hashtextextended(%s || name, 0)) LIMIT 1
 """
 TRIES = 5
-MOST_AT_ONCE = 64  # more than compete for the same at once
+MOST_AT_ONCE = 64  # more than compete for the same resource at once
 LONGEST_PAUSE_SECONDS = 0.05  # before the second attempt; doubled before each further one
 
 # Rows that a transaction gathers, to be written together at its end: the writers, and the rows per connection.
@@ -42,10 +42,10 @@ _gathered: dict[BaseDatabaseWrapper, list[Any]] = {}
 
 @contextmanager
 def write_tx(using: str = "default") -> Iterator[None]:
-    """A transaction that writes to the database `using`. Never do I/O inside.
+    """Open a transaction that writes to the database `using`. Never do I/O inside.
 
-    On SQLite the writers of a process take turns, and share commits (`group_commit`). Inside of another one it is a
-    savepoint.
+    On SQLite the writers of a process take turns, and share commits (`group_commit`). Inside of another transaction it
+    is a savepoint.
     """
     connection = connections[using]
     if connection in _gathered:
@@ -66,13 +66,15 @@ def write_tx(using: str = "default") -> Iterator[None]:
 
 
 def _failure_of_shared_commit(connection: Any) -> BaseException | None:
-    """Why the shared commit failed that undid a transaction, which may have failed by others' uncommitted rows."""
+    """Return why a shared commit undid this transaction, which other writers' rows may have caused. None if none
+    did.
+    """
     return connection.take_failure() if connection.vendor == "sqlite" else None
 
 
 @contextmanager
 def savepoint(using: str) -> Iterator[None]:
-    """A savepoint: on a failure it undoes its block, with gathered rows and `on_commit` hooks."""
+    """Open a savepoint. A failure undoes its block, with gathered rows and `on_commit` hooks."""
     gathered = gathered_by(connections[using])
     count = len(gathered or ())
     try:
@@ -91,7 +93,7 @@ def gathered_by(connection: BaseDatabaseWrapper) -> list[Any] | None:
 
 @contextmanager
 def bare_tx(using: str) -> Iterator[None]:
-    """A transaction on SQLite for raw SQL only: no savepoints, no `on_commit`.
+    """Open a transaction on SQLite for raw SQL only: without savepoints and `on_commit`.
 
     Django's own bookkeeping costs as much as the statements of a step. Inside a transaction it joins that one.
     """
@@ -111,14 +113,14 @@ def bare_tx(using: str) -> Iterator[None]:
 
 
 def is_serialization_failure(error: BaseException) -> bool:
-    """Whether two transactions conflicted and this one was rolled back; nothing else is wrong."""
+    """Whether two transactions conflicted and this one was rolled back. Nothing else is wrong."""
     return isinstance(error, OperationalError) and getattr(error.__cause__, "sqlstate", "") in SERIALIZATION_FAILURES
 
 
 def retried(work: Callable[P, R]) -> Callable[P, R]:
     """Repeat `work`, after a short random pause, when its transaction conflicted with another one.
 
-    For functions whose transactions may each be repeated: a repetition must find, or not depend on, rows that an
+    It is for functions whose transactions may each be repeated: a repetition must find, or not depend on, rows that an
     earlier one committed. Inside of a transaction nothing is repeated, as that one has been rolled back too.
     """
 
@@ -142,7 +144,7 @@ def _is_inside() -> bool:
 
 
 def each_in_turn(items: Iterable[T], act: Callable[[T], R]) -> list[R | Exception]:
-    """Do something for each item; return the results, or the errors raised: none fails by another's fault.
+    """Call `act` for each item. Return the results, or the errors raised: none fails by another's fault.
 
     In an open transaction `act` must be a savepoint. Errors that undo the transaction are raised.
     """
@@ -158,9 +160,9 @@ def each_in_turn(items: Iterable[T], act: Callable[[T], R]) -> list[R | Exceptio
 
 
 def one_at_a_time(using: str, *names: str) -> None:
-    """Lock `names` until this transaction ends; other requests for one of them wait. Inside `write_tx(using)`.
+    """Lock `names` until this transaction ends. Other requests for one of them wait. Call it inside `write_tx(using)`.
 
-    For checks before a write where no row can be locked, as of a quota: "project:<id>". Lock before the
+    It is for checks before a write where no row can be locked, such as of a quota: "project:<id>". Lock before the
     transaction locks rows, and all names at once: they are taken in order, which prevents deadlocks.
     """
     if connections[using].vendor == "postgresql":  # SQLite's writers are exclusive from the start
@@ -170,10 +172,10 @@ def one_at_a_time(using: str, *names: str) -> None:
 
 
 def first_unclaimed(using: str, scope: str, names: Iterable[str]) -> str | None:
-    """Lock and return the first of `names` that no other transaction has locked; inside `write_tx`.
+    """Lock and return the first of `names` that no other transaction has locked. Call it inside `write_tx`.
 
-    For transactions that would otherwise insert the same as others, wait for each of them in turn, and lose. If all are
-    locked by others, return the first; None without names.
+    It is for transactions that would otherwise insert the same rows, wait for each other, and lose. If all names are
+    locked by others, return the first one. None without names.
     """
     if connections[using].vendor != "postgresql":  # SQLite's writers are exclusive from the start
         return next(iter(names), None)
@@ -185,7 +187,7 @@ def first_unclaimed(using: str, scope: str, names: Iterable[str]) -> str | None:
 
 
 def database_now(plus_seconds: float = 0.0) -> Any:
-    """Return an expression for the database's clock; a worker's own clock decides nothing."""
+    """Return an expression for the database's clock, as a worker's own clock must decide nothing."""
     if not plus_seconds:
         return Now()
     delta: Combinable = Value(timedelta(seconds=plus_seconds), output_field=DurationField())

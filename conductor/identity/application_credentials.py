@@ -23,7 +23,9 @@ from conductor.identity.tokens import Granted
 
 @dataclass(frozen=True)
 class ApplicationCredentialCreate:
-    """A credential to create. Without `roles` it has all the token's, without `access_rules` it allows any request."""
+    """A credential to create. Without `roles` it has all roles of the token; without `access_rules` it allows any
+    request.
+    """
 
     name: str
     secret: str | None = None
@@ -48,7 +50,7 @@ def get(user_id: str, credential_id: str) -> ApplicationCredential:
 
 
 def find(user_id: str, question: IdentityListQuery) -> tuple[list[ApplicationCredential], bool]:
-    """A user's credentials by name, and whether there are more."""
+    """Return a user's credentials by name, and whether there are more."""
     return paged(narrowed(_rows().filter(user_id=user_id), question, {"name": "name"}), question, "name")
 
 
@@ -119,7 +121,7 @@ def _rule(user: User, given: Mapping[str, str]) -> AccessRule:
 
 
 def delete(granted: Granted, user_id: str, credential_id: str) -> None:
-    """Delete the credential and all sessions opened with it. Raises Forbidden and NotFound."""
+    """Delete the credential and all sessions that it has opened. Raises Forbidden and NotFound."""
     delegation.require(granted, Power.APPLICATION_CREDENTIALS)
     with write_tx():
         get(user_id, credential_id).delete()
@@ -134,7 +136,7 @@ def prove(credential_id: str, name: str, user: User | None, secret: str) -> Appl
     is_alive = Q(expires_at=None) | Q(expires_at__gt=database_now())
     found = _rows().filter(is_alive, **wanted).first()
     if found is None:
-        passwords.hashed(secret)  # takes as long as for a wrong secret
+        passwords.hashed(secret)  # takes as long as the check of a wrong secret
         raise NotAuthenticated()
     if (user is not None and user.id != found.user_id) or not passwords.matches(found.secret_hash, secret):
         raise NotAuthenticated()
@@ -142,7 +144,7 @@ def prove(credential_id: str, name: str, user: User | None, secret: str) -> Appl
 
 
 def id_of(user_id: str, name: str) -> str | None:
-    """Return the id of a user's credential by its name; None where the user has none of that name."""
+    """Return the id of a user's credential by its name. None if the user has none of that name."""
     found: str | None = (
         ApplicationCredential.objects.filter(user_id=user_id, name=name).values_list("id", flat=True).first()
     )

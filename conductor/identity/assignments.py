@@ -39,7 +39,7 @@ class AssignmentScope:
         }
 
     def domain_ids(self) -> list[str]:
-        """The domains of actor and target; empty texts for those that do not exist."""
+        """Return the domains of actor and target. Empty texts for those that do not exist."""
         found = []
         if self.user_id is not None:
             found.append(users.domain_id_of(self.user_id))

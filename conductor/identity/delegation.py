@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TokenKind(StrEnum):
-    """How a token was opened, as a text for error messages."""
+    """The way in which a token was opened, as a text for error messages."""
 
     OWN = "your own sign-in"
     UNRESTRICTED = "an unrestricted application credential"
@@ -63,7 +63,7 @@ def kind_of(granted: Granted) -> TokenKind:
 
 
 def may_delegate(granted: Granted, power: Power) -> str | None:
-    """Return None where the token has the power, else the reason for the refusal."""
+    """Return why the token does not have the power. None if it has it."""
     kind = kind_of(granted)
     if power not in POWERS[kind]:
         return f"A token of {kind} cannot {power}. Use a token of your own."

@@ -60,18 +60,20 @@ def role_ids_on(user_id: str, *, project: Project | None = None, domain: Domain 
 
 
 def roles_on(user_id: str, *, project: Project | None = None, domain: Domain | None = None) -> list[Role]:
-    """Like `role_ids_on`, as roles by name, with the implied ones."""
+    """Return the roles on a project, a domain or the system by name, with the implied ones."""
     role_ids = role_ids_on(user_id, project=project, domain=domain)
     return roles.book(role_ids).in_token(role_ids)
 
 
 def projects_of(user_id: str) -> list[Project]:
-    """Return the projects in which a user has a role, enabled or not, by name. Constant queries."""
+    """Return the projects in which a user has a role, enabled or not, by name. The number of queries is constant."""
     return [project for project, _ in projects_with_roles(user_id)]
 
 
 def projects_with_roles(user_id: str) -> list[tuple[Project, frozenset[str]]]:
-    """Like `projects_of`, each with the ids of the roles assigned there, without the implied ones."""
+    """Return the projects in which a user has a role, with the ids of the roles assigned there. Implied ones are left
+    out.
+    """
     direct: defaultdict[str, set[str]] = defaultdict(set)
     below_project: defaultdict[str, set[str]] = defaultdict(set)
     below_domain: defaultdict[str, set[str]] = defaultdict(set)

@@ -84,7 +84,7 @@ class Login:
 
     @property
     def who(self) -> str:
-        """Claimed user, as a name or an id; no secret."""
+        """The claimed user, as a name or an id; no secret."""
         named = self.credential or self.user or self.passcode_user
         return (named.id or named.name) if named is not None else ""
 
@@ -209,7 +209,7 @@ def _domain(reference: Reference) -> Domain:
 
 
 def _with_credential(login: Login, reference: Reference) -> tuple[User, Scope, Origin]:
-    """Log in by an application credential: it fixes the scope, so the request cannot ask for another one."""
+    """Log in by an application credential. It fixes the scope, so the request cannot name another one."""
     user = login.named_user
     if login.names_a_scope or (login.user is not None and user is None):
         raise NotAuthenticated()
@@ -227,7 +227,7 @@ def _with_trust(user: User, trust_id: str, origin: Origin) -> tuple[User, Scope,
 
 
 def _sooner(ends: datetime | None) -> datetime | None:
-    """Return the end of a delegation, if it comes before the end of an ordinary token."""
+    """Return the end of a delegation if it is before the end of an ordinary token."""
     if ends is None or ends > database_time() + timedelta(seconds=tokens.LIFETIME_SECONDS):
         return None
     return ends

@@ -9,9 +9,9 @@ from conductor.identity.models import ApplicationCredential
 
 
 def end_credentials(user_ids: Collection[str] | None = None) -> None:
-    """Delete application credentials that have a role which their user no longer has; of these users, or of all.
+    """Delete application credentials that have a role which their user no longer has: those of these users, or all.
 
-    Called in the transaction that takes rights away. A role that is given back later must not revive a secret that the
+    Call it in the transaction that takes rights away. A role that is given back later must not revive a secret that the
     user may have forgotten, or that was the reason to take the role away.
     """
     held = ApplicationCredential.objects.select_related("project__domain").prefetch_related("roles")

@@ -36,7 +36,7 @@ class _Holding:
 
     @property
     def reaches_cloud(self) -> bool:
-        """Whether it makes its holder an administrator of the cloud, or a service."""
+        """Whether the role makes its holder an administrator of the cloud, or a service."""
         names = self.role_names
         return _OF_THE_CLOUD in names or ("admin" in names and self._reaches_admin_project())
 
@@ -74,7 +74,7 @@ def may_manage(context: RequestContext, actor: User | Group) -> bool:
 
 
 def may_grant(context: RequestContext, place: AssignmentScope, role_id: str) -> bool:
-    """Whether the caller may grant or revoke a role at a place, for any actor; `may_manage` checks the actor."""
+    """Whether the caller may grant or revoke a role at a target, for any actor. `may_manage` checks the actor."""
     if context.is_admin:
         return True
     project = Project.objects.filter(id=place.project_id).first() if place.project_id is not None else None

@@ -1,8 +1,8 @@
-"""Version number of rights: tokens are validated from memory as long as it does not change.
+"""Version number of rights: cached tokens stay valid as long as it does not change.
 
 One row holds a number that is drawn anew in the transaction of every change that takes or gives rights. The grants of a
-token are cached together with the number of that moment, and are valid as long as the number stays. A process reads
-the number at most once in `settings.NOVELLA_TOKEN_RECHECK_SECONDS`; after a change of its own it reads it at once.
+token are cached together with the number of that moment, and are valid as long as the number stays. A process reads the
+number at most once in `settings.NOVELLA_TOKEN_RECHECK_SECONDS`; after a change of its own it reads it at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _changes = 0  # of this process: a number read before a change must not be kept
 
 @contextmanager
 def changing(check: Check | None = None) -> Iterator[None]:
-    """Run a write transaction that changes users, groups or role assignments; one at a time.
+    """Run a write transaction that changes users, groups or role assignments, one at a time.
 
-    `check` runs first: its result stays true until the change is written, as no other change can come between.
+    `check` runs first. Its result stays true until the change is written, as no other change can come between.
     """
     with write_tx():
         one_at_a_time("default", "rights")
@@ -44,7 +44,7 @@ def changing(check: Check | None = None) -> Iterator[None]:
 
 def changed() -> None:
     """Call last in the transaction of a change: its commit invalidates all cached grants."""
-    # Any other number will do: drawn at random, so that no two changes ever meet on the same one.
+    # Any other number will do. It is drawn at random, so that no two changes ever draw the same one.
     number = secrets.randbits(62) + 1
     if not RightsVersion.objects.filter(id=_ROW).update(number=number):
         RightsVersion.objects.update_or_create(id=_ROW, defaults={"number": number})

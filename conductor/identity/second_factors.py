@@ -47,7 +47,9 @@ def codes_left(user_id: str) -> int:
 
 
 def enrolment(user: User, *, is_new: bool = False) -> Enrolment:
-    """Return the key to set up; the same until it is confirmed, unless `is_new`. Raises Conflict once confirmed."""
+    """Return the key to set up. It is the same until it is confirmed, unless `is_new`. Raises Conflict once
+    confirmed.
+    """
     with write_tx():
         found = SecondFactor.objects.select_for_update().filter(user_id=user.id).first()
         if found is not None and found.confirmed_at is not None:
@@ -122,7 +124,7 @@ def _prove_in_form(user_id: str, code: str) -> None:
 
 
 def _take(user_id: str, code: str) -> bool:
-    """Whether the code was valid; it is used up. Of two concurrent requests with the same code one is refused."""
+    """Use up the code. Return whether it was valid. Of two concurrent requests with the same code one is refused."""
     found = SecondFactor.objects.filter(user_id=user_id, confirmed_at__isnull=False).first()
     if found is None:
         return False

@@ -39,7 +39,7 @@ _PREFIX_BITS = 64  # of IPv6: the network of one customer
 
 @dataclass(frozen=True)
 class SignInLimit:
-    """At most `most` failures at once, refilled evenly over `window` seconds; 0 does not limit."""
+    """A limit of failures: at most `most` at once, refilled evenly over `window` seconds. 0 does not limit."""
 
     key: str
     most: int
@@ -66,14 +66,15 @@ def of_credential(credential_id: str) -> str:
 
 
 def of_unknown(*words: str) -> str:
-    """Return the key of what names no account, regardless of case."""
+    """Return the key of a name that belongs to no account, regardless of case."""
     return "\0".join(["unknown", *(word.strip().casefold() for word in words)])
 
 
 def of_name(name: str, *, domain_id: str = "", domain_name: str = "") -> str:
     """Return the key of the user with this name in a domain, which is given by id or by name.
 
-    A name without a user means the user whose name differs only by case: so it shows nothing about which of them exist.
+    If no user has the name, the user is meant whose name differs only by case. So it does not reveal which of them
+    exist.
     """
     domain = {"domain_id": domain_id} if domain_id else {"domain__name": domain_name}
     users = User.objects.filter(**domain)
@@ -90,11 +91,10 @@ def of_name(name: str, *, domain_id: str = "", domain_name: str = "") -> str:
 def attempt(address: str, account: str) -> Iterator[None]:
     """Guard one attempt to prove a password or a secret, from an address, for an account's key.
 
-    Raises TooManyRequests with the seconds to wait where too many failed lately. NotAuthenticated inside counts as a
-    failure; it costs one hash whatever the reason, so that its duration reveals nothing.
-
-    Of attempts at the same moment no more than the limit learn whether they were right: each is checked again with its
-    result, a failure in the transaction that counts it.
+    Raises TooManyRequests with the seconds to wait where too many attempts failed lately. NotAuthenticated inside
+    counts as a failure. It costs one hash whatever the reason is, so that its duration reveals nothing. Of simultaneous
+    attempts no more than the limit learn whether they were right: each is checked again with its result, a failure in
+    the transaction that counts it.
     """
     place, pair = _place_of(address), f"{_place_of(address)}\0{account}"
     strict = SignInLimit(_key("pair", pair), settings.NOVELLA_SIGN_IN_FAILURES, settings.NOVELLA_SIGN_IN_SECONDS)
@@ -165,7 +165,7 @@ def _count(limits: Sequence[SignInLimit]) -> None:
 
 
 def _succeeded(known_key: str, strict_key: str, left: Mapping[str, float]) -> None:
-    """Record a success. Most sign-ins write nothing: the address is known, and nothing failed there."""
+    """Record a success. Most sign-ins write nothing, as the address is known, and nothing failed there."""
     is_new = left.get(known_key, 0.0) < _RENEWED_BELOW
     if not is_new and strict_key not in left:
         return

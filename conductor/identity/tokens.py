@@ -93,7 +93,7 @@ class Granted:
         return self.context("").is_admin
 
     def context(self, request_id: str) -> RequestContext:
-        """The caller of a request that carries this token."""
+        """Return the context of a request that carries this token."""
         project, domain = self.scope.project, self.scope.domain
         return RequestContext(
             user_id=self.user.id,
@@ -198,7 +198,7 @@ def validate(text: str, *, allow_expired: bool = False) -> Granted:
 
 
 def validate_digest(digest: str, *, allow_expired: bool = False) -> Granted:
-    """Validate a token by its digest, for what ends with the token that created it."""
+    """Validate a token by its digest, for objects that end with the token that created them."""
     number = rights.version()  # before the data that it covers is read
     held = _remembered(digest, number)
     if held is not None:
@@ -231,7 +231,7 @@ def standing(user_id: str, project_id: str, delegated_by: str = "") -> Granted:
 
 
 def is_delegation_alive(delegated_by: str) -> bool:
-    """Whether a trust or application credential still grants anything; true for "", the user's own sign-in."""
+    """Whether a trust or application credential still grants anything. True for "", the user's own sign-in."""
     if not delegated_by:
         return True
     token = _of_delegation(delegated_by)

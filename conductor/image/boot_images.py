@@ -26,7 +26,7 @@ def check_parts(project_id: str, properties: Mapping[str, Any], *, field: str = 
 
 
 def boot_parts(project_id: str, properties: Mapping[str, Any]) -> tuple[ImageSpec | None, ImageSpec | None]:
-    """Kernel and ramdisk of a guest of the project.
+    """Return kernel and ramdisk of a guest of the project.
 
     Raises BuildAborted for one that is missing, not active, or not visible to the project (any more).
     """
@@ -56,7 +56,9 @@ def _parts(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _readable(project_id: str, refs: Iterable[str], *, is_admin: bool = False) -> dict[str, Image]:
-    """The active images among `refs` that members of the project see, by ref; all of them for an administrator."""
+    """Return the active images among `refs` that members of the project see, by ref. All of them for an
+    administrator.
+    """
     uuids = {ref: uuid for ref in refs if (uuid := uuid_or_none(ref))}
     if not uuids:
         return {}

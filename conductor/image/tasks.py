@@ -35,7 +35,9 @@ def of_image(context: RequestContext, image: Image) -> list[ImageTask]:
 
 
 def list_visible(context: RequestContext, limit: int, marker: str = "") -> list[ImageTask]:
-    """Imports, newest first: all for administrators, else the project's. Raises NotFound for an unknown marker."""
+    """Return imports, newest first: all for administrators, else the project's. Raises NotFound for an unknown
+    marker.
+    """
     rows = _visible(context).order_by("-pk")
     if marker:
         rows = rows.filter(pk__lt=get_visible(context, marker).pk)

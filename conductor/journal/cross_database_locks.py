@@ -1,7 +1,7 @@
-"""Cross-database locks: locks of a cell's runs in the API database, on volumes and ports, which are there.
+"""Cross-database locks: locks of a cell's runs in the API database, on its volumes and ports.
 
-They are taken before the run is opened and freed after it has ended: each time two transactions in two databases.
-A sweep frees locks that a dead process left in between: those whose run was never opened, or has ended.
+They are taken before the run is opened and released after it has ended, each time by two transactions in two databases.
+A sweep releases locks that a dead process left in between: those whose run was never opened, or has ended.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def cross_database(alias: str, resources: Iterable[str]) -> list[str]:
 def take(resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str, action: str) -> None:
     """Give all of `resources` to a run that is about to be opened, or none. Raises ResourceLocked, naming the holder.
 
-    The holder may be this very run: then another process is about to open it, or has. So only the process that takes
-    the locks may free them. Locks left by a process that died at the end of a run are freed first.
+    The holder may be this very run, if another process is about to open it or has done so. So only the process that
+    takes the locks may release them. Locks left by a process that died at the end of a run are released first.
     """
     wanted = sorted(set(resources))
     if not wanted:
@@ -87,14 +87,14 @@ def free(holder_uuid: UUID | str) -> None:
 
 
 def granted_last(holder_uuid: UUID | str) -> datetime | None:
-    """Return when a run of another database last got locks here, None without any; read it before the run ends."""
+    """Return when a run of another database last got locks here. None without any. Read it before the run ends."""
     locks = ResourceLock.objects.using(API).filter(holder_uuid=holder_uuid)
     last: datetime | None = locks.aggregate(last=Max("granted_at"))["last"]
     return last
 
 
 def free_until(holder_uuid: UUID | str, granted_at: datetime | None) -> None:
-    """Free the locks that a run got until then; later ones, of a restarted run, stay. Idempotent."""
+    """Release the locks that a run got until then. Later ones, of a restarted run, stay. Idempotent."""
     if granted_at is not None:  # most runs hold no locks here, and need no write
         with write_tx(API):
             locks = ResourceLock.objects.using(API).filter(holder_uuid=holder_uuid)

@@ -1,9 +1,9 @@
-"""Safe read position of the event log, so that a follower that reads on from the last number misses no event.
+"""Safe read position of the event log: a follower that reads on from the last number misses no event.
 
 SQLite commits in the order of the numbers. PostgreSQL assigns a number when a row is written and shows it when its
 transaction commits: a reader at 6 would never see a 5 that commits later. There each writer takes an advisory lock
-before its first number; the lock names the newest number of that moment and ends with the
-transaction. Events above the lowest of these may still get predecessors, and are not read yet.
+before its first number. The lock names the newest number of that moment and ends with the transaction. Events above the
+lowest of these may still get predecessors, and are not read yet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def after(events: QuerySet[Event], number: int) -> QuerySet[Event]:
 
 
 def bound(alias: str) -> int | None:
-    """Return the number above which nothing is read yet; None where all visible events may be read.
+    """Return the number above which nothing is read yet. None where all visible events may be read.
 
     Run it in a statement before the reading one.
     """
@@ -47,5 +47,5 @@ def end(events: QuerySet[Event]) -> int:
 
 
 def _settled(alias: str) -> int:
-    """Return the settled number, in a separate statement: what it counts is visible to the next statement only."""
+    """Return the settled number, in a separate statement. The next statement sees all events up to it."""
     return statements.settled_number(connections[alias])

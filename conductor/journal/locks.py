@@ -17,10 +17,10 @@ ROUNDS = 10  # attempts, when another run took or freed a lock in between
 
 
 def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bool = False) -> bool:
-    """Give `run` all of `resources`; True when it got them.
+    """Give `run` all of `resources`. True when it got them.
 
-    When one is held, or another run waits for one (first come, first served): with `may_wait` the run is queued for all
-    of them and False is returned, else ResourceLocked names the holder.
+    When one of them is locked, or another run waits for it (first come, first served), the run is queued for all of
+    them with `may_wait` and False is returned. Otherwise ResourceLocked names the holder.
     """
     wanted = sorted(set(resources))
     for _ in range(ROUNDS):
@@ -38,7 +38,7 @@ def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bo
 
 
 def take_free(alias: str, runs: Sequence[WorkflowRun]) -> bool:
-    """Give each new run all of its `resources`, where all of them are free; otherwise False, and nothing is taken."""
+    """Give each new run all of its `resources`, if all of them are free. Otherwise False, and nothing is taken."""
     wanted = sorted((resource, run.pk) for run in runs for resource in run.resources or ())
     resources = [resource for resource, _ in wanted]
     if statements.is_any_held(connections[alias], resources):
@@ -61,7 +61,7 @@ def hand_over(alias: str, waiting: list[int]) -> list[WorkflowRun]:
 
 
 def _hand_over(alias: str, run_id: int) -> WorkflowRun | None:
-    """Give the run its locks if none is held or was requested earlier, and return it; else None."""
+    """Give the run its locks if none is held or was requested earlier, and return it. Otherwise None."""
     connection = connections[alias]
     wanted = statements.queued_for(connection, run_id)
     if not wanted or statements.is_taken_for(connection, run_id, wanted):
@@ -74,14 +74,14 @@ def _hand_over(alias: str, run_id: int) -> WorkflowRun | None:
 
 
 def refusal(held: Iterable[ResourceLock]) -> ResourceLocked:
-    """The error that names the holder of the first of these locks."""
+    """Return the error that names the holder of the first of these locks."""
     lock = min(held, key=lambda lock: lock.resource)
     uuid = lock.run.uuid if lock.run else lock.holder_uuid
     return ResourceLocked(f"{lock.resource} is locked by {lock.holder}.", resource=lock.resource, holder=str(uuid))
 
 
 def _holders(alias: str, resources: list[str], *, are_held_too: bool = False) -> list[ResourceLock]:
-    """Return the locks on `resources`, locked: none of them is freed before this transaction ends."""
+    """Return the locks on `resources`, locked, so that none of them is released before this transaction ends."""
     locks = ResourceLock.objects.using(alias).filter(resource__in=resources).select_related("run")
     return list(locks.order_by("resource").select_for_update(of=("self",)) if are_held_too else locks)
 
@@ -97,7 +97,9 @@ def _grant(alias: str, run: WorkflowRun, resources: list[str]) -> bool:
 
 
 def _is_taken(alias: str, wanted: Sequence[tuple[str, int]]) -> bool:
-    """Insert locks of resources for runs; False, and none, when another run was faster: the primary key decides."""
+    """Insert locks of resources for runs. False, and none is inserted, when another run was faster: the primary key
+    decides.
+    """
     taken = statements.take_locks(connections[alias], wanted)
     if len(taken) < len(wanted):
         ResourceLock.objects.using(alias).filter(resource__in=taken).delete()

@@ -106,7 +106,7 @@ class LeaseGrant(models.Model):
 
 
 class ForeignFence(models.Model):
-    """Highest fencing token of a run of another database that has written here."""
+    """The highest fencing token of a run of another database that has written here."""
 
     run_uuid = models.UUIDField(primary_key=True)
     fencing_token = models.BigIntegerField()
@@ -134,7 +134,7 @@ class ResourceLock(models.Model):
 
 
 class LockWait(models.Model):
-    """A queued run that waits for a resource which another run holds. The oldest one gets it next."""
+    """A queued run that waits for a resource which another run holds. The oldest one gets the resource next."""
 
     resource = models.CharField(max_length=128, db_index=True)
     run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="lock_waits")
@@ -151,13 +151,14 @@ class OutboxMessage(models.Model):
     queue = models.CharField(max_length=64)
     host = models.CharField(max_length=255, db_index=True)
     body = models.JSONField()  # encoded, with its passwords sealed
-    is_deferred = models.BooleanField(default=False)  # deferred: no run waits for it, but the host must do it
+    # no run waits for the command any more, but the host must carry it out
+    is_deferred = models.BooleanField(default=False)
     send_again_at = models.DateTimeField(db_index=True)
     times_sent = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
 
     class Meta:
-        # Each command checks whether a deferred one comes before it: mostly there is none in the whole journal.
+        # Each command checks whether a deferred one comes before it. Usually the whole journal has none.
         indexes = [models.Index(fields=["host"], condition=models.Q(is_deferred=True), name="outbox_deferred")]
 
 

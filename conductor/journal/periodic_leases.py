@@ -38,7 +38,7 @@ class HeldLease:
         self.is_done = True  # set to False before the end where the work is to be done again soon
 
     def renew(self) -> bool:
-        """Renew the lease; False when another process has it by now, and this one must stop."""
+        """Renew the lease. False when another process has it by now, and this one must stop."""
         return renew(self.alias, self.owner, [self.name]) == 1
 
     def record_done(self) -> None:
@@ -60,7 +60,7 @@ _held_lock = threading.Lock()
 
 @contextmanager
 def hold(alias: str, name: str, owner: str, *, every_seconds: float) -> Iterator[HeldLease | None]:
-    """Hold the lease of `name` for the block; None where another process has it, or the work is not due.
+    """Hold the lease of `name` for the block. None where another process has it, or the work is not due.
 
     It is due when it was not done within the last `every_seconds`. An error releases the lease with the work not done,
     and LeaseLost ends the block without an error. A process that dies inside writes nothing: its lease expires.

@@ -74,7 +74,7 @@ def require_broker(url: str) -> None:
 
 
 def require_server_databases() -> None:
-    """Every database is on a PostgreSQL server, as several processes need it; raises CommandError.
+    """Raise CommandError unless every database is on a PostgreSQL server, as several processes need it.
 
     A SQLite file has one writer at a time, and the group commit that makes up for that works within one process.
     """

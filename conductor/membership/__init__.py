@@ -1,1 +1,1 @@
-"""Kinds of group membership. Membership is a hint; ownership is decided by leases and fencing tokens alone."""
+"""Kinds of group membership. Membership is a hint; only leases and fencing tokens decide about ownership."""

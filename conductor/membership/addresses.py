@@ -18,7 +18,7 @@ class Addresses:
 
 
 def parse(url: str, *, port: int, path: str) -> Addresses:
-    """Parse a URL; `port` and `path` are defaults. The URL was validated when the environment was read."""
+    """Parse a URL. `port` and `path` are defaults. The URL was validated when the environment was read."""
     found = URL.fullmatch(url)
     hosts = [HOST.fullmatch(part) for part in found["hosts"].split(",")] if found else []
     if found is None or not all(hosts):

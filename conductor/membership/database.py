@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class DatabaseMembership(Membership):
-    """Locked files in the data folder, and a session on each PostgreSQL server; no other service."""
+    """Membership by locked files in the data folder, and by a session on each PostgreSQL server. It needs no other
+    service.
+    """
 
     def __init__(self, place: MembershipLocation) -> None:
         super().__init__(place)
@@ -44,7 +46,7 @@ def _session_watch(alias: str) -> SessionWatch:
 
 
 def _servers() -> list[str]:
-    """Return one alias for each PostgreSQL server: its sessions see the locks of all of its databases."""
+    """Return one alias for each PostgreSQL server, whose sessions see the locks of all of its databases."""
     first: dict[tuple[str, str], str] = {}
     for alias, described in settings.DATABASES.items():
         if connections[alias].vendor == "postgresql":

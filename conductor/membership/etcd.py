@@ -1,4 +1,4 @@
-"""Membership by etcd: a key per process, on a lease that is kept alive for as long as it lives."""
+"""Membership by etcd: each process has a key with a lease that it keeps alive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER_SECONDS = 2.0
 
 
 class EtcdMembership(PolledMembership, Membership):
-    """`etcd://host:port,host:port/prefix`: the first server that answers is used."""
+    """Membership by `etcd://host:port,host:port/prefix`. The first server that answers is used."""
 
     poll_seconds = 0.1
     failures = (exceptions.Etcd3Exception, requests.RequestException, KeyError)  # the last: an answer with no lease

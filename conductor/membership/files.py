@@ -1,4 +1,4 @@
-"""Processes of one machine watch each other through locked files, which the kernel unlocks when their holder dies."""
+"""Processes of one machine watch each other through locked files, which the kernel unlocks when their process dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conductor.core.membership import Member, OnGone, life_of
 log = logging.getLogger(__name__)
 
 FOLDER = "workers"
-# A file gets its final name once it is locked: a file that can be locked belongs to a dead process.
+# A file gets its final name once it is locked, so a file that can be locked belongs to a dead process.
 DRAFT = "."
 # Maximum delay until a new process is watched. Its death is then noticed at once, as a watcher waits for the lock.
 LOOK_SECONDS = 0.1
@@ -22,7 +22,7 @@ STOP_SECONDS = 5.0
 
 
 class FileWatch:
-    """This process's own file, and a thread per file of another process that waits for its lock."""
+    """This process's own file, and one thread for each file of another process, which waits for its lock."""
 
     def __init__(self, data_dir: Path) -> None:
         self._folder = data_dir / FOLDER
@@ -91,12 +91,12 @@ class FileWatch:
         path = self._folder / name
         try:
             with path.open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH)  # all waiting watchers wake: any of them may be the next to die
+                fcntl.flock(file, fcntl.LOCK_SH)  # all waiting watchers wake, as any of them may be the next to die
                 if self._stopped.is_set():
                     return
                 on_gone(life_of(name))
                 path.unlink(missing_ok=True)
-        except OSError:  # removed meanwhile: by its holder at its clean end, or by another watcher
+        except OSError:  # it was removed meanwhile: by its process at a clean end, or by another watcher
             return
 
 

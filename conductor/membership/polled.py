@@ -25,9 +25,9 @@ Lives = Callable[[], set[str] | None]
 
 
 class PolledMembership(ABC):
-    """Joins a group, watches it, and joins again after a failure; logs each outage once, and its end.
+    """Joins a group, watches it, and joins again after a failure. Logs the beginning and the end of each outage once.
 
-    Known members are forgotten with each join: the loss of a whole group is no death.
+    Known members are forgotten with each join, as the loss of a whole group is no death.
     """
 
     poll_seconds: ClassVar[float]
@@ -41,7 +41,7 @@ class PolledMembership(ABC):
 
     @abstractmethod
     def entered(self, me: Member) -> AbstractContextManager[Lives]:
-        """Join the group for the block; the function given returns the live members. Raises `failures`."""
+        """Join the group for the block. The function that it yields returns the live members. Raises `failures`."""
 
     def join(self, me: Member, on_gone: OnGone) -> None:
         self._thread = threading.Thread(
@@ -64,7 +64,7 @@ class PolledMembership(ABC):
             self._stopped.wait(RETRY_SECONDS)
 
     def _watch(self, lives: Lives, me: Member, on_gone: OnGone) -> None:
-        """Watch until this process is no longer a member: then it must join again."""
+        """Watch until this process is no longer a member. Then it must join again."""
         seen: set[str] = set()
         quiet_until = 0.0
         while not self._stopped.wait(self.poll_seconds):

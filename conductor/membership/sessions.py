@@ -32,10 +32,10 @@ _SESSION = (
 
 
 class SessionWatch(PolledMembership):
-    """One session on the server behind `alias`: it holds this process's lock, and reads those of all others."""
+    """One session on the server behind `alias`. It holds this process's lock, and reads the locks of all others."""
 
-    # Polls with short statements: a session that blocks in one on the others' locks would keep the server from
-    # vacuuming deleted rows meanwhile.
+    # It polls with short statements. A session that blocks on the locks of others would keep the server from vacuuming
+    # deleted rows.
     poll_seconds = 0.03
     failures = (psycopg.Error,)
 
@@ -66,7 +66,7 @@ class SessionWatch(PolledMembership):
 
 
 def _session(alias: str) -> psycopg.Connection[Any]:
-    """Open a dedicated connection: Django could hand one of its own to another thread, with the lock on it."""
+    """Open a dedicated connection. Django could hand one of its own to another thread, with the lock on it."""
     session: psycopg.Connection[Any] = psycopg.connect(**connections[alias].get_connection_params(), autocommit=True)
     session.prepare_threshold = 5
     session.execute(_SESSION)
@@ -74,7 +74,7 @@ def _session(alias: str) -> psycopg.Connection[Any]:
 
 
 def _key(life: str) -> int:
-    """Return a life as the second key of an advisory lock, a signed number."""
+    """Return the second key of an advisory lock for a life: a signed number."""
     number = int(life, 16)
     return number - (1 << 32) if number >= 1 << 31 else number
 

@@ -1,4 +1,4 @@
-"""Membership by ZooKeeper: an ephemeral node per process, which ends with its session."""
+"""Membership by ZooKeeper: each process has an ephemeral node, which ends with its session."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from conductor.membership.polled import Lives, PolledMembership
 
 PORT = 2181
 PATH = "/novella/members"
-# The server ends a session after this long without a message; it has limits of its own for it (`tickTime`).
+# The server ends a session after this long without a message. It has limits of its own for this time (`tickTime`).
 SESSION_SECONDS = 4.0
-# Reconnect often to a server that is down: a client that is not back soon after it counts as dead.
+# Reconnect often to a server that is down, as a client that is not back soon after it counts as dead.
 RETRY: Mapping[str, float] = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 0.5}
 ANSWER_SECONDS = 3.0
 # The client logs every failed attempt; this module logs an outage once.
@@ -28,7 +28,7 @@ _client_log.setLevel(logging.CRITICAL)
 
 
 class ZooKeeperMembership(PolledMembership, Membership):
-    """`zookeeper://host:port,host:port/path`."""
+    """Membership by `zookeeper://host:port,host:port/path`."""
 
     poll_seconds = 0.1
     failures = (KazooException, KazooTimeoutError, ConnectionError)

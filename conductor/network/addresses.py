@@ -28,20 +28,23 @@ from conductor.network.statements import NearbyAddresses
 # How often a concurrent allocation may take the free address that was read before this one gives up.
 ATTEMPTS = 20
 ALLOCATIONS = Rows(AddressAllocation, "id")
-# Chosen addresses leave freed ones that are not needed, as many as a subnet has: one in so many deletes them.
+# Chosen addresses leave freed ones that are not needed, as many as a subnet has. One allocation in so many deletes
+# them.
 CHOSEN_PER_CLEANUP = 256
 LEAST_SHARE = 8  # minimum share of a project, however small the subnet is
 CLOSE_TO_SHARE = 64  # this far below the share, two transactions of a project need not wait for each other
 
 
 def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
-    """Allocate the lowest free address of the pools to `port`; inside a write transaction.
+    """Allocate the lowest free address of the pools to `port`. Call it inside a write transaction.
 
-    Where guests derive their addresses from their MAC addresses, it is that one. Raises IpAddressGenerationFailure when
-    the pools are exhausted, SubnetShareExceeded when the port's project has its share of another project's subnet.
+    Where guests derive their addresses from their MAC addresses, it is the derived one. The cost does not grow with the
+    subnet: below `Subnet.lowest_gap` only addresses in FreedAddress are free, so that a few from there and the lowest
+    freed ones are read.
 
-    The cost does not grow with the subnet: below `Subnet.lowest_gap` only addresses in FreedAddress are free, so that a
-    few from there and the lowest freed ones are read.
+    Raises:
+        IpAddressGenerationFailure: the pools are exhausted.
+        SubnetShareExceeded: the port's project has its share of another project's subnet.
     """
     if ipv6_modes.is_automatic(subnet):
         return allocate_address(subnet, port, ipv6_modes.address_of(subnet, port.mac_address))
@@ -207,7 +210,7 @@ def _raise_lowest_gap(subnet: Subnet, window: list[str], number: int) -> None:
 
 
 class _Numbers:
-    """Numbers of a subnet's allocated or freed addresses, upwards; those after the window are read when needed."""
+    """Numbers of a subnet's allocated or freed addresses, upwards. Those after the window are read when needed."""
 
     def __init__(
         self, subnet: Subnet, window: list[str], read: Callable[[BaseDatabaseWrapper, int, str], list[str]]
@@ -238,7 +241,7 @@ def _number(address: str) -> int:
 
 
 def _digits(number: int) -> str:
-    """Return a number as in `AddressAllocation.number`: texts of the same length sort as numbers."""
+    """Return a number as in `AddressAllocation.number`. Texts of the same length sort as numbers do."""
     return f"{number:032x}"
 
 
@@ -258,7 +261,7 @@ def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:
 
 
 def _hold(subnet: Subnet, port: Port, address: str) -> AddressAllocation | None:
-    """Insert the allocation: a constraint decides between concurrent ones; None when another one has won."""
+    """Insert the allocation. None when a concurrent one has won, as a constraint decides."""
     number = "" if ipv6_modes.is_automatic(subnet) else _digits(_number(address))
     guest = port.project_id if _is_guest(subnet, port) else ""
     allocation = AddressAllocation(subnet=subnet, port=port, ip_address=address, number=number, guest=guest)

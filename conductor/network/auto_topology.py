@@ -43,7 +43,9 @@ def find(project_id: str) -> Network | None:
 
 
 def get_or_make(context: RequestContext, project_id: str) -> Network:
-    """The project's topology, created once even for concurrent calls. Raises AutoAllocationFailure, OverQuota."""
+    """Return the project's topology. It is created once, even by concurrent calls. Raises AutoAllocationFailure,
+    OverQuota.
+    """
     _require_own(context, project_id)
     there = find(project_id)
     if there is not None:
@@ -55,7 +57,7 @@ def get_or_make(context: RequestContext, project_id: str) -> Network:
 
 
 def delete(context: RequestContext, project_id: str) -> None:
-    """Delete it. Raises NotFound when the project has none, NetworkInUse while servers are on it."""
+    """Delete the topology. Raises NotFound when the project has none, NetworkInUse while servers are on it."""
     _require_own(context, project_id)
     with write_tx():
         topology = AutoTopology.objects.filter(project_id=project_id).select_related("network", "router").first()

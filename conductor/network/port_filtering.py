@@ -8,15 +8,15 @@ from conductor.network.ranges import normalized, normalized_range
 
 
 def filters_of(host: str) -> dict[str, PortFilter]:
-    """Return the filters by port, of all ports plugged there; in a constant number of queries."""
+    """Return the filters by port, of all ports plugged there, with a constant number of queries."""
     ports = Port.objects.filter(binding_host=host).prefetch_related("security_groups__rules__remote_group", "addresses")
     return {str(port.uuid): _filter_of(port) for port in ports}
 
 
 def _filter_of(port: Port) -> PortFilter:
-    """Return a filter in an order that does not depend on creation times: equal filters are equal.
+    """Return a filter in an order that does not depend on creation times, so that equal filters are equal.
 
-    A port's own addresses are among its pairs: one that is added while its guest runs counts at once.
+    A port's own addresses are among its pairs, so that one that is added while its guest runs counts at once.
     """
     groups = sorted(port.security_groups.all(), key=lambda group: str(group.uuid))
     rules = {rule_of(rule) for group in groups for rule in group.rules.all()}

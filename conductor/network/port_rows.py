@@ -40,7 +40,7 @@ def new_mac() -> str:
 def create(
     network: Network, *, groups: Iterable[SecurityGroup], requests: list[AddressRequest] | None = None, **values: Any
 ) -> Port:
-    """Create a port with the requested addresses; `requests` None: one of each IP version that the network has.
+    """Create a port with the requested addresses. `requests` None: one of each IP version that the network has.
 
     Raises MacAddressInUse, IpAddressAlreadyAllocated, IpAddressGenerationFailure, InvalidIpForSubnet.
     """
@@ -50,7 +50,7 @@ def create(
 def create_with_addresses(
     network: Network, *, groups: Iterable[SecurityGroup], requests: list[AddressRequest] | None = None, **values: Any
 ) -> tuple[Port, list[AddressAllocation]]:
-    """Like `create`, and return the port's addresses. Raw SQL, as every build creates a port."""
+    """Create a port as `create` does, and return its addresses. Raw SQL, as every build creates a port."""
     port = _insert(network, values)
     memberships = [(port.pk, group.pk) for group in groups]
     if memberships:
@@ -76,7 +76,7 @@ def give_addresses(port: Port, requests: list[AddressRequest] | None) -> list[Ad
 
 
 def replace_addresses(port: Port, requests: list[AddressRequest]) -> None:
-    """Keep the requested addresses that the port has already, allocate the others, and free the rest."""
+    """Replace the port's addresses: keep those that are requested again, allocate the others, and free the rest."""
     kept = {requested.ip_address for requested in requests if requested.ip_address}
     held: dict[str, AddressAllocation] = {row.ip_address: row for row in port.addresses.select_related("subnet")}
     for address, row in held.items():

@@ -77,11 +77,15 @@ class PortRequest(Protocol):
 
 
 def resolve_requests(context: RequestContext, requests: Sequence[PortRequest] | None) -> list[dict[str, str]]:
-    """The input of `plug` for these requests: `[{"network_id", "port_id", "fixed_ip"}]` in order, some with a `tag`.
+    """Return the input of `plug` for these requests: `[{"network_id", "port_id", "fixed_ip"}]` in order, some with a
+    `tag`.
 
-    None: the one network that the project can use; Conflict when there are several. Where it has none, an automatic
-    topology is created if administrators have provided for that, else there is no port.
-    Raises Invalid naming what is unknown or unusable, Conflict for a port in use.
+    None stands for the only network that the project can use; Conflict when there are several. If it has none, an
+    automatic topology is created if administrators have provided for that; otherwise there is no port.
+
+    Raises:
+        Invalid: a request names something that is unknown or unusable.
+        Conflict: a port is in use.
     """
     if requests is None:
         return _automatic(context)
@@ -140,9 +144,9 @@ def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any
 def bind_to_guest(
     instance_uuid: str, project_id: str, wanted: Mapping[str, str], *, port_id: str, binding: Binding
 ) -> None:
-    """Bind a port to the instance before any host plugs it, in the transaction that locks it for a workflow.
+    """Bind a port to the instance before a host plugs it, in the transaction that locks it for a workflow.
 
-    `wanted` is a value of `resolve_requests`. If it names no port, one is created with the id `port_id`: it is deleted
+    `wanted` is a value of `resolve_requests`. If it names no port, one is created with the id `port_id`. It is deleted
     when the guest releases it, and counts against the project's quota of ports. Raises Conflict for a port in use,
     OverQuota, Invalid, NotFound.
     """
@@ -169,7 +173,7 @@ def plug_one(
 
 
 def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) -> None:
-    """Unplug one port: delete it when it was created for the instance or `is_deleted`, else release it."""
+    """Unplug one port. It is deleted if it was created for the instance or `is_deleted`, else released."""
     rows = Port.objects.filter(uuid=port_id, device_id__in=["", instance_uuid])
     gone = rows if is_deleted else rows.filter(is_made_by_compute=True)
     port_rows.delete(list(gone.values_list("pk", flat=True)))

@@ -67,7 +67,7 @@ def default_gateway(network: Range) -> str:
 
 
 def default_pools(network: Range, gateway_ip: str | None) -> list[dict[str, str]]:
-    """Return all addresses for hosts but the gateway's."""
+    """Return all addresses for hosts except the gateway's."""
     first, last = host_bounds(network)
     gateway = int(ip_address(gateway_ip)) if gateway_ip else -1
     spans = [(first, last)] if not first <= gateway <= last else [(first, gateway - 1), (gateway + 1, last)]
@@ -127,7 +127,7 @@ def in_pools(pools: Iterable[Pool]) -> int:
 
 
 def cut(prefixes: Iterable[str], prefix_length: int, taken: Iterable[str]) -> Range | None:
-    """The first range of this length within `prefixes` that overlaps none of `taken`; None when there is none."""
+    """Return the first range of this length within `prefixes` that overlaps none of `taken`. None if there is none."""
     taken_ranges = [ip_network(cidr) for cidr in taken]
     for prefix in map(ip_network, prefixes):
         if prefix_length < prefix.prefixlen or prefix_length > prefix.max_prefixlen:

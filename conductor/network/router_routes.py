@@ -17,18 +17,18 @@ Route = Mapping[str, str]
 
 
 def interfaces(router: Router) -> QuerySet[Port]:
-    """Return its ports but the gateway's."""
+    """Return the router's ports except the gateway's."""
     return Port.objects.filter(device_id=str(router.uuid), device_owner=INTERFACE)
 
 
 def subnets_of(router: Router) -> list[Subnet]:
-    """Return its connected internal subnets, one for each address of its interfaces."""
+    """Return the router's connected internal subnets, one for each address of its interfaces."""
     held = AddressAllocation.objects.filter(port__in=interfaces(router).values("pk")).select_related("subnet__network")
     return [address.subnet for address in held]
 
 
 def refuse_overlap(router: Router, wanted: Iterable[Subnet]) -> None:
-    """Raise InvalidInput for a connected subnet, or one that overlaps with a connected one."""
+    """Raise InvalidInput for a subnet that is connected already, or that overlaps with a connected one."""
     there = subnets_of(router)
     for subnet in wanted:
         if any(other.pk == subnet.pk for other in there):
@@ -84,7 +84,7 @@ def refuse_cut(router: Router, port: Port) -> None:
 
 
 def _addresses(router: Router) -> list[AddressAllocation]:
-    """Return the addresses of all its ports, including the gateway's."""
+    """Return the addresses of all ports of the router, including the gateway's."""
     mine = Q(pk=router.gateway_port_id) | Q(device_id=str(router.uuid), device_owner=INTERFACE)
     ports = Port.objects.filter(mine)
     return list(AddressAllocation.objects.filter(port__in=ports.values("pk")).select_related("subnet"))

@@ -173,7 +173,7 @@ def _pool(context: RequestContext, requested: SubnetCreate) -> SubnetPool | None
 
 
 def _cut(pool: SubnetPool, network: Network, requested: SubnetCreate) -> Range:
-    """Take a range of the pool; other transactions that do so wait until this one ends."""
+    """Take a range of the pool. Other transactions that do so wait until this one ends."""
     SubnetPool.objects.select_for_update().get(pk=pool.pk)
     prefixes = [prefix for prefix in pool.prefixes if ranges.version_of(prefix) == requested.ip_version]
     if not prefixes:
@@ -215,7 +215,7 @@ def _check_length(pool: SubnetPool, prefix_length: int) -> None:
 
 
 def _refuse_gateway_in_use(subnet: Subnet, wanted: str | None) -> None:
-    """Refuse to change a gateway address that a router has: the router would keep the old one."""
+    """Raise if a router has the gateway address that is changed, as the router would keep the old one."""
     if not subnet.gateway_ip or wanted == subnet.gateway_ip:
         return
     held = AddressAllocation.objects.filter(subnet=subnet, ip_address=subnet.gateway_ip)

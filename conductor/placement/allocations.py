@@ -32,16 +32,19 @@ class ConsumerHolds(ConcurrentUpdate):
 
 
 def claim(wanted: Claim) -> None:
-    """Grant one claim; see `claim_many`."""
+    """Grant one claim, as `claim_many` does."""
     claim_many([wanted])
 
 
 def claim_many(claims: Sequence[Claim]) -> None:
     """Grant all claims in one transaction, or none.
 
-    The amounts must fit; other changes in the meantime do not matter. A consumer that holds exactly
-    this already is left alone. A consumer may claim of several providers of a tree, and of those that share. Raises
-    ProviderFull with `provider_uuid` and `resource_class` in its details, or ConsumerHolds with `consumer_uuid`.
+    The amounts must fit; other changes in the meantime do not matter. A consumer that holds exactly the claimed amounts
+    already is not changed. A consumer may claim of several providers of a tree, and of those that share.
+
+    Raises:
+        ProviderFull: with `provider_uuid` and `resource_class` in its details.
+        ConsumerHolds: with `consumer_uuid` in its details.
     """
     if not claims:
         return
@@ -64,7 +67,7 @@ def _claim_with_care(claims: Sequence[Claim]) -> None:
 
 
 def release(consumer_uuids: Iterable[UUID | str]) -> int:
-    """Release all allocations of these consumers. Return how many had any; idempotent."""
+    """Release all allocations of these consumers. Return how many consumers had any. Idempotent."""
     uuids = [str(uuid) for uuid in consumer_uuids]
     if not uuids:
         return 0
@@ -76,9 +79,9 @@ def release(consumer_uuids: Iterable[UUID | str]) -> int:
 
 
 def move(from_consumer: UUID | str, to_consumer: UUID | str, to_type: str = INSTANCE) -> bool:
-    """Move all allocations of a consumer to another; False when there are none, or they were moved before.
+    """Move all allocations of a consumer to another one. False when there are none, or they were moved before.
 
-    Raises ConsumerHolds when the other one has allocations already: two sets are never merged.
+    Raises ConsumerHolds when the other consumer has allocations already, as two sets are never merged.
     """
     with write_tx(ALIAS):
         if not Consumer.objects.filter(uuid=from_consumer).exists():
@@ -90,7 +93,9 @@ def move(from_consumer: UUID | str, to_consumer: UUID | str, to_type: str = INST
 
 
 def shrink(consumer_uuid: UUID | str, provider_uuid: UUID | str, by: Mapping[str, int]) -> None:
-    """Release a part, at most what the consumer holds; the consumer stays, even with nothing left."""
+    """Release a part of the allocations, at most what the consumer holds. The consumer stays, even with nothing
+    left.
+    """
     with write_tx(ALIAS):
         provider = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
         rows = Allocation.objects.filter(consumer__uuid=consumer_uuid, provider=provider)
@@ -127,7 +132,9 @@ def newest_holder(provider_uuid: UUID | str, resource_class: str) -> str:
 
 
 def hold_providers(uuids: Iterable[str]) -> None:
-    """Lock providers until the transaction ends, in order: for several claims in it, which then never deadlock."""
+    """Lock providers until the transaction ends, in order. Needed before several claims in it, which then never
+    deadlock.
+    """
     if connections[ALIAS].vendor != "sqlite":  # whose writers are exclusive from the start
         with suppress(ProviderFull):
             _locked_providers(set(uuids))
@@ -191,7 +198,7 @@ def _holds(consumer_uuid: str) -> ConsumerHolds:
 
 
 def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
-    """Raise `used` where it fits. Raises ProviderFull where it does not: the transaction then rolls back."""
+    """Raise `used` where the amounts fit. Raises ProviderFull where they do not, and the transaction rolls back."""
     wanted: Counter[tuple[int, str]] = Counter()
     for claim in claims:
         for kind, amount in claim.resources.items():
@@ -216,7 +223,7 @@ def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
 
 
 class _InventoryCapacity(NamedTuple):
-    """The fields read of an inventory: models would cost more than all the rest of a claim."""
+    """The fields of an inventory that are read. Models would cost more than all the rest of a claim."""
 
     pk: int
     total: int
@@ -283,7 +290,7 @@ CHUNK_OF_ROWS = 200
 
 
 def hold_consumers(uuids: list[str]) -> list[Consumer]:
-    """Lock the consumers' rows, before those of providers: their allocations then stay as they are."""
+    """Lock the consumers' rows, before those of providers, so that their allocations stay as they are."""
     return list(Consumer.objects.filter(uuid__in=uuids).order_by("pk").select_for_update())
 
 

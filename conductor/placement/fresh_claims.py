@@ -1,6 +1,6 @@
 """Fast path of claims, for consumers without allocations and providers with enough room.
 
-Nearly all claims are such. Its statements are those of `conductor.placement.statements`.
+Nearly all claims take it. Its statements are those of `conductor.placement.statements`.
 """
 
 from __future__ import annotations

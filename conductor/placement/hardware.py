@@ -30,7 +30,7 @@ NOTHING: Inside = (None, ())
 
 
 def report(provider_uuid: UUID | str, cells: Sequence[Json], devices: Sequence[Json]) -> None:
-    """Store a host's hardware report; an unchanged one writes nothing. Raises Invalid."""
+    """Store a host's hardware report. An unchanged one writes nothing. Raises Invalid."""
     wire.host_from_json(cells, devices)
     fields = {"cells": [dict(cell) for cell in cells], "devices": [dict(device) for device in devices]}
     known = HostHardware.objects.filter(provider__uuid=provider_uuid).values("cells", "devices").first()
@@ -45,10 +45,10 @@ def report(provider_uuid: UUID | str, cells: Sequence[Json], devices: Sequence[J
 
 
 def claim(consumer_uuid: str, provider_uuid: str, wanted: HardwareRequest) -> None:
-    """Assign the requested hardware to the consumer; inside the transaction that granted its allocations.
+    """Assign the requested hardware to the consumer. Call it inside the transaction that granted its allocations.
 
     That transaction locks the provider's row, so no other claim interferes. A consumer that has its share already is
-    left alone. Raises ProviderFull where too little is left.
+    not changed. Raises ProviderFull where too little is left.
     """
     if not wanted:
         return
@@ -75,7 +75,7 @@ def held_by(consumer_uuid: UUID | str) -> dict[str, HardwareGrant]:
 
 
 def restore(consumer_uuid: UUID | str, held: Mapping[str, HardwareGrant]) -> None:
-    """Restore a consumer's former hardware; inside the transaction in which another consumer gave it up."""
+    """Restore a consumer's former hardware. Call it inside the transaction in which another consumer gave it up."""
     consumer = Consumer.objects.filter(uuid=consumer_uuid).first()
     if consumer is None:
         return
@@ -86,7 +86,7 @@ def restore(consumer_uuid: UUID | str, held: Mapping[str, HardwareGrant]) -> Non
 
 
 def inside_of(provider_uuids: Iterable[str]) -> dict[str, Inside]:
-    """Return free cells and devices by provider uuid; providers without a report are left out."""
+    """Return free cells and devices by provider uuid. Providers without a report are left out."""
     wanted = list(provider_uuids)
     if not wanted or not HostHardware.objects.exists():
         return {}

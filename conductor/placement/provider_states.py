@@ -49,7 +49,9 @@ def state_of(provider_id: int) -> ProviderState:
 
 
 def _states(reading: ProviderReading) -> list[ProviderState]:
-    """The states. Rows of providers that changed since the first statement are skipped: the next reading has them."""
+    """Return the states. Rows of providers that changed since the first statement are skipped, as the next read has
+    them.
+    """
     rows = list(reading.providers())
     amounts = _amounts(reading)
     consumers: dict[int, int] = dict(reading.num_consumers())

@@ -18,7 +18,7 @@ Stocks = Mapping[str, tuple[int, Mapping[str, Amount]]]  # provider uuid → its
 
 @retried
 def reshape(stocks: Stocks, requested: Sequence[ConsumerAllocations]) -> None:
-    """Replace inventories and allocations in one transaction: allocations may move between providers.
+    """Replace inventories and allocations in one transaction, so that allocations may move between providers.
 
     Raises Invalid, ConcurrentUpdate or Conflict as the writing of either alone does.
     """

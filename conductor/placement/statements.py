@@ -102,9 +102,9 @@ def insert_allocations(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[
 
 
 def touch_listed_providers(connection: BaseDatabaseWrapper, ids: Sequence[int], number: int) -> None:
-    """Like `touch_providers` with a new generation, on SQLite: one text for any number of them.
+    """Set the change number of providers and raise their generation, on SQLite: one text for any number of providers.
 
-    Index and reason as there.
+    Index and reason as for `touch_providers`.
     """
     run(connection, _TOUCH_LISTED, (number, json.dumps(list(ids))))
 

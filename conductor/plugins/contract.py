@@ -17,9 +17,10 @@ OLDEST, NEWEST = min(CONTRACTS), max(CONTRACTS)
 
 
 def require_contract(plugin: Any) -> None:
-    """Raise InvalidHookResult for a plugin made for contract versions that are not supported.
+    """Raise InvalidHookResult if the plugin supports none of the supported contract versions.
 
-    `novella_contract` is a number, or a pair of the first and the last supported one. Without it, every version counts.
+    `novella_contract` is a number, or a pair of the first and the last version that the plugin supports. Without it,
+    every version is supported.
     """
     declared = getattr(plugin, DECLARED, None)
     if declared is None:
@@ -42,7 +43,7 @@ def require_known_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
 
 
 def warnings_about(kinds: Iterable[type[Any]]) -> list[str]:
-    """Return one line for each deprecated attribute that classes define themselves."""
+    """Return one line for each deprecated attribute that a class of the plugin defines."""
     lines = []
     for kind in kinds:
         for base in kind.__mro__[1:]:

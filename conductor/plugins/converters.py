@@ -15,7 +15,7 @@ LONGEST_WHY = 120
 
 
 class ExtensionCall(Protocol):
-    """An extension in use, with its time limit and statistics."""
+    """An extension that is called within its time limit, and with its statistics."""
 
     @property
     def extension(self) -> Extension: ...
@@ -30,9 +30,9 @@ _in_use: Callable[[str], Sequence[ExtensionCall]] = _no_extensions
 
 
 def ask_through(in_use: Callable[[str], Sequence[ExtensionCall]]) -> None:
-    """Set the source of converters, whose calls are counted and quarantined like those of other extensions.
+    """Set the source of converters, which counts and quarantines their calls like those of other extensions.
 
-    The statistics are in a layer above the stores, which registers itself here when the process starts.
+    The statistics are in a layer above the stores. That layer registers itself here when the process starts.
     """
     global _in_use
     _in_use = in_use
@@ -44,7 +44,7 @@ def written() -> frozenset[str]:
 
 
 def converted(source: Path, source_format: str, target: Path, target_format: str) -> bool:
-    """Whether a converter has both formats and wrote `target`. Raises DriverError naming the one that failed."""
+    """Whether a converter handles both formats and wrote `target`. Raises DriverError naming the one that failed."""
     for one, converter in _converters():
         reads = target_format == RAW and source_format in converter.reads
         if reads or (source_format == RAW and target_format in converter.writes):

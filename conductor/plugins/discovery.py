@@ -1,4 +1,4 @@
-"""Registry of this process's plugins: shipped ones are imported here, others are imported and described by workers."""
+"""Registry of this process's plugins. Shipped plugins are imported here; workers import and describe all others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conductor.core.errors import NovellaError
 from conductor.plugins import workers
 from conductor.plugins.loading import (
     SHIPPED,
-    Source,
+    PluginSource,
     SourceContents,
     class_of,
     collected,
@@ -34,7 +34,9 @@ class NotLoaded(NovellaError):
 
 @functools.cache
 def registry() -> Registry:
-    """Return this process's plugins, by Django's settings if configured, else by the defaults. Never raises."""
+    """Return this process's plugins, by Django's settings if they are configured, else by the defaults. Never
+    raises.
+    """
     try:
         options, names = _by_settings(), tuple(settings.NOVELLA_PLUGINS)
     except ImproperlyConfigured:  # no Django here
@@ -44,7 +46,7 @@ def registry() -> Registry:
 
 @functools.cache
 def imported() -> Registry:
-    """Like `registry`, with all imported in this process: for commands that test plugins against their contract."""
+    """Return the plugins, all imported in this process: for commands that test plugins against their contract."""
     try:
         return load(tuple(settings.NOVELLA_PLUGINS), _by_settings())
     except ImproperlyConfigured:
@@ -64,17 +66,20 @@ def _by_settings() -> PluginOptions:
 
 
 def find(loads: LoadParameters, seconds: float) -> Registry:
-    """The plugins that these settings find. Each foreign source has `seconds` to load in a process of its own."""
+    """Return the plugins that these settings find.
+
+    Each foreign source is loaded in a process of its own, within `seconds`.
+    """
     foreign = foreign_sources(loads.options)
     descriptions = {one.key: workers.describe(loads, one.key, seconds) for one in foreign}
     broken = frozenset(key for key, found in descriptions.items() if found.reason)
     loads = LoadParameters(loads.import_names, loads.options, broken)
     shipped = importing(loads)
 
-    def bring(source: Source, kept: SourceContents) -> SourceContents:
+    def bring(source: PluginSource, kept: SourceContents) -> SourceContents:
         return _described(source, kept) if source.key in descriptions else shipped(source, kept)
 
-    def _described(source: Source, kept: SourceContents) -> SourceContents:
+    def _described(source: PluginSource, kept: SourceContents) -> SourceContents:
         found = descriptions[source.key]
         if found.trace:
             log.error("plugin cannot be loaded: name=%s %s", source.name, found.trace)

@@ -49,8 +49,8 @@ WORDS = {"NotificationSink": "sink"}
 
 
 @dataclass
-class Source:
-    """A plugin before it is validated."""
+class PluginSource:
+    """A plugin source before it is loaded and validated."""
 
     name: str
     distribution: str
@@ -78,7 +78,7 @@ class SourceContents:
         return [*self.filters, *self.weighers]
 
     def by_kind(self) -> dict[str, list[tuple[str, Any]]]:
-        """Everything by kind, with its names."""
+        """Everything that was found, by kind, with its names."""
         return {
             FILTER: [(one.name, one) for one in self.filters],
             WEIGHER: [(one.name, one) for one in self.weighers],
@@ -89,7 +89,7 @@ class SourceContents:
         }
 
     def add(self, kind: str, name: str, one: type[Any], options: Mapping[str, Any]) -> None:
-        """Add a class of that kind; of filters and weighers one object each."""
+        """Add a class of that kind. Of filters and weighers one object is created."""
         if kind in (FILTER, WEIGHER):
             (self.filters if kind == FILTER else self.weighers).append(one(options))
             return
@@ -115,16 +115,18 @@ def load(
     return collected([one for one in sources if one.key not in loads.without], loads, importing(loads))
 
 
-def importing(loads: LoadParameters) -> Callable[[Source, SourceContents], SourceContents]:
+def importing(loads: LoadParameters) -> Callable[[PluginSource, SourceContents], SourceContents]:
     """Return a function that imports a source in this process and collects what it registers."""
     manager = _manager()
     return lambda source, kept: _brought_by(manager, source, kept, loads.options.values)
 
 
 def collected(
-    sources: Iterable[Source], loads: LoadParameters, bring: Callable[[Source, SourceContents], SourceContents]
+    sources: Iterable[PluginSource],
+    loads: LoadParameters,
+    bring: Callable[[PluginSource, SourceContents], SourceContents],
 ) -> Registry:
-    """Return what `bring` returns for each source; one for which it raises is quarantined."""
+    """Return what `bring` returns for each source. A source for which it raises is quarantined."""
     kept, infos, quarantined, options = SourceContents(), [], [], loads.options
     for source in sources:
         try:
@@ -160,7 +162,7 @@ def collected(
 
 
 def describe(loads: LoadParameters, key: SourceKey) -> SourceDescription:
-    """Return what a source registers, in plain values. It imports it in this process, which may hang: for workers."""
+    """Return what a source registers, as plain values. For workers: the source is imported here, which may hang."""
     try:
         source = next(one for one in foreign_sources(loads.options) if one.key == key)
         brought = importing(loads)(source, SourceContents())
@@ -170,7 +172,7 @@ def describe(loads: LoadParameters, key: SourceKey) -> SourceDescription:
         return SourceDescription(reason=_reason(error), trace=traceback.format_exc())
 
 
-def class_of(loads: LoadParameters, source: Source, kind: str, name: str) -> type[Any]:
+def class_of(loads: LoadParameters, source: PluginSource, kind: str, name: str) -> type[Any]:
     """Return the class of the source, imported in this process."""
     brought = importing(loads)(source, SourceContents())
     return dict(brought.by_kind()[kind])[name]  # type: ignore[no-any-return]
@@ -182,30 +184,30 @@ def _manager() -> pluggy.PluginManager:
     return manager
 
 
-def shipped_sources(loads: LoadParameters) -> list[Source]:
-    """Return the modules that the settings name: they are trusted, and imported here."""
+def shipped_sources(loads: LoadParameters) -> list[PluginSource]:
+    """Return the modules that the settings name. They are trusted, and imported in this process."""
     return list(_shipped(loads.import_names))
 
 
-def foreign_sources(options: PluginOptions) -> list[Source]:
+def foreign_sources(options: PluginOptions) -> list[PluginSource]:
     """Return the foreign sources: classes of Nova that the settings name, and installed plugins."""
     return [*_nova(options), *_installed()]
 
 
-def _shipped(import_names: Iterable[str]) -> Iterator[Source]:
+def _shipped(import_names: Iterable[str]) -> Iterator[PluginSource]:
     for name in import_names:
-        yield Source(name, DISTRIBUTION, _own_version(), True, functools.partial(importlib.import_module, name))
+        yield PluginSource(name, DISTRIBUTION, _own_version(), True, functools.partial(importlib.import_module, name))
 
 
-def _nova(options: PluginOptions) -> Iterator[Source]:
-    """Yield the adapter for classes of Nova, where some are named. Its code is foreign and has a time limit."""
+def _nova(options: PluginOptions) -> Iterator[PluginSource]:
+    """Yield the adapter for classes of Nova, if some are named. Their code is foreign and has a time limit."""
     if options.nova_filters or options.nova_weighers:
 
         def adapter() -> Any:
             made = importlib.import_module(NOVA_ADAPTER).NovaAdapter
             return made(options.nova_filters, options.nova_weighers, options.nova_config_files)
 
-        yield Source("nova_adapter", DISTRIBUTION, _own_version(), False, adapter)
+        yield PluginSource("nova_adapter", DISTRIBUTION, _own_version(), False, adapter)
 
 
 def _own_version() -> str:
@@ -215,19 +217,19 @@ def _own_version() -> str:
         return ""
 
 
-def _installed() -> Iterator[Source]:
+def _installed() -> Iterator[PluginSource]:
     def place(point: EntryPoint) -> tuple[str, str]:
         return (point.dist.name if point.dist else "", point.name)
 
     for point in sorted(entry_points(group=GROUP), key=place):
         dist = point.dist
-        yield Source(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
+        yield PluginSource(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
 
 
 def _brought_by(
-    manager: pluggy.PluginManager, source: Source, kept: SourceContents, values: Mapping[str, Any]
+    manager: pluggy.PluginManager, source: PluginSource, kept: SourceContents, values: Mapping[str, Any]
 ) -> SourceContents:
-    """Return what a plugin registers, validated. Raises any fault; the plugin is then unregistered."""
+    """Return what a plugin registers, validated. Raises any fault, after it has unregistered the plugin."""
     plugin = source.load()
     require_contract(plugin)
     name = f"{source.distribution}:{source.name}"
@@ -291,7 +293,7 @@ def _made(item: Any, base: type[P], values: Mapping[str, Any]) -> P:
 
 
 def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]]:
-    """Return classes by their names; each defines the method of its contract."""
+    """Return classes by their names. Each must define the method of its contract."""
     found: dict[str, type[C]] = {}
     for item in _sequence(answer):
         if not (inspect.isclass(item) and issubclass(item, base)):
@@ -308,7 +310,7 @@ def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]
 
 
 def _warned(plugin: str, brought: SourceContents) -> list[str]:
-    """Return a warning for each deprecated attribute and certain failure of the plugin; they are logged too."""
+    """Return and log a warning for each deprecated attribute and certain failure of the plugin."""
     kinds: list[type[Any]] = [type(one) for one in brought.scheduling]
     kinds += [*brought.drivers.values(), *brought.sinks.values()]
     kinds += [kind for found in brought.extensions.values() for kind in found.values()]
@@ -335,7 +337,7 @@ def _checked(answer: Any, base: type[Any], what: str) -> dict[str, type[Any]]:
 
 
 def refuse_doubles(brought: SourceContents, kept: SourceContents) -> None:
-    """Refuse duplicate names: the first plugin with a name keeps it."""
+    """Drop duplicate names. The first plugin with a name keeps it."""
     pairs = (
         ("filter", [one.name for one in kept.filters], [one.name for one in brought.filters]),
         ("weigher", [one.name for one in kept.weighers], [one.name for one in brought.weighers]),
@@ -350,7 +352,7 @@ def refuse_doubles(brought: SourceContents, kept: SourceContents) -> None:
                 raise InvalidHookResult(f"there is a {kind} named {name} already")
 
 
-def _info(source: Source, brought: SourceContents) -> PluginInfo:
+def _info(source: PluginSource, brought: SourceContents) -> PluginInfo:
     return PluginInfo(
         name=source.name,
         distribution=source.distribution,
@@ -367,7 +369,9 @@ def _info(source: Source, brought: SourceContents) -> PluginInfo:
 
 
 def _reason(error: BaseException) -> str:
-    """Return an error's text: our own message, or only the type of a foreign one, whose text may hold paths."""
+    """Return an error's text: the message of our own errors, or only the type of foreign ones, as these may hold
+    paths.
+    """
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"ModuleNotFoundError: {error.name}"
     return error.message if isinstance(error, NovellaError) else type(error).__name__

@@ -1,6 +1,6 @@
 """Notes about single plugins for operators: their errors, their log lines, and different decisions of shadow plugins.
 
-In memory, and bounded, until they are taken to be stored.
+They are kept in memory, up to a limit, until they are stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_PLACE = 200
 
 @dataclass(frozen=True)
 class Note:
-    """One note, which came `times` in a row. `at` is this machine's clock, `level` that of a log line.
+    """One note, which came `times` in a row. `at` is this machine's clock, and `level` that of a log line.
 
     `place` is where a plugin's code failed, or the workflow in which a shadow plugin would have decided otherwise.
     """
@@ -52,7 +52,7 @@ class Notes(logging.Handler):
         self._kept: dict[tuple[PluginKey, str], deque[Note]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Handle a line of a plugin's own logger. Never raises: a line that cannot be formatted is foreign, too."""
+        """Handle a line of a plugin's own logger. Never raises, as formatting a foreign line may fail."""
         key = key_of(record.name)
         if key is None:
             return
@@ -66,7 +66,7 @@ class Notes(logging.Handler):
         self.add(key, Note(LINE, text, record.created, level=record.levelname.lower()))
 
     def fault(self, key: PluginKey, text: str, exception: BaseException | None = None) -> None:
-        """Note an error of the plugin. Of a foreign exception the type is shown, and where it was raised."""
+        """Note an error of the plugin. A foreign exception is shown by its type, and where it was raised."""
         self.add(key, Note(FAULT, text, time.time(), place=place_of(exception)))
 
     def difference(self, key: PluginKey, text: str, run_uuid: str) -> None:
@@ -100,7 +100,7 @@ class Notes(logging.Handler):
 
 
 def place_of(exception: BaseException | None) -> str:
-    """Return module, line and function in which it was raised, without paths."""
+    """Return module, line and function in which an exception was raised, without paths."""
     if isinstance(exception, PluginException):
         return exception.place
     trace: TracebackType | None = exception.__traceback__ if exception is not None else None

@@ -20,7 +20,7 @@ Plugin = Filter | Weigher | NotificationSink | Extension
 
 
 def require_options(plugin: Plugin, given: Mapping[str, Any], field: str) -> None:
-    """Raise Invalid naming plugin, option and valid values; `field` is the field of the request with the options."""
+    """Raise Invalid naming plugin, option and valid values. `field` is the request's field with the options."""
     for key, value in given.items():
         rule = plugin.options_schema.get(key)
         if rule is None:
@@ -51,23 +51,23 @@ def plugin_of(known: Mapping[str, type[Any]], noun: str, name: str, options: Any
 
 
 def is_secret(rule: Mapping[str, Any]) -> bool:
-    """Whether the option's value is never shown: its schema says `writeOnly`."""
+    """Whether the option's value is never shown, because its schema says `writeOnly`."""
     return bool(rule.get("writeOnly"))
 
 
 def shown(schema: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values as users may see them."""
+    """Return the values as users may see them, without those that are secret."""
     return {key: HIDDEN if is_secret(schema.get(key, {})) else value for key, value in values.items()}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names the most similar name; empty where none is similar."""
+    """Return a hint that names the most similar name. Empty where none is similar."""
     found = nearest_name(name, known)
     return f"Did you mean {found}? " if found else ""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return the most similar name; empty where none is similar."""
+    """Return the most similar name. Empty where none is similar."""
     by_case = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_case, 1)
     return by_case[found[0]] if found else ""
@@ -79,8 +79,8 @@ def _known(plugin: Plugin, key: str) -> str:
 
 
 def _wrong(plugin: str, key: str, rule: Mapping[str, Any], value: Any) -> str:
-    """Return the fault of the value, and what is valid; empty where it fits."""
-    # Most processes check no options, and the library costs each a twentieth of its start.
+    """Return what is wrong with the value, and what is valid. Empty for a valid value."""
+    # Most processes check no options, and importing the library takes a twentieth of their start.
     from jsonschema import Draft202012Validator, ValidationError
     from jsonschema.exceptions import best_match
     from referencing import Registry

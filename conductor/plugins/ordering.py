@@ -14,7 +14,7 @@ from typing import Any, TypeGuard, TypeVar
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
-from conductor.core.plugin_choice import FILTER, LET_PASS, SHADOW, TURN_AWAY, WEIGHER, PluginChoice, PluginKey
+from conductor.core.plugin_choice import FILTER, LET_PASS, SHADOW, TURN_AWAY, WEIGHER, PluginKey, PluginKindSettings
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import Verdict
 from conductor.core.weigher import Weigher
@@ -30,10 +30,13 @@ class OptionsRefused(NovellaError):
 
 @dataclass(frozen=True)
 class ActivePlugins:
-    """Plugins in force, and their settings. `shadows` run and are recorded only; `quarantined` do not run.
-    `choices` are the operators' settings, from which all else follows.
+    """The active plugins, and their settings.
 
-    `trusted` are those that ship: they are measured, but have no time limit and no quarantine.
+    Attributes:
+        choices: The operators' settings, from which the other fields follow.
+        shadows: Plugins that run and are only recorded.
+        quarantined: Plugins that do not run.
+        trusted: Plugins that ship. They are measured, but have no time limit and no quarantine.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -45,14 +48,14 @@ class ActivePlugins:
     quarantined: frozenset[PluginKey] = frozenset()
     trusted: frozenset[PluginKey] = frozenset()
     digest: str = ""
-    choices: Mapping[str, PluginChoice] = field(default_factory=dict)
+    choices: Mapping[str, PluginKindSettings] = field(default_factory=dict)
 
 
 def chosen(
-    found: Registry, choices: Mapping[str, PluginChoice], quarantined: frozenset[PluginKey] = frozenset()
+    found: Registry, choices: Mapping[str, PluginKindSettings], quarantined: frozenset[PluginKey] = frozenset()
 ) -> ActivePlugins:
-    """Return the plugins in force: the operator's choices override the settings. Never raises."""
-    choice = {kind: choices.get(kind) or PluginChoice() for kind in (FILTER, WEIGHER)}
+    """Return the active plugins. The operator's choices override the settings. Never raises."""
+    choice = {kind: choices.get(kind) or PluginKindSettings() for kind in (FILTER, WEIGHER)}
     per_plugin = [((kind, name), settings) for kind, one in choice.items() for name, settings in one.per_plugin.items()]
     filters = _in_order(found.loaded_filters, found.filters, choice[FILTER], _MissingFilter)
     weighers = _in_order(found.loaded_weighers, found.weighers, choice[WEIGHER], _MissingWeigher)
@@ -92,15 +95,15 @@ def missing(found: Registry | ActivePlugins) -> list[str]:
     ]
 
 
-def run_order(names: Sequence[str], choice: PluginChoice) -> list[str]:
+def run_order(names: Sequence[str], choice: PluginKindSettings) -> list[str]:
     """Return names in the order in which they run: those that the operator ordered first, then the others."""
     return list(dict.fromkeys((*choice.order, *names)))
 
 
 def _in_order(
-    brought: Sequence[P], default: Sequence[P], choice: PluginChoice, stand_in: Callable[[str], P]
+    brought: Sequence[P], default: Sequence[P], choice: PluginKindSettings, stand_in: Callable[[str], P]
 ) -> list[P]:
-    """Return the enabled plugins. One that is missing has a stand-in, as in the settings' list."""
+    """Return the enabled plugins. A missing one is replaced by a stand-in, as in the settings' list."""
     by_name: dict[str, Any] = {one.name: one for one in (*brought, *default)}
     default_names = {one.name for one in default}
     # Defaults come in their order; plugins enabled since come after them.
@@ -114,9 +117,9 @@ def _in_order(
 
 
 def _with_options(
-    one: P, choice: PluginChoice, values: Mapping[str, Any], stand_in: Callable[[str, NovellaError], P]
+    one: P, choice: PluginKindSettings, values: Mapping[str, Any], stand_in: Callable[[str, NovellaError], P]
 ) -> P:
-    """Return the plugin with the options that were set since; itself where none were."""
+    """Return the plugin with the options that were set since, or the plugin itself without such options."""
     options = choice.of(one.name).options
     if not options or isinstance(one, _MissingFilter | _MissingWeigher):
         return one
@@ -128,14 +131,14 @@ def _with_options(
 
 
 def is_range(ends: Any) -> TypeGuard[Sequence[float]]:
-    """Whether these are two numbers, the first the lower one."""
+    """Whether the value is two numbers, the first one lower."""
     if not isinstance(ends, Sequence) or len(ends) != 2 or any(type(end) not in (int, float) for end in ends):
         return False
     return math.isfinite(ends[1] - ends[0]) and ends[0] < ends[1]
 
 
 def _with_range(one: Weigher, ranges: Mapping[str, Sequence[float]]) -> Weigher:
-    """Return the weigher with the operator's range; itself where there is none, or an invalid one."""
+    """Return the weigher with the operator's range. Itself if there is none, or an invalid one."""
     ends = ranges.get(one.name)
     if not is_range(ends):
         return one
@@ -144,7 +147,7 @@ def _with_range(one: Weigher, ranges: Mapping[str, Sequence[float]]) -> Weigher:
     return fixed
 
 
-def _multipliers(weighers: Sequence[Weigher], choice: PluginChoice) -> dict[str, float]:
+def _multipliers(weighers: Sequence[Weigher], choice: PluginKindSettings) -> dict[str, float]:
     factors = {one.multiplier_option: choice.of(one.name).multiplier for one in weighers if one.multiplier_option}
     return {option: factor for option, factor in factors.items() if factor is not None}
 
@@ -154,8 +157,8 @@ def _trusted(found: Registry) -> frozenset[PluginKey]:
     return frozenset((kind, name) for info in shipped for kind in (FILTER, WEIGHER) for name in info.names_of(kind))
 
 
-def _digest(found: Registry, choice: Mapping[str, PluginChoice], quarantined: frozenset[PluginKey]) -> str:
-    changes: dict[str, Any] = {kind: one.to_json() for kind, one in choice.items() if one != PluginChoice()}
+def _digest(found: Registry, choice: Mapping[str, PluginKindSettings], quarantined: frozenset[PluginKey]) -> str:
+    changes: dict[str, Any] = {kind: one.to_json() for kind, one in choice.items() if one != PluginKindSettings()}
     if found.options.ranges:
         changes["ranges"] = found.options.ranges
     if not changes and not quarantined:
@@ -167,8 +170,8 @@ def _digest(found: Registry, choice: Mapping[str, PluginChoice], quarantined: fr
 def _ordered(found: Sequence[P], enabled: Sequence[str], stand_in: Callable[[str], P]) -> tuple[P, ...]:
     """Return the enabled plugins in the operator's order.
 
-    A missing one has a stand-in that fails when it runs: the rule for failing plugins then applies, instead of skipping
-    a filter that was configured.
+    A missing one is replaced by a stand-in that fails when it runs. So the rule for failing plugins applies, instead of
+    skipping a filter that was configured.
     """
     if not enabled:
         return tuple(one for one in found if one.is_on_by_default)

@@ -51,7 +51,7 @@ def described(kind: str, name: str, plugin: Any) -> PluginDeclaration:
 
 
 def _overrides(plugin: Any, base: type[Any], name: str) -> bool:
-    """Whether it is a plain value, different from that of the base class."""
+    """Whether the attribute is a plain value that differs from that of the base class."""
     try:
         value = getattr(plugin, name)
         if callable(value) or (hasattr(base, name) and value is getattr(base, name)):
@@ -67,13 +67,16 @@ def _nothing(name: Any) -> Any:
 
 
 def remade(plugin: Any, options: Mapping[str, Any]) -> PluginDeclaration:
-    """In a worker: return the declarations of the plugin created with these options. Raises what creating it raises."""
+    """Return the declarations of the plugin created with these options. Called in a worker.
+
+    Raises what creating the plugin raises.
+    """
     kind = next(one for one, base in BASES.items() if isinstance(plugin, base))
     return described(kind, plugin.name, type(plugin)(options))
 
 
 class PluginProxy:
-    """Mixed into the base class of the kind. Creating one with options creates the real plugin, in a worker."""
+    """Mixin to the base class of a plugin's kind. Creating one with options creates the real plugin, in a worker."""
 
     described: ClassVar[PluginDeclaration]
     loads: ClassVar[LoadParameters]
@@ -89,7 +92,7 @@ class PluginProxy:
 
 
 def stand_in(reported: PluginDeclaration, loads: LoadParameters, real: Callable[[], type[Any]]) -> type[Any]:
-    """Return a class with the declarations of the plugin's. `real` imports the plugin in this process."""
+    """Return a class with the declarations of the plugin's class. `real` imports the plugin in this process."""
 
     def elsewhere(*args: Any, **kwargs: Any) -> Any:
         raise NotCalled("its code runs in workers alone")
@@ -131,5 +134,5 @@ class LocalClasses(Mapping[str, type[Any]]):
 
 
 def declared(classes: Mapping[str, type[Any]]) -> Mapping[str, type[Any]]:
-    """Return the classes for inspection, without an import."""
+    """Return the classes for inspection, without importing them."""
     return classes.declared if isinstance(classes, LocalClasses) else classes

@@ -29,11 +29,15 @@ class InvalidHookResult(NovellaError):
 
 @dataclass(frozen=True, slots=True)
 class PluginOptions:
-    """The operator's settings. Empty lists: everything found that is on by default, in the order in which it was found.
+    """The operator's settings of plugins. An empty list stands for all that is on by default, in the order of
+    discovery.
 
-    `values` are the options of filters and weighers by name, `ranges` the fixed ranges of normalisation of weighers
-    by name. `nova_filters` and `nova_weighers` are the import paths of Nova's classes to run, the weighers with their
-    multipliers; `nova_config_files` are the files of Nova's own options.
+    Attributes:
+        values: Options of filters and weighers, by name.
+        ranges: Fixed ranges of normalisation of weighers, by name.
+        nova_filters: Import paths of Nova's filter classes to run.
+        nova_weighers: Import paths of Nova's weigher classes to run, with their multipliers.
+        nova_config_files: Files of Nova's own options.
     """
 
     enabled_filters: tuple[str, ...] = ()
@@ -47,7 +51,7 @@ class PluginOptions:
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A plugin in use: its source, and the names that it registers."""
+    """A plugin that was loaded: its source, and the names that it registers."""
 
     name: str
     distribution: str
@@ -62,7 +66,9 @@ class PluginInfo:
     warnings: tuple[str, ...] = ()  # changes to make before a coming contract
 
     def names_of(self, kind: str) -> tuple[str, ...]:
-        """The plugin's names of a kind: "filter", "weigher", "driver", "membership", "sink", or an extension's."""
+        """Return the plugin's names of a kind: "filter", "weigher", "driver", "membership", "sink", or an
+        extension's.
+        """
         names: tuple[str, ...] | None = getattr(self, f"{kind}s", None)
         return self.extensions.get(kind, ()) if names is None else names
 
@@ -83,8 +89,8 @@ class LoadParameters:
 class PluginDeclaration:
     """Declarations of a plugin's class, or of an object created from it with these `options`.
 
-    `values` are its plain attributes, as far as they are not those of the base class; `defines` names the methods of
-    the contract that it has.
+    `values` are its plain attributes that differ from those of the base class. `defines` names the methods of the
+    contract that it has.
     """
 
     kind: str
@@ -99,7 +105,7 @@ class PluginDeclaration:
 
 @dataclass(frozen=True)
 class SourceDescription:
-    """Description of one source: its contents in order, and its warnings. `reason` is why it is empty."""
+    """Description of one source: its contents in order, and its warnings. `reason` says why it is empty."""
 
     brought: tuple[PluginDeclaration, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -109,7 +115,7 @@ class SourceDescription:
 
 @dataclass(frozen=True, slots=True)
 class DisabledPlugin:
-    """A plugin that was disabled when it was loaded, and why."""
+    """A plugin that was disabled when it was loaded, with the reason."""
 
     name: str
     distribution: str
@@ -120,8 +126,8 @@ class DisabledPlugin:
 class Registry:
     """Everything that plugins register: filters and weighers in the order in which they run, the others by name.
 
-    `filters` and `weighers` run by default, with `options`; the `brought_` ones are all that were found.
-    Another process finds the same by `loads`.
+    `filters` and `weighers` run by default, with `options`. The `brought_` ones are all that were found. Another
+    process finds the same plugins with `loads`.
     """
 
     plugins: tuple[PluginInfo, ...] = ()
@@ -138,11 +144,11 @@ class Registry:
     loads: LoadParameters = field(default_factory=LoadParameters)
 
     def source_of(self, kind: str, name: str) -> PluginInfo | None:
-        """Return the plugin with the filter, weigher, driver, membership or sink of that name."""
+        """Return the plugin that registers the filter, weigher, driver, membership or sink of that name."""
         return next((info for info in self.plugins if name in info.names_of(kind)), None)
 
     def digest(self) -> str:
-        """Short text that is equal exactly where the same plugins decide in the same order."""
+        """Return a short text that is equal exactly where the same plugins decide in the same order."""
         what = {
             "plugins": [(p.name, p.distribution, p.version) for p in self.plugins],
             "filters": [one.name for one in self.filters],

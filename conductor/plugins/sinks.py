@@ -18,12 +18,12 @@ def sink_of(known: Mapping[str, type[NotificationSink]], name: str, options: Any
     return sink
 
 
-# Open connections of sinks in this process, by the sink's name. A worker holds those of one sink.
+# Open connections of sinks in this process, by the sink's name. A worker has those of one sink.
 _open: dict[str, tuple[AbstractContextManager[Send], Send]] = {}
 
 
 def open_(sink: NotificationSink) -> None:
-    """Have the sink open a connection; an open one is closed first."""
+    """Let the sink open a connection. An open one is closed first."""
     if sink.name in _open:
         close(sink)
     manager = sink.open()
@@ -33,7 +33,7 @@ def open_(sink: NotificationSink) -> None:
 
 
 def send(sink: NotificationSink, message: Notification) -> str:
-    """Send over the open connection. Return the sink's report."""
+    """Send a message over the open connection. Return the sink's report."""
     if sink.name not in _open:
         raise SinkFailed("its connection ended with its process")
     answer = _open[sink.name][1](message)

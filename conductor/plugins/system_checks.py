@@ -20,7 +20,7 @@ from conductor.plugins.sinks import FIELD, sink_of
 
 
 def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Return quarantined plugins, names that no plugin registers, and options in the settings that do not fit."""
+    """Return quarantined plugins, names that no plugin registers, and options in the settings that are not valid."""
     found = registry()
     messages: list[checks.CheckMessage] = [
         checks.Warning(f"Plugin {one.name} of {one.distribution} is not used: {one.reason}.", id="conductor.W001")

@@ -47,7 +47,7 @@ from conductor.plugins.worker_protocol import (
 MOST_BYTES = 65536
 MOST_LINES = 200  # of a plugin's log, per call
 NOT_FOUND = "it was not found in the process for plugins"
-GRACE_SECONDS = 1.0  # for the parent, which ends it first
+GRACE_SECONDS = 1.0  # the parent ends it first
 
 
 class _LogCollector(logging.Handler):
@@ -85,7 +85,7 @@ class _Server:
         logger.handlers, logger.propagate = [self._lines], False
 
     def answer(self, question: WorkerCall) -> CallResult:
-        """Answer a call. Never raises: the answer has the plugin's exception."""
+        """Answer a call. Never raises, as an exception of the plugin is part of the answer."""
         try:
             if question.choices is not None:
                 self._force = chosen(self._found, question.choices)
@@ -118,7 +118,7 @@ class _Server:
         raise NotCalled(NOT_FOUND)
 
     def _made_of(self, kind: str, name: str, options: Any) -> Any:
-        """Return the sink or extension with these options; it keeps its state within this process."""
+        """Return the sink or extension with these options. It keeps its state within this process."""
         kept = self._made.get((kind, name))
         if kept is not None and kept[0] == options:
             return kept[1]
@@ -140,7 +140,8 @@ def serve(link: socket.socket) -> None:
     send(link, READY)
     while True:
         question: WorkerCall = pickle.loads(receive(link))
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process if the parent does not live to do so
+        # the signal ends this process if the parent does not live to do so
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, question.seconds + GRACE_SECONDS)
         answer = server.answer(question)
         try:
@@ -154,7 +155,7 @@ def serve(link: socket.socket) -> None:
 
 
 def fork_for(control: socket.socket) -> None:
-    """Fork a process at each request, and end those that it names. Runs no plugin, so it always responds."""
+    """Fork a process at each request, and end those that requests name. It runs no plugin, so it always responds."""
     children: set[int] = set()
     while True:
         data, links, _, _ = socket.recv_fds(control, MOST_BYTES, 1)
@@ -200,9 +201,9 @@ def _end(pid: int) -> None:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process ends with the parent
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-    logging.config.dictConfig(settings.LOGGING)  # all that is needed of Django: plugins have no database
+    logging.config.dictConfig(settings.LOGGING)  # all that plugins need of Django, as they have no database
     for name in SHIPPED:  # loaded once for all forks
         with suppress(Exception):  # failures are logged where they occur
             importlib.import_module(name)

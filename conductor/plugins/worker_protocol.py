@@ -18,7 +18,7 @@ from conductor.core.extensions import Extension
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.notification_sink import NotificationSink, SinkFailed
-from conductor.core.plugin_choice import FILTER, WEIGHER, PluginChoice
+from conductor.core.plugin_choice import FILTER, WEIGHER, PluginKindSettings
 from conductor.core.scheduling.watching import InvalidResult, NotCalled, PluginException, PluginExited, describe
 from conductor.core.weigher import Weigher
 from conductor.plugins.log import place_of
@@ -33,7 +33,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Start:
-    """First message to a new worker: what to load. One that `describes` a source returns its description, and ends."""
+    """First message to a new worker: what to load. With `describes` it returns the description of a source, and
+    ends.
+    """
 
     path: Sequence[str]
     loads: LoadParameters
@@ -44,12 +46,12 @@ class Start:
 class WorkerCall:
     """One call of a plugin. `body` is the call, without data that both sides have.
 
-    `choices` is None where they are those of the previous call. `states` are all hosts, or by row those that have
-    changed since the previous call.
+    `choices` is None where they are those of the previous call. `states` are all hosts, or by row those that changed
+    since the previous call.
     """
 
     seconds: float
-    choices: Mapping[str, PluginChoice] | None
+    choices: Mapping[str, PluginKindSettings] | None
     states: Sequence[HostState] | Mapping[int, HostState]
     age_seconds: float
     claimed_rows: frozenset[int]
@@ -76,7 +78,7 @@ class UserFacingError(PluginException):
         return UserFacingError, (self.kind, self.text, self.details, self.place)
 
     def error(self) -> NovellaError | SinkFailed:
-        """Return the error as the plugin raised it."""
+        """Return the error that the plugin raised."""
         if self.kind == SinkFailed.__name__:
             return SinkFailed(self.text)
         known = getattr(errors, self.kind, None)
@@ -104,7 +106,7 @@ OURS = (
 
 
 class Pickler(pickle.Pickler):
-    """Leaves out hosts and plugins, which the other side has, and reduces errors."""
+    """Pickles values without hosts and plugins, which the other side has, and reduces errors."""
 
     def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
         if isinstance(value, HostTable):
@@ -120,7 +122,7 @@ class Pickler(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        """Reduce errors of plugins, whose classes may not be importable elsewhere, to type and place."""
+        """Reduce errors of plugins, whose classes may not be importable elsewhere, to type and location."""
         if isinstance(value, Exception) and type(value) not in OURS:
             return PluginException, (describe(value), place_of(value), "".join(traceback.format_exception(value)))
         return NotImplemented
@@ -167,7 +169,8 @@ class AnswerUnpickler(Unpickler):
             return super().find_class(module, name)
         if module.startswith(CORE):
             found = super().find_class(module, name)
-            if isinstance(found, type) and found.__module__.startswith(CORE):  # not a name that a module has imported
+            # excludes a name that a module has imported
+            if isinstance(found, type) and found.__module__.startswith(CORE):
                 return found
         raise InvalidResult(f"its answer cannot be used ({name})")
 
@@ -184,7 +187,12 @@ def send(link: socket.socket, data: bytes) -> None:
 
 
 def receive(link: socket.socket, ends: float | None = None) -> bytes:
-    """Receive one message. Raises TimeoutError at `ends`, by the monotonic clock, and EOFError if the peer closed."""
+    """Receive one message.
+
+    Raises:
+        TimeoutError: no message came until `ends`, by the monotonic clock.
+        EOFError: the peer has closed the connection.
+    """
     (size,) = struct.unpack("!Q", _exactly(link, 8, ends))
     return _exactly(link, size, ends)
 

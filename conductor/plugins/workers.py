@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from conductor.core.host_state import HostState, HostTable
-from conductor.core.plugin_choice import PluginChoice
+from conductor.core.plugin_choice import PluginKindSettings
 from conductor.core.scheduling.watching import NotCalled, PluginProcessEnded, PluginTimedOut
 from conductor.plugins import worker_protocol
 from conductor.plugins.registry import LoadParameters, SourceDescription, SourceKey
@@ -29,7 +29,7 @@ from conductor.plugins.worker_protocol import DONE, END, FORK, READY, AnswerUnpi
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-# The path comes first, as the module is found by it.
+# The path comes first, because it locates the module.
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from conductor.plugins.worker import main; main()"
 MOST_SECONDS = 86_400.0
 MOST_IDLE = 4
@@ -52,7 +52,7 @@ class _Forker:
         self._reply()
 
     def fork(self) -> tuple[int, socket.socket]:
-        """Fork a process, and return it with its link. Raises OSError or EOFError."""
+        """Fork a process, and return it with its connection. Raises OSError or EOFError."""
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [FORK], [theirs.fileno()])
@@ -99,7 +99,7 @@ class _Process:
             raise
 
     def ask(self, apart: SharedWorkers, seconds: float, call: tuple[Any, ...]) -> CallResult:
-        """Make a call. Raises TimeoutError, and EOFError or OSError where the process has ended."""
+        """Make a call. Raises TimeoutError, or EOFError or OSError where the process has ended."""
         hosts = next((one for one in call[1] if isinstance(one, HostTable)), None)
         states = tuple(hosts.states) if hosts is not None else self._states
         digest = self._digest if apart.choices is None else apart.digest
@@ -119,7 +119,7 @@ class _Process:
         return _answer(worker_protocol.receive(self._link, ends), hosts)
 
     def is_alive(self) -> bool:
-        """Whether it waits for a call, as far as this side can see."""
+        """Whether the process waits for a call, as far as this side can see."""
         self._link.settimeout(0)
         try:
             self._link.recv(1, socket.MSG_PEEK)
@@ -130,17 +130,17 @@ class _Process:
         return False
 
     def let_go(self) -> None:
-        """Close the link after a fork: the worker belongs to the parent."""
+        """Close the connection after a fork, as the worker belongs to the parent."""
         self._link.close()
 
     def end(self) -> None:
-        """Kill the worker, whatever it does."""
+        """Kill the worker, whatever it is doing."""
         self._link.close()
         _end(self._pid)
 
 
 def _news(before: Sequence[HostState], now: Sequence[HostState]) -> Sequence[HostState] | Mapping[int, HostState]:
-    """Return the states that the worker lacks: states are immutable, so a changed host has another object."""
+    """Return the states that the worker lacks. States are immutable, so a changed host has another object."""
     if len(before) != len(now):
         return now
     changed = {row: now[row] for row, same in enumerate(map(operator.is_, before, now)) if not same}
@@ -151,7 +151,7 @@ def _news(before: Sequence[HostState], now: Sequence[HostState]) -> Sequence[Hos
 
 
 def _answer(data: bytes, hosts: HostTable | None) -> CallResult:
-    """Return the answer; one that cannot be read in this process becomes an error."""
+    """Return the answer. An answer that cannot be read in this process becomes an error."""
     try:
         found: CallResult = AnswerUnpickler(data, lambda name: hosts).load()
     except Exception as error:
@@ -167,7 +167,7 @@ class SharedWorkers:
     """
 
     loads: LoadParameters
-    choices: Mapping[str, PluginChoice] | None = None
+    choices: Mapping[str, PluginKindSettings] | None = None
     digest: str = ""
 
     def prepare(self) -> float:
@@ -190,11 +190,11 @@ class SharedWorkers:
         return _value(answer)  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """Do nothing: free workers are shared."""
+        """Do nothing, as free workers are shared."""
 
 
 class DedicatedWorker:
-    """Calls in a worker of one plugin's own, one after another: the plugin's state and connections stay there.
+    """Calls in a worker of one plugin, one after another. The plugin's state and connections stay there.
 
     If a call ends the worker, the next one gets a new worker. Raises as `SharedWorkers`.
     """
@@ -230,7 +230,7 @@ class DedicatedWorker:
             process.end()
 
     def forget(self) -> None:
-        """Drop the worker after a fork: it belongs to the parent."""
+        """Drop the worker after a fork, as it belongs to the parent."""
         self._lock = threading.Lock()
         if self._process is not None:
             self._process.let_go()
@@ -290,7 +290,7 @@ _all_kept: WeakSet[DedicatedWorker] = WeakSet()
 
 
 def _taken(loads: LoadParameters) -> _Process:
-    """Return a process that has loaded these plugins. Raises NotCalled where there is none."""
+    """Return a process that has loaded these plugins. Raises NotCalled if there is none."""
     with _lock:
         useless = [one for one in _idle if one.loads is not loads or not one.is_alive()]
         _idle[:] = [one for one in _idle if one not in useless]
@@ -303,7 +303,7 @@ def _taken(loads: LoadParameters) -> _Process:
 def _started(loads: LoadParameters) -> _Process:
     """Start a process that loads these plugins. Raises NotCalled where it fails.
 
-    After a failure there is a pause: each try may take as long as plugins hang.
+    After a failure there is a pause, as each try may take as long as the plugins hang.
     """
     global _not_before
     if time.monotonic() < _not_before:
@@ -317,7 +317,7 @@ def _started(loads: LoadParameters) -> _Process:
 
 
 def describe(loads: LoadParameters, source: SourceKey, seconds: float) -> SourceDescription:
-    """Describe the source in a process of its own. One that hangs there is killed."""
+    """Describe the source in a process of its own, which is killed if it hangs."""
     try:
         pid, link = _fork()
     except (OSError, EOFError):
@@ -367,7 +367,7 @@ def _fork() -> tuple[int, socket.socket]:
 
 
 def _end(pid: int) -> None:
-    """End a worker; those of a forker that has ended end by themselves."""
+    """End a worker. Workers of a forker that has ended end by themselves."""
     with _forker_lock, suppress(OSError, EOFError):
         if _forker is not None:
             _forker.end(pid)
@@ -375,7 +375,7 @@ def _end(pid: int) -> None:
 
 @atexit.register
 def close() -> None:
-    """End all processes for plugins; the next call starts new ones."""
+    """End all processes for plugins. The next call starts new ones."""
     global _forker
     with _lock:
         _idle.clear()

@@ -1,6 +1,6 @@
-"""Sends commands to hosts of older releases: each is downgraded to a version that its cell understands.
+"""Sends commands to hosts of older releases. Each command is downgraded to a version that the hosts of its cell know.
 
-Rows of the outbox keep the newest form. Each send downgrades anew: a host that was upgraded or downgraded meanwhile
+Rows of the outbox keep the newest form, and each send downgrades anew: a host that was upgraded or downgraded meanwhile
 gets the version that it knows then.
 """
 
@@ -28,7 +28,7 @@ class HostTooOld(NotSupported):
 
 @dataclass(frozen=True)
 class CellVersions:
-    """Service versions of a cell's hosts: the lowest of all, and those of hosts with another version."""
+    """Service versions of a cell's hosts: the lowest of all, and the versions of hosts that differ."""
 
     lowest: int
     others: Mapping[str, int]
@@ -48,7 +48,7 @@ def forget() -> None:
 
 
 def versions_in(alias: str) -> CellVersions:
-    """Return the versions of the cell's hosts; a host that has never reported counts as the lowest."""
+    """Return the versions of the cell's hosts. A host that has never reported counts as the lowest."""
     with _lock:
         read_at, versions = _known.get(alias, (0.0, None))
     if versions is not None and time.monotonic() - read_at < REMEMBERED_SECONDS:
@@ -62,7 +62,7 @@ def versions_in(alias: str) -> CellVersions:
 
 
 def for_host(alias: str, host: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an encoded command for the cell's oldest host, or if only `host` itself knows the command, for `host`.
+    """Return an encoded command in the form of the cell's oldest host, or of `host` if only that one knows the command.
 
     Raises HostTooOld when neither knows it.
     """

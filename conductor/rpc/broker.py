@@ -1,8 +1,8 @@
-"""The dramatiq broker and the product's actors: for conductors, for compute agents, and for schedulers.
+"""The dramatiq broker and the product's actors, for conductors, compute agents and schedulers.
 
-A message is only a notification: it may be lost, doubled, late or reordered without harm. The work is the row that it
-refers to. The operator chooses the broker; only this module and `senders` depend on it. A message is sent in a signed
-envelope (`_send`) and verified before its handler runs (`message_actor`): the broker is not trusted.
+A message is only a notification: it may be lost, doubled, late or reordered without harm, because the work is the row
+that it refers to. The operator chooses the broker; only this module and `senders` depend on it. A message is sent in a
+signed envelope (`_send`) and verified before its handler runs (`message_actor`), because the broker is not trusted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
 SCHEDULER_QUEUE = "scheduler"
 PUT_BACK_MILLISECONDS = 5_000
-# Within this time a worker's thread notices that it should stop.
+# A worker's thread notices within this time that it should stop.
 IDLE_MILLISECONDS = 100
 
 log = logging.getLogger(__name__)
@@ -64,12 +64,12 @@ def _tend_rabbitmq(broker: Any) -> None:
 
 
 def _expect_rabbitmq(broker: Any, queue: str) -> None:
-    """Assume that the queue exists: its own process declares it; an agent's account may not."""
+    """Assume that the queue exists. The process that reads the queue declares it; the account of an agent may not."""
     broker.queues.add(queue)
 
 
 def _forget_rabbitmq(broker: Any, queue: str) -> None:
-    """Delete the queue: queues persist, one for each host that ever was."""
+    """Delete the queue. Queues persist, so each removed host would leave one."""
     with broker.connection.channel() as channel:
         for name in (queue, dq_name(queue), xq_name(queue)):
             channel.queue_delete(queue=name)
@@ -86,7 +86,8 @@ _RABBITMQ = _BrokerSetup(
 )
 _REDIS = _BrokerSetup(
     "conductor.rpc.redis_broker.LeanRedisBroker",
-    # Messages that a dead process had taken go to others at their first look after this; by default it may take hours.
+    # Messages that a dead process had taken go to other processes at their first look after this. The default may take
+    # hours.
     options={"heartbeat_timeout": 10_000, "maintenance_chance": 1_000_000},
     url_defaults={"socket_connect_timeout": "3", "socket_timeout": "10", "socket_keepalive": "yes"},
     tend=lambda broker: broker.client.ping(),
@@ -96,7 +97,9 @@ KINDS: Mapping[str, _BrokerSetup] = {"amqp": _RABBITMQ, "amqps": _RABBITMQ, "red
 
 
 class DatabaseConnections(Middleware):
-    """Closes a worker thread's dead database connections before and after each message, as the thread is long-lived."""
+    """Closes dead database connections of a worker thread before and after each message, as the thread is
+    long-lived.
+    """
 
     def before_process_message(self, broker: Broker, message: Any) -> None:
         close_old_connections()
@@ -109,7 +112,7 @@ class DatabaseConnections(Middleware):
 
 def make(url: str) -> tuple[Broker, Sender]:
     """Return the broker at `url` (empty: in this process's memory), and its sender."""
-    # No middleware that retries or interrupts: retries belong to the rows, and time limits to the leases.
+    # No middleware that retries or interrupts: the rows repeat messages, and leases limit the time.
     middleware = [CurrentMessage(), ShutdownNotifications(), DatabaseConnections()]
     if not url:
         stub = import_string("dramatiq.brokers.stub.StubBroker")(middleware=middleware)
@@ -146,18 +149,18 @@ if _sender_faults := _chosen_faults():
     _sender = Unreliable(_sender, _sender_faults)
 dramatiq.set_broker(broker)
 
-Handler = Callable[[trust.Received], None]
+Handler = Callable[[trust.AuthenticatedMessage], None]
 Actor = dramatiq.Actor[[dict[str, Any]], None]
 
 
 def message_actor(name: str, queue: str) -> Callable[[Handler], Actor]:
-    """Return an actor that takes one envelope and calls the handler with its content, once every check has passed."""
+    """Return an actor that takes an envelope and calls the handler with its content, once every check has passed."""
 
     def register(handler: Handler) -> Actor:
         def receive(wire: dict[str, Any]) -> None:
             try:
                 received = trust.opened(name, wire)
-            except trust.UnknownMessage:
+            except trust.UnknownKind:
                 if name == trust.TO_CONDUCTOR:
                     put_back()  # newer than this process: must not be dropped
             except envelope.Refused as refused:
@@ -173,7 +176,7 @@ def message_actor(name: str, queue: str) -> Callable[[Handler], Actor]:
 
 
 def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker:
-    """Return a worker on `queues`, to be started. Of each queue it holds at most `prefetch` messages."""
+    """Return a worker on `queues`, not started yet. It holds at most `prefetch` messages of each queue."""
     names = set(queues)
     for name in names:
         broker.declare_queue(name)
@@ -185,13 +188,15 @@ def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker
 
 
 def compute_queue(host: str) -> str:
-    """Return the queue of a host's commands: one for all of a process's hosts, or one for each host."""
+    """Return the queue of a host's commands. By the settings all hosts of a process share one, or each host has its
+    own.
+    """
     shares = settings.NOVELLA_COMPUTE_QUEUES == "shared"
     return COMPUTE_QUEUE if shares else f"{COMPUTE_QUEUE}.{host}"
 
 
 def notify_conductor(queue: str, body: Mapping[str, Any]) -> None:
-    """Notify a conductor: {"alias", "run_uuid"} asks it to look at this run."""
+    """Notify a conductor. `{"alias", "run_uuid"}` lets it look at this run."""
     signer = _conductor_signer()
     if signer is not None:
         _send(trust.NOTIFICATION, queue, signer.seal(trust.NOTIFICATION, queue, body))
@@ -210,7 +215,7 @@ def send_to_conductor(cell: str, body: Any) -> None:
 def send_to_compute(queue: str, body: Mapping[str, Any], *, known_to_host: Iterable[str] | None = None) -> None:
     """Send an encoded command to the queue of a compute agent.
 
-    It is signed with one of the keys that are `known_to_host`, where that is given.
+    It is signed with one of the keys in `known_to_host`, where these are given.
     """
     signer = _conductor_signer(known_to_host)
     if signer is not None:
@@ -231,7 +236,9 @@ def call_scheduler(body: Any) -> None:
 
 
 def reply_to_conductor(queue: str, cell: str, body: Any) -> None:
-    """Send a message of a scheduler to the conductors of a queue; `cell` names the journal that it is about."""
+    """Send a message of a scheduler to the conductors of a queue. `cell` names the journal that the message is
+    about.
+    """
     signer, sentence = _conductor_signer(), {"cell": cell, **encode(body)}
     if signer is not None:
         own = replace(signer, sender=envelope.SCHEDULER)
@@ -239,7 +246,7 @@ def reply_to_conductor(queue: str, cell: str, body: Any) -> None:
 
 
 def _conductor_signer(known_to_host: Iterable[str] | None = None) -> envelope.Signer | None:
-    """The signer; None where no key could be read yet. An unsigned message counts as one that the broker lost."""
+    """Return the signer. None where no key could be read yet; the message then counts as one that the broker lost."""
     try:
         return keys.authority().signer(known_to_host)
     except (DatabaseError, InterfaceError, Unavailable) as error:
@@ -263,7 +270,7 @@ def put_back() -> None:
 
 
 def drain(seconds: float) -> bool:
-    """Wait, before a process ends, until all messages are sent; False when that takes longer."""
+    """Wait, before a process ends, until all messages are sent. False when that takes longer."""
     return _sender.drain(seconds)
 
 

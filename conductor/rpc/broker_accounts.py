@@ -1,7 +1,7 @@
-"""Accounts at the broker: a host's or scheduler's account may only read its own queue and write into others.
+"""Accounts at the broker. The account of a host or scheduler may read only its own queue, and write into others.
 
-The account keeps hosts from reading each other's messages, and webs from calling schedulers. A message counts only with
-a valid signature (`trust.py`).
+An account keeps hosts from reading each other's messages, and web processes from calling schedulers. In addition a
+message counts only with a valid signature (`trust.py`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ CONDUCTORS = "novella-conductor"
 
 
 def _password() -> str:
-    """Return a random password. Command lines take it: in URL-safe base64 it could begin with "-", like an option."""
+    """Return a random password in hexadecimal digits, which no command line reads as an option."""
     return secrets.token_hex(24)
 
 
 @dataclass(frozen=True)
 class Account:
-    """An account of one host or scheduler, of all webs, or of all conductors.
+    """An account of one host or scheduler, of all web processes, or of all conductors.
 
-    A process with one reads its `own` queue only. `written` are the queues that it writes to, as a pattern with `*`;
-    an account without one may use all queues of the product but those of schedulers.
+    Attributes:
+        own: The queue of the process; a process with one reads no other queue.
+        written: Patterns of the queues that it writes to, with `*`. An account without any may use all queues of the
+            product except those of schedulers.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Account:
 
     @classmethod
     def of_webs(cls) -> Account:
-        """Return the account of webs: they notify conductors, and send urgent commands to hosts."""
+        """Return the account of web processes, which notify conductors and send urgent commands to hosts."""
         return cls("novella-web", _password(), "webs", "", ("conductor", "conductor.*", "compute", "compute.*"))
 
     @classmethod

@@ -44,8 +44,8 @@ def encode(body: Any) -> dict[str, Any]:
 def decode(data: Mapping[str, Any]) -> Any:
     """Return the message that `data` encodes.
 
-    A newer minor version is read without its unknown fields. Raises UnknownMessage for a newer
-    major version or an unknown name.
+    Unknown fields of a newer minor version are dropped. Raises UnknownMessage for a newer major version or an unknown
+    name.
     """
     name, version = data["message"], tuple(int(part) for part in data["version"].split("."))
     known = _types.get(name)

@@ -21,10 +21,15 @@ UNFINISHED = LIVE_RUN_STATES | {RunState.NEEDS_OPERATOR}
 def open_delete(
     alias: str, context: RequestContext, instance_uuid: UUID | str, *, parent_uuid: UUID | str | None = None
 ) -> bool:
-    """Cancel the instance's active run and queue its delete behind it; inside `write_tx(alias)`.
+    """Cancel the instance's active run and queue its delete behind it. Called inside `write_tx(alias)`.
 
-    A delete that runs already stays the only one. False when there is no such instance here (any more); raises Conflict
-    for one that is locked against the caller.
+    A delete that runs already stays the only one.
+
+    Returns:
+        False when the cell has no such instance (any more).
+
+    Raises:
+        Conflict: the instance is locked against the caller.
     """
     one_at_a_time(alias, f"delete:{instance_uuid}")
     row = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()

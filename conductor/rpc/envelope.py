@@ -1,7 +1,7 @@
 """The signed envelope of every message between processes: sender, recipient, time and content.
 
-The body is sent as the signed text, so that both ends have the same bytes. `trust.py` says which sender may
-send which kind of message, `keys.py` which keys are valid.
+The body is sent as the signed text, so that both ends have the same bytes. `trust.py` says which sender may send which
+kind of message, and `keys.py` which keys are valid.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Envelope:
     body: str
 
     def header(self) -> bytes:
-        """The signed bytes: everything but the signature; the body by its digest."""
+        """Return the bytes that are signed: all fields except the signature, with a digest in place of the body."""
         named = (self.kind, self.sender, self.recipient, repr(self.issued_at), self.nonce, self.key_id, self.digest)
         return json.dumps([_CONTEXT, *named]).encode()
 
@@ -71,7 +71,7 @@ _NAMES = tuple(field.name for field in fields(Envelope))
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key and its id, which follows from the public one."""
+    """A private key with its id, which is derived from the public key."""
 
     private: Ed25519PrivateKey
 
@@ -138,7 +138,7 @@ def read(wire: Any) -> Envelope:
         raise Refused("unsigned", "The message has no signed envelope.")
     found = Envelope(**{name: wire[name] for name in _NAMES})
     texts = (found.kind, found.sender, found.recipient, found.nonce, found.key_id, found.digest, found.signature)
-    # Printable: what is refused is counted under these texts, which no database stores with a NUL or a lone surrogate.
+    # Printable: refused messages are counted under these texts, and databases store neither NUL nor lone surrogates.
     if not all(isinstance(text, str) and len(text) <= LONGEST_HEADER and text.isprintable() for text in texts):
         raise Refused("unsigned", "The message's envelope is malformed.")
     if not isinstance(found.issued_at, float) or not isinstance(found.body, str) or not is_unicode(found.body):
@@ -147,7 +147,7 @@ def read(wire: Any) -> Envelope:
 
 
 def verify(envelope: Envelope, public_key: Ed25519PublicKey) -> None:
-    """Raise Refused where the signature is not of this key, or the body not the signed one."""
+    """Raise Refused where the signature is not by this key, or where the body is not the signed one."""
     try:
         public_key.verify(base64.b64decode(envelope.signature, validate=True), envelope.header())
     except (InvalidSignature, ValueError):
@@ -157,7 +157,7 @@ def verify(envelope: Envelope, public_key: Ed25519PublicKey) -> None:
 
 
 def content(sealed: Envelope) -> Any:
-    """Parse the body. Raises ValueError for what is no JSON, nests too deep, or has a text that is no Unicode."""
+    """Parse the body. Raises ValueError if it is not JSON, nests too deep, or has a text that is not Unicode."""
     found = json_text.loads(sealed.body)
     if _SURROGATE.search(sealed.body) and not is_unicode(json.dumps(found, ensure_ascii=False)):
         raise ValueError("a text has a surrogate without its pair")
@@ -165,7 +165,7 @@ def content(sealed: Envelope) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text has no lone surrogate, which JSON can spell and nothing can store."""
+    """Whether the text has no lone surrogate, which JSON can express and databases cannot store."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Identity of a host: its private keys and the conductors' public keys, in one file that only its owner can read."""
+"""Identity of a host: its private keys and the conductors' public keys, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from conductor.rpc import envelope
 from conductor.rpc.envelope import Signer, SigningKey
 
 VERSION = 1
-ANSWER_REQUESTED = ""  # listed among the known conductors' keys: no key has this id, so conductors answer
-KEYS = "keys"  # under this name a report's capabilities list the host's own keys and the known ones
+ANSWER_REQUESTED = ""  # in the list of known conductors' keys: no key has this id, so conductors answer with theirs
+KEYS = "keys"  # the host's own keys and the known ones have this name among a report's capabilities
 MODE = 0o600
 
 
@@ -47,7 +47,7 @@ def new(host: str, cell: str, conductor_keys: Mapping[str, str]) -> Credentials:
 
 
 def write(path: Path, credentials: Credentials, *, is_durable: bool = True) -> None:
-    """Replace the file atomically; it is on the disk when this returns, if it `is_durable`. Raises OSError."""
+    """Replace the file atomically. With `is_durable` it is on the disk when this returns. Raises OSError."""
     content = {
         "version": VERSION,
         "host": credentials.host,
@@ -66,7 +66,12 @@ def write(path: Path, credentials: Credentials, *, is_durable: bool = True) -> N
 
 
 def read(path: Path) -> Credentials:
-    """Read an identity. Raises FileNotFoundError, and IdentityUnusable for an unreadable file or one open to others."""
+    """Read an identity.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        IdentityUnusable: the file is unreadable, or other users may read it.
+    """
     try:
         if path.stat().st_mode & 0o077:
             raise IdentityUnusable(f"{path} may be read by others: it has the host's private key. Run chmod 600 on it.")
@@ -114,14 +119,14 @@ class HostIdentity:
         return {**self.summary, "conductors": [*self.summary["conductors"], ANSWER_REQUESTED]}
 
     def conductor_key(self, key_id: str) -> Ed25519PublicKey | None:
-        """Return a conductors' key that the host accepts."""
+        """Return a public key of the conductors that the host accepts."""
         return self._conductors.get(key_id)
 
     def renew(self, conductor_keys: Mapping[str, str], accepted: Iterable[str], replace: Iterable[str]) -> bool:
-        """Apply a conductor's announcement of keys. Return whether anything changed. Raises OSError, ValueError.
+        """Apply the conductors' announcement of keys. Return whether anything changed. Raises OSError, ValueError.
 
-        Where the signing key is one to `replace`, a second one is created; once the conductors have accepted that, it
-        signs and the first is removed.
+        Where the signing key is in `replace`, a second key is created. Once the conductors have accepted it, it signs
+        and the first key is removed.
         """
         with self._lock:
             now = self.credentials

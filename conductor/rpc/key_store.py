@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 PURPOSE = "novella conductor keys"
 LOOK_SECONDS = 5.0  # between two reads of changed keys: the maximum delay of a revocation
 UNKNOWN_LOOK_SECONDS = 0.5  # minimum between two reads because of unknown keys
-MOVED_SECONDS = 600.0  # after a move the source host may report on the guest this long
+MOVED_SECONDS = 600.0  # the source host may report on the guest for this long after a move
 
 
 @dataclass(frozen=True)
 class KnownConductorKey:
-    """A key of the conductors. `signer` is None where the secret key of this process cannot decrypt it."""
+    """A key of the conductors. `signer` is None where this process cannot decrypt it with its secret key."""
 
     key_id: str
     public_text: str
@@ -56,8 +56,8 @@ class KnownConductorKey:
 
 
 @dataclass(frozen=True)
-class Known:
-    """Keys of the API database as last read; conductors' keys with the newest first."""
+class KnownKeys:
+    """Keys of the API database as last read. Keys of conductors come newest first."""
 
     hosts: Mapping[str, KnownHostKey] = field(default_factory=dict)
     conductors: tuple[KnownConductorKey, ...] = ()
@@ -81,11 +81,11 @@ class Known:
 
 
 class KeyStore:
-    """The authority of a process with databases; thread-safe."""
+    """The keys and message rights of a process with databases; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: Known | None = None
+        self._known: KnownKeys | None = None
         self._looked_at = float("-inf")
 
     # -- signing
@@ -107,7 +107,7 @@ class KeyStore:
         return {key.key_id: key.public_text for key in self._conductors() if key.counts}
 
     def _conductors(self) -> tuple[KnownConductorKey, ...]:
-        """Return the conductors' keys; the first use creates the first key."""
+        """Return the conductors' keys. The first call creates the first key."""
         if not self.current().conductors:
             if not ConductorKey.objects.exists():
                 add_conductor_key(after_seconds=0.0)
@@ -159,7 +159,7 @@ class KeyStore:
 
     # -- the API database
 
-    def current(self, seconds: float | None = None) -> Known:
+    def current(self, seconds: float | None = None) -> KnownKeys:
         """Return the cached keys, read again where the last read is `seconds` old.
 
         Raises DatabaseError before the first read has succeeded.
@@ -174,8 +174,8 @@ class KeyStore:
         """Read the keys again, now. Raises DatabaseError."""
         self.install(self._load(_mark()))
 
-    def install(self, known: Known | None) -> None:
-        """Set the cached keys until the next read; None: read them at the next use."""
+    def install(self, known: KnownKeys | None) -> None:
+        """Set the cached keys until the next read. With None they are read at the next use."""
         with self._lock:
             self._known, self._looked_at = known, time.monotonic() if known is not None else float("-inf")
 
@@ -190,7 +190,7 @@ class KeyStore:
             log.warning("keys cannot be looked at, those known are used: %s", type(error).__name__)
         self._looked_at = time.monotonic()
 
-    def _load(self, mark: tuple[object, ...]) -> Known:
+    def _load(self, mark: tuple[object, ...]) -> KnownKeys:
         hosts = {
             row.key_id: KnownHostKey(
                 row.host, row.cell, envelope.public_key(row.public_key), row.is_due, _seconds(row.ends_at)
@@ -199,14 +199,14 @@ class KeyStore:
         }
         opened = {key.key_id: key for key in (self._known.conductors if self._known is not None else ())}
         rows = ConductorKey.objects.order_by("-number")
-        return Known(hosts, tuple(_known_key(row, opened.get(row.key_id)) for row in rows), mark)
+        return KnownKeys(hosts, tuple(_known_key(row, opened.get(row.key_id)) for row in rows), mark)
 
 
 STORE = KeyStore()
 
 
 def add_conductor_key(*, after_seconds: float) -> str:
-    """Create a key that signs after so many seconds. Return its id, or that of another process's new key."""
+    """Create a key that signs after so many seconds. Return its id, or the id of another process's new key."""
     key = SigningKey.new()
     number = (ConductorKey.objects.aggregate(last=Max("number"))["last"] or 0) + 1
     try:

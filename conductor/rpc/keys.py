@@ -1,6 +1,6 @@
-"""The signing keys and known public keys of this process; see `key_store` for their storage.
+"""The signing keys and the known public keys of this process. `key_store` stores them.
 
-An agent has the identities of its hosts, and no database. Every other process has an `Authority` besides.
+An agent has the identities of its hosts, and no database. Every other process also has an `Authority`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from conductor.rpc.identities import HostIdentity
 
 @dataclass(frozen=True)
 class KnownHostKey:
-    """A host's public key; it is valid until `ends_at`, in seconds since 1970. `is_due`: the host should replace it."""
+    """A host's public key. It is valid until `ends_at`, in seconds since 1970. With `is_due` the host should replace
+    it.
+    """
 
     host: str
     cell: str
@@ -36,19 +38,19 @@ class KnownHostKey:
 
 @dataclass(frozen=True)
 class GuestPlaces:
-    """Of some guests, those that a host has, or that move to or from it; and those that are on other hosts."""
+    """The guests of a query that are at a host or move to or from it, and those that are at other hosts."""
 
     own: frozenset[UUID]
     elsewhere: frozenset[UUID]
 
 
 class Authority(Protocol):
-    """Keys, hosts, steps and guests for a process with databases. All methods raise DatabaseError."""
+    """Keys, hosts, steps and guests, for a process with databases. All methods raise DatabaseError."""
 
     def signer(self, known_to_host: Iterable[str] | None = None) -> Signer:
-        """Return the conductors' current signer; one of the keys that a host knows, where given.
+        """Return the conductors' current signer, or one that uses a key which the host knows, where these are given.
 
-        Raises Unavailable where there is none.
+        Raises Unavailable if there is none.
         """
 
     def conductor_key(self, key_id: str) -> Ed25519PublicKey | None:
@@ -61,7 +63,7 @@ class Authority(Protocol):
         """Return whether a host of this name has a key, valid or not."""
 
     def steps(self, cell: str, step_key: str) -> set[tuple[str, str]]:
-        """Return the host that a step was sent to and the hex digits of its run; empty for an unknown step."""
+        """Return the host that a step was sent to, and the hex digits of its run. Empty for an unknown step."""
 
     def guest_places(self, cell: str, host: str, instance_uuids: set[UUID]) -> GuestPlaces:
         """Return which of the guests the host may send messages about."""
@@ -75,7 +77,7 @@ _authority: Authority | None = None
 
 
 def use(authority: Authority | None) -> None:
-    """Have this process sign and verify as the conductors do."""
+    """Let this process sign and verify with the conductors' keys."""
     global _authority
     _authority = authority
 
@@ -88,7 +90,7 @@ def authority() -> Authority:
 
 
 def serve_as(identity: HostIdentity) -> None:
-    """Sign as this host from now on, and accept its known conductors."""
+    """Sign as this host from now on, and accept the conductors that it knows."""
     _identities[identity.host] = identity
 
 
@@ -108,12 +110,13 @@ def signer_of_host(host: str) -> Signer:
 def public_key_of(sealed: envelope.Envelope) -> Ed25519PublicKey | None:
     """Return the key that an envelope names, if it is a valid key of its sender.
 
-    A host knows conductors by its identity; a process with databases knows both by the databases.
+    A host finds conductors' keys in its identity. A process with databases finds all keys there.
     """
     if sealed.recipient.startswith(envelope.HOST_PREFIX):
         identity = identity_of(sealed.recipient.removeprefix(envelope.HOST_PREFIX))
         return None if identity is None else identity.conductor_key(sealed.key_id)
-    if sealed.sender in (CONDUCTOR, SCHEDULER):  # schedulers share their keys: both are where the databases are
+    # schedulers share the conductors' keys, as both have access to the databases
+    if sealed.sender in (CONDUCTOR, SCHEDULER):
         return authority().conductor_key(sealed.key_id)
     key = authority().host_key(sealed.key_id)
     return key.public if key is not None and key.host == sealed.host else None

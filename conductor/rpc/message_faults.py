@@ -14,7 +14,7 @@ LONGEST_DELAY_MILLISECONDS = 2_000
 
 
 class Unreliable:
-    """Sends by another sender, with faults in the `shares` given (of "lose", "repeat" and "delay")."""
+    """Sends by another sender, with faults in the given `shares` (of "lose", "repeat" and "delay")."""
 
     def __init__(self, sender: Sender, shares: Mapping[str, float]) -> None:
         self._sender = sender

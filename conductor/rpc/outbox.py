@@ -1,9 +1,9 @@
 """Transactional outbox: new runs and their notifications, commands to hosts, wake-ups and cancels.
 
-A command that no run waits for any more, because its host was unresponsive, is deferred: it is sent until the host has
-carried it out. Commands of one instance to one host are sent in order: while a deferred one is not answered, later ones
-wait in the outbox. So a host never refuses the earlier of two as out of date, and never gets them in the wrong order.
-The order is computed each time that a command is about to be sent, so no state can be left behind by a crash.
+A command to an unresponsive host may become deferred: no run waits for it any more, and it is sent again until the host
+has carried it out. Commands about one instance are sent to a host in order: while a deferred one is not answered, later
+ones wait in the outbox. So a host never refuses the earlier of two as out of date, and never gets them in the wrong
+order. The order is computed whenever a command is about to be sent, so no state can be left behind by a crash.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from conductor.rpc.codec import encode, registered
 from conductor.rpc.messages import ConfirmMigration, DestroyInstance
 
 LONGEST_RESEND_SECONDS = 60.0
-# Errors of a deferred command that no repetition mends: the host has newer commands for the guest, or cannot do it.
+# Errors of a deferred command that a repetition does not mend: the host has newer commands for the guest, or cannot do
+# it.
 FOR_GOOD = frozenset(error.__name__ for error in (StaleToken, NotFound, NotSupported, Invalid))
 _INSTANCE = "body__body__instance_uuid"
 # Destroying a guest ends other commands for it, but not those for disks that were kept for a revert.
@@ -46,9 +47,11 @@ NEVER_SECONDS = 10 * 365 * 86_400.0
 class NewRun:
     """A run to create: its flow, its owner, and every resource that it locks.
 
-    `run_uuid` may be given where repeated calls must open one run only; `parent_uuid` names the run that hands over.
-    `is_cancellable` applies until the run's plan sets it for each step.
-    `secrets` are inputs that no page, log or event may show; they are kept encrypted, and deleted when the run ends.
+    Attributes:
+        run_uuid: Given where repeated calls must open only one run.
+        parent_uuid: The run that hands over.
+        is_cancellable: Applies until the run's plan sets it for each step.
+        secrets: Inputs that no page, log or event may show. They are stored encrypted, and deleted when the run ends.
     """
 
     flow: str
@@ -67,15 +70,19 @@ class NewRun:
 def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowRun:
     """Create a run, lock all its resources, and notify its conductor once the transaction commits.
 
-    Call it inside `write_tx(alias)`. Raises ResourceLocked, naming the holder, when a resource is locked and the run
-    may not wait for it.
+    Call it inside `write_tx(alias)`.
+
+    Raises:
+        ResourceLocked: a resource is locked and the run may not wait for it; the error names the holder.
     """
     (run,) = open_runs(alias, [wanted], may_wait=may_wait)
     return run
 
 
 def open_runs(alias: str, wanted: Sequence[NewRun], *, may_wait: bool = False) -> list[WorkflowRun]:
-    """Create runs as `open_run` does: a set costs little more than one, while nothing that they lock is held."""
+    """Create runs as `open_run` does. A set costs little more than one run, as long as none of their resources is
+    locked.
+    """
     runs = [_new_run(alias, one) for one in wanted]
     statements.create_runs(connections[alias], runs)
     are_free = locks.take_free(alias, runs)
@@ -114,10 +121,12 @@ def _new_run(alias: str, wanted: NewRun) -> WorkflowRun:
 
 
 def close_run(alias: str, run: WorkflowRun) -> None:
-    """Free the locks of a run that has ended, and wake the runs that wait for them; inside `write_tx(alias)`."""
+    """Release the locks of a run that has ended, and wake the runs that wait for them. Call it inside
+    `write_tx(alias)`.
+    """
     _wake_all(alias, locks.free(alias, run))
     if cross_database_locks.cross_database(alias, run.resources or ()):
-        # Where the API database does not answer now, the run ends all the same, and the sweep frees the locks.
+        # If the API database does not answer now, the run still ends, and the sweep releases the locks.
         with suppress(OperationalError, InterfaceError):
             granted_at = cross_database_locks.granted_last(run.uuid)
             transaction.on_commit(
@@ -130,8 +139,8 @@ def close_run(alias: str, run: WorkflowRun) -> None:
 def hand_over_locks(alias: str) -> int:
     """Wake runs that wait for free locks. Return how many.
 
-    A safety net: while a run records that it waits, another may take and free the same lock, and neither sees the
-    other.
+    A safety net: while a run records that it waits, another run may take and release the same lock, and neither sees
+    the other.
     """
     connection = connections[alias]
     if not statements.runs_in_queues(connection):  # the typical case, which needs no write
@@ -148,14 +157,16 @@ def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
 
 
 def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:
-    """Ask a live run to stop at its next boundary and undo what it did; inside `write_tx(alias)`."""
+    """Request that a live run stops at its next boundary and compensates its steps. Call it inside
+    `write_tx(alias)`.
+    """
     _update(alias, run, is_cancel_requested=True, cancel_reason=reason)
     _emit(alias, run, "run.cancel_requested", {"reason": reason})
     wake(alias, run.uuid)
 
 
 def hold(alias: str, **which: Any) -> list[WorkflowRun]:
-    """Return the runs of this query, locked until this transaction ends; inside `write_tx(alias)`.
+    """Return the runs of this query, locked until this transaction ends. Call it inside `write_tx(alias)`.
 
     A conductor's transactions begin by locking their run too. So its writes are visible here, or come after.
     """
@@ -163,30 +174,33 @@ def hold(alias: str, **which: Any) -> list[WorkflowRun]:
 
 
 def wake(alias: str, run_uuid: UUID | str) -> None:
-    """Notify a conductor of a run that may be parked; one that waits for a lock stays in its queue."""
+    """Notify a conductor of a run that may be parked. A run that waits for a lock stays in its queue."""
     live = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid)
     live.exclude(state=RunState.QUEUED, waits_for__isnull=False).update(wake_at=database_now())
     notify_after_commit(alias, run_uuid)
 
 
 def wake_waiting_for(alias: str, cause: WaitCause) -> None:
-    """Wake all runs that wait for `cause`; inside `write_tx(alias)`."""
+    """Wake all runs that wait for `cause`. Call it inside `write_tx(alias)`."""
     waiting = WorkflowRun.objects.using(alias).filter(state=RunState.WAITING, waits_for__cause=cause)
     for run_uuid in waiting.values_list("uuid", flat=True):
         wake(alias, run_uuid)
 
 
 def notify_after_commit(alias: str, run_uuid: UUID | str) -> None:
-    """Notify the conductor of `alias` of a run once the transaction commits."""
+    """Notify the conductor of `alias` about a run once the transaction commits."""
     body = {"alias": alias, "run_uuid": str(run_uuid)}
     transaction.on_commit(partial(broker.notify_conductor, queue_of(alias), body), using=alias)
 
 
 def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_deferred: bool = False) -> None:
-    """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit.
+    """Put a command for a host (a message of rpc.messages.to_compute) into the outbox. It is sent after the commit.
 
-    Where the host has not answered a deferred command about the same instance, that one is sent again instead, and
-    this one follows once it is answered. Raises HostTooOld when the host's agent does not know the command.
+    Where the host has not answered a deferred command about the same instance, that one is sent again instead, and this
+    one follows once it is answered.
+
+    Raises:
+        HostTooOld: the host's agent does not know the command.
     """
     body, queue = encode(command), broker.compute_queue(command.host)
     reported = backports.for_host(alias, command.host, body)
@@ -200,17 +214,17 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_deferred:
 
 
 def deferred_about(alias: str, instance_uuid: UUID | str) -> QuerySet[OutboxMessage]:
-    """Return the deferred commands about an instance: their hosts may still have its guest."""
+    """Return the deferred commands about an instance. Their hosts may still have its guest."""
     return OutboxMessage.objects.using(alias).filter(is_deferred=True, **{_INSTANCE: str(instance_uuid)})
 
 
 def defer_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
-    """Have a host destroy a guest that does not belong there; repeated until it answers."""
+    """Send a host a deferred command to destroy a guest that does not belong there."""
     _defer(alias, DestroyInstance, host, instance_uuid)
 
 
 def defer_removal_of_kept(alias: str, host: str, instance_uuid: UUID | str) -> None:
-    """Have a host remove what it keeps of an instance for a revert; repeated until it answers."""
+    """Send a host a deferred command to remove what it keeps of an instance for a revert."""
     _defer(alias, ConfirmMigration, host, instance_uuid)
 
 
@@ -271,7 +285,7 @@ def resend_due(alias: str, limit: int = 200) -> int:
 
 
 def _held_back(alias: str, messages: Sequence[OutboxMessage]) -> set[int]:
-    """Return the ids of those of these commands that come after a deferred one about their instance."""
+    """Return the ids of those of these commands that come after a deferred one about the same instance."""
     hosts = {message.host for message in messages}
     deferred = OutboxMessage.objects.using(alias).filter(is_deferred=True, host__in=hosts)
     first: dict[tuple[str, str], int] = {}
@@ -290,12 +304,15 @@ def _is_urgent(message: OutboxMessage) -> bool:
 
 
 def _send_next(alias: str, host: str, instance_uuid: str) -> None:
-    """Send the next commands for an instance at a host, up to the first deferred one; inside `write_tx(alias)`."""
+    """Send the next commands about an instance to a host, up to the first deferred one. Call it inside
+    `write_tx(alias)`.
+    """
     waiting = OutboxMessage.objects.using(alias).filter(host=host, **{_INSTANCE: instance_uuid})
     for message in waiting.order_by("pk"):
         sent_again = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
         statements.COMMANDS.update(connections[alias], message.pk, **sent_again)
-        transaction.on_commit(partial(_resend, alias, message), using=alias, robust=True)  # else a later sweep sends it
+        # otherwise a later sweep sends it
+        transaction.on_commit(partial(_resend, alias, message), using=alias, robust=True)
         if message.is_deferred:
             return
 
@@ -305,13 +322,13 @@ def _later(message: OutboxMessage) -> SecondsFromNow:
 
 
 def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> bool:
-    """Take a command that its host has answered out of the outbox; inside `write_tx(alias)`.
+    """Delete a command that its host has answered from the outbox. Call it inside `write_tx(alias)`.
 
-    A deferred one that failed is sent again under another key, until the host has done it. Once a deferred one is
-    done, the next command about the same instance is sent.
+    A deferred command that failed is sent again under another key, until the host has carried it out. Then the next
+    command about the same instance is sent.
 
     Returns:
-        Whether it was a deferred one, and is done.
+        Whether it was a deferred command that succeeded.
     """
     if error is not None:
         redeliver(alias, step_key, error)
@@ -322,10 +339,10 @@ def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> bool
 
 
 def redeliver(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
-    """Send a deferred command that failed again, under another key; inside `write_tx(alias)`.
+    """Send a deferred command that failed again, under another key. Call it inside `write_tx(alias)`.
 
-    No run waits for it, but until it is done its guest may still write to its disks. It is given up only if a later
-    command destroys its subject.
+    No run waits for the command, but until it succeeds its guest may still write to its disks. It is given up only if a
+    later command destroys its subject.
     """
     sent = statements.LOCKED_COMMANDS.find(connections[alias], step_key)
     if sent is None or not sent.is_deferred or error["class"] in FOR_GOOD or _is_pointless(alias, sent):
@@ -347,9 +364,9 @@ def _is_pointless(alias: str, sent: OutboxMessage) -> bool:
 
 
 def _resend(alias: str, message: OutboxMessage) -> None:
-    """Send a command in the form that the host understands now.
+    """Send a command in the form that the host knows now.
 
-    A host that was taken back to an older version gets an unknown command, and ignores it: it is sent again later.
+    A host that was taken back to an older version gets an unknown command, and ignores it. It is sent again later.
     """
     whole = sealing.unseal_command(message.body)
     try:
@@ -360,7 +377,7 @@ def _resend(alias: str, message: OutboxMessage) -> None:
 
 
 def send_all_again(alias: str) -> None:
-    """Make every unanswered command due: an in-memory queue is lost with its process."""
+    """Make every unanswered command due, because an in-memory queue is lost with its process."""
     with write_tx(alias):
         OutboxMessage.objects.using(alias).update(send_again_at=database_now(), times_sent=1)
 

@@ -1,7 +1,7 @@
-"""dramatiq's Redis broker with fewer round trips: acknowledgements are sent along with the next fetch, in batches.
+"""dramatiq's Redis broker with fewer round trips: acknowledgements are sent in batches, with the next fetch.
 
-A round trip costs more than most of its commands: each is a script that Redis runs, and a turn of the
-interpreter at both ends. The data in Redis, and dramatiq's script, are unchanged.
+A round trip costs more than most of its commands: each one is a script that Redis runs, and work for the interpreter at
+both ends. The data in Redis, and dramatiq's script, are unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class LeanRedisBroker(RedisBroker):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Send this block's commands at its end, in one round trip. Raises redis.RedisError; all may be lost then."""
+        """Send the commands of this block at its end, in one round trip. Raises redis.RedisError; all may be lost
+        then.
+        """
         leaving: list[Command] = []
         self._here.leaving = leaving
         try:
@@ -52,11 +54,11 @@ class LeanRedisBroker(RedisBroker):
         self._run_all(leaving)
 
     def do_enqueue(self, queue_name: str, message_id: str, data: bytes) -> None:
-        """Send now, or with the block of `together`."""
+        """Enqueue a message at once, or at the end of the block of `together`."""
         self._send(("enqueue", queue_name, message_id, data))
 
     def do_purge(self, queue_name: str) -> None:
-        """Like `do_enqueue`, in order."""
+        """Purge a queue at once, or at the end of the block of `together`."""
         self._send(("purge", queue_name))
 
     def do_ack(self, queue_name: str, message_id: str) -> None:
@@ -64,22 +66,25 @@ class LeanRedisBroker(RedisBroker):
         self._done[queue_name].append(message_id)
 
     def do_fetch(self, queue_name: str, count: int) -> Any:
-        """At most `count` messages, as bytes. Raises redis.RedisError; acknowledgements are sent the next time then."""
+        """Return at most `count` messages, as bytes.
+
+        Raises redis.RedisError. Acknowledgements are then sent the next time.
+        """
         return self._say_with(queue_name, [("fetch", queue_name, count)])[-1]
 
     def say_done(self, queue_name: str) -> None:
-        """Send all acknowledgements before a consumer ends; raises as `do_fetch`."""
+        """Send all acknowledgements before a consumer ends. Raises redis.RedisError."""
         while self._done[queue_name]:
             self._say_with(queue_name, [])
 
     def wait_for_any(self, queue_name: str, seconds: float) -> bool:
-        """Wait for a message in the queue; False when none has come. Raises redis.ConnectionError.
+        """Wait for a message in the queue. False when none has come. Raises redis.ConnectionError.
 
-        A Redis older than 6.2 cannot block, and another may have the command disabled: there consumers poll.
+        Consumers poll where Redis cannot block: it is older than 6.2, or the command is disabled.
         """
         key = f"{self.namespace}:{queue_name}"
         try:
-            moved = self.client.execute_command("BLMOVE", key, key, "LEFT", "LEFT", seconds)  # to where it was
+            moved = self.client.execute_command("BLMOVE", key, key, "LEFT", "LEFT", seconds)  # back to its place
         except redis.ResponseError:
             time.sleep(BLIND_SECONDS)
             return True
@@ -102,7 +107,9 @@ class LeanRedisBroker(RedisBroker):
             raise
 
     def _run_all(self, commands: Sequence[Command]) -> list[Any]:
-        """Run all commands in one round trip. Return their results; load the script again where Redis lost it."""
+        """Run all commands in one round trip, and return their results. Load the script again where Redis has lost
+        it.
+        """
         script = self.scripts["dispatch"]
         pipe = self.client.pipeline(transaction=False)
         for name, queue_name, *words in commands:
@@ -128,7 +135,7 @@ class LeanRedisBroker(RedisBroker):
 
 
 class _Consumer(_RedisConsumer):
-    """Fetches when half of its prefetched messages are done; with an empty queue it blocks in Redis."""
+    """Fetches when half of its prefetched messages are done. It blocks in Redis while the queue is empty."""
 
     def __init__(self, broker: LeanRedisBroker, queue_name: str, prefetch: int, timeout: int) -> None:
         super().__init__(broker, queue_name, prefetch, timeout)
@@ -156,7 +163,7 @@ class _Consumer(_RedisConsumer):
         super().close()
 
     def _more(self) -> Any:
-        """Return new messages; none after a while, so that the thread can stop."""
+        """Return new messages. Empty after a while, so that the thread can stop."""
         if not self._wants_more:
             self._has_room.wait(WAIT_SECONDS)
             self._has_room.clear()

@@ -18,7 +18,9 @@ BEYOND = "…"
 
 @dataclass(frozen=True)
 class RefusalCount:
-    """Number of refused messages with this claimed sender and kind, and this cause; `message` is of the last."""
+    """Number of refused messages with this claimed sender and kind, and this cause. `message` is that of the last
+    one.
+    """
 
     sender: str
     kind: str
@@ -54,7 +56,7 @@ class Refusals:
             self._rows[key] = RefusalCount(sender, kind, cause, times, row.message[:LONGEST_TEXT], host)  # type: ignore[index]
 
     def take(self, *, is_urgent: bool = False) -> list[RefusalCount]:
-        """Return the counts since the last report, if one is due; else empty."""
+        """Return the counts since the last report, if one is due. Otherwise empty."""
         with self._lock:
             if not self._rows or (not is_urgent and time.monotonic() - self._taken_at < EVERY_SECONDS):
                 return []
@@ -63,7 +65,7 @@ class Refusals:
 
 
 def row_from_json(host: str, data: Mapping[str, Any]) -> RefusalCount | None:
-    """Parse a row that a host sent; None if it is invalid."""
+    """Parse a row that a host sent. None if it is invalid."""
     texts = [data.get(name) for name in ("sender", "kind", "cause")]
     times = data.get("times")
     if (

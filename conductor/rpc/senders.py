@@ -64,7 +64,7 @@ class Sender(Protocol):
 
 
 class BrokerSetup(Protocol):
-    """Specifics of a kind of broker."""
+    """The properties of a kind of broker that a sender uses."""
 
     @property
     def tend(self) -> Callable[[Any], object]: ...
@@ -80,7 +80,7 @@ class BrokerSetup(Protocol):
 
 
 class AtOnce:
-    """Sends into memory: without delay or outage."""
+    """Sends into memory, without delay or outage."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -90,7 +90,7 @@ class AtOnce:
         self._broker.enqueue(message, delay=delay)
 
     def forget(self, queue_name: str) -> None:
-        """Do nothing: the queue ends with the process."""
+        """Do nothing: an in-memory queue ends with the process."""
 
     def drain(self, seconds: float) -> bool:
         return True
@@ -102,7 +102,7 @@ class AtOnce:
 class Publisher:
     """Sends to another process. `send` never raises and never waits: a message that cannot be sent is lost.
 
-    One thread has the only connection that sends; `kind.tend` keeps it alive while there is nothing to send.
+    One thread has the only connection that sends. `kind.tend` keeps it alive while there is nothing to send.
     """
 
     def __init__(self, broker: Broker, kind: BrokerSetup, outage: Outage) -> None:
@@ -129,14 +129,14 @@ class Publisher:
             self._waiting.put_nowait(act)
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all queued messages are sent; False when that takes longer."""
+        """Wait until all queued messages are sent. False when that takes longer."""
         deadline = time.monotonic() + seconds
         while self._waiting.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.01)
         return not self._waiting.unfinished_tasks
 
     def close(self) -> None:
-        """End the thread; queued messages are lost."""
+        """End the thread. Queued messages are lost."""
         self._is_closed.set()
         if self._thread is not None:
             self._thread.join(TEND_SECONDS)
@@ -162,7 +162,7 @@ class Publisher:
                 self._waiting.task_done()
 
     def _next(self) -> list[Callable[[], object]]:
-        """Return queued work, once there is any; none after a while."""
+        """Return queued work once there is any. None after a while."""
         acts: list[Callable[[], object]] = []
         with contextlib.suppress(queue.Empty):
             acts.append(self._waiting.get(timeout=LOOK_SECONDS))
@@ -184,7 +184,7 @@ class Publisher:
     def _try(self, act: Callable[[], object]) -> None:
         try:
             act()
-        except Exception as error:  # whatever the error, a lost message must not end the thread
+        except Exception as error:  # whatever the error is, a lost message must not end the thread
             self._quiet_until = time.monotonic() + PAUSE_SECONDS
             self._outage.begun(type(error).__name__)
         else:

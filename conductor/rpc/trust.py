@@ -1,7 +1,8 @@
-"""Authorization of messages: which sender may send which kind, and about what; checked before any handler runs.
+"""Authorization of messages: which sender may send which kind, about which subject. Checked before any handler runs.
 
-A host may send messages about itself, about steps that were sent to it and about guests that it has or that move to or
-from it; a conductor about all; a scheduler about what it was asked. A message without such a signature has no effect.
+A host may send messages about itself, about steps that were sent to it, and about guests that it has or that move to or
+from it. A conductor may send messages about all subjects; a scheduler about its calls. A message without a valid
+signature has no effect.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ CAUSES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Received:
-    """A message whose sender is authenticated and authorized. `body` is its content."""
+class AuthenticatedMessage:
+    """A message with an authenticated and authorized sender. `body` is its content."""
 
     envelope: Envelope
     body: dict[str, Any]
@@ -56,7 +57,7 @@ Check = Callable[[Envelope, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class MessageRule:
-    """The sender of a kind of message, its actor, and the checks of its subject."""
+    """The required sender of a kind of message, the actor that receives it, and the checks of its subject."""
 
     sender: str  # CONDUCTOR, SCHEDULER or HOST
     actor: str
@@ -119,7 +120,7 @@ def _own_counts(sealed: Envelope, body: dict[str, Any]) -> None:
 
 
 def _require_own(sealed: Envelope, cell: str, texts: Iterable[str]) -> set[str]:
-    """Return the guests that the host may report on. Raises Refused where there are only guests of other hosts."""
+    """Return the guests that the host may report on. Raises Refused where all guests are at other hosts."""
     named = {text: uuid for text in texts if (uuid := uuid_or_none(text)) is not None}
     places = keys.authority().guest_places(cell, sealed.host, set(named.values()))
     if places.elsewhere:
@@ -147,8 +148,8 @@ def _addressed_to_scheduler(sealed: Envelope, body: dict[str, Any]) -> None:
 _COMMAND = MessageRule(CONDUCTOR, TO_COMPUTE, (_addressed_to_host,))
 
 
-def _word(*checks: Check) -> MessageRule:
-    """Return the rule of a message from a host, at most about itself."""
+def _host_rule(*checks: Check) -> MessageRule:
+    """Return the rule for a message from a host that is about the host itself."""
     return MessageRule(HOST, TO_CONDUCTOR, (_own_cell_and_host, *checks))
 
 
@@ -156,14 +157,14 @@ def _word(*checks: Check) -> MessageRule:
 KINDS: Mapping[str, MessageRule] = {
     NOTIFICATION: MessageRule(CONDUCTOR, NOTIFICATION),
     **dict.fromkeys(to_compute.names(), _COMMAND),
-    "step_answered": _word(_own_step),
-    "step_progressed": _word(_own_step, _once),
-    "host_reported": _word(_own_node),
-    "consoles_offered": _word(_once),
-    "console_written": _word(_own_guest),
-    "consoles_written": _word(_own_pieces),
-    "guests_counted": _word(_own_counts),
-    "refusals_counted": _word(_once),
+    "step_answered": _host_rule(_own_step),
+    "step_progressed": _host_rule(_own_step, _once),
+    "host_reported": _host_rule(_own_node),
+    "consoles_offered": _host_rule(_once),
+    "console_written": _host_rule(_own_guest),
+    "consoles_written": _host_rule(_own_pieces),
+    "guests_counted": _host_rule(_own_counts),
+    "refusals_counted": _host_rule(_once),
     "select_destinations": MessageRule(CONDUCTOR, TO_SCHEDULER, (_addressed_to_scheduler,)),
     "destinations_selected": MessageRule(SCHEDULER, TO_CONDUCTOR),
     "scheduler_reported": MessageRule(SCHEDULER, TO_CONDUCTOR, (_once,)),
@@ -175,15 +176,19 @@ _NEWER = {TO_CONDUCTOR: HOST, TO_COMPUTE: CONDUCTOR}
 # -- verification
 
 
-class UnknownMessage(Refused):
+class UnknownKind(Refused):
     """A signed message of a kind that only a newer release knows."""
 
 
-def opened(actor: str, wire: Any) -> Received:
+def opened(actor: str, wire: Any) -> AuthenticatedMessage:
     """Return the message in an envelope that `actor` received, after every check.
 
-    Raises Refused, UnknownKind for a kind that this release does not know, and DatabaseError where a check cannot be
-    made: the sender repeats messages that matter.
+    The sender repeats messages that matter.
+
+    Raises:
+        Refused: a check failed.
+        UnknownKind: this release does not know the kind.
+        DatabaseError: a check cannot be made now.
     """
     sealed = envelope.read(wire)
     kind = KINDS.get(sealed.kind)
@@ -191,7 +196,7 @@ def opened(actor: str, wire: Any) -> Received:
     _require_signature(sealed)
     _require_fresh(sealed)
     if kind is None:
-        raise UnknownMessage("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
+        raise UnknownKind("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
     try:
         body = envelope.content(sealed)
         if sealed.kind != NOTIFICATION and body["message"] != sealed.kind:
@@ -200,14 +205,14 @@ def opened(actor: str, wire: Any) -> Received:
             check(sealed, body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise sealed.refusal("unsigned", f"The message's body is malformed ({type(error).__name__}).") from None
-    return Received(sealed, body)
+    return AuthenticatedMessage(sealed, body)
 
 
 def require_own(signer: Signer, cell: str, sentence: Mapping[str, Any]) -> None:
-    """Check an encoded message of a host of this process to a conductor of this process: it passes no broker.
+    """Check an encoded message of a host of this process to a conductor of this process. It passes no broker.
 
-    So it is neither signed nor checked for its age or repetition, but its key must be valid, and the same rules apply.
-    Raises Refused.
+    It is neither signed nor checked for its age or repetition. Its key must be valid, and the same rules apply. Raises
+    Refused.
     """
     kind = str(sentence["message"])
     recipient = f"{CONDUCTOR}.{cell}"
@@ -245,7 +250,9 @@ def _require_fresh(sealed: Envelope) -> None:
 
 
 class Nonces:
-    """Nonces of received messages, kept while they could be replayed: two generations, each as old as the window."""
+    """Nonces of received messages, stored while the messages could be replayed: two generations, each as old as the
+    window.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -258,7 +265,7 @@ class Nonces:
             self._since = time.monotonic()
 
     def add(self, nonce: str) -> bool:
-        """Add a nonce; False where it is known already."""
+        """Add a nonce. False where it is known already."""
         with self._lock:
             if time.monotonic() - self._since > 2 * WINDOW_SECONDS:
                 self._now, self._before, self._since = set(), self._now, time.monotonic()
@@ -292,7 +299,7 @@ _listeners: list[Callable[[Refused], None]] = []
 
 
 def on_refusal(listener: Callable[[Refused], None]) -> None:
-    """Call `listener` with each message that is refused, on the thread that received it."""
+    """Register `listener`, to be called with each refused message, on the thread that received it."""
     if listener not in _listeners:
         _listeners.append(listener)
 

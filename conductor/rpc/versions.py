@@ -1,4 +1,4 @@
-"""The service version: one integer that rises with every change on the wire."""
+"""The service version: one integer that rises with every change of the messages between processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DESCRIBING = (
     "migrate_out", "migrate_in", "revert_migration", "prepare_live_migration", "live_migrate", "finish_live_migration",
 )  # fmt: skip
 
-# Changes of each service version: messages that are new, or have a new version. Lines are only ever added.
+# Changes of each service version: messages that are new, or have a new version. Lines are only added.
 BROUGHT: tuple[Mapping[str, str], ...] = (
     dict.fromkeys(_FIRST, "1.0"),
     {**dict.fromkeys(_VERBS, "1.0"), "spawn_instance": "1.1", "step_progressed": "1.1"},

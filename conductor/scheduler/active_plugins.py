@@ -1,4 +1,4 @@
-"""Plugins in force: the settings, the operators' choices at run time, and extensions that are not in quarantine."""
+"""The active plugins: the settings, the operators' choices at run time, and extensions that are not in quarantine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.api_db.models import PluginQuarantine
 from conductor.core.errors import NovellaError, Unavailable
 from conductor.core.extensions import Extension
-from conductor.core.plugin_choice import PluginChoice, PluginKey
+from conductor.core.plugin_choice import PluginKey, PluginKindSettings
 from conductor.core.scheduling.decision_cache import DecisionCache
 from conductor.core.scheduling.select import Pipeline
 from conductor.core.scheduling.watching import (
@@ -26,8 +26,8 @@ from conductor.core.scheduling.watching import (
     NotCalled,
     PluginProcessEnded,
     PluginTimedOut,
+    PluginUse,
     Rules,
-    Use,
     describe,
 )
 from conductor.core.scheduling.weighing import Multipliers
@@ -44,11 +44,11 @@ LOOKED_AT = ("kind", "version", "quarantine_number", "touched_at")
 
 @dataclass(frozen=True)
 class _Kept:
-    """The last state that was read, and its version numbers."""
+    """The state as last read, with its version numbers."""
 
     found: Registry
     numbers: Numbers
-    choices: dict[str, PluginChoice] = field(default_factory=dict)
+    choices: dict[str, PluginKindSettings] = field(default_factory=dict)
     until: dict[PluginKey, datetime | None] = field(default_factory=dict)
     by_quarantine: dict[frozenset[PluginKey], ActivePlugins] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ decision_cache = DecisionCache()  # one per process
 
 
 def in_force() -> ActivePlugins:
-    """Return the plugins in force now."""
+    """Return the plugins that are active now."""
     rows = list(ChoiceRow.objects.order_by("kind").values_list(*LOOKED_AT, Now()))
     kept = _read(tuple(row[:-1] for row in rows))
     now = rows[0][-1] if rows else None
@@ -73,12 +73,12 @@ def in_force() -> ActivePlugins:
 
 
 def pipeline() -> Pipeline:
-    """Return the pipeline of the plugins in force, with the operator's options."""
+    """Return the pipeline of the active plugins, with the operator's options."""
     return _pipeline(in_force(), decision_cache)
 
 
-def hypothetical(choices: Mapping[str, PluginChoice]) -> Pipeline:
-    """Return the pipeline that other choices would give. Plugins in quarantine stay there, and nothing is cached."""
+def hypothetical(choices: Mapping[str, PluginKindSettings]) -> Pipeline:
+    """Return the pipeline for other choices. Plugins in quarantine stay there, and nothing is cached."""
     return _pipeline(chosen(registry(), choices, in_force().quarantined), None)
 
 
@@ -108,7 +108,9 @@ def _pipeline(force: ActivePlugins, remembers: DecisionCache | None) -> Pipeline
 
 
 def _read(numbers: Numbers) -> _Kept:
-    """Return the state of these version numbers: from memory, or read. Later commits have other numbers next time."""
+    """Return the state of these version numbers: the cached one, or read anew. Each later commit changes the
+    numbers.
+    """
     global _kept
     kept, found = _kept, registry()
     if kept is not None and kept.numbers == numbers and kept.found is found:
@@ -116,7 +118,7 @@ def _read(numbers: Numbers) -> _Kept:
     with _lock:
         kept = _Kept(found, numbers)
         for row in ChoiceRow.objects.all() if numbers else ():
-            kept.choices[row.kind] = PluginChoice.from_json(row.choice)
+            kept.choices[row.kind] = PluginKindSettings.from_json(row.choice)
         for shut in PluginQuarantine.objects.filter(released_at=None) if numbers else ():
             kept.until[shut.kind, shut.name] = shut.until
         _kept = kept
@@ -140,13 +142,15 @@ class InUse:
         return self.extension.kind, self.extension.name
 
     def ask(self, *args: Any, check: Callable[[Any], str] = lambda answer: "") -> Any:
-        """Call the extension. `check` returns the fault of an answer.
+        """Call the extension. `check` returns what is wrong with an answer.
 
-        Raises ExtensionFailed; an error of our own classes that the extension raises, such as Invalid, passes through.
+        Raises:
+            ExtensionFailed: the call failed. An error of our own classes that the extension raises, such as Invalid,
+                passes through.
         """
         if self.key in _quarantined():
             raise ExtensionFailed(IN_QUARANTINE)
-        seconds, use, raised = self.extension.seconds, Use(*self.key, turns=1), None
+        seconds, use, raised = self.extension.seconds, PluginUse(*self.key, turns=1), None
         began = time.perf_counter()
         try:
             began += self.worker.prepare()
@@ -157,7 +161,7 @@ class InUse:
             use.faults = 1
         except PluginTimedOut:
             use.overruns, use.losses, wrong = 1, 1, f"did not answer within {seconds:g} seconds"
-        except NotCalled as refusal:  # there is no process for it: not a fault of the extension
+        except NotCalled as refusal:  # no process is available for it: not a fault of the extension
             wrong = str(refusal)
         except NovellaError:
             raise
@@ -174,7 +178,7 @@ class InUse:
         raise ExtensionFailed(wrong)
 
     def insist(self, noun: str, *args: Any, check: Callable[[Any], str]) -> Any:
-        """Like `ask`, where an answer is required: raises Unavailable, naming the extension."""
+        """Call the extension where an answer is required. Raises Unavailable, naming the extension."""
         try:
             return self.ask(*args, check=check)
         except ExtensionFailed as failure:
@@ -182,7 +186,7 @@ class InUse:
 
 
 def in_use(kind: str) -> list[InUse]:
-    """Return the extensions that the operator named, in order. An unusable one is logged once and left out."""
+    """Return the extensions that the operator named, in order. An unusable one is left out, and logged once."""
     wanted: Mapping[str, Any] = settings.NOVELLA_EXTENSIONS.get(kind) or {}
     if not wanted:
         return []
@@ -215,5 +219,5 @@ def _kept_extensions(found: Registry, kind: str, name: str, options: Any) -> InU
 def _quarantined() -> frozenset[tuple[str, str]]:
     try:
         return in_force().quarantined
-    except (DatabaseError, InterfaceError):  # then quarantines are unknown
+    except (DatabaseError, InterfaceError):  # quarantines are unknown then
         return frozenset()

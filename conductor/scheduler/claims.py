@@ -65,7 +65,7 @@ def release_many(instance_uuids: Sequence[str]) -> None:
 
 
 def held_selection(instance_uuid: str, choices: Sequence[Selection]) -> Selection | None:
-    """Return the one of `choices` that the instance holds already; None where it holds none of them."""
+    """Return the one of `choices` that the instance already has allocations for. None if there is none."""
     held = allocations.held_by(instance_uuid)
     for choice in choices:
         if held == choice.parts:
@@ -76,7 +76,9 @@ def held_selection(instance_uuid: str, choices: Sequence[Selection]) -> Selectio
 def claim_at(instance: Instance, provider_uuid: str) -> None:
     """Claim the instance's needs at its host's providers.
 
-    Raises ProviderFull where other claims took the room meanwhile, ConsumerHolds where another claim of it was faster.
+    Raises:
+        ProviderFull: other claims took the room meanwhile.
+        ConsumerHolds: another claim for the instance was faster.
     """
     needs = needs_of(request_specs.asked(instance))
     parts = {provider_uuid: dict(needs.resources)}
@@ -95,9 +97,9 @@ def claim_at(instance: Instance, provider_uuid: str) -> None:
 def claim_alternate(
     instance_uuid: str, *, project_id: str, user_id: str, alternates: Sequence[Selection]
 ) -> Selection | None:
-    """Claim the first alternate that is open, has room and suits the instance's group; None when there is none.
+    """Claim the first alternate that is open, has room and is allowed by the instance's group. None if there is none.
 
-    An instance that holds one of them already keeps it: a repeated call after a crash has the same result.
+    An instance that already holds one of them keeps it, so a repeated call after a crash has the same result.
     """
     with write_tx(ALIAS):
         held = held_selection(instance_uuid, alternates)
@@ -144,7 +146,7 @@ Selections = tuple[tuple[Selection, ...], ...]
 def after(decision: Decision, error: ConcurrentUpdate) -> Decision | None:
     """Return the decision with alternates in place of the host that filled up meanwhile.
 
-    None where no alternate is left, or where more has changed than room: only a fresh snapshot helps then.
+    None where no alternate is left, or where more than the room has changed. Then the scheduler needs a new snapshot.
     """
     full = error.details.get("provider_uuid", "") if isinstance(error, ProviderFull) else ""
     selections = without(decision.selections, full) if full else None
@@ -152,7 +154,7 @@ def after(decision: Decision, error: ConcurrentUpdate) -> Decision | None:
 
 
 def without(selections: Selections, full: str) -> Selections | None:
-    """Return the same picks with nothing on the provider that is full; None where there are too few alternates.
+    """Return the same picks without the provider that is full. None where there are too few alternates.
 
     Each alternate replaces one instance at most, as it had room for one when it was chosen.
     """
@@ -178,7 +180,7 @@ Held = Mapping[str, Mapping[str, int]]  # amounts by resource class, by provider
 
 
 def with_room_given_back(hosts: HostTable, move: MoveSpec | None) -> HostTable:
-    """Return the hosts without the instance that moves: on its own host, its allocations count as free."""
+    """Return the hosts, with the allocations of the moving instance on its own host counted as free."""
     if move is None or not (move.gives_back or move.gives_back_by_provider):
         return hosts
     for row, state in enumerate(hosts.states):
@@ -207,8 +209,8 @@ def _freed(state: HostState, move: MoveSpec) -> HostState:
 def step_aside(instance_uuid: UUID | str, migration_uuid: UUID | str, chosen: Selection) -> None:
     """Move the instance's allocations to the migration, before the claim at the destination.
 
-    Where the destination is the same host, only what the claim does not cover is kept: the sum is then the larger of
-    both sizes, which is what either of them needs.
+    If the destination is the same host, the migration keeps only what the claim does not cover. The sum is then the
+    larger of both sizes, which either of them may need.
     """
     with write_tx(ALIAS):
         if not allocations.move(instance_uuid, migration_uuid, allocations.MIGRATION):
@@ -221,9 +223,9 @@ def step_aside(instance_uuid: UUID | str, migration_uuid: UUID | str, chosen: Se
 
 
 def step_back(instance_uuid: UUID | str, migration_uuid: UUID | str, *, held: Held, owner: tuple[str, str]) -> None:
-    """Restore the instance's allocations from before the move, and nothing else; `owner` is its project and user.
+    """Restore the instance's allocations from before the move. `owner` is its project and user.
 
-    Where nothing was moved, or it is back already, nothing changes.
+    Nothing changes where nothing was moved, or where the allocations are restored already.
     """
     with write_tx(ALIAS):
         if not allocations.is_there(migration_uuid):
@@ -231,7 +233,7 @@ def step_back(instance_uuid: UUID | str, migration_uuid: UUID | str, *, held: He
         allocations.release([instance_uuid])
         if allocations.held_by(migration_uuid) == held:
             allocations.move(migration_uuid, instance_uuid)
-        else:  # it was shrunk beside the claim that was just released: there is room for all of it again
+        else:  # it was shrunk beside the claim that was just released, so the whole of it fits again
             inside = hardware.held_by(migration_uuid)
             allocations.release([migration_uuid])
             project_id, user_id = owner
@@ -248,7 +250,7 @@ def step_back(instance_uuid: UUID | str, migration_uuid: UUID | str, *, held: He
 
 
 def settle(instance_uuid: UUID | str, migration_uuid: UUID | str) -> None:
-    """Release the migration's allocations at the source: the instance stays where it is now."""
+    """Release the migration's allocations at the source, as the instance stays at its destination."""
     with write_tx(ALIAS):
         allocations.release([migration_uuid])
         members = InstanceGroupMember.objects.filter(~Q(leaving_host=""), instance_uuid=instance_uuid)
@@ -260,7 +262,7 @@ UNLIMITED = -1
 
 
 def grow(instance_uuid: UUID | str, *, old: FlavorSpec, new: FlavorSpec, limits: Mapping[str, int]) -> None:
-    """Count the larger of both sizes from now on. Raises QuotaExceeded when the growth does not fit `limits`."""
+    """Count the larger of both sizes from now on. Raises QuotaExceeded when the growth exceeds `limits`."""
     mapping = InstanceMapping.objects.get(instance_uuid=instance_uuid)
     one_at_a_time(ALIAS, f"project:{mapping.project_id}")
     refuse_excess(mapping.project_id, str(instance_uuid), new, limits)
@@ -268,7 +270,7 @@ def grow(instance_uuid: UUID | str, *, old: FlavorSpec, new: FlavorSpec, limits:
 
 
 def refuse_excess(project_id: str, instance_uuid: str, new: FlavorSpec, limits: Mapping[str, int]) -> None:
-    """Raise QuotaExceeded when the project with this instance in its new size is above `limits` (cores, ram)."""
+    """Raise QuotaExceeded when the project exceeds `limits` (cores, ram) with this instance in its new size."""
     rows = InstanceMapping.objects.filter(project_id=project_id, is_deleted=False)
     own = rows.filter(instance_uuid=instance_uuid).values("vcpus", "memory_mb").first() or {"vcpus": 0, "memory_mb": 0}
     entries = UsageEntry.objects.filter(project_id=project_id)
@@ -289,5 +291,5 @@ def refuse_excess(project_id: str, instance_uuid: str, new: FlavorSpec, limits: 
 
 
 def take(instance_uuid: UUID | str, vcpus: int, memory_mb: int) -> None:
-    """Set the vCPUs and memory that the instance counts for."""
+    """Set the vCPUs and the memory, in MB, that count for the instance."""
     InstanceMapping.objects.filter(instance_uuid=instance_uuid).update(vcpus=vcpus, memory_mb=memory_mb)

@@ -1,7 +1,7 @@
 """Adaptive randomization: a scheduler that loses claims draws among more of the best hosts for a while.
 
-Concurrent schedulers with the same hosts all find the same best one, and when it is nearly full all but one of them
-lose. A scheduler without competitors loses no claim, and always takes the best.
+Concurrent schedulers with the same hosts find the same best host. When it is nearly full, all but one of them lose
+their claim. A scheduler without competitors loses no claim, and always takes the best host.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ContentionTracker:
         self._epoch = ""
 
     def width(self, epoch: str) -> int:
-        """Return among how many of the best hosts to draw now. `epoch` identifies the database."""
+        """Return the number of best hosts to draw from now. `epoch` identifies the database."""
         with self._lock:
             is_over = epoch != self._epoch or self._clock() - self._lost_at > QUIET_SECONDS
             if is_over:
@@ -55,9 +55,9 @@ tracker = ContentionTracker()
 
 
 def widened(pipeline: Pipeline, *, epoch: str, is_batch: bool, lost: int) -> Pipeline:
-    """Return the pipeline that draws among enough hosts to avoid collisions.
+    """Return the pipeline that draws from enough hosts to avoid collisions.
 
-    A batch spreads over many hosts by itself: it draws among more only after a lost claim.
+    A batch spreads over many hosts by itself, so it draws from more hosts only after a lost claim.
     """
     width = 1 if is_batch and not lost else tracker.width(epoch)
     return pipeline if width <= pipeline.host_subset_size else replace(pipeline, host_subset_size=width)

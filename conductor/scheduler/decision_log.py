@@ -1,4 +1,4 @@
-"""Stores scheduling decisions with their host snapshots, and the fate of each host."""
+"""Stores scheduling decisions with their host snapshots, and the outcome at each host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from conductor.core.phrases import phrase
 from conductor.core.scheduling import snapshots
 from conductor.core.scheduling.decision import Decision
 from conductor.core.scheduling.snapshots import Unreadable
-from conductor.core.scheduling.watching import Use
+from conductor.core.scheduling.watching import PluginUse
 from conductor.core.selection import Selection
 from conductor.db.transactions import database_now, write_tx
 
@@ -60,9 +60,11 @@ def keep(
     instance_uuids: Sequence[str],
     context: Mapping[str, Any],
 ) -> SchedulingDecision:
-    """Store a decision; inside the transaction of its claims.
+    """Store a decision. Called inside the transaction of its claims.
 
-    `context` has the digest of the `plugins`, their `uses`, the `lost_races` before; `request` and `seen` where kept.
+    Args:
+        context: The digest of the `plugins`, their `uses`, the `lost_races` before, and `request` and `seen` where they
+            are stored.
     """
     seen = context.get("seen") or KeptDecisions()
     uses = context.get("uses", ())
@@ -91,14 +93,14 @@ def keep(
     )
 
 
-def _deciders(plugins: str, uses: Iterable[Use]) -> dict[str, Any]:
-    """Return the process that decided, and its plugins."""
+def _deciders(plugins: str, uses: Iterable[PluginUse]) -> dict[str, Any]:
+    """Return the process that made the decision, and its plugins."""
     noted = [use.to_json() for use in _noted(uses)]
     return {"scheduler": process_names.mine(), "plugins": plugins, "plugin_uses": noted}
 
 
-def _noted(uses: Iterable[Use]) -> list[Use]:
-    """Return the records to keep: shipped plugins without faults are left out, as the funnel has their numbers."""
+def _noted(uses: Iterable[PluginUse]) -> list[PluginUse]:
+    """Return the records to store. Plugins that ship and had no fault are left out, as the funnel has their numbers."""
     return [use for use in uses if use.is_shadow or use.faults or not use.is_trusted]
 
 
@@ -110,7 +112,7 @@ def mark(
     left: Collection[str] | None = None,
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Record fates by host for one instance of the newest successful decision of a run, some with their reasons.
+    """Record outcomes by host for one instance of a run's newest successful decision, some with their reasons.
 
     Unknown hosts are skipped. Where `left` is given, named hosts outside of it were used, and failed.
     """
@@ -131,14 +133,14 @@ def mark(
 
 
 def build_run_of(instance_uuid: str) -> str | None:
-    """Return the API-level run that builds, or built, the instance."""
+    """Return the API-level run that builds the instance, or has built it."""
     runs = InstanceMapping.objects.filter(instance_uuid=instance_uuid).values_list("build_run_uuid", flat=True)
     run_uuid = runs.first()
     return str(run_uuid) if run_uuid else None
 
 
 def note_alternates(instance_uuid: str, left: Iterable[str], fates: Mapping[str, str]) -> None:
-    """Record an attempt on an alternate: hosts not in `left` failed before; `fates` are those of now."""
+    """Record an attempt on an alternate. Hosts that are not in `left` failed before; `fates` are the outcomes now."""
     run_uuid = build_run_of(instance_uuid)
     if run_uuid is not None:
         mark(run_uuid, instance_uuid, fates, left=frozenset(left))
@@ -146,7 +148,8 @@ def note_alternates(instance_uuid: str, left: Iterable[str], fates: Mapping[str,
 
 log = logging.getLogger(__name__)
 
-# A copy serves until this many rows differ, times the root of their number: that minimizes the sum of both about.
+# A copy serves until the number of rows that differ exceeds this factor times the root of the number of rows. That
+# about minimizes the sum of both sizes.
 ROWS_PER_ROOT = 4
 LONGEST_SECONDS = 6 * 3600.0  # well within the shortest retention of a copy, which is a day
 
@@ -160,8 +163,10 @@ class KeptDecisions:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The hosts that a decision saw. `is_partial`: only those that it names, of a fleet too large to keep whole."""
+class SeenHosts:
+    """The hosts that a decision read. With `is_partial` only those that the decision names, of a fleet too large to
+    store.
+    """
 
     table: HostTable
     is_partial: bool
@@ -182,9 +187,9 @@ class SnapshotStore:
         self._copy: _Copy | None = None
 
     def keep(self, table: HostTable, named: Iterable[str], *, epoch: str) -> KeptDecisions:
-        """Store the table, or of a large fleet the `named` hosts. Outside of the decision's transaction.
+        """Store the table, or of a large fleet only the `named` hosts. Called outside of the decision's transaction.
 
-        `epoch` identifies the database. A table that cannot be serialized is not kept: the decision goes on.
+        `epoch` identifies the database. A table that cannot be serialized is not stored, and the decision goes on.
         """
         try:
             if len(table) > settings.NOVELLA_SNAPSHOT_HOSTS:
@@ -201,20 +206,20 @@ class SnapshotStore:
 
 
 def _rows_beyond(copy: _Copy, states: Sequence[HostState], epoch: str) -> list[int] | None:
-    """Return the rows that differ from the copy; None where a new copy is due."""
+    """Return the rows that differ from the copy. None where a new copy is due."""
     if copy.epoch != epoch or time.monotonic() - copy.made_at > LONGEST_SECONDS:
         return None
     return snapshots.changed_rows(copy.states, states, int(ROWS_PER_ROOT * math.sqrt(len(states))))
 
 
-def seen(row: SchedulingDecision) -> Seen:
-    """Return the hosts that a decision saw. Raises NotFound when they were not kept, or have expired."""
+def seen(row: SchedulingDecision) -> SeenHosts:
+    """Return the hosts that a decision read. Raises NotFound when they were not stored, or have expired."""
     changes = _unpacked(bytes(row.snapshot_rows), row) if row.snapshot_rows else None
     age = float(row.summary.get("snapshot_age_seconds", 0.0))
     if not row.snapshot_digest:
         if changes is None:
             raise NotFound(phrase("The host data of decision %(decision)s is not stored.", decision=row.uuid))
-        return Seen(HostTable.from_states(changes.states, age_seconds=age), is_partial=True)
+        return SeenHosts(HostTable.from_states(changes.states, age_seconds=age), is_partial=True)
     copy = HostSnapshot.objects.filter(digest=row.snapshot_digest).first()
     if copy is None:
         days = settings.NOVELLA_KEEP_SNAPSHOTS_DAYS
@@ -229,7 +234,7 @@ def seen(row: SchedulingDecision) -> Seen:
     if changes is not None:
         for index, state in zip(changes.rows, changes.states, strict=True):
             states[index] = state
-    return Seen(HostTable.from_states(states, age_seconds=age), is_partial=False)
+    return SeenHosts(HostTable.from_states(states, age_seconds=age), is_partial=False)
 
 
 def _unpacked(content: bytes, row: SchedulingDecision) -> snapshots.PackedStates:
@@ -243,7 +248,7 @@ def _unpacked(content: bytes, row: SchedulingDecision) -> snapshots.PackedStates
 
 def _copied(states: Sequence[HostState], epoch: str) -> _Copy:
     """Store all hosts as a copy; equal ones are stored once."""
-    frozen = tuple(states)  # those of a working table change in place
+    frozen = tuple(states)  # states of a working table change in place
     content = snapshots.pack(frozen)
     digest = hashlib.sha256(content).hexdigest()
     with write_tx(ALIAS):

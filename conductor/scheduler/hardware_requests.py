@@ -18,7 +18,9 @@ SETTING = "NOVELLA_PCI_ALIASES"
 
 
 def derived(spec: RequestSpec) -> RequestSpec:
-    """The request with the cells and devices that follow from its flavor and image. Raises Invalid naming the key."""
+    """Return the request with the cells and devices that follow from its flavor and image. Raises Invalid naming the
+    key.
+    """
     return derive.with_hardware(spec, _options())
 
 

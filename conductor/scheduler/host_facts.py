@@ -31,7 +31,7 @@ Property = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """State of a host's service: whether it is up, and open."""
+    """State of a host's service: whether it is up, and whether it is open for new servers."""
 
     is_up: bool = True
     is_disabled: bool = False
@@ -44,11 +44,14 @@ UNHEARD = ServiceFacts(is_up=False)
 
 @dataclass(frozen=True)
 class CellFacts:
-    """Facts of one cell: nodes by uuid; services that are not up and open; counts by host.
+    """Facts of one cell.
 
-    `unwell` are the services that are not up and open; `io_ops` counts builds in progress by host,
-    `failed_builds` those that failed in a row, `image_properties` the instances by image property and value.
-    `newest` and `services` are the positions of this reading.
+    Attributes:
+        unwell: The services that are not both up and open.
+        io_ops: Builds in progress, by host.
+        failed_builds: Builds that failed in a row, by host.
+        image_properties: Instances, by image property and value, by host.
+        newest, services: The positions up to which the cell was read.
     """
 
     nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
@@ -67,9 +70,9 @@ class CellFacts:
 
 
 def read(alias: str, known: CellFacts, *, counts_io_ops: bool, counts_images: bool = False) -> CellFacts:
-    """Return the cell's facts now. Data that `known` has already are not read again.
+    """Read the cell's facts. Data that `known` has already are not read again.
 
-    `counts_io_ops` counts builds anew, and `counts_images` the images of all instances, which is expensive.
+    `counts_io_ops` counts builds anew. `counts_images` counts the images of all instances, which is expensive.
     """
     newest, count = _newest_node(alias)
     services = _services(alias)
@@ -86,7 +89,7 @@ def read(alias: str, known: CellFacts, *, counts_io_ops: bool, counts_images: bo
 
 
 def is_open(alias: str, host: str) -> bool:
-    """Whether one host is up and takes new instances, right now."""
+    """Whether one host is up and takes new instances now."""
     services = Service.objects.using(alias).filter(binary=BINARY, host=host, is_forced_down=False, is_disabled=False)
     return services.exclude(last_seen_at__lt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)).exists()
 
@@ -117,7 +120,7 @@ def _service_hosts(alias: str) -> frozenset[str]:
 
 
 def _unwell(alias: str) -> dict[str, ServiceFacts]:
-    """Return the services that are not up and open, by the database's clock: only those are read, as they are few."""
+    """Return the services that are not both up and open, by the database's clock. Only these few rows are read."""
     is_unresponsive = Q(last_seen_at__lt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
     services = Service.objects.using(alias).filter(binary=BINARY)
     unresponsive = set(services.filter(is_unresponsive | Q(is_forced_down=True)).values_list("host", flat=True))
@@ -129,7 +132,7 @@ def _unwell(alias: str) -> dict[str, ServiceFacts]:
 
 
 def building(alias: str) -> QuerySet[Instance, tuple[str, int]]:
-    """Return host and number of builds in progress there; other instances are not read, by an index of states."""
+    """Return host and number of builds in progress there. An index of states avoids reading other instances."""
     rows = Instance.objects.using(alias).alive().filter(vm_state=VmState.BUILDING, host__isnull=False)
     return rows.values_list("host").annotate(count=Count("pk"))
 
@@ -156,8 +159,8 @@ NO_METADATA: Metadata = FrozenDict()
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
-    """A host's aggregates: their uuids, and the values that each key of their metadata has."""
+class HostAggregates:
+    """A host's aggregates: their uuids, and the values of each metadata key."""
 
     aggregates: frozenset[str] = frozenset()
     metadata: Metadata = field(default_factory=lambda: NO_METADATA)
@@ -174,14 +177,14 @@ class Sources(NamedTuple):
     num_io_ops: int = 0
     failed_builds: int = 0
     image_properties: Mapping[tuple[str, str], int] = FrozenDict()
-    membership: Membership = Membership()
+    membership: HostAggregates = HostAggregates()
     inside: Inside = NOTHING
     tree: tuple[ProviderNode, ...] = ()
     num_tree_consumers: int | None = None  # where the provider is not alone in its tree
 
 
 def row_of(sources: Sources) -> HostState:
-    """Build the host's state. Without intermediate dicts: a starting scheduler builds one for every host."""
+    """Build the host's state. It avoids intermediate dicts, as a starting scheduler builds a state for every host."""
     node, provider, service, metadata = sources.node, sources.provider, sources.service, sources.membership.metadata
     consumers = sources.num_tree_consumers
     draft = _Draft(
@@ -227,7 +230,7 @@ _Draft: Any = make_dataclass(
 
 
 def _measure(draft: Any, amounts: Mapping[str, Amount]) -> None:
-    """Set the amounts; the sizes by the field names of `STANDARD`, which `with_tree` uses."""
+    """Set the amounts. The sizes use the field names of `STANDARD`, as `with_tree` does."""
     cpu, memory, disk = [amounts.get(name, NONE_OF_IT) for name in STANDARD]
     draft.vcpus, draft.vcpus_used = cpu.total, cpu.used
     draft.reserved_vcpus, draft.cpu_ratio = cpu.reserved, cpu.allocation_ratio
@@ -239,7 +242,9 @@ def _measure(draft: Any, amounts: Mapping[str, Amount]) -> None:
 
 
 def _beside_sizes(amounts: Mapping[str, Amount]) -> tuple[Units, Mapping[str, Amount]]:
-    """Return the unit rules that bind (hosts without any share one value), and the other resource classes."""
+    """Return the unit rules that restrict an amount, and the other resource classes. Hosts without rules share one
+    value.
+    """
     binding = [
         (name, amount.min_unit, amount.max_unit, amount.step_size)
         for name, amount in amounts.items()
@@ -252,5 +257,5 @@ def _beside_sizes(amounts: Mapping[str, Amount]) -> tuple[Units, Mapping[str, Am
 
 
 def _together(ours: frozenset[str], placements: frozenset[str]) -> frozenset[str]:
-    """Return the host's aggregates; the same object for hosts in the same aggregates, where possible."""
+    """Return the host's aggregates. Hosts in the same aggregates share one object, where possible."""
     return ours if placements <= ours else ours | placements

@@ -20,7 +20,7 @@ from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
 from conductor.scheduler import host_facts
-from conductor.scheduler.host_facts import CellFacts, Membership, Sources, row_of
+from conductor.scheduler.host_facts import CellFacts, HostAggregates, Sources, row_of
 from conductor.scheduler.node_facts import NodeFacts
 from conductor.scheduler.provider_trees import ProviderTrees
 
@@ -29,12 +29,12 @@ IMAGES_EVERY_SECONDS = 10.0  # it reads a row for every instance
 NEVER = float("-inf")
 NO_IMAGES: Mapping[tuple[str, str], int] = FrozenDict()  # the form that each host's state has
 BY_HOST = ("unwell", "io_ops", "failed_builds", "image_properties")
-NO_MEMBER = Membership()
+NO_MEMBER = HostAggregates()
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """The hosts as they are now, without those of cells that did not answer (with the reason).
+class FleetSnapshot:
+    """The hosts as they are now, and the reason of each cell that did not answer, whose hosts are missing.
 
     `epoch` identifies the placement database.
     """
@@ -49,9 +49,9 @@ class _Aggregates:
     """Aggregates of each host, with their metadata."""
 
     version: tuple[object, ...] = ()
-    by_host: Mapping[str, Membership] = field(default_factory=dict)
+    by_host: Mapping[str, HostAggregates] = field(default_factory=dict)
 
-    def of(self, host: str) -> Membership:
+    def of(self, host: str) -> HostAggregates:
         return self.by_host.get(host, NO_MEMBER)
 
 
@@ -62,20 +62,20 @@ class HostManager:
         self._lock = threading.Lock()
         self._forget()
 
-    def snapshot(self, *, counts_images: bool = False) -> Snapshot:
-        """Update the table and return it; with `counts_images` it also counts the images of the instances."""
+    def snapshot(self, *, counts_images: bool = False) -> FleetSnapshot:
+        """Update the table and return it. With `counts_images` it also counts the images of the instances."""
         with self._lock:
             self._counts_images = counts_images
             with nullcontext() if self._rows else _nothing_collected():
                 return self._now()
 
-    def _now(self) -> Snapshot:
+    def _now(self) -> FleetSnapshot:
         began = time.monotonic()
         self._follow_placement()
         self._follow_aggregates()
         missing = self._follow_cells()
         table = self._table_now(age_seconds=time.monotonic() - began)
-        return Snapshot(table, missing, str(self._position.epoch))
+        return FleetSnapshot(table, missing, str(self._position.epoch))
 
     def _forget(self) -> None:
         self._position = Position()
@@ -132,7 +132,7 @@ class HostManager:
         self._mark({host for host in hosts if before.of(host) != self._aggregates.of(host)})
 
     def _follow_cells(self) -> dict[str, str]:
-        """Read the changes of each cell. One that does not answer keeps its facts but leaves the table."""
+        """Read the changes of each cell. A cell that does not answer keeps its facts, but its hosts leave the table."""
         closed = dict(CellMapping.objects.filter(is_disabled=True).values_list("name", "disabled_reason"))
         self._is_rebuild_due |= closed != self._closed
         self._closed = closed
@@ -162,7 +162,7 @@ class HostManager:
         self._cells[alias] = facts
 
     def _take(self, before: CellFacts, after: CellFacts) -> None:
-        """Mark the rows that changed facts of one cell concern."""
+        """Mark the rows that are affected by changed facts of one cell."""
         if after.nodes is not before.nodes:
             self._stale |= {uuid for uuid, node in after.nodes.items() if before.nodes.get(uuid) is not node}
             self._is_rebuild_due |= before.nodes.keys() != after.nodes.keys()
@@ -197,7 +197,7 @@ class HostManager:
         for alias in self._answering:
             cell = self._cells[alias]
             for uuid, node in cell.nodes.items():
-                if uuid in self._providers:  # a node that placement does not know has nothing to give
+                if uuid in self._providers:  # a node that placement does not know has no resources
                     yield self._state(alias, cell, node)
 
     def _state_of(self, uuid: str) -> HostState | None:
@@ -231,7 +231,7 @@ class HostManager:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Turn garbage collection off while a fleet is read: all new objects stay, so a scan would be in vain."""
+    """Turn garbage collection off while a fleet is read: all new objects stay, so a collection would find nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -241,22 +241,22 @@ def _nothing_collected() -> Iterator[None]:
             gc.enable()
 
 
-def _members(metadata: Mapping[int, tuple[str, Mapping[str, object]]]) -> dict[str, Membership]:
+def _members(metadata: Mapping[int, tuple[str, Mapping[str, object]]]) -> dict[str, HostAggregates]:
     values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     uuids: defaultdict[str, set[str]] = defaultdict(set)
-    members: dict[str, Membership] = {}
+    members: dict[str, HostAggregates] = {}
     for aggregate, host in AggregateHost.objects.values_list("aggregate_id", "host"):
         uuid, keys = metadata.get(aggregate, ("", {}))
-        if not uuid:  # created between both readings: the next one has it
+        if not uuid:  # created between both readings; the next reading has it
             continue
         uuids[host].add(uuid)
         for key, value in keys.items():
             values[host][key].add(str(value))
-    alike: dict[frozenset[str], Membership] = {}  # hosts in the same aggregates share the object
+    alike: dict[frozenset[str], HostAggregates] = {}  # hosts in the same aggregates share the object
     for host, found in uuids.items():
         same = frozenset(found)
         if same not in alike:
-            alike[same] = Membership(same, frozen({key: frozenset(texts) for key, texts in values[host].items()}))
+            alike[same] = HostAggregates(same, frozen({key: frozenset(texts) for key, texts in values[host].items()}))
         members[host] = alike[same]
     return members
 

@@ -11,7 +11,7 @@ from conductor.core.scheduling.fits_if import Fitting
 from conductor.core.scheduling.select import Pipeline
 from conductor.scheduler import claims, hardware_requests, manager, request_specs
 from conductor.scheduler.active_plugins import hypothetical
-from conductor.scheduler.host_manager import Snapshot, host_manager
+from conductor.scheduler.host_manager import FleetSnapshot, host_manager
 
 pipeline = manager.pipeline
 pipeline_with = hypothetical
@@ -33,13 +33,13 @@ def now(spec: RequestSpec) -> CurrentHosts:
     return CurrentHosts(claims.with_room_given_back(snapshot.table, complete.move), complete, snapshot.missing_cells)
 
 
-def fleet() -> Snapshot:
+def fleet() -> FleetSnapshot:
     """Return the hosts as they are now."""
     return host_manager.snapshot(counts_images=pipeline().counts_images)
 
 
 def completed(spec: RequestSpec) -> RequestSpec:
-    """Return the request completed from the databases, and with what follows from its flavor and image."""
+    """Return the request completed from the databases, with all that follows from its flavor and image."""
     return derived(request_specs.complete(spec))
 
 
@@ -54,5 +54,5 @@ def fitting(plugins: Pipeline, num_instances: int) -> Fitting:
 
 
 def derived(spec: RequestSpec) -> RequestSpec:
-    """Return the request with what follows from its flavor and image."""
+    """Return the request with all that follows from its flavor and image."""
     return hardware_requests.derived(spec)

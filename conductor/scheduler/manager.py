@@ -34,7 +34,7 @@ from conductor.scheduler import claims, decision_log, request_specs
 from conductor.scheduler.active_plugins import pipeline as pipeline
 from conductor.scheduler.contention import tracker, widened
 from conductor.scheduler.decision_log import snapshot_store
-from conductor.scheduler.host_manager import Snapshot, host_manager
+from conductor.scheduler.host_manager import FleetSnapshot, host_manager
 from conductor.scheduler.plugin_health import plugin_watch
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,8 @@ ALIAS = "default"
 PASSES = 10
 SLOW_SECONDS = 0.2
 LONGEST_MESSAGE = 250
-NOT_ITS_OWN = frozenset({IN_QUARANTINE, NO_TIME_LEFT})  # reasons why a plugin did not run that are no new fault of it
+# reasons why a plugin did not run that are not a new fault of it
+NOT_ITS_OWN = frozenset({IN_QUARANTINE, NO_TIME_LEFT})
 TAKEN = message("scheduling.taken")
 Transaction = Callable[[str], AbstractContextManager[None]]
 
@@ -58,7 +59,7 @@ class GroupMoved(ConcurrentUpdate):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _DecisionContext:
     """The current decision, the epoch of its database, and the digest of the plugins."""
 
     outcome: SelectionResult
@@ -82,8 +83,8 @@ class CallingStep(Protocol):
 
 
 @dataclass
-class Question:
-    """One step's request: see `select_destinations`. It keeps the claims that it has lost so far.
+class DestinationRequest:
+    """The arguments of `select_destinations` for one step, and the claims that it has lost so far.
 
     `caller` is the step; a scheduler in another process gets its run and fencing token.
     """
@@ -95,30 +96,32 @@ class Question:
     transaction: Transaction
     caller: CallingStep | None = None
     lost_races: list[dict[str, Any]] = field(default_factory=list)
-    seen: _Seen | None = None
+    seen: _DecisionContext | None = None
 
     @classmethod
-    def of(cls, caller: CallingStep, spec: RequestSpec, instance_uuids: Sequence[str]) -> Question:
-        """Return the question of a step. A stale owner must not claim capacity that is never released: it is fenced."""
+    def of(cls, caller: CallingStep, spec: RequestSpec, instance_uuids: Sequence[str]) -> DestinationRequest:
+        """Return the request of a step. Its writes are fenced: a stale owner must not claim capacity that is never
+        released.
+        """
         return cls(spec, instance_uuids, caller.step_key, str(caller.run.uuid), caller.fenced, caller)
 
 
 Selections = list[list[Selection]]
-SchedulerClient = Callable[[Sequence[Question]], list[Selections | Exception]]
+SchedulerClient = Callable[[Sequence[DestinationRequest]], list[Selections | Exception]]
 
 
-def call(questions: Sequence[Question]) -> list[Selections | Exception]:
-    """Ask the scheduler that the settings choose: `select_for_many` in this process, or schedulers of their own.
+def call(requests: Sequence[DestinationRequest]) -> list[Selections | Exception]:
+    """Call the scheduler that the settings choose: `select_for_many` in this process, or one that is its own service.
 
-    An answer may be a `Suspend`: the step is executed again with the reply, and asks again.
+    An answer may be a `Suspend`: the step suspends, is executed again once the reply is there, and calls again.
     """
     client: SchedulerClient = import_string(settings.NOVELLA_SCHEDULER_CLIENT)
-    return client(questions)
+    return client(requests)
 
 
-def call_one(question: Question) -> Selections:
-    """Ask the scheduler as `call` does. Raises what it answers with."""
-    (answer,) = call([question])
+def call_one(request: DestinationRequest) -> Selections:
+    """Call the scheduler for one request. Raises the error of its answer."""
+    (answer,) = call([request])
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -133,166 +136,177 @@ def select_destinations(
     run_uuid: str,
     transaction: Transaction = write_tx,
 ) -> Selections:
-    """Return, per instance, the host that is claimed for it, and its alternates; for all of them or for none.
+    """Return the claimed host and its alternates for each instance: for all of them or for none.
 
-    The same `step_key` gets the same result, for every caller and call. `transaction(alias)` is the write
-    transaction in which claims and decision are stored; an instance that moves hands its allocations to its migration
-    there. Raises NoValidHost with `decision_uuid` in its details.
+    The same `step_key` gets the same result, for every caller and call.
+
+    Args:
+        transaction: `transaction(alias)` is the write transaction that stores claims and decision. An instance that
+            moves hands its allocations to its migration there.
+
+    Raises:
+        NoValidHost: no host was found; `decision_uuid` is in its details.
     """
-    return _answered(Question(spec, list(instance_uuids), step_key, run_uuid, transaction))
+    return _answered(DestinationRequest(spec, list(instance_uuids), step_key, run_uuid, transaction))
 
 
-def select_for_many(questions: Sequence[Question]) -> list[Selections | Exception]:
-    """Answer the questions of several steps, each as `select_destinations` does, or with the error that it raises.
+def select_for_many(requests: Sequence[DestinationRequest]) -> list[Selections | Exception]:
+    """Answer several requests, each as `select_destinations` does, or with the error that it raises.
 
-    One snapshot serves all, each decision counts with those before it, and one transaction stores them. A question
-    whose claim is lost there is decided again alone. None of them may move an instance. Raises OperationalError: each
-    question may then be asked alone.
+    One snapshot serves all of them, each decision counts with the decisions before it, and one transaction stores them.
+    A request that loses its claim there is decided again by itself. None of the instances may be one that moves.
+
+    Raises:
+        OperationalError: the database does not answer. Each request may then be tried by itself.
     """
-    rows = _decided_together(questions) if len(questions) > 1 else {}
-    return each_in_turn(questions, lambda question: _answered(question, rows.get(question.step_key)))
+    rows = _decided_together(requests) if len(requests) > 1 else {}
+    return each_in_turn(requests, lambda request: _answered(request, rows.get(request.step_key)))
 
 
-def _answered(question: Question, row: SchedulingDecision | None = None) -> Selections:
+def _answered(request: DestinationRequest, row: SchedulingDecision | None = None) -> Selections:
     for is_last in [False] * (PASSES - 1) + [True]:
-        row = row or decision_log.find(question.step_key) or _one_pass(question, is_last=is_last)
+        row = row or decision_log.find(request.step_key) or _one_pass(request, is_last=is_last)
         if row is not None:
             return answer_of(row)
     raise ConcurrentUpdate("The step's decision appears and vanishes.")
 
 
-def _decided_together(questions: Sequence[Question]) -> dict[str, SchedulingDecision]:
-    """Decide about all of them, and store what found a host and could be claimed; return the decisions by step."""
-    rows = decision_log.find_all(question.step_key for question in questions)
+def _decided_together(requests: Sequence[DestinationRequest]) -> dict[str, SchedulingDecision]:
+    """Decide about all requests together. Store the decisions that found a host and could be claimed; return them by
+    step.
+    """
+    rows = decision_log.find_all(request.step_key for request in requests)
     chain = pipeline()
     snapshot = host_manager.snapshot(counts_images=chain.counts_images)
     chain = widened(chain, epoch=snapshot.epoch, is_batch=True, lost=0)
     reading = chain.reading_cache
-    decided: list[tuple[Question, RequestSpec, Decision, Mapping[str, Any]]] = []
-    for question in questions:
-        if question.step_key in rows:
+    decided: list[tuple[DestinationRequest, RequestSpec, Decision, Mapping[str, Any]]] = []
+    for request in requests:
+        if request.step_key in rows:
             continue
         try:
-            spec = request_specs.complete(question.spec)
+            spec = request_specs.complete(request.spec)
         except NovellaError:
-            continue  # it is raised again for this question alone
-        outcome, decision = _decide(question, spec, chain, snapshot)
+            continue  # it is raised again when this request is decided by itself
+        outcome, decision = _decide(request, spec, chain, snapshot)
         if decision.is_successful:
-            decided.append((question, spec, decision, _kept(question, decision)))
+            decided.append((request, spec, decision, _kept(request, decision)))
             snapshot = replace(snapshot, table=after(snapshot.table, outcome))
             chain = reading
     stored: dict[str, SchedulingDecision] = {}
     with write_tx(ALIAS):
         picked = [chosen[0] for _, _, decision, _ in decided for chosen in decision.selections]
         hold_providers(provider for selection in picked for provider in selection.parts)
-        for question, spec, decision, kept in decided:
+        for request, spec, decision, kept in decided:
             try:
-                stored[question.step_key] = _settle(question, spec, decision, kept)
+                stored[request.step_key] = _settle(request, spec, decision, kept)
                 tracker.won()
             except (ProviderFull, GroupMoved) as error:
-                _note_loss(question, decision, error)
+                _note_loss(request, decision, error)
             except (ConsumerHolds, IntegrityError, StaleToken):
                 pass  # the step has another owner
     return rows | stored
 
 
-def _one_pass(question: Question, *, is_last: bool) -> SchedulingDecision | None:
+def _one_pass(request: DestinationRequest, *, is_last: bool) -> SchedulingDecision | None:
     """Decide on a fresh snapshot and store the decision with its claims; None when another claim was faster."""
-    spec = request_specs.complete(question.spec)
+    spec = request_specs.complete(request.spec)
     chain = pipeline()
     snapshot = host_manager.snapshot(counts_images=chain.counts_images)
-    num_lost = len(question.lost_races)
-    chain = widened(chain, epoch=snapshot.epoch, is_batch=len(question.instance_uuids) > 1, lost=num_lost)
+    num_lost = len(request.lost_races)
+    chain = widened(chain, epoch=snapshot.epoch, is_batch=len(request.instance_uuids) > 1, lost=num_lost)
     table = claims.with_room_given_back(snapshot.table, spec.move)
-    _, decision = _decide(question, spec, chain, replace(snapshot, table=table))
-    return _claimed(question, spec, decision, is_last=is_last)
+    _, decision = _decide(request, spec, chain, replace(snapshot, table=table))
+    return _claimed(request, spec, decision, is_last=is_last)
 
 
 def _decide(
-    question: Question, spec: RequestSpec, chain: Pipeline, snapshot: Snapshot
+    request: DestinationRequest, spec: RequestSpec, chain: Pipeline, snapshot: FleetSnapshot
 ) -> tuple[SelectionResult, Decision]:
     began = time.perf_counter()
-    outcome = decide(snapshot.table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
+    outcome = decide(snapshot.table, spec, request.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
     _report(outcome)
     otherwise = differences(outcome, chain)
     for key, text in otherwise.items():
-        notes.difference(key, text, question.run_uuid)
+        notes.difference(key, text, request.run_uuid)
     plugin_watch.note(outcome.uses, otherwise)
     decision = replace(
         explain(outcome, snapshot.missing_cells),
         milliseconds=round((time.perf_counter() - began) * 1000, 3),
         drawn_among=chain.host_subset_size,
     )
-    question.seen = _Seen(outcome, snapshot.epoch, chain.rules.digest)
+    request.seen = _DecisionContext(outcome, snapshot.epoch, chain.rules.digest)
     return outcome, decision
 
 
-def _claimed(question: Question, spec: RequestSpec, decision: Decision, *, is_last: bool) -> SchedulingDecision | None:
-    """Claim the decided hosts, or their alternates; None when other claims were faster everywhere."""
+def _claimed(
+    request: DestinationRequest, spec: RequestSpec, decision: Decision, *, is_last: bool
+) -> SchedulingDecision | None:
+    """Claim the decided hosts, or their alternates. None when other claims were faster everywhere."""
     following: Decision | None = decision
     while following is not None:
         decision = following
         try:
-            row = _settle(question, spec, decision, _kept(question, decision))
+            row = _settle(request, spec, decision, _kept(request, decision))
             tracker.won()
             return row
         except (ProviderFull, GroupMoved) as error:
-            _note_loss(question, decision, error)
-            following = claims.after(decision, error) if _is_worth_it(question, decision) else None
+            _note_loss(request, decision, error)
+            following = claims.after(decision, error) if _is_worth_it(request, decision) else None
         except (IntegrityError, ConsumerHolds):
-            if decision_log.find(question.step_key) is None:
-                raise  # not the step's other owner, who would have stored an answer
+            if decision_log.find(request.step_key) is None:
+                raise  # the other owner of the step would have stored an answer
             return None
     if not is_last:
         return None
     decision = _without_room(decision)
-    return _settle(question, spec, decision, _kept(question, decision))
+    return _settle(request, spec, decision, _kept(request, decision))
 
 
-def _note_loss(question: Question, decision: Decision, error: ConcurrentUpdate) -> None:
-    log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
-    question.lost_races.append(_race(decision, error))
+def _note_loss(request: DestinationRequest, decision: Decision, error: ConcurrentUpdate) -> None:
+    log.info("claim lost: run=%s reason=%s", request.run_uuid, error.message)
+    request.lost_races.append(_race(decision, error))
     tracker.lost()
 
 
-def _is_worth_it(question: Question, decision: Decision) -> bool:
-    """Whether to try the next best host: not after a second lost claim on the best one, where others do the same."""
-    return decision.drawn_among > 1 or len(question.lost_races) < 2
+def _is_worth_it(request: DestinationRequest, decision: Decision) -> bool:
+    """Whether to try the next best host. After a second lost claim on the best one, other schedulers do the same."""
+    return decision.drawn_among > 1 or len(request.lost_races) < 2
 
 
-def _settle(question: Question, spec: RequestSpec, decision: Decision, kept: Mapping[str, Any]) -> SchedulingDecision:
-    """Claim the decided hosts, and store the decision; `kept` is what the sample keeps of the hosts."""
-    with question.transaction(ALIAS):
+def _settle(
+    request: DestinationRequest, spec: RequestSpec, decision: Decision, kept: Mapping[str, Any]
+) -> SchedulingDecision:
+    """Claim the decided hosts, and store the decision. `kept` is what the sample stores of the hosts."""
+    with request.transaction(ALIAS):
         if decision.is_successful:
             _refuse_moved_group(spec)
-            chosen = {
-                uuid: picked[0] for uuid, picked in zip(question.instance_uuids, decision.selections, strict=True)
-            }
+            chosen = {uuid: picked[0] for uuid, picked in zip(request.instance_uuids, decision.selections, strict=True)}
             if spec.move is not None:
-                claims.step_aside(question.instance_uuids[0], spec.move.migration_uuid, *chosen.values())
+                claims.step_aside(request.instance_uuids[0], spec.move.migration_uuid, *chosen.values())
             claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
         return decision_log.keep(
             decision if kept else decision.abridged(),
-            step_key=question.step_key,
-            run_uuid=question.run_uuid,
+            step_key=request.step_key,
+            run_uuid=request.run_uuid,
             project_id=spec.project_id,
-            instance_uuids=question.instance_uuids,
-            context={**_plugins(question), "lost_races": question.lost_races, **kept},
+            instance_uuids=request.instance_uuids,
+            context={**_plugins(request), "lost_races": request.lost_races, **kept},
         )
 
 
-def _plugins(question: Question) -> dict[str, Any]:
+def _plugins(request: DestinationRequest) -> dict[str, Any]:
     """Return the digest of the plugins, and the record of each."""
-    seen = question.seen
+    seen = request.seen
     return {"plugins": seen.plugins if seen else "", "uses": seen.outcome.uses if seen else ()}
 
 
-def _kept(question: Question, decision: Decision) -> dict[str, Any]:
+def _kept(request: DestinationRequest, decision: Decision) -> dict[str, Any]:
     """Return the request and the hosts of the round that is shown, where the decision is in the sample."""
-    if question.seen is None or not decision.is_in_sample(settings.NOVELLA_DECISION_SAMPLE):
+    if request.seen is None or not decision.is_in_sample(settings.NOVELLA_DECISION_SAMPLE):
         return {}
-    shown = question.seen.outcome.shown
-    seen = snapshot_store.keep(shown.hosts, decision.named_hosts(), epoch=question.seen.epoch)
+    shown = request.seen.outcome.shown
+    seen = snapshot_store.keep(shown.hosts, decision.named_hosts(), epoch=request.seen.epoch)
     return {"request": shown.spec.to_json(), "seen": seen}
 
 
@@ -306,7 +320,7 @@ def _refuse_moved_group(spec: RequestSpec) -> None:
 
 
 def answer_of(row: SchedulingDecision) -> Selections:
-    """Return the answer that a stored decision gives. Raises NoValidHost."""
+    """Return the answer of a stored decision. Raises NoValidHost."""
     if row.is_successful:
         return decision_log.selections_of(row)
     first = unpack(row.summary["advice"][0]) if row.summary["advice"] else ""
@@ -332,7 +346,7 @@ def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
 
 
 def _report(outcome: SelectionResult) -> None:
-    """Log the plugins that failed or were slow; the decision itself went on."""
+    """Log the plugins that failed or were slow. The decision itself went on."""
     for fault in outcome.faults:
         if fault.error not in NOT_ITS_OWN:
             notes.fault((fault.kind, fault.plugin), f"{fault.error}; {fault.consequence}", fault.exception)

@@ -14,7 +14,7 @@ from conductor.core.frozen import FrozenDict, frozen
 from conductor.db.compiled import uuid_text
 
 NOTHING: FrozenDict = FrozenDict()
-TEXTS_KEPT = 1000  # where more than this many differ, hardly any is met again
+TEXTS_KEPT = 1000  # where more texts than this differ, the same one hardly comes again
 NodeReport = tuple[tuple[tuple[str, str, str], ...], Mapping[str, Any], int | None, Mapping[str, float]]
 
 
@@ -35,7 +35,7 @@ class NodeFacts(NamedTuple):  # a frozen dataclass takes four times as long
 
 
 def read(alias: str, since: int | None = None) -> dict[str, NodeFacts]:
-    """The nodes of a cell by uuid: those that changed after change `since`, or all."""
+    """Return the nodes of a cell by uuid: those that changed after change `since`, or all."""
     reported = _NodeReport()
     found = {}
     for uuid, host, node, is_simulated, kind, version, host_ip, report in statements.node_reports(
@@ -60,7 +60,9 @@ def read(alias: str, since: int | None = None) -> dict[str, NodeFacts]:
 
 
 class _NodeReport:
-    """Parser of reports. Reports are mostly equal, so equal values are kept once, and read-only as plugins get them."""
+    """Parser of reports. Equal values are stored once, as most reports are equal; they are read-only, as plugins get
+    them.
+    """
 
     def __init__(self) -> None:
         self._by_text: dict[str, NodeReport] = {}

@@ -15,7 +15,7 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.prefilters import AggregateFacts, NoAggregateForProject, bounds_of
 from conductor.scheduler.active_plugins import in_use
 
-NOWHERE = Bounds(member_of=(frozenset(),))  # no host is in one of no aggregates
+NOWHERE = Bounds(member_of=(frozenset(),))  # the host must be in one of an empty set of aggregates
 
 
 def bounded(spec: RequestSpec) -> RequestSpec:
@@ -41,7 +41,7 @@ def _bounded(spec: RequestSpec) -> RequestSpec:
 def plugin_bounds_of(spec: RequestSpec) -> Bounds:
     """Return the bounds of all plugins. Raises Invalid as a pre-filter does.
 
-    Raises Unavailable, naming it, where one fails: an unknown bound is never treated as none.
+    Raises Unavailable, naming the plugin, where one fails: an unknown bound never counts as no bound.
     """
     bounds = UNBOUND
     for one in in_use(Prefilter.kind):

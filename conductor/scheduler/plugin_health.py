@@ -16,7 +16,7 @@ from django.db import DatabaseError, InterfaceError
 from conductor.api_db.models import PluginChoice, PluginMetric, PluginNote, PluginQuarantine
 from conductor.core.plugin_choice import PluginKey
 from conductor.core.scheduling import durations
-from conductor.core.scheduling.watching import Use
+from conductor.core.scheduling.watching import PluginUse
 from conductor.db.transactions import database_now, database_time, write_tx
 from conductor.plugins.log import AT_MOST, FAULT, SOURCES, Note, notes
 
@@ -44,7 +44,7 @@ class _Account:
     differed: int = 0
     milliseconds: list[float] = field(default_factory=list)
 
-    def add(self, use: Use) -> None:
+    def add(self, use: PluginUse) -> None:
         self.calls += use.turns
         self.faults += use.faults
         self.overruns += use.overruns
@@ -58,11 +58,11 @@ class PluginWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._accounts: dict[PluginKey, _Account] = {}
-        self._troubles: dict[PluginKey, deque[Use]] = {}
+        self._troubles: dict[PluginKey, deque[PluginUse]] = {}
         self._flushed_at = time.monotonic()
 
-    def note(self, uses: Iterable[Use], differed: Collection[PluginKey] = ()) -> None:
-        """Record the plugins of a decision; quarantine those that failed too often, or hung. Never raises.
+    def note(self, uses: Iterable[PluginUse], differed: Collection[PluginKey] = ()) -> None:
+        """Record the plugins of a decision. Quarantine those that failed too often, or hung. Never raises.
 
         `differed` has the shadow plugins that would have decided otherwise.
         """
@@ -91,7 +91,7 @@ class PluginWatch:
             self.flush()
 
     def flush(self) -> None:
-        """Add the statistics to the stored ones; what cannot be stored now is kept for the next time."""
+        """Add the statistics to the stored ones. Statistics that cannot be stored now are kept for the next time."""
         with self._lock:
             accounts, self._accounts = self._accounts, {}
             self._flushed_at = time.monotonic()
@@ -107,7 +107,7 @@ class PluginWatch:
             raise
 
     def forget(self) -> None:
-        """Reset all, with the next flush far off: for tests, which share a process."""
+        """Reset all statistics, with the next flush far off. For tests, which share a process."""
         with self._lock:
             self._accounts, self._troubles, self._flushed_at = {}, {}, time.monotonic()
         notes.take()
@@ -120,7 +120,7 @@ class PluginWatch:
                 for name in (*COUNTS, "milliseconds"):
                     setattr(kept, name, getattr(account, name) + getattr(kept, name))
 
-    def _is_too_much(self, use: Use) -> bool:
+    def _is_too_much(self, use: PluginUse) -> bool:
         """Whether the plugin failed in so many of its last decisions that it goes into quarantine."""
         window = settings.NOVELLA_QUARANTINE_WINDOW
         last = self._troubles.get(use.key)
@@ -140,8 +140,10 @@ class PluginWatch:
             seconds=settings.NOVELLA_QUARANTINE_SECONDS,
         )
 
-    def _shut_out_at_once(self, use: Use) -> None:
-        """Quarantine a plugin after one hang, which costs each decision seconds: shortly, and longer if it recurs."""
+    def _shut_out_at_once(self, use: PluginUse) -> None:
+        """Quarantine a plugin after one hang, which delays a decision by seconds: for a short time, and longer if it
+        recurs.
+        """
         if settings.NOVELLA_QUARANTINE_AFTER:
             hung = "It did not come back in its time and was stopped."
             begin(
@@ -153,12 +155,14 @@ class PluginWatch:
             )
 
 
-def _is_trouble(use: Use) -> bool:
+def _is_trouble(use: PluginUse) -> bool:
     return bool(use.faults or use.overruns)
 
 
 def _store(accounts: dict[PluginKey, _Account]) -> None:
-    """Store with few statements, as all schedulers add to these rows. Raises _Busy while another one does."""
+    """Store the statistics with few statements, as all schedulers add to these rows. Raises _Busy while another one
+    does.
+    """
     hour = database_time(ALIAS).replace(minute=0, second=0, microsecond=0)
     with write_tx(ALIAS):
         rows = _rows(hour)
@@ -195,22 +199,22 @@ plugin_watch = PluginWatch()
 
 FAULTS = "faults"
 OVERRUNS = "overruns"
-LOSSES = "losses"  # of worker processes, by a hang or an exit
+LOSSES = "losses"  # worker processes that were lost by a hang or an exit
 OPERATOR = "operator"
 LONGEST_REASON = 255
 
 
 def choice_row(kind: str) -> PluginChoice:
-    """Return the row of a kind, locked until the transaction ends: it serializes all changes of plugins."""
+    """Return the row of a kind, locked until the transaction ends. The lock serializes all changes of plugins."""
     row, _ = PluginChoice.objects.select_for_update().get_or_create(kind=kind)
     return row
 
 
 def begin(key: PluginKey, *, cause: str, reason: str, seconds: float = 0.0, first: float | None = None) -> bool:
-    """Quarantine a plugin for `seconds`, or until an operator releases it; False where it is in quarantine already.
+    """Quarantine a plugin for `seconds`, or until an operator releases it. False if it is in quarantine already.
 
-    With `first`, `seconds` is the maximum: the quarantine lasts `first` seconds, and twice as long as the one before
-    where the plugin was released from one of the same cause recently.
+    With `first`, `seconds` is the maximum: the quarantine lasts `first` seconds, or twice as long as the previous one
+    if the plugin was recently released from one with the same cause.
     """
     kind, name = key
     with write_tx(ALIAS):
@@ -232,14 +236,14 @@ def begin(key: PluginKey, *, cause: str, reason: str, seconds: float = 0.0, firs
 
 
 def _backoff(row: PluginQuarantine, cause: str, now: datetime, first: float, most: float) -> float:
-    """Return for how many seconds, by the last quarantine."""
+    """Return the duration in seconds, from the last quarantine."""
     if not row.pk or row.cause != cause or row.until is None or (now - row.until).total_seconds() > most:
         return min(first, most)
     return min(2 * (row.until - row.began_at).total_seconds(), most)
 
 
 def end(key: PluginKey) -> bool:
-    """Release a plugin; False where it was not in quarantine."""
+    """Release a plugin. False if it was not in quarantine."""
     kind, name = key
     with write_tx(ALIAS):
         choice = choice_row(kind)
@@ -266,7 +270,7 @@ def _touch(choice: PluginChoice) -> None:
 
 
 def store() -> None:
-    """Store the notes; those that cannot be stored now are kept for the next time."""
+    """Store the notes. Notes that cannot be stored now are kept for the next time."""
     taken = notes.take()
     if not taken:
         return
@@ -294,7 +298,7 @@ def _store_notes(key: PluginKey, found: Sequence[Note]) -> None:
             continue
         rows = PluginNote.objects.filter(kind=kind, name=name, source=source)
         known = {_key_of(row): row for row in rows} if source == FAULT else {}
-        for one in new:  # a repeated error becomes one; lines and differences stay in their order
+        for one in new:  # a repeated error becomes one note; lines and differences stay in their order
             began_at = last_at = _moment(one)
             row = known.get(_key_of(one)) or PluginNote(kind=kind, name=name, source=source, times=0, began_at=began_at)
             row.level, row.text, row.place = _key_of(one)

@@ -14,15 +14,18 @@ NO_NAMES: Names = frozenset()
 
 
 class ProviderTrees:
-    """Follows trees; costs next to nothing where every host is one provider, as most are."""
+    """Follows provider trees. It costs next to nothing where every host is one provider, as most hosts are."""
 
     def __init__(self) -> None:
         self._states: dict[str, ProviderState] = {}
-        self._trees: defaultdict[str, set[str]] = defaultdict(set)  # root → all below it, for roots with children
+        # root → all providers below it, for roots with children
+        self._trees: defaultdict[str, set[str]] = defaultdict(set)
         self._sharing: defaultdict[str, set[str]] = defaultdict(set)  # aggregate → its sharing providers
 
     def follow(self, changed: Iterable[ProviderState]) -> tuple[set[str], Names]:
-        """Apply changes. Return the providers that they may affect, and the aggregates with all members affected."""
+        """Apply changes. Return the providers that they may affect, and the aggregates whose members are all
+        affected.
+        """
         touched: set[str] = set()
         reached: set[str] = set()
         for state in changed:
@@ -37,12 +40,13 @@ class ProviderTrees:
         return touched, frozenset(reached)
 
     def roots(self, uuids: Iterable[str]) -> set[str]:
-        """Return the roots of those of these providers that are not alone in their trees."""
+        """Return the roots of these providers, without those that are alone in their trees."""
         known = (self._states[uuid].root_uuid for uuid in uuids if uuid in self._states)
         return {root for root in known if root in self._trees}
 
     def tree_of(self, uuid: str, aggregates: Names) -> tuple[ProviderNode, ...]:
-        """Return the tree of a host's provider with its sharing providers, root first; empty where there is only one.
+        """Return the tree of a host's provider with its sharing providers, root first. Empty where there is only one
+        provider.
 
         `aggregates` are the host's own: its provider is in them too.
         """
@@ -55,14 +59,14 @@ class ProviderTrees:
         sharing = {one for name in members & self._sharing.keys() for one in self._sharing[name]} - set(own)
         if len(own) == 1 and not sharing:
             return ()
-        # The search needs whole trees, theirs too.
+        # The search needs whole trees, also of the sharing providers.
         others = {one for sharer in sharing for one in self._members(self._states[sharer].root_uuid)} - set(own)
         return tuple(
             _node(self._states[one], at.get(one, self._states[one].aggregates)) for one in (*own, *sorted(others))
         )
 
     def _beside(self, state: ProviderState) -> set[str] | Names:
-        """Return the members of its tree; none where it is alone, as nearly all are."""
+        """Return the other members of its tree. Empty where it is alone, as nearly all are."""
         is_alone = state.root_uuid == state.uuid and state.uuid not in self._trees
         return NO_NAMES if is_alone else self._members(state.root_uuid)
 

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 def require_fit(spec: RequestSpec, host: str) -> None:
-    """Raise NoValidHost with the filter's reason when `host` cannot run what `spec` asks for now.
+    """Raise NoValidHost with the filter's reason when `host` cannot run the request `spec`.
 
-    Nothing is claimed: the instance has its resources already. The rule for failing filters applies, as for builds.
+    Nothing is claimed, as the instance has its resources already. The rule for failing filters applies, as for builds.
     """
     table = host_manager.snapshot().table
     rows = table.rows_of([host])

@@ -35,7 +35,7 @@ def complete(spec: RequestSpec) -> RequestSpec:
 
 
 def group_now(spec: RequestSpec) -> GroupSpec | None:
-    """Return the current group that the request names; None where it names none that exists."""
+    """Return the current group that the request names. None if it names none, or if the group does not exist."""
     named = spec.group.group_uuid if spec.group else next(iter(spec.scheduler_hints.get(GROUP_HINT, ())), "")
     uuid = uuid_or_none(named)
     group = InstanceGroup.objects.filter(uuid=uuid).first() if uuid else None
@@ -45,7 +45,7 @@ def group_now(spec: RequestSpec) -> GroupSpec | None:
 def group_spec(group: InstanceGroup) -> GroupSpec:
     """Return a group with the hosts that are claimed for its members.
 
-    Members with anti-affinity count on both ends of their moves: the other end has a key of its own.
+    Members with anti-affinity count at both ends of their moves. The source has a key of its own.
     """
     members = InstanceGroupMember.objects.filter(group=group)
     hosts = {str(uuid): host for uuid, host in members.values_list("instance_uuid", "host")}
@@ -56,7 +56,7 @@ def group_spec(group: InstanceGroup) -> GroupSpec:
 
 
 def hosts_of(instance_uuids: Iterable[str]) -> dict[str, str]:
-    """Return instance uuid → host, for those that have one. Cells that do not answer are left out."""
+    """Return the hosts of the instances by uuid, for those that have one. Cells that do not answer are left out."""
     uuids = [uuid for uuid in map(uuid_or_none, instance_uuids) if uuid]
     by_cell: defaultdict[str, list[str]] = defaultdict(list)
     mappings = InstanceMapping.objects.filter(instance_uuid__in=uuids, cell__isnull=False, is_deleted=False)
@@ -83,7 +83,7 @@ SHARED_DISKS = "evacuate"  # the capability of drivers whose hosts share guests'
 
 
 def of(instance: Instance, migration: Migration, *, requested_host: str, tried_hosts: Sequence[str]) -> RequestSpec:
-    """Return the scheduling request of one move. It is for this attempt only: the original request stays as it is."""
+    """Return the scheduling request of one move. It is for this attempt only; the original request is not changed."""
     alias = str(instance._state.db)
     node = ComputeNode.objects.using(alias).filter(host=migration.source_host, node=migration.source_node).first()
     may_stay = migration.migration_type == MigrationType.RESIZE and settings.NOVELLA_ALLOW_RESIZE_TO_SAME_HOST
@@ -106,7 +106,7 @@ def of(instance: Instance, migration: Migration, *, requested_host: str, tried_h
 
 
 def hypothetical(instance: Instance, migration_type: str, *, flavor: FlavorSpec | None = None) -> RequestSpec:
-    """Return the request of a move that has not begun: like `of`, with the instance's current allocations."""
+    """Return the request of a move that has not begun, as `of` does, with the instance's current allocations."""
     alias = str(instance._state.db)
     node = ComputeNode.objects.using(alias).filter(host=instance.host, node=instance.node).first()
     may_stay = migration_type == MigrationType.RESIZE and settings.NOVELLA_ALLOW_RESIZE_TO_SAME_HOST
@@ -139,7 +139,7 @@ def asked(instance: Instance) -> RequestSpec:
     row = RequestSpecRecord.objects.filter(instance_uuid=instance.uuid).first()
     image, flavor = ImageSpec(**instance.image), FlavorSpec(**instance.flavor)
     if row is not None:
-        return replace(  # a named host was for the launch only
+        return replace(  # a named host applied only to the launch
             RequestSpec.from_json(row.spec),
             num_instances=1,
             flavor=flavor,
@@ -158,7 +158,10 @@ def asked(instance: Instance) -> RequestSpec:
 
 
 def _capability(migration_type: str, node: ComputeNode | None) -> str:
-    """The capability. Any host can rebuild a dead host's guest from its image; shared disks need one that has them."""
+    """Return the driver capability that the destination needs.
+
+    Any host can rebuild a dead host's guest from its image. Shared disks need a host that has them.
+    """
     if migration_type != MigrationType.EVACUATION:
         return CAPABILITIES[migration_type]
     actions = node.report.get("capabilities", {}).get("actions", ()) if node else ()
@@ -166,7 +169,7 @@ def _capability(migration_type: str, node: ComputeNode | None) -> str:
 
 
 def _given_back(held: Mapping[str, Mapping[str, int]], source: str) -> dict[str, Any]:
-    """Return what the instance would give back at its host; nothing where it may not stay there."""
+    """Return what the instance would give back at its host. Empty where it may not stay there."""
     if not source or not held:
         return {}
     is_one = held.keys() <= {source}

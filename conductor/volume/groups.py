@@ -60,7 +60,7 @@ def list_types(context: RequestContext, query: GroupQuery) -> list[GroupType]:
 
 
 def spec_of(context: RequestContext, ref: str, key: str) -> str:
-    """Return one spec of a type. Raises NotFound."""
+    """Return one extra spec of a type. Raises NotFound."""
     row = get_type(context, ref)
     if key not in row.specs:
         raise NotFound(f"Group Type {row.uuid} has no specs with key {key[:60]}.")

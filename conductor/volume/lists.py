@@ -31,7 +31,7 @@ def page(
     marker: str = "",
     limit: int | None = None,
 ) -> list[Row]:
-    """Like listing.page. Raises NotFound for an unknown marker."""
+    """Return a page as listing.page does. Raises NotFound for an unknown marker."""
     if marker and not anchors.filter(uuid=uuid_or_none(marker)).exists():
         raise NotFound(f"Marker {marker[:60]} could not be found.")
     return pagination.page(rows, order, anchors=anchors, marker=marker, limit=limit)

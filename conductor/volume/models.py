@@ -165,7 +165,7 @@ class Transfer(models.Model):
 
 
 class Message(models.Model):
-    """Why an accepted request failed, for the project that made it."""
+    """A message to a project that gives the reason why its accepted request failed."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     project_id = models.CharField(max_length=64, db_index=True)

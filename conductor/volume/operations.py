@@ -151,9 +151,9 @@ def describe(volume: Volume, **values: Any) -> None:
 
 
 def counted_status(volume: Volume) -> str:
-    """Return the volume's status; where it is one of DETACHED although the volume is attached, it says both.
+    """Return the volume's status. If it is one of DETACHED although the volume is attached, the text says both.
 
-    The status alone decides nothing: an operator can set `available` while a guest writes to the volume.
+    The status alone decides nothing, as an operator can set `available` while a guest writes to the volume.
     """
     is_contradicted = volume.status in DETACHED and volume.attachments.exists()
     return f"{volume.status} and attached" if is_contradicted else volume.status
@@ -228,7 +228,8 @@ def replace(old_uuid: str, new_uuid: str, device: str) -> None:
 
 
 def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
-    """Release the attachment of a deleted guest; with `is_deleted` begin to delete the volume: `settle` it afterwards.
+    """Release the attachment of a deleted guest. With `is_deleted` begin to delete the volume; then call `settle` for
+    it.
 
     A volume that other guests have as well stays.
     """
@@ -246,7 +247,7 @@ def keep_detaching(attachment_uuid: str) -> None:
 
 
 def follow(volume: Volume) -> None:
-    """Set the volume's status to the highest one of its attachments; inside a write transaction."""
+    """Set the volume's status to the highest one of its attachments. Call it inside a write transaction."""
     held = set(VolumeAttachment.objects.filter(volume=volume).values_list("status", flat=True))
     status = next((status for status in (IN_USE, DETACHING, ATTACHING, RESERVED) if status in held), AVAILABLE)
     _one(volume.uuid).update(status=status, is_status_forced=False, updated_at=timezone.now())

@@ -1,7 +1,8 @@
-"""Unmanaged files of the storage: left over, brought from elsewhere, or released from management.
+"""Unmanaged files of the storage: left by a crash, copied from elsewhere, or released from management.
 
-A file is named by its name without the ending. It is managed while a row has its uuid, that of a snapshot or of an
-image that keeps its data; a row is created before its file, and deleted after it, so a file without a row is unmanaged.
+A file is named by its name without the ending. It is managed while a row has its uuid: that of a volume, a snapshot or
+of an image that keeps its data. A row is created before its file, and deleted after it, so a file without a row is
+unmanaged.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def adopt(kind: str, name: str, uuid: UUID, size_gb: int) -> None:
 
 
 def give_back(kind: str, uuid: UUID, name: str) -> None:
-    """Undo `adopt`."""
+    """Rename a file that `adopt` renamed to its former name."""
     path = _PATHS[kind](uuid)
     if path.exists():
         path.rename(_PATHS[kind](name))
@@ -93,7 +94,7 @@ def _folder(kind: str) -> Path:
 
 
 def _owned(kind: str, names: list[str]) -> dict[UUID | None, UUID | None]:
-    """Return those of the names that are uuids of rows, and the volume of each snapshot."""
+    """Return the names among these that are uuids of rows, and the volume of each snapshot."""
     uuids = [uuid for uuid in map(uuid_or_none, names) if uuid]
     if not uuids:
         return {}

@@ -1,4 +1,4 @@
-"""Catalog of flows by name and version: a run ends with the version that it began with."""
+"""Catalog of flows by name and version. A run ends with the version that it began with."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ FLOWS: tuple[Flow, ...] = (
     RESTORE_BACKUP,
 )
 
-# Flows of earlier releases: each stays until no run with that version is left in any database (`novella
-# upgrade_check`). A flow whose steps change gets the next version; its previous one moves here.
+# Flows of earlier releases. Each stays until no database has a run with that version (`novella upgrade_check`). A flow
+# whose steps change gets the next version, and its previous one moves here.
 PREVIOUS: tuple[Flow, ...] = ()
 
 _by_version = {(flow.name, flow.version): flow for flow in (*FLOWS, *PREVIOUS)}
@@ -132,19 +132,19 @@ _left: set[str] = set()
 
 
 def is_news(run_uuid: object) -> bool:
-    """Whether this process skips that run for the first time: the sweep tries it again and again."""
+    """Whether this process skips that run for the first time. The sweep tries it again and again."""
     is_first = str(run_uuid) not in _left
     _left.add(str(run_uuid))
     return is_first
 
 
 def is_known(name: str, version: int) -> bool:
-    """Whether this process can execute a run of that flow; version 0 has not begun."""
+    """Whether this process can execute a run of that flow. A run with version 0 has not begun."""
     return any(name == known and version in (0, number) for known, number in _by_version)
 
 
 def flow_of(run: WorkflowRun) -> Flow:
-    """Return the flow of `run`: the version that it began with, or the newest for one that has not begun.
+    """Return the flow of `run`, in the version that it began with. A run that has not begun gets the newest.
 
     Raises UnknownFlow.
     """
@@ -156,7 +156,9 @@ def flow_of(run: WorkflowRun) -> Flow:
 
 
 def takes_sets(name: str, version: int, position: int) -> bool:
-    """Whether runs that are due at this place of a flow are executed together; version 0 has not begun."""
+    """Whether runs that are due at this position of a flow are executed together. A run with version 0 has not
+    begun.
+    """
     flow = _by_version.get((name, version or _newest(name)))
     if flow is None or position >= len(flow.steps):
         return False
@@ -168,7 +170,9 @@ def _newest(name: str) -> int:
 
 
 def failpoints(flow: Flow, direction: str = "do") -> list[str]:
-    """Return every point of a flow in direction "do" or "undo" at which `crash_at` can end the process, in order."""
+    """Return every point of a flow at which `crash_at` can end the process, in order. The direction is "do" or
+    "undo".
+    """
     steps = flow.steps if direction == "do" else tuple(step for step in reversed(flow.steps) if step.has_revert)
     places = []
     for step in steps:

@@ -26,7 +26,7 @@ RESCHEDULED = "Rescheduled"  # class of the error of a step that an operator has
 class StepContext:
     """Context of one attempt of a step: its inputs, and the only ways to write.
 
-    `step_key` is the idempotency key of the attempt: the same after a crash, another one for a retry.
+    `step_key` is the idempotency key of the attempt. It is the same after a crash, and another one for a retry.
     """
 
     alias: str
@@ -55,18 +55,18 @@ class StepContext:
         return str(self.run.instance_uuid)
 
     def result_of(self, step: type[Step]) -> Mapping[str, Any]:
-        """Return the result of an earlier step; empty if it did not run."""
+        """Return the result of an earlier step. Empty if it did not run."""
         return self.run.variables.get(step.name, {})  # type: ignore[no-any-return]
 
     @contextmanager
     def fenced(self, alias: str) -> Iterator[None]:
-        """Open a write transaction on `alias` in which this run still has its owner; else raises StaleToken."""
+        """Open a write transaction on `alias` in which this run still has its owner. Raises StaleToken otherwise."""
         with write_tx(alias):
             self.guard_in(alias)
             yield
 
     def guard_in(self, alias: str) -> None:
-        """Start a transaction on `alias` with the fence; raises StaleToken."""
+        """Start a transaction on `alias` with the fence. Raises StaleToken."""
         if alias == self.alias:
             self.guard()
         else:
@@ -75,7 +75,7 @@ class StepContext:
     def guard(self) -> None:
         """Start a transaction on the journal with the fence: lock the run's row, if it still has our token.
 
-        A requested cancellation is read as well, so that no transaction ignores it.
+        A requested cancellation is read as well, so that no transaction misses it.
         """
         requested = statements.fence(connections[self.alias], self.run.pk, self.token)
         if requested is None:
@@ -84,7 +84,9 @@ class StepContext:
         self.run.is_cancel_requested = bool(is_cancel_requested)
 
     def _guard_in_other_database(self, alias: str) -> None:
-        """Write the token with one statement: of two concurrent owners the second waits, and the higher token stays."""
+        """Write the token with one statement. Of two concurrent owners the second one waits, and the higher token
+        stays.
+        """
         if not statements.fence_in_other_database(connections[alias], self.run.uuid, self.token):
             message = f"workflow {self.run.uuid}: token {self.token} is older than one that wrote to {alias}"
             raise StaleToken(message, token=self.token, in_cell=alias)
@@ -92,7 +94,9 @@ class StepContext:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Number of attempts (None: until it succeeds) and the pause between them, which doubles each time."""
+    """The number of attempts (None: until it succeeds), and the pause between them in seconds, which doubles each
+    time.
+    """
 
     max_attempts: int | None = 1
     pause_seconds: float = 1.0
@@ -156,11 +160,13 @@ class Step:
 
     @property
     def is_local(self) -> bool:
-        """Whether the step has no outside effects, and may share a commit with its neighbours."""
+        """Whether the step has no effects outside of the journal's database, and may share a commit with its
+        neighbours.
+        """
         return type(self).execute is Step.execute
 
     def is_local_in(self, work: StepContext) -> bool:
-        """Whether it has none in this attempt; `execute` then only reads, if anything."""
+        """Whether this attempt of the step has no such effects. Its `execute` then only reads, if anything."""
         return self.is_local
 
     @property
@@ -168,7 +174,7 @@ class Step:
         return type(self).revert is not Step.revert or type(self).commit_revert is not Step.commit_revert
 
     def on_start(self, work: StepContext) -> None:
-        """Show that the step begins."""
+        """Show that the step begins. Called in the transaction that opens it."""
 
     def is_final(self, work: StepContext, error: Mapping[str, Any]) -> bool:
         """Whether a retry is useless, whatever `retry` says."""
@@ -188,7 +194,9 @@ class Step:
 
 
 class SetStep(Step):
-    """A step that is executed for a set of runs at once, for less than each alone costs; one alone is a set of one."""
+    """A step that is executed for a set of runs at once, which costs less than each by itself. A single run is a set of
+    one.
+    """
 
     def execute(self, work: StepContext) -> Result:
         (result,) = self.execute_many([work])
@@ -199,16 +207,18 @@ class SetStep(Step):
     def execute_many(self, works: Sequence[StepContext]) -> Sequence[Result | Exception]:
         """Execute the step for several runs, as `execute` does for one.
 
-        Return the result of each, or the error that ends it: none fails by another's fault. After an error that is
-        raised, which may have undone the work of all, each is executed alone.
+        Returns:
+            The result of each run, or the error that ends it. No run fails by another's fault. After an error that is
+                raised, which may have undone the work of all, each run is executed by itself.
         """
         raise NotImplementedError
 
 
 def guarded(alias: str, works: Iterable[StepContext]) -> dict[UUID, Exception]:
-    """Begin a transaction for several runs with the fence of each; inside `write_tx(alias)`.
+    """Begin a transaction for several runs with the fence of each. Call it inside `write_tx(alias)`.
 
-    Return the errors of those that have another owner, by run: nothing may be written for them.
+    Returns:
+        The errors of the runs that have another owner, by run. Nothing may be written for these.
     """
     failed: dict[UUID, Exception] = {}
     for work in works:
@@ -220,31 +230,33 @@ def guarded(alias: str, works: Iterable[StepContext]) -> dict[UUID, Exception]:
 
 
 class RemoteStep(Step):
-    """A step that a compute host executes: it sends one command, and the run suspends until the answer arrives."""
+    """A step that a compute host executes. It sends one command, and the run suspends until the answer arrives."""
 
     lane: ClassVar[str] = "Compute"
 
     def command(self, work: StepContext) -> Any:
-        """Return the command for the host (of rpc.messages.to_compute); None when there is nothing to do there.
+        """Return the command for the host (of rpc.messages.to_compute). None if the host has nothing to do.
 
-        It must only read: the transaction that opens the step may be open.
+        It must only read, as the transaction that opens the step may be open.
         """
         raise NotImplementedError
 
     def revert_command(self, work: StepContext) -> Any:
-        """Return the command that undoes it; None when there is nothing to undo."""
+        """Return the command that undoes the step. None if there is nothing to undo."""
         return None
 
     def on_silence(self, work: StepContext) -> Result | None:
-        """Return the result for an unresponsive host, where the flow finds out the outcome itself; None to fail."""
+        """Return the result for an unresponsive host, where the flow finds out the outcome itself. None lets the step
+        fail.
+        """
         return None
 
     def on_error(self, work: StepContext, error: Mapping[str, Any]) -> Result | None:
-        """Return the result where the host's error means that the effect is there already; None to fail."""
+        """Return the result where the host's error means that the effect is already there. None lets the step fail."""
         return None
 
     def on_progress(self, alias: str, run: WorkflowRun, figures: Mapping[str, int]) -> None:
-        """Store figures of the host's progress, such as {"memory_remaining": bytes}; inside `write_tx`."""
+        """Store figures of the host's progress, such as {"memory_remaining": bytes}. Called inside `write_tx`."""
 
     @property
     def is_local(self) -> bool:
@@ -259,12 +271,13 @@ class RemoteStep(Step):
 class Flow:
     """A named, versioned list of steps.
 
-    `max_attempts` > 1: after a failure was rolled back, `next_attempt` may start the run again.
-    `cancellable_until` is the first step from which a cancellation is refused: "" for none, None for a flow that cannot
-    be cancelled.
-    `on_failure` runs once after a complete rollback, when the run ends as failed; `on_stuck` when a step has failed
-    several times and will be retried.
-    `is_retryable` says whether the object of the flow still exists after a failure.
+    Attributes:
+        max_attempts: Above 1, `next_attempt` may start the run again after a failure was rolled back.
+        cancellable_until: The first step from which on a cancellation is refused: "" for none, None for a flow that
+            cannot be cancelled.
+        on_failure: Runs once after a complete rollback, when the run ends as failed.
+        on_stuck: Runs when a step has failed several times and will be retried.
+        is_retryable: Whether the object of the flow still exists after a failure.
     """
 
     name: str
@@ -279,16 +292,16 @@ class Flow:
 
     @property
     def takes_sets(self) -> bool:
-        """Whether new runs begin together: some step is executed for sets of them."""
+        """Whether new runs begin together, because some step is executed for sets of them."""
         return any(isinstance(step, SetStep) for step in self.steps)
 
     @property
     def is_forward_only(self) -> bool:
-        """Whether the flow cannot be cancelled: then its steps are retried until they succeed."""
+        """Whether the flow cannot be cancelled. Its steps are then retried until they succeed."""
         return self.cancellable_until is None
 
     def next_attempt(self, work: StepContext) -> bool:
-        """Whether another attempt could succeed; called after a rollback, before the attempt is counted."""
+        """Whether another attempt could succeed. Called after a rollback, before the attempt is counted."""
         return True
 
     def may_cancel_at(self, position: int) -> bool:
@@ -300,14 +313,14 @@ class Flow:
     def plan(self, *, has_secrets: bool = False) -> list[dict[str, Any]]:
         """Return the steps as pages and APIs show them before they run, with the interventions possible at each.
 
-        It is stored with the run, so that interventions do not need the flow's version.
+        The plan is stored with the run, so that interventions do not need the flow's version.
         """
         return list(_plan(self, has_secrets))
 
 
 @cache
 def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
-    """Return a flow's plan; cached, as most runs are of few flows, and a plan never changes."""
+    """Return a flow's plan. It is cached, as most runs are of few flows, and a plan never changes."""
     return [
         {
             "name": step.name,
@@ -315,7 +328,7 @@ def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
             "lane": step.lane,
             "event": step.event,
             "may_cancel": flow.may_cancel_at(index),
-            "may_retry": flow.is_retryable and not has_secrets,  # they are deleted when the run has ended
+            "may_retry": flow.is_retryable and not has_secrets,  # secrets are deleted when the run has ended
             "may_reschedule": flow.max_attempts > 1 and isinstance(step, RemoteStep),
             "has_undo": step.has_revert,
             **_rules(step),
@@ -325,6 +338,6 @@ def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
 
 
 def _rules(step: Step) -> dict[str, Any]:
-    """Return the retry policy, unless it is a single attempt; 0 tries are unlimited."""
+    """Return the retry policy as JSON, unless it is a single attempt. 0 attempts are unlimited."""
     retry = step.retry
     return {} if retry == ONCE else {"tries": retry.max_attempts or 0, "pause_seconds": retry.pause_seconds}

@@ -1,7 +1,7 @@
 """Calls of a step to schedulers that are services of their own.
 
-The run suspends until the reply; then its step is executed again and finds the stored decision. A scheduler that has
-died, or does not reply within `NOVELLA_SCHEDULER_SECONDS`, is followed by another one. Its late decision changes
+The run suspends until the reply. Then its step is executed again and finds the stored decision. If a scheduler dies, or
+does not reply within `NOVELLA_SCHEDULER_SECONDS`, another one is called. The late decision of the first changes
 nothing: the run was claimed again, and the claims of a decision are fenced by the run's token.
 """
 
@@ -30,14 +30,14 @@ from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.rpc import broker
 from conductor.rpc.messages import DestinationsRequested, DestinationsSelected, SchedulerReported
 from conductor.scheduler import decision_log, manager
-from conductor.scheduler.manager import Question, Selections
+from conductor.scheduler.manager import DestinationRequest, Selections
 from conductor.workflows.engine import executor
 from conductor.workflows.flow import RemoteCall, Suspend
 
 log = logging.getLogger(__name__)
 
-NONE_SECONDS = 1.0  # between two looks for a scheduler while there is none
-ASKED = "asked"  # in the progress of a step's record: the schedulers that were called, the last one last
+NONE_SECONDS = 1.0  # between two checks for a scheduler while there is none
+ASKED = "asked"  # in the progress of a step's record: the schedulers that were called, in order
 
 
 class NoScheduler(Unavailable):
@@ -48,24 +48,26 @@ class SchedulerFailed(NovellaError):
     """The scheduler failed."""
 
 
-def select_for_many(questions: Sequence[Question]) -> list[Selections | Exception]:
-    """Answer what is decided, and have schedulers decide the rest: its answer is a `Suspend` until they reply."""
-    rows = decision_log.find_all(question.step_key for question in questions)
-    known = schedulers.all_known() if len(rows) < len(questions) else []
-    random.shuffle(known)  # once: what is asked together goes to one scheduler, and is decided together
+def select_for_many(requests: Sequence[DestinationRequest]) -> list[Selections | Exception]:
+    """Answer requests that are decided, and call schedulers for the rest. Their answer is a `Suspend` until they
+    reply.
+    """
+    rows = decision_log.find_all(request.step_key for request in requests)
+    known = schedulers.all_known() if len(rows) < len(requests) else []
+    random.shuffle(known)  # shuffled once, so that requests of one call go to one scheduler and are decided together
 
-    def answer(question: Question) -> Selections:
-        row = rows.get(question.step_key)
-        return _called(question, known) if row is None else manager.answer_of(row)
+    def answer(request: DestinationRequest) -> Selections:
+        row = rows.get(request.step_key)
+        return _called(request, known) if row is None else manager.answer_of(row)
 
-    return each_in_turn(questions, answer)
+    return each_in_turn(requests, answer)
 
 
-def _called(question: Question, known: Sequence[Scheduler]) -> Selections:
-    """Call a scheduler. Raises Suspend; the error that it replied with; NoScheduler once all deadlines have passed."""
-    caller = question.caller
+def _called(request: DestinationRequest, known: Sequence[Scheduler]) -> Selections:
+    """Call a scheduler. Raises Suspend, the error of its reply, or NoScheduler once all deadlines have passed."""
+    caller = request.caller
     assert caller is not None, "only steps call schedulers of their own"
-    record = statements.RECORDS_BY_KEY.find(connections[caller.alias], question.step_key)
+    record = statements.RECORDS_BY_KEY.find(connections[caller.alias], request.step_key)
     if record is None:
         raise NovellaError("The step has no record.")
     if record.answer is not None:
@@ -76,25 +78,25 @@ def _called(question: Question, known: Sequence[Scheduler]) -> Selections:
         raise NoScheduler(_why_none(requested, known))
     chosen = _next(known, requested)
     if requested:
-        log.warning("scheduler did not reply: name=%s run=%s next=%s", requested[-1], question.run_uuid, chosen)
+        log.warning("scheduler did not reply: name=%s run=%s next=%s", requested[-1], request.run_uuid, chosen)
     if chosen is None:
         raise Suspend(WaitCause.SCHEDULER, "", NONE_SECONDS)
     body = DestinationsRequested(
         scheduler=chosen,
         cell=caller.alias,
         run_id=caller.run.pk,
-        run_uuid=question.run_uuid,
-        step_key=question.step_key,
+        run_uuid=request.run_uuid,
+        step_key=request.step_key,
         fencing_token=caller.token,
-        instance_uuids=list(question.instance_uuids),
-        spec=question.spec.to_json(),
+        instance_uuids=list(request.instance_uuids),
+        spec=request.spec.to_json(),
     )
     call = RemoteCall(partial(broker.call_scheduler, body), {ASKED: [*requested, chosen]})
     raise Suspend(WaitCause.SCHEDULER, chosen, settings.NOVELLA_SCHEDULER_SECONDS, call)
 
 
 def _next(known: Sequence[Scheduler], requested: Sequence[str]) -> str | None:
-    """Return the scheduler to call: the one that was called least by this step, not a slow one, then the first."""
+    """Return the scheduler to call: the one that this step called least; among these not a slow one; then the first."""
     alive = [one for one in known if one.is_alive]
     if not alive:
         return None
@@ -112,7 +114,7 @@ def _why_none(requested: Sequence[str], known: Sequence[Scheduler]) -> str:
 
 
 def _error(reply: Mapping[str, Any]) -> NovellaError:
-    """Return the error that a scheduler replied with, of the class that it has in process."""
+    """Return the error of a scheduler's reply, as an object of the class that it would have in this process."""
     kind = getattr(errors, str(reply["class"]), None)
     if isinstance(kind, type) and issubclass(kind, NovellaError):
         return kind(text_of(reply), **reply.get("details", {}))
@@ -129,7 +131,7 @@ def take_replies(cell: str, message: DestinationsSelected) -> None:
 
 
 def _woken(alias: str, message: DestinationsSelected) -> list[UUID]:
-    """Make the runs due that still wait for these calls, and return them; late replies are dropped."""
+    """Make the runs due that still wait for these calls, and return them. Late replies are dropped."""
     replies = {UUID(str(reply["run_uuid"])): reply for reply in message.replies}
     with write_tx(alias):
         waiting = _waiting(alias).filter(uuid__in=replies).select_for_update().order_by("pk")
@@ -149,7 +151,7 @@ def record_report(cell: str, message: SchedulerReported) -> None:
 
 
 def note_end(life: str) -> None:
-    """Have runs that wait for a scheduler that has just died call another one."""
+    """Make runs that wait for a scheduler that has just died call another one."""
     name = schedulers.note_end(life)
     if not name:
         return

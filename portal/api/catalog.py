@@ -16,7 +16,7 @@ def _stable_id(*words: str) -> str:
 
 
 @dataclass(frozen=True)
-class Service:
+class CatalogService:
     """A service as clients look it up: by type; the name is for display."""
 
     type: str
@@ -33,12 +33,12 @@ class Service:
 
 
 SERVICES = (  # list only what answers
-    Service("identity", "keystone", "/identity", "Users, projects, roles and tokens"),
-    Service("compute", "nova", "/compute/v2.1", "Servers and the hosts that run them"),
-    Service("image", "glance", "/image", "Images that servers boot from"),
-    Service("network", "neutron", "/network", "Networks, ports and addresses"),
-    Service("placement", "placement", "/placement", "What hosts have, and which consumers hold how much of it"),
-    Service("block-storage", "cinder", "/volume/v3", "Volumes that servers can have"),
+    CatalogService("identity", "keystone", "/identity", "Users, projects, roles and tokens"),
+    CatalogService("compute", "nova", "/compute/v2.1", "Servers and the hosts that run them"),
+    CatalogService("image", "glance", "/image", "Images that servers boot from"),
+    CatalogService("network", "neutron", "/network", "Networks, ports and addresses"),
+    CatalogService("placement", "placement", "/placement", "What hosts have, and which consumers hold how much of it"),
+    CatalogService("block-storage", "cinder", "/volume/v3", "Volumes that servers can have"),
 )
 
 

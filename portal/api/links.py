@@ -22,7 +22,7 @@ def base_url(request: Request | HttpRequest) -> str:
 
 
 def absolute(request: Request | HttpRequest, path: str) -> str:
-    """An absolute link to a path that begins with a slash."""
+    """Return an absolute link to a path that begins with a slash."""
     return base_url(request) + path
 
 

@@ -24,14 +24,14 @@ MOST_PAGE_BYTES = 4 << 20  # of a page's items as JSON: a thousand servers of us
 
 
 @dataclass(frozen=True)
-class PageRequest:
+class PaginationQuery:
     """`limit` is 0 to 1000; `marker` is the id of the last item seen, or empty."""
 
     limit: int = MAX_LIMIT
     marker: str = ""
 
 
-def parse_page(request: Request) -> PageRequest:
+def parse_page(request: Request) -> PaginationQuery:
     """Parse the page. Raises Invalid naming `limit` or `marker`. A limit above the maximum is taken as the maximum."""
     limit = MAX_LIMIT
     if "limit" in request.query_params:
@@ -45,7 +45,7 @@ def parse_page(request: Request) -> PageRequest:
     marker = request.query_params.get("marker", "")
     if len(marker) > 255:
         raise Invalid("Invalid input for query parameter marker. It is too long.", field="marker")
-    return PageRequest(limit, marker)
+    return PaginationQuery(limit, marker)
 
 
 def fit(shown: Sequence[T], *, has_more: bool) -> tuple[list[T], bool]:

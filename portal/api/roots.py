@@ -21,7 +21,7 @@ def _first_segment(path: str) -> str:
 
 
 def service_of(path: str) -> str | None:
-    """The service that a path belongs to; None for pages."""
+    """Return the service that a path belongs to; None for pages."""
     return ROOTS.get(_first_segment(path))
 
 

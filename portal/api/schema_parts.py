@@ -46,7 +46,7 @@ NON_NEGATIVE_INTEGER: Schema = {
 
 
 def closed(properties: Schema, *, required: tuple[str, ...] = ()) -> Schema:
-    """An object with these properties and no others."""
+    """Return an object with these properties and no others."""
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = list(required)

@@ -19,10 +19,10 @@ from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
-from conductor.events import Announcement
+from conductor.events import EventNotification
 from conductor.services.workflows import event_log
 from portal.live import follower, fragments, viewers
-from portal.live.connections import BROKEN, MOVED, SIGN_IN_AGAIN, Connection, Subscription
+from portal.live.connections import BROKEN, MOVED, SIGN_IN_AGAIN, Connection, TopicSubscription
 from portal.live.fragments import TopicKind
 from portal.live.viewers import Ticket, Viewer
 
@@ -44,16 +44,16 @@ class Channel:
 
     def __init__(self, live_hub: Hub, key: Key, kind: TopicKind, ident: str) -> None:
         self.key, self.kind, self.ident = key, kind, ident
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[TopicSubscription] = set()
         self.topics: set[str] = set()
         self._hub = live_hub
         self._news: dict[str, int] = {}  # the newest unpublished event of each log
         self._changed: set[tuple[str, str]] = set()  # pairs of run and instance of the unpublished events
         self._last_kind = ""
-        self._meanwhile: list[Announcement] = []  # events since the rendering in progress began
+        self._meanwhile: list[EventNotification] = []  # events since the rendering in progress began
         self._task: asyncio.Task[None] | None = None
 
-    def note(self, event: Announcement) -> None:
+    def note(self, event: EventNotification) -> None:
         """Note an event of a kind that matters; the channel's pages may change."""
         if not event.kind.startswith(self.kind.kinds or ("",)):
             return
@@ -62,7 +62,7 @@ class Channel:
         self._changed.add((event.run_uuid, event.instance_uuid))
         self.publish_soon()
 
-    def overhear(self, events: Iterable[Announcement]) -> None:
+    def overhear(self, events: Iterable[EventNotification]) -> None:
         """Keep events during a rendering, which may show that more topics feed the channel."""
         if self._task is not None and not self.kind.is_wide:
             self._meanwhile.extend(events)
@@ -114,8 +114,8 @@ class Channel:
             subscription.connection.deliver(texts[which])
 
     async def _drawn(
-        self, waiting: Sequence[Subscription], changed: set[tuple[str, str]]
-    ) -> Mapping[Subscription, Payload]:
+        self, waiting: Sequence[TopicSubscription], changed: set[tuple[str, str]]
+    ) -> Mapping[TopicSubscription, Payload]:
         """Return the message for each of the subscriptions."""
         if self.kind.is_reread:
             return dict.fromkeys(waiting, LIST)
@@ -131,7 +131,7 @@ class Channel:
             for event in self._meanwhile:  # these came before the new topics were known
                 if not new.isdisjoint(_topics_of(event)):
                     self.note(event)
-        fields: dict[Subscription, Payload] = {}
+        fields: dict[TopicSubscription, Payload] = {}
         for subscription in waiting:
             viewer = shown[subscription.connection.ticket]
             payload = drawn[id(viewer)] if viewer is not None else None
@@ -198,7 +198,7 @@ def message(key: Sequence[str], payload: Payload, seq: str = "") -> str:
     return json.dumps({"topic": key[0], "view": key[1], **payload, **where})
 
 
-def _topics_of(event: Announcement) -> set[str]:
+def _topics_of(event: EventNotification) -> set[str]:
     """Return the event's topics. A step of a server's workflow changes the server's page too."""
     return {event.topic, f"server:{event.instance_uuid}"} if event.instance_uuid else {event.topic}
 
@@ -266,7 +266,7 @@ class Hub:
         if connection not in self._connections:
             return  # disconnected meanwhile
         channel = self._channel((topic, view, arrival.viewer.scope), kind, ident)
-        subscription = Subscription(connection, {**seen, **arrival.here})
+        subscription = TopicSubscription(connection, {**seen, **arrival.here})
         channel.subscriptions.add(subscription)
         self._connections[connection][topic, view] = channel
         self.feed(channel, arrival.topics)
@@ -327,7 +327,7 @@ class Hub:
 
     # -- events of the follower ---------------------------------------------------------------------------------
 
-    def hear(self, events: Sequence[Announcement]) -> None:
+    def hear(self, events: Sequence[EventNotification]) -> None:
         for channel in self._channels.values():
             channel.overhear(events)
         for event in events:

@@ -77,7 +77,7 @@ class Connection:
 
 
 @dataclass(eq=False)
-class Subscription:
+class TopicSubscription:
     """A connection that follows a topic; `seen` is the position in the log up to which its page is current."""
 
     connection: Connection

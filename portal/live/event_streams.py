@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from conductor.core.identifiers import REQUEST_ID_HEADER, new_request_id
-from conductor.events import Announcement
+from conductor.events import EventNotification
 from portal.api.errors import fault_body
 from portal.api.rate_limits import OF_A_STREAM
 from portal.callers import Callers
@@ -266,7 +266,7 @@ class _Sleeper:
         self._heard: dict[str, int] = {}  # by database, since the last empty page
         self._is_caught_up = False
 
-    def hear(self, events: Sequence[Announcement]) -> None:
+    def hear(self, events: Sequence[EventNotification]) -> None:
         mine = [one for one in events if self._channel in (ALL_PROJECTS, one.project_id)]
         for one in mine:
             self._heard[one.alias] = max(one.cursor, self._heard.get(one.alias, 0))
@@ -298,7 +298,7 @@ class _Sleeper:
 
 @contextlib.asynccontextmanager
 async def _woken(channel: str) -> AsyncIterator[_Sleeper]:
-    """A sleeper that is subscribed to the follower."""
+    """Subscribe a sleeper to the follower for the block."""
     sleeper, following = _Sleeper(channel), follower.here()
     await following.join(sleeper)
     try:

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 from channels.db import DatabaseSyncToAsync
 
-from conductor.events import Announcement
+from conductor.events import EventNotification
 from conductor.services.workflows import event_log
 from portal.live import hub
 
@@ -44,7 +44,7 @@ _followers: dict[asyncio.AbstractEventLoop, Follower] = {}
 class Listener(Protocol):
     """A listener to the event log."""
 
-    def hear(self, events: Sequence[Announcement]) -> None:
+    def hear(self, events: Sequence[EventNotification]) -> None:
         """Receive the events after the last position, in order."""
 
     def start_anew(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from conductor import events
-from conductor.events import Announcement
+from conductor.events import EventNotification
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class _Publisher:
 _publisher = _Publisher()
 
 
-def _hear(announcement: Announcement) -> None:
+def _hear(announcement: EventNotification) -> None:
     """Handle a commit in its thread, which must not wait for a socket."""
     alias, number = announcement.alias, announcement.cursor
     with _lock:

@@ -40,7 +40,7 @@ def megabytes(amount: float) -> str:
 
 
 def large_megabytes(amount: float) -> str:
-    """Like `megabytes`, and 12.5 TB for whole fleets."""
+    """Format megabytes as `megabytes` does, and as 12.5 TB for whole fleets."""
     return f"{decimal(amount / 1_048_576)} TB" if amount >= 1_048_576 else megabytes(amount)
 
 

@@ -41,7 +41,7 @@ def signed_in(view: View) -> View:
 
 
 def of_oneself(view: View) -> View:
-    """The same for a user's own pages: a user without any project is a caller without project and roles."""
+    """Set `request.caller` for a user's own pages. A user without any project is a caller without project and roles."""
     return _guarded(view, needs_project=False)
 
 

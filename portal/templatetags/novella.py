@@ -38,7 +38,7 @@ register.filter("may_change", permissions.may_change)
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """An outline icon beside a word; hidden from screen readers."""
+    """Return an outline icon beside a word. It is hidden from screen readers."""
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("novella/img/icons.svg"), name
     )
@@ -46,7 +46,9 @@ def icon(name: str) -> SafeString:
 
 @register.simple_block_tag(takes_context=True)
 def titled(context: Mapping[str, Any], content: str) -> SafeString:
-    """The page's title, for its tab and for link previews, where unauthenticated readers get the product's name."""
+    """Return the page's title, for its tab and for link previews, where unauthenticated readers get the product's
+    name.
+    """
     words = content.strip().replace('"', "&quot;")
     title = mark_safe(f"{words} · Novella")  # already escaped by the template
     shared = title if context.get("caller") else "Novella"
@@ -169,7 +171,7 @@ def short_id(text: str) -> str:
 
 @register.filter
 def addresses(ports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The addresses of the ports of a server: floating IPs first, then the ports' own, in order."""
+    """Return the addresses of a server's ports: floating IPs first, then the ports' own, in order."""
     listed = list(ports)
     floating = [str(one["ip_address"]) for port in listed for one in port.get("floating", ())]
     return floating + [str(port["ip_address"]) for port in listed if port.get("ip_address")]
@@ -189,7 +191,7 @@ def percent(share: float) -> str:
 
 @register.filter
 def words(text: str) -> list[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return text.split()
 
 

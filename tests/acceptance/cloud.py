@@ -66,7 +66,7 @@ class Client:
     def call(
         self, method: str, path: str, body: Any = None, *, user: str = "demo", version: str = "2.90"
     ) -> HttpResponse:
-        """One request with a token of `user` ("demo", "admin" or "" for none). A body of bytes goes as it is.
+        """Send one request with a token of `user` ("demo", "admin" or "" for none). A body of bytes goes as it is.
 
         `version` is the Compute API's, or another's with its name.
         """
@@ -124,7 +124,7 @@ class Client:
         return found
 
     def wait_for_status(self, uuid: str, status: str) -> dict[str, Any]:
-        """The server once it has the status and nothing is under way."""
+        """Return the server once it has the status and nothing is under way."""
 
         def look() -> dict[str, Any] | None:
             server = self.server(uuid)
@@ -230,7 +230,7 @@ class Cloud(Client):
         return self.data_dir / "armed"
 
     def wait_for_death(self, seconds: float = START_SECONDS) -> int:
-        """The exit code of a process that ends by itself."""
+        """Return the exit code of a process that ends by itself."""
         assert self.process is not None
         return self.process.wait(timeout=seconds)
 

@@ -90,7 +90,7 @@ class Crew:
         self._stack.close()
 
     def add(self, name: str, *, is_apart: bool = False, lease_seconds: float | None = None) -> int:
-        """One more conductor; its pid, once it is ready."""
+        """Start one more conductor. Return its pid once it is ready."""
         pid = self.begin(name, is_apart=is_apart, lease_seconds=lease_seconds)
         self._await(f"{name} is ready", lambda: any(line.pid == pid for line in self.lines("ready")), START_SECONDS)
         return pid
@@ -115,7 +115,7 @@ class Crew:
         return pid
 
     def open_run(self, seconds: float) -> str:
-        """A run whose step takes so long; its uuid."""
+        """Open a run whose step takes so many seconds. Return its uuid."""
         return self._ask({"seconds": seconds})
 
     def let_end(self, run: str) -> None:
@@ -141,7 +141,7 @@ class Crew:
     def await_line(
         self, what: str, run: str, after: ConductorRecord | None = None, seconds: float = WAIT_SECONDS
     ) -> ConductorRecord:
-        """The first such line (after another one)."""
+        """Wait for the first such line (after another one), and return it."""
         least = -1 if after is None else after.number
 
         def found() -> ConductorRecord | None:
@@ -150,7 +150,7 @@ class Crew:
         return self._await(f"{what} of {run}", found, seconds)  # type: ignore[no-any-return]
 
     def row(self, run: str) -> dict[str, Any]:
-        """The run as the database has it: state, owner, fencing_token."""
+        """Return the run as the database has it: state, owner, fencing_token."""
         return json.loads(self._ask({"row": run}))  # type: ignore[no-any-return]
 
     def lease(self, run: str) -> tuple[float, float]:

@@ -311,7 +311,7 @@ class Deployment:
     # -- one process --------------------------------------------------------------------------------------------
 
     def of(self, role: str) -> list[Member]:
-        """The processes of a role: "web", "api", "scheduler", "host" or a cell's name (its conductors)."""
+        """Return the processes of a role: "web", "api", "scheduler", "host" or a cell's name (its conductors)."""
         return [member for member in self.members if member.role == role]
 
     def kill(self, role: str, index: int = 0, number: int = signal.SIGKILL) -> int:
@@ -322,7 +322,7 @@ class Deployment:
         return child.wait(STOP_SECONDS)
 
     def _life_of(self, host: str) -> int:
-        """The epoch of the host's newest report that was stored to its end: each life of an agent has its own. 0: none.
+        """Return the epoch of the host's newest completely stored report; 0 for none. Each life of an agent has one.
 
         A late report of an earlier life has the earlier epoch.
         """
@@ -378,7 +378,7 @@ class Deployment:
     # -- from outside -------------------------------------------------------------------------------------------
 
     def api(self, web: int = 0) -> Client:
-        """The API through one of the webs; the same client each time."""
+        """Return the API through one of the webs; the same client each time."""
         if web not in self._clients:
             self._clients[web] = _Client(self.data_dir, f"http://127.0.0.1:{self._web_ports[web]}", self.log_tail)
         return self._clients[web]
@@ -408,7 +408,7 @@ class Deployment:
         wait_until("nothing left", lambda: self.leaked_resources() == {}, START_SECONDS, details=self.leaked_resources)
 
     def _rows_of_each(self, database: str, questions: Mapping[str, str]) -> dict[str, list[Any]]:
-        """The rows of several queries, in one call: a client is a process that has to be started."""
+        """Return the rows of several queries, in one call: a client is a process that has to be started."""
         parts = [f"select '{name}', to_json(t)::text from ({sql}) t" for name, sql in questions.items()]
         answer = self.database.psql(" union all ".join(parts), f"novella_{database}")
         found: dict[str, list[Any]] = {}

@@ -42,7 +42,7 @@ class SerialLine:
         return int(self.ask(command))
 
     def _path(self) -> Path:
-        """A guest with an account of its own has a folder."""
+        """Return the path of the socket. A guest with an account of its own has a folder."""
         own = self._lines / self._uuid
         return own / "tty" if own.is_dir() else own.with_name(f"{self._uuid}.tty")
 

@@ -50,7 +50,7 @@ def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
 
 
 def ports_of_attempts(cloud: Cloud, uuid: str) -> list[list[dict[str, Any]]]:
-    """The ports that each attempt of a build had."""
+    """Return the ports that each attempt of a build had."""
     sql = (
         "select s.result from journal_steprecord s join journal_workflowrun r on r.id = s.run_id "
         "where s.name = 'PlugNetworks' and s.direction = 'do' "

@@ -27,7 +27,7 @@ def places(flow: Flow) -> list[str]:
 
 
 def settled(cloud: Cloud, uuid: str, status: str) -> dict[str, Any]:
-    """The server once it has the status and nothing is under way."""
+    """Return the server once it has the status and nothing is under way."""
 
     def look() -> dict[str, Any] | None:
         server = cloud.server(uuid)

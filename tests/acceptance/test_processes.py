@@ -38,7 +38,7 @@ def cloud(
 
 
 def sign_in(cloud: Deployment, web: int) -> str:
-    """The cookies of demo's session, got as a browser does."""
+    """Return the cookies of demo's session, got as a browser does."""
     url = f"{cloud.api(web).url}/sign-in"
     jar = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
@@ -110,7 +110,7 @@ def open_files(cloud: Deployment, role: str, index: int = 0) -> list[str]:
 
 
 def ports_of(cloud: Deployment, role: str, index: int = 0) -> set[int]:
-    """The remote ports of a process's TCP connections, from the kernel's table of sockets."""
+    """Return the remote ports of a process's TCP connections, from the kernel's table of sockets."""
     own = {name.removeprefix("socket:[").rstrip("]") for name in open_files(cloud, role, index)}
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {int(line[2].rpartition(":")[2], 16) for line in lines if line[9] in own}
@@ -149,7 +149,7 @@ def test_without_a_broker_and_a_database_server_no_process_can_be_apart(
 
 
 def refusal(nursery: Nursery, command: list[str], environment: dict[str, str], log: Path) -> str:
-    """The one line with which a command does not start."""
+    """Return the one line with which a command does not start."""
     assert nursery.spawn(command, environment, log).wait(SECONDS) == 1, log.read_text()
     (line,) = log.read_text().splitlines()
     return line

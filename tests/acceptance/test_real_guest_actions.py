@@ -386,7 +386,7 @@ def _images(cloud: Cloud, name: str, status: str) -> list[dict[str, Any]]:
 
 
 def _last_fault(web: Real, action: str) -> str:
-    """The message of the newest action of that name, with those of its events."""
+    """Return the message of the newest action of that name, with those of its events."""
     path = f"{SERVERS}/{web.uuid}/os-instance-actions"
 
     def look() -> str:

@@ -67,7 +67,7 @@ def answered_steps_of(cloud: Deployment, uuid: str) -> list[str]:
 
 
 def park(cloud: Deployment, name: str, flow_version: int, position: int) -> str:
-    """A server whose build waits for a host that has just died."""
+    """Return a server whose build waits for a host that has just died."""
     cloud.kill("host")
     uuid = launch(cloud, name)
     expected = ("waiting", flow_version, position)

@@ -41,7 +41,7 @@ def cloud(
 
 
 def deciders(cloud: Deployment) -> set[int]:
-    """The ids of the processes that have decided."""
+    """Return the ids of the processes that have decided."""
     return {int(worker.split(":")[1]) for worker, *_ in cloud.rows("api", DECISIONS)}
 
 

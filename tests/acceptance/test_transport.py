@@ -22,7 +22,7 @@ FORGED = {"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Host": "evil.example", "X-F
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A self-signed certificate for the loopback, and its key."""
+    """Return a self-signed certificate for the loopback, and its key."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud")])
     made = (

@@ -71,7 +71,7 @@ class Scenario:
 
 
 def load(folder: Path) -> list[Scenario]:
-    """Every scenario of the folder's YAML files."""
+    """Return every scenario of the folder's YAML files."""
     found = []
     for path in sorted(folder.glob("*.yaml")):
         for entry in yaml.safe_load(path.read_text()):

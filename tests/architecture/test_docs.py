@@ -155,7 +155,7 @@ def test_every_command_is_documented() -> None:
 
 
 def unknown_words(line: str) -> list[str]:
-    """The command, action and options of a command line that the parsers do not know."""
+    """Return the command, action and options of a command line that the parsers do not know."""
     name, *words = line.split()
     if name == "help":
         return []

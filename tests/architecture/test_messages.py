@@ -25,7 +25,7 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
 
 
 def calls(tree: ast.Module) -> Iterator[ast.Call]:
-    """The calls of `message` or `messages.message`, where that is the one of `conductor.core.messages`."""
+    """Yield the calls of `message` or `messages.message`, where that is the one of `conductor.core.messages`."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = {alias.name for node in imports if node.module == "conductor.core.messages" for alias in node.names}
     for node in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):

@@ -28,7 +28,7 @@ def _files() -> Iterator[Path]:
 
 
 def _is_constant(node: ast.expr, constants: set[str]) -> bool:
-    """A literal, or put together from literals and constants of the module."""
+    """Whether it is a literal, or made of literals and constants of the module."""
     if isinstance(node, ast.JoinedStr):
         return all(
             not isinstance(part, ast.FormattedValue) or _is_of_constants(part, constants) for part in node.values

@@ -66,7 +66,7 @@ def _is_unmarked(node: ast.expr, function: ast.FunctionDef, *, allows_plain: boo
 
 
 def _texts(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    """The texts of the errors that a function raises, and of the notes that it leaves for the next page."""
+    """Yield the texts of the errors that a function raises, and of the notes that it leaves for the next page."""
     for node in ast.walk(function):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             yield from node.exc.args[:1]
@@ -75,7 +75,7 @@ def _texts(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def untranslatable(tree: ast.Module, *, allows_plain: bool = False) -> list[int]:
-    """The lines of texts that no catalogue has an entry for."""
+    """Return the lines of texts that no catalogue has an entry for."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return sorted(
         {text.lineno for one in functions for text in _texts(one) if _is_unmarked(text, one, allows_plain=allows_plain)}

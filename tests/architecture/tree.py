@@ -15,7 +15,7 @@ FOREIGN = frozenset({"node_modules", "var", "vendor", "build", "dist", "__pycach
 
 
 def own_files(*suffixes: str) -> Iterator[Path]:
-    """Every file of the project, relative to its directory, in order; of any suffix when none is given.
+    """Yield every file of the project, relative to its directory, in order; of any suffix when none is given.
 
     Environments, caches and what others wrote are left out.
     """
@@ -29,13 +29,15 @@ def own_files(*suffixes: str) -> Iterator[Path]:
 
 
 def read(path: Path | str) -> str:
-    """The text of a file of the project."""
+    """Return the text of a file of the project."""
     return (PROJECT_DIR / path).read_text(encoding="utf-8")
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a module; parsed once. Trees hold no garbage, and looking for it takes most of the time."""
+    """Return the syntax tree of a module; parsed once. Trees hold no garbage, and looking for it takes most of the
+    time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

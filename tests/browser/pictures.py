@@ -209,7 +209,7 @@ def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
 
 
 def rescheduled(caller: Any) -> Any:
-    """A build whose first host failed and whose second is at work."""
+    """Return a build whose first host failed and whose second is at work."""
     error = {"class": "DriverError", "message": "The host ran out of memory while the guest started"}
     error |= {"step": "SpawnOnHost", "attempt": 1, "is_reschedulable": True}
     _, child = factories.build(caller, "cache-1", age=18)
@@ -228,7 +228,7 @@ def rescheduled(caller: Any) -> Any:
 
 
 def given_up(caller: Any) -> WorkflowRun:
-    """A build that failed, and whose undo failed too."""
+    """Return a build that failed, and whose undo failed too."""
     error = {"class": "DriverError", "message": "The guest could not be started: no device is left"}
     error |= {"step": "SpawnOnHost", "attempt": 1}
     kept = {"class": "DriverError", "message": "The host does not answer"}

@@ -137,7 +137,7 @@ class Campaign:
         start(member.role, self.cloud.of(member.role).index(member))
 
     def _person(self, user: str, project: str) -> Person:
-        """A user with a project of this name, a token for it, and one of the administrator's."""
+        """Create a user with a project of this name, a token for it, and one of the administrator's."""
         client, domain = self.cloud.api(0), {"name": "Default"}
         found = client.call("GET", f"/identity/v3/projects?name={project}", user="admin").json["projects"]
         if not found:
@@ -278,7 +278,7 @@ def at_random(
         return campaign.answers.count >= actions or has_failed.is_set()
 
     def is_too_fast() -> bool:
-        """The blows are to be spread over the actions."""
+        """Whether the faults lag behind the actions, over which they are spread."""
         share = len(adversary.done) / blows if blows else 1.0
         return campaign.answers.count > actions * share + len(campaign.people)
 

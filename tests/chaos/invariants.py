@@ -70,7 +70,9 @@ def _plain(uuids: Iterable[str]) -> set[str]:
 
 
 def _wrong_effects(runs: list[tuple[Any, ...]], guests: set[str], kept: set[str]) -> list[str]:
-    """A thing is there, all of it and once, when its build is done and no delete of it is; else nothing of it is."""
+    """Return violations: each effect exists exactly once if its build is done and no delete of it is, and else not
+    at all.
+    """
     deleted = {thing for _, _, flow, state, thing, *_ in runs if flow == ledger.DELETE.name and state == "done"}
     left_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for _, _, flow, state, thing, *_ in runs:
@@ -94,7 +96,9 @@ def _wrong_effects(runs: list[tuple[Any, ...]], guests: set[str], kept: set[str]
 
 
 def _wrong_histories(runs: list[tuple[Any, ...]]) -> list[str]:
-    """A run that is done did each step once in its last attempt; what failed undid each step that it had done."""
+    """Return violations: a run that is done did each step once in its last attempt; one that failed undid all its
+    steps.
+    """
     records: defaultdict[tuple[int, str], list[tuple[Any, ...]]] = defaultdict(list)
     query = "SELECT run_id, direction, attempt, name, state FROM journal_steprecord ORDER BY id"
     for run_id, *record in _rows("cell1", query):
@@ -136,7 +140,7 @@ _GRANTS = (
 
 
 def _wrong_events(runs: list[tuple[Any, ...]]) -> list[str]:
-    """The history is complete: one start, one end, then only cleanup, and a line for each record that was opened."""
+    """Return violations: a history has one start, one end, then only cleanup, and a line for each opened record."""
     emitted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     after: defaultdict[str, Counter[str]] = defaultdict(Counter)
     query = "SELECT run_uuid, kind FROM journal_event WHERE run_uuid IS NOT NULL ORDER BY id"

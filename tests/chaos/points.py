@@ -198,7 +198,7 @@ def _spoil(campaign: Campaign, rules: Any) -> None:
 
 
 def _end(stage: Stage, *, is_checked: bool) -> list[str]:
-    """The server goes, so that the next scene finds an empty cloud."""
+    """Delete the server, so that the next scene finds an empty cloud."""
     if stage.server:
         with suppress(AssertionError):
             _do(stage, "delete", may_fail=True)

@@ -112,7 +112,7 @@ def _throttle(stage: Stage) -> Request:
 
 
 def _moving(stage: Stage) -> int:
-    """The migration of the server, once its guest moves."""
+    """Return the migration of the server, once its guest moves."""
     body: Any = None
 
     def look() -> list[Any]:
@@ -307,7 +307,7 @@ def _from_volume(person: Person) -> Mapping[str, Any]:
 
 
 def _from_one_of_two_volumes(person: Person) -> Mapping[str, Any]:
-    """The second one is there before the server."""
+    """Return the body of a launch from two volumes, of which the second exists already."""
     requested = _from_volume(person)
     second = {
         "boot_index": -1,

@@ -294,7 +294,7 @@ class Schedule:
         return self._open(flow, number, *(["port:shared"] if self.random.random() < 0.2 else []), may_wait=may_wait)
 
     def _open(self, flow: Flow, number: int, *ports: str, may_wait: bool) -> str:
-        """The uuid of the run, "" when it is refused."""
+        """Return the uuid of the run, "" when it is refused."""
         thing = str(UUID(int=number))
         wanted = outbox.NewRun(
             flow=flow.name,

@@ -138,7 +138,7 @@ def _simulate(
     stop_at_first: bool = False,
     prefix: str = "",
 ) -> int:
-    """How many of the worlds show a violation."""
+    """Return how many of the schedules show a violation."""
     from tests.chaos import planted
 
     if requested.plant:
@@ -160,7 +160,7 @@ def _simulate(
 
 
 def _play(seed: int, size: int, folder: Path, kind: str) -> tuple[Schedule, list[str]]:
-    """One world, and what is wrong with what it left."""
+    """Run one schedule. Return it with the violations that it left."""
     from tests.chaos import ledger
     from tests.chaos.contended import ContendedSchedule
     from tests.chaos.invariants import violations

@@ -72,7 +72,7 @@ class Stage:
         return next(member for member in self.campaign.cloud.of("host") if member.name == self.home)
 
     def shown(self) -> tuple[int, dict[str, Any]]:
-        """The server, as its operator sees it."""
+        """Return the server, as its operator sees it."""
         status, body, _ = self.person.ask("GET", f"{COMPUTE}/servers/{self.server}", as_admin=True)
         return status, body["server"] if status == 200 else {}
 

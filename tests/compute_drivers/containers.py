@@ -65,7 +65,7 @@ def archive(
     mode: str = "w:gz",
     leave_out: Collection[str] = (),
 ) -> bytes:
-    """A root file system; `files` are added or replaced, `more` comes last."""
+    """Return a root file system; `files` are added or replaced, `more` comes last."""
     contents = {
         "bin/busybox": BUSYBOX.read_bytes(),
         "sbin/init": INIT,
@@ -94,7 +94,7 @@ SHELF = ImageShelf({IMAGE.image_id: ROOT})
 
 
 def shelved(name: str, data: bytes, **values: object) -> ImageSpec:
-    """An image that the shelf has."""
+    """Return an image that the shelf has."""
     SHELF.images[name] = data
     return image_of(name, data, **values)
 

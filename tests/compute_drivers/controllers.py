@@ -127,7 +127,7 @@ class Rack:
     media_url: str
 
     def state(self, number: int) -> dict[str, Any]:
-        """The machine as it really is."""
+        """Return the machine as it really is."""
         return dict(self.machines._get(uuid_of(number)))
 
     def media(self, number: int) -> dict[str, str]:

@@ -48,7 +48,7 @@ class Host:
 
 
 def opened(folder: Path, name: str) -> Host:
-    """A host that has started, with a daemon that has."""
+    """Start a host and its daemon. Return the host."""
     daemon = Daemon(folder / name)
     daemon.start()
     options = {"uri": daemon.uri, "migration_uri": daemon.uri, "migration_address": "unix", **QUICK}
@@ -86,7 +86,7 @@ class Inside:
         return [int(found) for found in COUNT.findall(driver.console_log(self.uuid, 0))]
 
     def goes_on(self, driver: LibvirtDriver, since: int) -> int:
-        """The number that it is at; it left out none and counts beyond `since`."""
+        """Wait until the guest has counted beyond `since`, without a gap. Return its last number."""
 
         def counted_on() -> list[int]:
             found = self.counts(driver)

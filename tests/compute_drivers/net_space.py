@@ -119,7 +119,7 @@ class Guest:
         return self.ip6(other, bytes((kind, 0, 0, 0, 0, 1, 0, 1)) + mark, source=source, target=target)
 
     def has_card(self, other: Guest, address: str, *, source: str) -> bytes:
-        """The answer of IPv6 to the question whose card has the address: this one's."""
+        """Return the answer of IPv6 to the question whose card has the address: this one's."""
         output = bytes((136, 0, 0, 0, 0x60, 0, 0, 0)) + IPv6Address(address).packed + bytes((2, 1)) + self.mac
         return self.ip6(other, output, source=source, target=str(other.port.more[0].ip_address))
 
@@ -141,7 +141,7 @@ class Guest:
         return packets.frame(OWN_MAC, sender.mac, packets.IPV4, packet)
 
     def metadata_answer(self) -> int:
-        """The port that the first answer of the metadata service is for."""
+        """Return the port that the first answer of the metadata service is for."""
         for frame in self.frames():
             came = packets.frame_of(frame)
             found = packets.packet_of(came.payload) if came is not None and came.kind == packets.IPV4 else None

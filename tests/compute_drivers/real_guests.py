@@ -47,7 +47,7 @@ def ask(driver: ComputeDriver, uuid: str, words: bytes, *answers: bytes) -> byte
 
 
 def wait_for(driver: ComputeDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:
-    """The console's text, once it has `words` after so many bytes."""
+    """Return the console's text, once it has `words` after so many bytes."""
 
     def look() -> bytes:
         text = driver.console_log(uuid, 0)

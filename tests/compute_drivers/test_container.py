@@ -108,7 +108,7 @@ def driver(containers: ContainerDriver) -> Iterator[ContainerDriver]:
 
 
 def new(driver: ContainerDriver, **values: Any) -> GuestSpec:
-    """A container that runs."""
+    """Return a container that runs."""
     guest = guest_of(str(uuid4()), values.pop("image", IMAGE), **{"ports": (PORT,), **values})
     driver.spawn(guest, RecordedProgress())
     return guest

@@ -260,7 +260,7 @@ def test_a_port_that_cannot_be_served_leaves_nothing(net: HostNet, monkeypatch: 
 
 
 def _without(program: str, folder: Path) -> str:
-    """A path with what is needed but that program."""
+    """Return a path with what is needed but that program."""
     for name in ("ip", "nft"):
         (folder / name).symlink_to(str(shutil.which(name)))
     assert shutil.which(program, path=str(folder)) is None

@@ -69,7 +69,7 @@ class People:
             assert made.status == 200, made.raw
 
     def launch(self, name: str, image: str, flavor: str) -> str:
-        """The uuid of a server that is active."""
+        """Return the uuid of a server that is active."""
         line = f"server create --image {image} --flavor {flavor} --network private {name} --wait -f value -c id"
         return self.say(line).strip()
 
@@ -95,7 +95,7 @@ class People:
 
 
 def lines(name: str, driver: str, options: dict[str, Any]) -> str:
-    """One host of the file of hosts."""
+    """Return one host of the file of hosts."""
     given = [f"options.{key} = {json.dumps(value)}" for key, value in options.items()]
     return "\n".join(["[[host]]", f'name = "{name}"', f'driver = "{driver}"', *given, ""])
 

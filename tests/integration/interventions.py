@@ -134,7 +134,7 @@ def fresh(run: WorkflowRun) -> WorkflowRun:
 
 
 def go(run: WorkflowRun) -> WorkflowRun:
-    """A worker's turn, as soon as the run is due."""
+    """Execute the run as a worker does, if it is due. Return it as stored then."""
     executor.run(ALIAS, run.uuid)
     return fresh(run)
 

@@ -50,7 +50,7 @@ def test_downgraded_messages_have_the_fields_of_the_earlier_version(name: str, v
 
 
 def _defaults(name: str, version: str) -> dict[str, Any]:
-    """The frozen body, with the meaning that the earlier version had for what it does not name."""
+    """Return the frozen body, with the meaning that the earlier version had for what it does not name."""
     values = body(f"{name}-{version}")["body"]
     if "guest" not in values:
         return {}

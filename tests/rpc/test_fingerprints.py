@@ -44,7 +44,9 @@ CARRIED: dict[str, tuple[type[Any], ...]] = {
 
 
 def shape(message: type[Any]) -> list[str]:
-    """One text per field: name, type, and default where there is one; then those of the values that it carries."""
+    """Return one text per field: name, type, and default where there is one; then those of the values that it
+    carries.
+    """
     lines = [
         f"{field.name}: {field.type}{_default(field)}"
         for field in sorted(dataclasses.fields(message), key=lambda field: field.name)

@@ -14,7 +14,7 @@ LOCK = ROOT / "requirements" / "nova-adapter.lock"
 
 
 def python() -> Path:
-    """The environment's interpreter. Takes a few seconds the first time, and none afterwards."""
+    """Return the environment's interpreter. Takes a few seconds the first time, and none afterwards."""
     here = Path(sys.prefix)
     place = here / "nova-adapter"
     stamp, wanted = place / ".made-from", hashlib.sha256(LOCK.read_bytes()).hexdigest()

@@ -106,7 +106,7 @@ class Service:
 
 
 def binaries() -> Path:
-    """The programs of the newest version that is installed."""
+    """Return the programs of the newest version that is installed."""
     found = sorted(INSTALLED.glob("*/bin"), key=lambda path: float(path.parent.name))
     if not found:
         raise RuntimeError(f"nothing in {INSTALLED}: install Debian's package postgresql (make test does)")
@@ -114,7 +114,7 @@ def binaries() -> Path:
 
 
 def start(folder: Path, *, is_durable: bool = True) -> Service:
-    """A fresh cluster in `folder`. Durable: what is committed outlives `kill`, which few tests need."""
+    """Start a fresh cluster in `folder`. Durable: what is committed outlives `kill`, which few tests need."""
     folder.mkdir(parents=True, exist_ok=True)
     service = Service(folder, process.free_port())
     _own(folder)
@@ -130,7 +130,7 @@ def start(folder: Path, *, is_durable: bool = True) -> Service:
 
 
 def start_copy(data: Path, folder: Path, *, is_durable: bool = True) -> Service:
-    """A cluster in `folder` that begins with what is in `data`: the data directory of one that was stopped."""
+    """Return a cluster in `folder` that begins with what is in `data`: the data directory of one that was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     _own(folder)
     subprocess.run(["cp", "-a", str(data), str(folder / "data")], check=True)

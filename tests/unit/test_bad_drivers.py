@@ -78,7 +78,7 @@ class Host:
             self.answers.put(message)
 
     def does(self, command: type[Any], uuid: str = ANA, **values: Any) -> StepAnswered:
-        """The answer to a command."""
+        """Return the answer to a command."""
         self.count += 1
         key = f"k{self.count}"
         address = {"step_key": key, "fencing_token": self.count, "run_uuid": "r", "cell": "cell1", "host": "host-1"}
@@ -169,7 +169,10 @@ JUNK: list[tuple[Any, str]] = [
     (replace(REPORT, hypervisor_version="seven"), "hypervisor_version: 'seven' is not of type 'integer'"),  # type: ignore[arg-type]
     (replace(REPORT, inventory={"VCPU": Inventory("many")}), "inventory.VCPU.total: 'many' is not"),  # type: ignore[arg-type]
     (replace(REPORT, inventory={"VCPU": Inventory(10**30)}), "inventory.VCPU.total: "),
-    (replace(REPORT, inventory={"VCPU": Inventory(4, allocation_ratio=0.0)}), "inventory.VCPU.allocation_ratio: "),
+    (
+        replace(REPORT, inventory={"VCPU": Inventory(4, allocation_ratio=0.0)}),
+        "inventory.VCPU.allocation_ratio: ",
+    ),
     (replace(REPORT, inventory={"vcpu!": Inventory(4)}), "inventory: 'vcpu!' does not match"),
     (replace(REPORT, traits=frozenset({"not a trait"})), "traits.0: 'not a trait' does not match"),
     (replace(REPORT, supported_instances=(("x86_64",),)), "supported_instances.0: "),  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def checked(body: bytes) -> tuple[bytes, bytes]:
 
 
 def answered(segment: AddressSegment, requested: packets.Frame) -> tuple[int, Mapping[int, bytes]]:
-    """The kind of a DHCPv6 answer, and its options."""
+    """Return the kind of a DHCPv6 answer, and its options."""
     (body,) = segment.receive(requested)
     target, payload = checked(body)
     assert target == LINK_LOCAL.packed

@@ -90,7 +90,7 @@ class Host:
         return [message for message in self.sent if isinstance(message, StepAnswered)]
 
     def answer(self, key: str, count: int = 1) -> StepAnswered:
-        """The last of `count` answers to a command."""
+        """Return the last of `count` answers to a command."""
 
         def found() -> list[StepAnswered]:
             return [answer for answer in self.answers if answer.step_key == key]

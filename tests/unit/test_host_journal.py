@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conductor.compute.host_journal import Decision, HostJournal, JournalDecision, JournalUnusable
+from conductor.compute.host_journal import CommandDecision, HostJournal, JournalDecision, JournalUnusable
 from conductor.rpc.messages import DestroyInstance, SpawnInstance
 
 ANSWER = {"ok": True, "result": {"n": 1}, "error": None}
@@ -56,26 +56,28 @@ def reopened(journal: HostJournal, path: Path) -> HostJournal:
 
 
 def test_a_command_runs_once_and_its_answer_is_repeated(journal: HostJournal) -> None:
-    assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
-    assert journal.begin(spawn()) == JournalDecision(Decision.BUSY)
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.RUN)
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.BUSY)
     journal.finish("k1", ANSWER)
-    assert journal.begin(spawn()) == JournalDecision(Decision.ANSWERED, ANSWER)
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.ANSWERED, ANSWER)
 
 
 def test_an_older_token_is_refused_and_leaves_no_trace(journal: HostJournal) -> None:
-    assert journal.begin(destroy()).decision is Decision.RUN
-    assert journal.begin(spawn()) == JournalDecision(Decision.REFUSED)
+    assert journal.begin(destroy()).decision is CommandDecision.RUN
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.REFUSED)
     assert journal.is_stale(spawn())
     assert not journal.is_stale(destroy())
-    assert journal.begin(spawn(key="k3", token=6)).decision is Decision.RUN  # equal: the same owner
-    assert journal.begin(spawn(key="k4", token=1, instance="i2")).decision is Decision.RUN  # tokens are per instance
+    assert journal.begin(spawn(key="k3", token=6)).decision is CommandDecision.RUN  # equal: the same owner
+    assert (
+        journal.begin(spawn(key="k4", token=1, instance="i2")).decision is CommandDecision.RUN
+    )  # tokens are per instance
 
 
 def test_the_answer_of_an_overtaken_command_stays_the_same(journal: HostJournal) -> None:
     journal.begin(spawn())
     journal.finish("k1", ANSWER)
     journal.begin(destroy())
-    assert journal.begin(spawn()) == JournalDecision(Decision.ANSWERED, ANSWER)
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.ANSWERED, ANSWER)
 
 
 def test_a_restart_keeps_answers_and_tokens_and_runs_again_what_was_cut_off(journal: HostJournal, path: Path) -> None:
@@ -84,10 +86,12 @@ def test_a_restart_keeps_answers_and_tokens_and_runs_again_what_was_cut_off(jour
     journal.finish("k9", ANSWER)
     journal = reopened(journal, path)
     try:
-        assert journal.begin(spawn(key="k9", token=7, instance="i9")) == JournalDecision(Decision.ANSWERED, ANSWER)
-        assert journal.begin(spawn(key="k0", token=6, instance="i9")) == JournalDecision(Decision.REFUSED)
-        assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
-        assert journal.begin(spawn()) == JournalDecision(Decision.BUSY)
+        assert journal.begin(spawn(key="k9", token=7, instance="i9")) == JournalDecision(
+            CommandDecision.ANSWERED, ANSWER
+        )
+        assert journal.begin(spawn(key="k0", token=6, instance="i9")) == JournalDecision(CommandDecision.REFUSED)
+        assert journal.begin(spawn()) == JournalDecision(CommandDecision.RUN)
+        assert journal.begin(spawn()) == JournalDecision(CommandDecision.BUSY)
     finally:
         journal.close()
 
@@ -95,7 +99,7 @@ def test_a_restart_keeps_answers_and_tokens_and_runs_again_what_was_cut_off(jour
 def test_an_abandoned_command_runs_when_it_is_repeated(journal: HostJournal) -> None:
     journal.begin(spawn())
     journal.abandon("k1")
-    assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.RUN)
 
 
 def test_report_numbers_rise_across_restarts_and_after_the_loss_of_the_file(
@@ -122,8 +126,8 @@ def test_pruning_forgets_old_answers_but_neither_tokens_nor_work(journal: HostJo
     journal.begin(spawn(key="busy", instance="i2"))
     assert journal.prune(older_than_seconds=3600.0) == 0
     assert journal.prune(older_than_seconds=-1.0) == 1
-    assert journal.begin(spawn(key="busy", instance="i2")) == JournalDecision(Decision.BUSY)
-    assert journal.begin(spawn(key="older", token=4)) == JournalDecision(Decision.REFUSED)
+    assert journal.begin(spawn(key="busy", instance="i2")) == JournalDecision(CommandDecision.BUSY)
+    assert journal.begin(spawn(key="older", token=4)) == JournalDecision(CommandDecision.REFUSED)
 
 
 def test_what_only_the_guest_may_read_is_not_kept(journal: HostJournal, path: Path) -> None:
@@ -153,7 +157,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_two_agents_never_share_a_journal(journal: HostJournal, path: Path) -> None:
     with pytest.raises(JournalUnusable, match="another agent that is alive holds it"):
         HostJournal(path)
-    assert journal.begin(spawn()) == JournalDecision(Decision.RUN)
+    assert journal.begin(spawn()) == JournalDecision(CommandDecision.RUN)
 
 
 def test_a_refused_agent_of_the_same_process_leaves_the_lock_in_place(journal: HostJournal, path: Path) -> None:

@@ -32,7 +32,7 @@ def parts(words: str, manual: Manual) -> Iterator[tuple[str, Manual]]:
 
 
 def complete(*words: str) -> list[str]:
-    """The words that bash offers for the last one."""
+    """Return the words that bash offers for the last one."""
     script = completion.script("bash", cli.manuals())
     line = f"COMP_WORDS=(novella {shlex.join(words)}); COMP_CWORD={len(words)}; _novella; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)

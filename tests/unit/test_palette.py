@@ -31,7 +31,7 @@ VISIONS: dict[str, tuple[Rgb, Rgb, Rgb]] = {
 
 
 def tokens(scheme: str) -> dict[str, Rgb]:
-    """Every colour token of a scheme as sRGB shares."""
+    """Return every colour token of a scheme as sRGB shares."""
     found = re.findall(r"--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", TOKENS.read_text())
     return {name: rgb(light if scheme == "light" else dark) for name, light, dark in found}
 
@@ -89,7 +89,7 @@ def distance(first: Rgb, second: Rgb) -> float:
 
 
 def _hues(h1: float, h2: float, *, is_grey: bool) -> tuple[float, float]:
-    """The turn from one hue to the other, and the hue between them, in degrees."""
+    """Return the turn from one hue to the other, and the hue between them, in degrees."""
     if is_grey:
         return 0.0, h1 + h2
     turn = (h2 - h1 + 180) % 360 - 180

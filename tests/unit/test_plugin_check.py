@@ -142,7 +142,9 @@ class Endless(Heavy):
 def broken(
     kind: type[Any], only: str = "", seconds: float = 600.0, limits: Mapping[str, float] | None = None, **values: Any
 ) -> dict[str, str]:
-    """The laws that the class breaks, and why; of all, or of the one named. A busy machine makes none of them slow."""
+    """Return the laws that the class breaks, and why; of all, or of the one named. A busy machine makes none of them
+    slow.
+    """
     of = limits or {}
     subject = PluginUnderTest(kind, **{"milliseconds": 60_000.0, **values})
     laws = [law for law in laws_for(subject) if only in ("", law.__name__)]

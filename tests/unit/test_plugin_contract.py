@@ -13,7 +13,7 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import PASS, Verdict
 from conductor.hookspecs import CONTRACTS, DEPRECATED, hookimpl
 from conductor.plugins import PluginOptions, Registry, load, loading, system_checks
-from conductor.plugins.loading import Source
+from conductor.plugins.loading import PluginSource
 from tests.architecture.tree import read
 
 
@@ -27,7 +27,7 @@ class Moon(Filter):
 def loaded(monkeypatch: pytest.MonkeyPatch, **plugin: Any) -> Registry:
     """Return the registry with a plugin of one filter and these attributes."""
     brought = SimpleNamespace(register_filters=hookimpl(lambda: [Moon]), **plugin)
-    source = Source("main", "tides", "1.0", False, lambda: brought)
+    source = PluginSource("main", "tides", "1.0", False, lambda: brought)
     monkeypatch.setattr(loading, "_installed", lambda: iter([source]))
     return load([], PluginOptions())
 

@@ -50,7 +50,7 @@ class Texts(HTMLParser):
 
 
 def unmarked(source: str) -> list[str]:
-    """The texts of a template that no tag marks."""
+    """Return the texts of a template that no tag marks."""
     reader = Texts()
     reader.feed(TAG.sub("", MARKED.sub("", source)))
     found = [" ".join(text.split()) for text in reader.found]

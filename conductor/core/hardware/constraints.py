@@ -96,7 +96,9 @@ class HardwareRequirements:
         return _one_of(wanted, EMULATOR_POLICIES, "hw:emulator_threads_policy")
 
     def realtime_cpus(self) -> frozenset[int]:
-        """Return the guest CPUs that run in real time. One at least is left over, or the emulator has its own."""
+        """Return the guest CPUs that run in real time. At least one CPU is left over, unless the emulator has its
+        own.
+        """
         if not is_true(self.extra_specs.get("hw:cpu_realtime")):
             return frozenset()
         wanted, offered = self.both("cpu_realtime_mask")
@@ -160,7 +162,9 @@ class HardwareRequirements:
         return self._per_cell("numa_mem", _integer)
 
     def grouped_cpus(self) -> tuple[int, int]:
-        """Return vCPUs and pinned CPUs that extra specs `resources:VCPU` and `resources:PCPU` ask for."""
+        """Return the numbers of vCPUs and pinned CPUs that the extra specs `resources:VCPU` and `resources:PCPU`
+        request.
+        """
         found = {"VCPU": 0, "PCPU": 0}
         for key, value in self.extra_specs.items():
             match = GROUPED_CPUS.match(key)

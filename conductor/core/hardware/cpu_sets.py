@@ -8,7 +8,7 @@ MOST_CPUS = 1 << 16  # a longer range is a typing error, and would fill the memo
 
 
 def parse(text: str, *, key: str) -> frozenset[int]:
-    """Return the CPUs that `text` names: numbers and ranges, without those after a `^`. Raises Invalid naming `key`."""
+    """Parse a set of CPUs: numbers and ranges, without those after a `^`. Raises Invalid, which names `key`."""
     wanted: set[int] = set()
     unwanted: set[int] = set()
     for part in (part.strip() for part in text.split(",")):
@@ -18,7 +18,7 @@ def parse(text: str, *, key: str) -> frozenset[int]:
 
 
 def parse_mask(text: str, vcpus: int, *, key: str) -> frozenset[int]:
-    """Like `parse`; a text that begins with `^` is subtracted from all CPUs of the guest."""
+    """Parse a set of CPUs. A text that begins with `^` is subtracted from all CPUs of the guest."""
     return parse(f"0-{vcpus - 1},{text}" if text.strip().startswith("^") else text, key=key)
 
 

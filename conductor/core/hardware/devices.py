@@ -27,9 +27,12 @@ def take_all(
     cells: Sequence[int] = (),
     topology: HostTopology | None = None,
 ) -> tuple[Pools, list[list[Take]]] | None:
-    """Return what is left of `pools`, and the pools that each request took from; None where devices are too few.
+    """Take the devices of all requests out of `pools`.
 
-    `cells` are the host's NUMA cells that the guest is on; without any, nearness is not checked.
+    Without `cells`, the host's NUMA cells that the guest uses, nearness is not checked.
+
+    Returns:
+        The pools that are left, and the pools that each request took from. None where there are too few devices.
     """
     left = list(in_order(pools))
     taken: list[list[Take]] = []
@@ -44,7 +47,7 @@ def take_all(
 def fitting_pools(
     pools: Sequence[PciPool], request: PciRequest, cells: Sequence[int] = (), topology: HostTopology | None = None
 ) -> list[PciPool]:
-    """Return the pools that may serve the request, nearest first; none where they have too few devices together."""
+    """Return the pools that may serve the request, nearest first. Empty where they have too few devices together."""
     found = [pool for pool in pools if _meets_any(pool, request.specs)]
     if _count(found) < request.count:
         return []
@@ -56,7 +59,7 @@ def fitting_pools(
 
 
 def matching_count(pools: Sequence[PciPool], request: PciRequest) -> int:
-    """Return how many devices match the request, whatever their NUMA cell."""
+    """Return how many devices match the request, in any NUMA cell."""
     return _count([pool for pool in pools if _meets_any(pool, request.specs)])
 
 
@@ -94,7 +97,7 @@ def _near(
 
 
 def _cells_of_sockets(cells: Sequence[int], topology: HostTopology | None) -> set[int]:
-    """Return the cells that share a socket with the guest's; none where the socket of a cell is unknown."""
+    """Return the cells that share a socket with the guest's cells. Empty where the socket of one is unknown."""
     known = topology.cells if topology else ()
     if any(cell.socket is None for cell in known):
         return set()
@@ -103,7 +106,7 @@ def _cells_of_sockets(cells: Sequence[int], topology: HostTopology | None) -> se
 
 
 def _is_unrequested(pool: PciPool, request: PciRequest) -> bool:
-    """Whether it is a whole physical function, vDPA or remotely managed, and the request does not name that."""
+    """Whether the device is a whole physical function, vDPA or remotely managed, and the request names no such kind."""
     kind = pool.tags.get("dev_type")
     kinds = {spec.get("dev_type") for spec in request.specs}
     if kind in (PHYSICAL, VDPA) and kind not in kinds:

@@ -59,37 +59,37 @@ class Fit:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def fit(host: HostTopology, pools: Sequence[PciPool], question: FitRequest) -> Fit:
+def fit(host: HostTopology, pools: Sequence[PciPool], request: FitRequest) -> Fit:
     """Return the first way to put every guest cell on a host cell of its own, near enough to its devices.
 
     Where CPUs are to be pinned and the search reaches a cell whose thread siblings are unknown, nothing fits.
     """
-    wanted = question.topology.cells
+    wanted = request.topology.cells
     if len(host.cells) < len(wanted):
         return Fit(None, Counter({FEW_CELLS: 1}))
-    attempt = _Attempt(question)
+    attempt = _Attempt(request)
     ordered = host.cells
     if len(host.cells) > len(wanted):
-        ordered = tuple(_by_preference(host.cells, pools, question))
-    is_tried = not question.is_matched and perm(len(ordered), len(wanted)) <= MOST_TRIES
-    for cells in permutations(ordered, len(wanted)) if is_tried else matched(ordered, question):
+        ordered = tuple(_by_preference(host.cells, pools, request))
+    is_tried = not request.is_matched and perm(len(ordered), len(wanted)) <= MOST_TRIES
+    for cells in permutations(ordered, len(wanted)) if is_tried else matched(ordered, request):
         if not attempt.places(cells):
             if UNTOLD in attempt.reasons:
                 return Fit(None, Counter({UNTOLD: 1}))
             continue
         near = tuple(cell.id for cell in cells)
-        if question.pci_requests and devices.take_all(pools, question.pci_requests, near, host) is None:
+        if request.pci_requests and devices.take_all(pools, request.pci_requests, near, host) is None:
             attempt.reasons[FAR_DEVICES] += 1
             continue
-        return Fit(replace(question.topology, cells=tuple(attempt.cells)))
+        return Fit(replace(request.topology, cells=tuple(attempt.cells)))
     return Fit(None, attempt.reasons or Counter({FEW_CELLS: 1}))
 
 
-def matched(cells: Sequence[HostCell], question: FitRequest) -> Iterator[tuple[HostCell, ...]]:
+def matched(cells: Sequence[HostCell], request: FitRequest) -> Iterator[tuple[HostCell, ...]]:
     """Yield a host cell of its own for each guest cell, if there is such an assignment, without trying them all."""
-    wanted = question.topology.cells
+    wanted = request.topology.cells
     fits = [
-        [not fit_cell(host, cell, question.limits, _reserved(question.topology, index))[1] for host in cells]
+        [not fit_cell(host, cell, request.limits, _reserved(request.topology, index))[1] for host in cells]
         for index, cell in enumerate(wanted)
     ]
     holder: dict[int, int] = {}  # index of the host's cell → index of the guest's cell
@@ -109,12 +109,12 @@ def matched(cells: Sequence[HostCell], question: FitRequest) -> Iterator[tuple[H
 
 
 class _Attempt:
-    """Search state: what one try settled, such as the page size, holds in the next tries too."""
+    """State of a search. What one attempt settled, such as the page size, holds in the next attempts too."""
 
-    def __init__(self, question: FitRequest) -> None:
-        self.cells = list(question.topology.cells)
-        self.limits = question.limits
-        self.topology = question.topology
+    def __init__(self, request: FitRequest) -> None:
+        self.cells = list(request.topology.cells)
+        self.limits = request.limits
+        self.topology = request.topology
         self.reasons: Counter[str] = Counter()
         self._known: dict[tuple[int, int], bool] = {}
 
@@ -136,7 +136,9 @@ class _Attempt:
 
 
 def _reserved(topology: InstanceTopology, index: int) -> int:
-    """Return the CPUs that the emulator's threads need beside this cell: isolated ones are beside the first cell."""
+    """Return the number of CPUs that the emulator's threads need beside this cell. Isolated ones are beside the first
+    cell.
+    """
     return int(topology.isolates_emulator and index == 0)
 
 
@@ -159,7 +161,7 @@ def fit_cell(host: HostCell, cell: InstanceCell, limits: Limits | None, reserved
 
 
 def _with_pages(host: HostCell, cell: InstanceCell) -> Answer:
-    """Choose the largest pages that the request allows, that divide the memory evenly and are free in that number."""
+    """Choose the largest pages that the request allows, that divide the memory evenly, and of which enough are free."""
     sizes = sorted((pages.size_kb for pages in host.pages), reverse=True)
     by_kind = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
     for size in by_kind.get(cell.page_size_kb or 0, [cell.page_size_kb or 0]):
@@ -208,14 +210,18 @@ def _is_shared(cell: InstanceCell) -> bool:
     return cell.cpu_policy != "dedicated"
 
 
-def _by_preference(cells: Sequence[HostCell], pools: Sequence[PciPool], question: FitRequest) -> Iterator[HostCell]:
-    """Sort cells: those with devices first if the guest needs any, else last; then emptiest, or fullest if packed."""
+def _by_preference(cells: Sequence[HostCell], pools: Sequence[PciPool], request: FitRequest) -> Iterator[HostCell]:
+    """Sort cells in the order of preference.
+
+    Cells with devices come first if the guest needs any, else last. Then the emptiest come first, or the fullest if
+    guests are packed.
+    """
     count: Counter[int | None] = Counter()
     for pool in pools:
         count[pool.numa_node] += pool.count
-    toward_devices = -1 if question.pci_requests else 1
-    toward_room = 1 if question.packs else -1
-    first = question.topology.cells[0]
+    toward_devices = -1 if request.pci_requests else 1
+    toward_room = 1 if request.packs else -1
+    first = request.topology.cells[0]
     busy: Callable[[HostCell], int] = (
         (lambda cell: toward_room * len(cell.free_pcpus))
         if first.is_pinned

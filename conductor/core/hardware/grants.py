@@ -46,7 +46,9 @@ class Host:
     devices: tuple[PciDevice, ...] = ()
 
     def without(self, grants: Iterable[HardwareGrant]) -> Host:
-        """Return what is left beside these grants. A device takes its parts out, and a part its whole."""
+        """Return what is left without these grants. A granted device also takes its parts, and a granted part its whole
+        device.
+        """
         grants = tuple(grants)
         if not grants:
             return self
@@ -68,8 +70,8 @@ def grant(host: Host, wanted: HardwareRequest, limits: Limits) -> HardwareGrant 
     pools = devices.in_order(pools_of(host.devices))
     numa = None
     if wanted.numa is not None:
-        question = FitRequest(wanted.numa, wanted.pci_requests, limits)
-        numa = _sound(host.topology, pools, question).topology if host.topology else None
+        request = FitRequest(wanted.numa, wanted.pci_requests, limits)
+        numa = _sound(host.topology, pools, request).topology if host.topology else None
         if numa is None:
             return None
     cells = tuple(cell.id for cell in numa.cells) if numa else ()
@@ -80,18 +82,18 @@ def grant(host: Host, wanted: HardwareRequest, limits: Limits) -> HardwareGrant 
     return None if chosen is None else HardwareGrant(numa, chosen)
 
 
-def _sound(host: HostTopology, pools: devices.Pools, question: FitRequest) -> Fit:
-    """Return a fit in which no CPU is used twice: the first way, or else one found by matching cells."""
-    found = fit(host, pools, question)
+def _sound(host: HostTopology, pools: devices.Pools, request: FitRequest) -> Fit:
+    """Return a fit that uses no CPU twice: the first one found, or else one that is found by matching cells."""
+    found = fit(host, pools, request)
     if found.topology is None or not usage.clashes(host, found.topology):
         return found
-    return fit(host, pools, replace(question, is_matched=True))
+    return fit(host, pools, replace(request, is_matched=True))
 
 
 def _addresses(
     free: Sequence[PciDevice], requests: Sequence[PciRequest], taken: Sequence[Sequence[devices.Take]]
 ) -> tuple[Device, ...] | None:
-    """Return a device for each that a pool gave; None where a device and its own part would both be assigned."""
+    """Return a device for each one that a pool gave. None where a device and its own part would both be assigned."""
     left = list(free)
     chosen: list[Device] = []
     for request, takes in zip(requests, taken, strict=True):

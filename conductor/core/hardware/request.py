@@ -43,7 +43,7 @@ class InstanceCell:
 
     @property
     def host_cpus(self) -> frozenset[int]:
-        """The host CPUs that the cell has for itself: pinned ones and those of the emulator."""
+        """The host CPUs that only this cell uses: pinned ones, and those of the emulator."""
         return frozenset(host for _, host in self.pins) | self.reserved
 
 

@@ -18,13 +18,15 @@ def with_guest(host: HostTopology, guest: InstanceTopology) -> HostTopology:
 
 
 def with_guests(host: HostTopology, guests: Sequence[InstanceTopology]) -> HostTopology:
-    """Like `with_guest`, for several."""
+    """Return the host's topology with the usage of several fitted guests added."""
     cells = [cell for guest in guests for cell in guest.cells]
     return HostTopology(tuple(_with_cells(cell, cells) for cell in host.cells)) if cells else host
 
 
 def clashes(host: HostTopology, guest: InstanceTopology) -> bool:
-    """Whether the fitted guest has CPUs that the host cannot give: CPUs of another guest, or not meant for pinning."""
+    """Whether the fitted guest has CPUs that the host cannot give: CPUs of another guest, or CPUs that are not for
+    pinning.
+    """
     by_id = {cell.id: cell for cell in host.cells}
     taken: set[int] = set()
     for cell in guest.cells:

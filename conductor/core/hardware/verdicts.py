@@ -16,8 +16,8 @@ Pools = tuple[PciPool, ...]
 
 
 @lru_cache(maxsize=KEPT)
-def has_fit(host: HostTopology, pools: Pools, question: FitRequest) -> bool:
-    return fit(host, pools, question).topology is not None
+def has_fit(host: HostTopology, pools: Pools, request: FitRequest) -> bool:
+    return fit(host, pools, request).topology is not None
 
 
 @lru_cache(maxsize=KEPT)
@@ -25,17 +25,17 @@ def has_devices(pools: Pools, requests: tuple[PciRequest, ...]) -> bool:
     return devices.take_all(pools, requests) is not None
 
 
-def explain_fit(host: HostTopology | None, pools: Pools, question: FitRequest) -> Verdict:
+def explain_fit(host: HostTopology | None, pools: Pools, request: FitRequest) -> Verdict:
     """Judge whether the guest's cells fit, with what is needed and what the host has where they do not."""
     if not host:
-        return reject("host reports no NUMA cells", need=_need(question.topology), have="none")
-    found = fit(host, pools, question)
+        return reject("host reports no NUMA cells", need=_need(request.topology), have="none")
+    found = fit(host, pools, request)
     if found.topology is not None:
         return PASS
     if UNTOLD in found.reasons:
-        return unreadable(UNTOLD, need=_need(question.topology))
+        return unreadable(UNTOLD, need=_need(request.topology))
     reason = FEW_CELLS if FEW_CELLS in found.reasons else found.reasons.most_common(1)[0][0]
-    return reject(reason, need=_need(question.topology), have="; ".join(_have(host)))
+    return reject(reason, need=_need(request.topology), have="; ".join(_have(host)))
 
 
 def explain_devices(pools: Pools, requests: Sequence[PciRequest]) -> Verdict:

@@ -31,7 +31,9 @@ STRATEGIES = (DEPTH_FIRST, BREADTH_FIRST)
 
 @dataclass(frozen=True, slots=True)
 class CandidateRequest:
-    """One candidate: amounts by class, by provider uuid; and the providers of each group, by its suffix."""
+    """One candidate: amounts by provider uuid and resource class, and the providers of each group by the group's
+    suffix.
+    """
 
     resources_by_provider: Mapping[str, Mapping[str, int]]
     mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -49,10 +51,13 @@ class Candidates:
 class SearchOptions:
     """Options of a search.
 
-    Depth first finds all candidates in one tree before it searches the next; breadth first takes one candidate of each
-    tree in turn, so that a bounded search still covers many trees. `at_most` bounds the number, -1 does not. With a
-    `seed` the candidates are drawn at random, else they come in the order of the providers. With `roots` only these
-    trees are searched, with the providers that share with them.
+    Attributes:
+        at_most: Maximum number of candidates; -1 for no maximum.
+        seed: Draws the candidates at random. Without it they come in the order of the providers.
+        roots: Searches only these trees, with the providers that share with them.
+
+    A depth-first search finds all candidates in one tree before it searches the next. A breadth-first search takes one
+    candidate of each tree in turn, so that a bounded search still covers many trees.
     """
 
     strategy: str = DEPTH_FIRST
@@ -181,7 +186,7 @@ def _may_anchor(forest: Forest, root: str, query: CandidateQuery) -> bool:
 
 
 def _whole_ways(forest: Forest, suffix: str, group: RequestGroup, roots: set[str]) -> dict[str, list[Combination]]:
-    """Return candidates for a group from one provider, by the root of each tree that can use that provider."""
+    """Return candidates that serve a group from one provider, by the root of each tree that can use that provider."""
     found: dict[str, list[Combination]] = {}
     if not group.resources and not (group.required or group.member_of):
         return found  # a group without requirements gets no provider
@@ -225,7 +230,7 @@ def _is_member(node: ProviderNode | None, group: RequestGroup) -> bool:
 def _spread_choices(
     forest: Forest, group: RequestGroup, roots: set[str]
 ) -> dict[str, Mapping[str, Sequence[ProviderNode]]]:
-    """Return possible providers by class, for each root whose tree, with its sharing providers, has all classes."""
+    """Return possible providers by class, by the root of each tree that has all classes, with its sharing providers."""
     by_class = {kind: _givers(forest, group, kind, roots) for kind in sorted(group.resources)}
     found: dict[str, Mapping[str, Sequence[ProviderNode]]] = {}
     for root in forest.trees:
@@ -253,7 +258,10 @@ def _givers(forest: Forest, group: RequestGroup, kind: str, roots: set[str]) -> 
 
 
 def _reached(forest: Forest, node: ProviderNode, group: RequestGroup) -> Sequence[str]:
-    """Return the roots that a provider can serve: only its own with `in_tree`, or outside the required aggregates."""
+    """Return the roots of the trees that a provider can serve.
+
+    With `in_tree`, or where the provider is outside the required aggregates, that is only its own tree.
+    """
     if group.in_tree or (group.member_of and not _is_member(node, group)):
         return (forest.root_of(node.uuid),)
     return forest.anchors_of(node)

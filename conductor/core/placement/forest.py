@@ -12,7 +12,9 @@ SHARES = "MISC_SHARES_VIA_AGGREGATE"
 
 @dataclass(frozen=True, slots=True)
 class ProviderNode:
-    """A provider as the search sees it. Providers with one `root_uuid` are a tree; an empty one means itself."""
+    """A provider as the search sees it. Providers with the same `root_uuid` form a tree; an empty one means the
+    provider itself.
+    """
 
     uuid: str
     name: str = ""
@@ -52,7 +54,9 @@ class Forest:
         return self.trees[self.root_of(uuid)] if uuid in self.nodes else ()
 
     def anchors_of(self, node: ProviderNode) -> Sequence[str]:
-        """Return roots of the trees that may use the provider: its own, and those of its aggregates when it shares."""
+        """Return the roots of the trees that may use the provider: its own, and those of its aggregates if it
+        shares.
+        """
         own = node.root_uuid or node.uuid
         if SHARES not in node.traits:
             return (own,)

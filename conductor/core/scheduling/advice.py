@@ -1,4 +1,6 @@
-"""Advice on a decision, in plain sentences for the requester: counts and reasons, without host names."""
+"""Advice on a decision, in plain sentences for the user who made the request: counts and reasons, without host
+names.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,11 @@ def _grouped(outcome: SelectionResult, reasons: Reasons) -> list[tuple[str, int]
     for stage, by_row in reasons:
         mine = Counter(_text(stage, verdict, outcome.shown.hosts.states[row]) for row, verdict in by_row.items())
         unexplained = stage.rejected - len(by_row)
-        if unexplained and len(mine) == 1:  # all that were judged give one reason: the rest does too
+        if unexplained and len(mine) == 1:  # where all judged hosts give one reason, the rest have it too
             mine[next(iter(mine))] += unexplained
         elif unexplained:
             mine[message("reject.by_filter", filter=plugin_name(stage.filter.name))] += unexplained
-        is_ours = isinstance(stage.filter, Placement)  # the most frequent filter, and it names no host
+        is_ours = isinstance(stage.filter, Placement)  # the most frequent filter, and its reasons name no host
         for text, count in mine.items():
             counts[text if is_ours else with_texts(text, nameless)] += count
     return counts.most_common()

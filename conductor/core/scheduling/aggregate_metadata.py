@@ -16,9 +16,9 @@ def words(values: frozenset[str]) -> frozenset[str]:
 
 
 def least(metadata: Metadata, key: str, read: Callable[[str], Number]) -> Number | None:
-    """Return the smallest number that aggregates give for `key`; None without any, or where one is not a number.
+    """Return the smallest number that aggregates give for `key`. None if none gives one, or if one is not a number.
 
-    To skip a value that cannot be read would let other aggregates override the one that set it.
+    A value that cannot be read is not skipped: other aggregates would then override the one that set it.
     """
     values = metadata.get(key)
     if not values:

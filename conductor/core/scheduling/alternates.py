@@ -20,7 +20,7 @@ LEAST = -np.finfo(np.float64).max  # smallest finite weight; hosts that are no c
 
 
 class Ranking:
-    """Candidates by weight. The heaviest ones are computed once, and mostly suffice for all queries."""
+    """Candidates by weight. The heaviest ones are computed once, and usually suffice for all queries."""
 
     def __init__(self, totals: Column) -> None:
         self.totals = totals
@@ -31,7 +31,7 @@ class Ranking:
         return _leaders(self.totals)
 
     def best(self, count: int, seed: int | None) -> list[int]:
-        """The `count` heaviest candidates, best first; fewer where there are no more.
+        """Return the `count` heaviest candidates, best first; fewer if there are no more.
 
         Ties are ordered at random by the seed, so that concurrent schedulers do not all take the same host. Without a
         seed they keep their order.
@@ -69,7 +69,7 @@ def _best(weights: Column, count: int, seed: int | None) -> list[int]:
 
 
 def _drawn(weights: list[float], count: int, seed: int) -> list[int]:
-    """`_drain` for few hosts, in plain Python, which is faster there than numpy."""
+    """Return the rows as `_drain` does, in plain Python, which is faster than numpy for few hosts."""
     if count == 1:
         top = max(weights, default=OUT)
         return _some_of([place for place, weight in enumerate(weights) if weight == top], 1, seed) if top > OUT else []
@@ -83,7 +83,9 @@ def _drawn(weights: list[float], count: int, seed: int) -> list[int]:
 
 
 def _drain(left: Column, count: int, seed: int) -> list[int]:
-    """`best_rows`, which removes what it takes. Each distinct weight costs one scan: for few rows."""
+    """Return the rows as `best_rows` does, and remove them from the weights. One scan per distinct weight: for few
+    rows.
+    """
     best: list[int] = []
     while len(best) < count and len(left):
         top = left.max()
@@ -117,9 +119,10 @@ def heaviest(totals: Column, count: int) -> list[int]:
 
 
 def _floor(totals: Column, count: int) -> float:
-    """Return a weight that at least `count` hosts reach: the smallest of the `count` largest group maxima; else LEAST.
+    """Return a weight that at least `count` hosts reach: the smallest of the `count` largest group maxima.
 
-    A group is a strided slice of the hosts: its maximum costs a sixth of that of adjacent hosts.
+    It is LEAST if there are too few groups. A group is a strided slice of the hosts: its maximum costs a sixth of that
+    of adjacent hosts.
     """
     groups = len(totals) // STRIPES
     if not 0 < count <= groups:
@@ -130,17 +133,18 @@ def _floor(totals: Column, count: int) -> float:
 
 
 def pick(ordered: list[int], generator: random.Random | None) -> int:
-    """Return the best row, or with a generator a random one."""
+    """Return the best row, or a random one with a generator."""
     return generator.choice(ordered) if generator else ordered[0]
 
 
 def alternates_by_cell(
     hosts: HostTable, ranking: Ranking, picked: Collection[int], *, count: int, seed: int | None, among: int = 1
 ) -> dict[str, list[int]]:
-    """For each cell of a picked host, return its `count` next best hosts that no instance of the request got.
+    """Return the next best hosts by cell, for each cell of a picked host: `count` hosts that no instance of the request
+    got.
 
-    With `among` above 1 each is drawn from that many: otherwise all requests that lose a claim would collide again at
-    the same next best host.
+    With `among` above 1 they are drawn from that many times as many. Otherwise all requests that lose a claim would
+    collide again at the same next best host.
     """
     if count <= 0:
         return {}
@@ -172,7 +176,7 @@ def _best_leaders(leaders: Mapping[int, float], count: int, seed: int | None) ->
 
 
 def _leaders(totals: Column) -> dict[int, float]:
-    """Return the heaviest candidates, including ties, with their weights; empty where the shortcut saves nothing."""
+    """Return the heaviest candidates, including ties, with their weights. Empty where the shortcut saves nothing."""
     floor = _floor(totals, LEADERS)
     if floor == LEAST:
         return {}

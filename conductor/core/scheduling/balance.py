@@ -12,9 +12,14 @@ MEASURES = ("MEMORY_MB", "VCPU")
 
 
 def balance(states: Iterable[HostState], placed: Mapping[str, int], resources: Mapping[str, float]) -> float | None:
-    """100: every host in service is as full as the others; 0: half of them are full and half empty.
+    """Return the balance of a fleet.
 
-    `placed` has the number of additional guests of `resources` by host name. None where fewer than two are in service.
+    Args:
+        placed: The number of additional guests, of `resources` each, by host name.
+
+    Returns:
+        100 if every host in service is as full as the others, 0 if half of them are full and half empty. None if fewer
+            than two hosts are in service.
     """
     serving = [state for state in states if state.is_up and not (state.is_disabled or state.is_cell_closed)]
     if len(serving) < 2:

@@ -1,8 +1,8 @@
 """Places many equal servers of one request: all hosts are judged once, then only the host that was picked.
 
-Each instance takes the same everywhere, so a host's numbers after some more instances follow from its numbers before.
-The best hosts form the near set: as long as one of them outweighs all others, whatever changed in the ranges of
-normalisation, the others are not computed again. Each pick is, bit for bit, the one that judging all hosts would make.
+Each instance takes the same amounts on every host, so a host's numbers after more instances follow from those before.
+The best hosts form the near set. As long as one of them outweighs all other hosts, whatever the change of the ranges of
+normalisation, the other hosts are not computed again. Each pick is, bit for bit, the one that judging all hosts makes.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class _BatchVerdicts:
 
     @property
     def gain(self) -> float:
-        """Return the most that any host's weight can have risen by the change of the range alone."""
+        """The largest possible rise of any host's weight by the change of the range alone."""
         then, now = self.then, self.near
         if (then.low, then.high) == (now.low, now.high):
             return 0.0
@@ -206,9 +206,11 @@ class Batch:
         self._is_exact: bool | None = None  # whether the numbers of the near hosts add up without rounding
 
     def place(self, totals: Column, count: int, draw: int | None) -> bool:
-        """Place `count` instances, the first by these totals. Return whether there were enough hosts.
+        """Place `count` instances. Return whether there were enough hosts.
 
-        Ties are drawn with seeds from `draw` on, or keep their order where it is None.
+        Args:
+            totals: The weights for the first instance; shape (hosts,).
+            draw: The first seed by which ties are drawn. None keeps their order.
         """
         while len(self.picks) < count:
             before = len(self.picks)
@@ -340,11 +342,10 @@ def _drawn(count: int, seed: int | None, index: int) -> int:
 def batch_of(
     hosts: HostTable, spec: RequestSpec, needs: Needs, first: tuple[Mask, Weighing], plugins: Plugins
 ) -> Batch | None:
-    """Return the batch after the first round; None where an instance changes more than its host's numbers.
+    """Return the batch after the first round. None where an instance changes more than its host's numbers.
 
-    That is so where it changes other hosts (groups, shared providers), or takes different amounts by host. Weighers
-    that
-    ship and judge each host alone use the claimed columns, or values that instances do not change.
+    That is so where an instance changes other hosts (groups, shared providers), or takes different amounts by host.
+    Weighers that ship and judge each host alone use the claimed columns, or values that instances do not change.
     """
     if not _is_plain(hosts, spec, needs):
         return None

@@ -191,7 +191,7 @@ def actions_of(host: HostState) -> frozenset[str]:
 
 
 def shortfall_of(host: HostState, spec: RequestSpec) -> float:
-    """Return the largest share of any need that the host lacks; 0.5 means half of it."""
+    """Return the largest share of any need that the host lacks. 0.5 means that half of a need is missing."""
     needs = needs_of(spec).resources
     return max((1 - free_of(host, name) / amount for name, amount in needs.items()), default=0.0)
 
@@ -244,7 +244,10 @@ def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
 
 
 def _why_not_together(host: HostState, query: CandidateQuery) -> Verdict:
-    """Return why a host's providers fail the query although they have enough: by traits of theirs or of its root."""
+    """Return why a host's providers fail the query although they have enough resources.
+
+    The reason is the traits of its providers, or those of the root.
+    """
     missing = provider_answers.missing_traits(host.traits.union(*(node.traits for node in host.tree)), query)
     if missing:
         return reject(message("reject.provider_trait_missing"), need=", ".join(missing), have=word("not there"))

@@ -1,4 +1,4 @@
-"""Base classes of filters that limit how many of something a host holds."""
+"""Base classes of filters that limit how many instances or builds a host has."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from conductor.core.verdict import PASS, Verdict, reject
 
 
 class CountLimit(Filter):
-    """Keeps hosts with fewer than `option` allows. With `asks_aggregates`, the least value that the host's
-    aggregates have under the option's name counts instead, where they have one.
+    """Keeps hosts whose count is below `option`.
+
+    With `asks_aggregates` the least value that the host's aggregates have under the option's name replaces the option.
     """
 
     option: ClassVar[str]

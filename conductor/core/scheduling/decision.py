@@ -29,7 +29,7 @@ SEEDS = 2**32  # exclusive upper bound of seeds
 
 
 class StageCount(NamedTuple):  # created often; a frozen dataclass takes four times as long
-    """One bar of the funnel."""
+    """Counts of one stage of the funnel."""
 
     filter: str
     before: int
@@ -54,7 +54,7 @@ class HostOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """All that is kept of one pass of the scheduler. Immutable; `summary` and `details` are its JSON."""
+    """All that is stored of one pass of the scheduler. Immutable; `summary` and `details` are its JSON."""
 
     selections: tuple[tuple[Selection, ...], ...]
     num_instances: int
@@ -95,7 +95,7 @@ class Decision:
         }
 
     def attempt(self) -> dict[str, Any]:
-        """Return what is kept of a pass whose claim failed: enough to distinguish it from the next one."""
+        """Return what is stored of a pass whose claim failed: enough to distinguish it from the next pass."""
         return {
             "seed": self.seed,
             "snapshot_age_seconds": self.snapshot_age_seconds,
@@ -110,7 +110,9 @@ class Decision:
         return {host.host for host in self.hosts} | {str(weight["host"]) for weight in self.weights}
 
     def abridged(self) -> Decision:
-        """Return the decision without the hosts that were not chosen: what is kept of a success outside the sample."""
+        """Return the decision without the hosts that were not chosen. A success outside the sample is stored in this
+        form.
+        """
         chosen = {selection.host for picked in self.selections for selection in picked}
         return replace(
             self,
@@ -121,7 +123,7 @@ class Decision:
         )
 
     def is_in_sample(self, share: float) -> bool:
-        """Whether the whole decision is kept: every failure, and `share` of the successes, drawn by the seed."""
+        """Whether the whole decision is stored: every failure, and a `share` of the successes that the seed draws."""
         return not self.is_successful or self.seed < share * SEEDS
 
     def details(self) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def unpacked(host: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def explain(outcome: SelectionResult, missing_cells: Mapping[str, str] | None = None) -> Decision:
-    """Return the explained decision. Filters run once more on the hosts that they rejected."""
+    """Return the decision with its explanation. Filters run once more on the hosts that they rejected."""
     shown = outcome.shown
     missing = dict(missing_cells or {})
     limit = REASONS_KEPT if outcome.is_successful else REASONS_KEPT_ON_FAILURE
@@ -176,7 +178,9 @@ def _counted(stage: Stage) -> StageCount:
 
 
 def _all_reasons(shown: Round, limit: int) -> list[tuple[Stage, dict[int, Verdict]]]:
-    """Return the reasons to keep, those of the latest stages first; earlier stages judge only as many as needed."""
+    """Return the reasons to store. Those of the latest stages come first; earlier stages judge only as many as
+    needed.
+    """
     found = []
     for stage in reversed(shown.filtering.stages):
         requested = _reasons(shown, stage, max(limit, REASONS_COUNTED))

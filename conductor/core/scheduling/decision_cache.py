@@ -1,9 +1,9 @@
-"""Decision cache: results for a class of requests are reused, and only hosts that changed are judged again.
+"""Decision cache: results of a class of requests are reused, and only hosts that changed are judged again.
 
-A class is all that filters and weighers may read in a request. Its first round is kept with the table that it is
-about; on a later table the filters judge the rows in which the two differ, and weights are added up anew
-where they or their ranges have changed. The result is, bit for bit, that of judging all hosts. The cache covers
-only plugins that ship: others may judge a host by its neighbours.
+A class is everything in a request that filters and weighers may read. The cache stores its first round with the host
+table of that round. On a later table the filters judge only the rows that differ. Weights are added up again only where
+they or their ranges have changed. The result is, bit for bit, that of judging all hosts. The cache covers only plugins
+that ship, as others may judge a host by its neighbours.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class CachedRound:
 
     @cached_property
     def unasked(self) -> tuple[Stage, ...]:
-        """The filters' stages, with no time spent."""
+        """The stages of the filters, with no time spent."""
         return tuple(stage._replace(seconds=0.0) for stage in self.filtering.stages)
 
     @cached_property
     def turns(self) -> tuple[Turn, ...]:
-        """The turns to account for when no plugin runs."""
+        """The plugin runs to account for when no plugin runs."""
         filters = ((FILTER, stage.filter, 0.0, stage.rejected) for stage in self.filtering.stages)
         return *filters, *((WEIGHER, one, 0.0, 0) for one in self.weighers)
 
@@ -87,7 +87,7 @@ class DecisionCache:
 
 
 class ReadOnlyCache(DecisionCache):
-    """View of a cache, for hosts that no later request begins with: it finds, and keeps nothing."""
+    """A read-only view of a cache, for hosts that no later request starts with. It finds rounds and stores none."""
 
     def __init__(self, cache: DecisionCache) -> None:
         self._cache = cache
@@ -140,7 +140,7 @@ def filtered_again(
 
 
 def _verdicts(stage: Stage, hosts: HostTable, spec: RequestSpec, rows: Sequence[int]) -> list[int] | None:
-    """Return the rows that pass the filter; None where it fails: the general path handles failures."""
+    """Return the rows that pass the filter. None where the filter fails, as the general path handles failures."""
     try:
         return [row for row in rows if verdict_of(stage.filter, hosts, spec, row)]
     except Exception:

@@ -1,4 +1,4 @@
-"""Histogram of call durations: compact, and the counts of many processes can be added."""
+"""Histogram of call durations. It is compact, and the counts of several processes can be added."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import bisect
 import itertools
 from collections.abc import Iterable, Sequence
 
-# Upper ends in milliseconds, each one and a half times the one before: 0.01 ms to some minutes, and one for longer
-# calls.
+# Upper ends in milliseconds, each one and a half times the one before: from 0.01 ms to some minutes, then one for
+# longer calls.
 ENDS = tuple(round(0.01 * 1.5**step, 5) for step in range(44))
 
 

@@ -21,8 +21,8 @@ from conductor.core.scheduling.watching import (
     InvalidResult,
     NotCalled,
     PluginFault,
+    PluginUse,
     Rules,
-    Use,
     Watch,
     contained,
     describe,
@@ -58,7 +58,7 @@ TEXT_TYPES = (str, Message)
 
 
 class FilterVerdicts(NamedTuple):
-    """Verdicts of a filter on hosts that it rejected, as far as they are kept.
+    """Verdicts of a filter on rejected hosts, as far as they are kept.
 
     `of_rest` applies to all rows that `of_rows` lacks: hosts that the filter could not judge.
     """
@@ -102,7 +102,7 @@ class Stage(NamedTuple):  # a frozen dataclass takes four times as long to creat
 class Filtering:
     """Result of all filters: the stages in order, and the remaining hosts.
 
-    `aside` accounts for calls that only explain the result: they have a time budget of their own.
+    `aside` accounts for calls that only explain the result. They have a time budget of their own.
     """
 
     stages: tuple[Stage, ...]
@@ -120,9 +120,10 @@ def run_filters(
     *,
     among: Mask | None = None,
 ) -> Filtering:
-    """Run each filter, in order, on the hosts that passed the filters before: of all hosts, or of those in `among`.
+    """Run each filter, in order, on the hosts that passed the filters before it.
 
-    Shadow filters run once per decision, on the hosts that reach them, and reject none.
+    The first filter gets all hosts, or those in `among`. Shadow filters run once per decision, on the hosts that reach
+    them, and reject none.
     """
     watch = watch or Watch(rules)
     clock = rules.clock
@@ -167,7 +168,7 @@ def _plain_turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask,
 
 
 def _turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
-    """Run a filter, accounting its time."""
+    """Run a filter, and account for its time."""
     use = watch.of(FILTER, one)
     if not before or (use.is_shadow and use.turns):
         return None if use.is_shadow else passing, before, (), NO_VERDICTS
@@ -179,7 +180,9 @@ def _turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, befor
 
 
 def _narrowed(passing: Mask, mask: Mask, before: int) -> tuple[Mask, int]:
-    """Return the hosts that pass this mask too, and their number; the same mask object where none was rejected."""
+    """Return the hosts that pass this mask too, and their number. It is the same mask object where none was
+    rejected.
+    """
     left = np.logical_and(passing, mask)
     after = int(np.count_nonzero(left))
     return (passing, before) if after == before else (left, after)
@@ -194,7 +197,7 @@ def passes_all(
     rules: Rules,
     watch: Watch | None = None,
 ) -> tuple[bool, Sequence[PluginFault]]:
-    """Return whether the host in `row` passes every filter, judging this host only; and the faults."""
+    """Return whether the host in `row` passes every filter, and the faults. Only this host is judged."""
     watch = watch or Watch(rules)
     faults: list[PluginFault] = []
     for one in filters:
@@ -220,7 +223,7 @@ def ask(
 
 
 def why(filtering: Filtering, stage: Stage, hosts: HostTable, spec: RequestSpec, row: int) -> Verdict:
-    """Return the stage's verdict on a host that it rejected; the kept one, where the filter ran host by host."""
+    """Return the stage's verdict on a rejected host. It is the kept one where the filter ran host by host."""
     verdict = stage.verdicts.of(row)
     try:
         if verdict is None:
@@ -269,7 +272,9 @@ def _is_short(text: object) -> bool:
 
 
 def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, watch: Watch) -> Verdict:
-    """Like `verdict_of`, accounting its time. Raises NotCalled where none is left."""
+    """Return a filter's verdict on one host, and account for its time. Raises as `verdict_of`, and NotCalled if none is
+    left.
+    """
     use = watch.of(FILTER, one)
     refusal = watch.refusal(use)
     if refusal:
@@ -284,7 +289,7 @@ def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, wa
 
 
 def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
-    """Run a filter, accounting its time. Never raises what the plugin raises."""
+    """Run a filter, and account for its time. Exceptions of the plugin become faults."""
     use = watch.of(FILTER, one)
     refusal = watch.refusal(use)
     if refusal:
@@ -326,7 +331,7 @@ def _require_mask(mask: Mask, count: int) -> None:
 
 
 class _HostVerdicts:
-    """Verdicts of a filter that runs host by host, for at most `seconds` by that clock."""
+    """Verdicts of a filter that runs host by host, for at most `seconds` by the clock `clock`."""
 
     def __init__(self, count: int, clock: Clock, seconds: float, lets_pass: bool) -> None:
         self.clock, self.seconds, self.lets_pass = clock, seconds, lets_pass
@@ -346,9 +351,9 @@ class _HostVerdicts:
 
 
 def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
-    """Run a filter host by host, until its time is up: the remaining hosts are treated by the rule for failures.
+    """Run a filter host by host, until its time is up.
 
-    So are all hosts where it had to be stopped.
+    The remaining hosts are treated by the rule for failures. So are all hosts where the filter had to be stopped.
     """
     use, rows = watch.of(FILTER, one), np.flatnonzero(passing)
     try:
@@ -377,12 +382,12 @@ def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, requ
     return requested
 
 
-def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:
+def _failed(use: PluginUse, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:
     return [watch.fault(use, count, last)] if last else []
 
 
-def _by_rule(hosts: HostTable, passing: Mask, use: Use, watch: Watch, error: Exception) -> Answer:
-    """Treat all hosts by the rule for hosts for which the filter fails."""
+def _by_rule(hosts: HostTable, passing: Mask, use: PluginUse, watch: Watch, error: Exception) -> Answer:
+    """Let all hosts pass or reject them all, by the rule for hosts for which the filter fails."""
     count = int(np.count_nonzero(passing))
     faults = [watch.fault(use, count, error)] if count else []
     return np.full(len(hosts), watch.lets_pass(use), np.bool_), faults, FilterVerdicts(of_rest=_excuse(error))

@@ -34,10 +34,11 @@ Derive = Callable[[RequestSpec], RequestSpec]
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change with which all instances find a host. `num_hosts` fit then.
+    """One change after which all instances find a host. Then `num_hosts` hosts fit.
 
-    `kind` is `request` (its text names no host: for all users) or `fleet` (for operators). `change` is the same for
-    programs.
+    Attributes:
+        kind: `request` for all users (its text names no host), or `fleet` for operators.
+        change: The change as data, for programs.
     """
 
     kind: str
@@ -50,7 +51,7 @@ class Remedy:
 class Fitting:
     """The condition for all variants: this many instances find a host.
 
-    `derive` computes what follows from a flavor and an image, for variants that change them.
+    `derive` completes a variant with what follows from its flavor and image.
     """
 
     pipeline: Pipeline
@@ -58,7 +59,7 @@ class Fitting:
     derive: Derive = field(default=lambda spec: spec)
 
     def hosts_for(self, hosts: HostTable, spec: RequestSpec) -> int:
-        """Return how many hosts fit, if all instances find one; else 0."""
+        """Return how many hosts fit if all instances find one. Otherwise 0."""
         try:
             spec = self.derive(spec)
             if self.num_instances == 1:
@@ -73,7 +74,7 @@ class Fitting:
 
 @dataclass(frozen=True)
 class _Variant:
-    """A changed request, with its description; `cost` orders the remedies: small changes first."""
+    """A changed request with its description. Remedies are ordered by `cost`, small changes first."""
 
     text: Message
     change: Mapping[str, Any]
@@ -110,7 +111,9 @@ def request_remedies(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> l
 
 
 def fleet_remedies(requested: Replay, fitting: Fitting) -> list[Remedy]:
-    """Return the smallest fleet changes with which it fits: a cell opened, or one host enabled, up or freed."""
+    """Return the smallest changes of the fleet after which the request fits: a cell opened, or one host enabled, up or
+    freed.
+    """
     found = _opened_cells(requested, fitting)
     misses = requested.misses
     rows = [int(row) for row in requested.order() if 0 < misses[row] <= 3]
@@ -129,7 +132,7 @@ def fleet_remedies(requested: Replay, fitting: Fitting) -> list[Remedy]:
 
 
 def _opened_cells(requested: Replay, fitting: Fitting) -> list[Remedy]:
-    """Return the closed cells that, when opened, suffice alone."""
+    """Return the closed cells that suffice if one of them is opened."""
     hosts = requested.hosts
     closed: dict[str, list[int]] = {}
     for row in np.flatnonzero(hosts.is_cell_closed).tolist():
@@ -144,7 +147,7 @@ def _opened_cells(requested: Replay, fitting: Fitting) -> list[Remedy]:
 
 
 def mended(state: HostState, spec: RequestSpec) -> tuple[HostState, list[Message], dict[str, Any]]:
-    """Return the host in service and with room for one instance, and the changes made, in words and for programs."""
+    """Return the host in service and with room for one instance, and the changes made, as text and as data."""
     words: list[Message] = []
     change: dict[str, Any] = {}
     if not state.is_up:
@@ -194,7 +197,7 @@ def _fewer(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_V
 
 
 def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_Variant]:
-    """Yield variants with less of one resource, else of two, else of all: what the best host has left."""
+    """Yield variants with less of one resource, then of two, then of all: the amounts that the best host has left."""
     requested = {name: amount for name, amount in needs_of(spec).resources.items() if name in CLASSES}
     for count in range(1, len(requested) + 1):
         is_found = False
@@ -219,7 +222,9 @@ def _sizes(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> Iterator[_V
 def _best_left(
     hosts: HostTable, spec: RequestSpec, fitting: Fitting, requested: Mapping[str, int]
 ) -> tuple[dict[str, int], float] | None:
-    """Return the smallest cut among hosts that fit but for `requested`: amounts, and the share of a need it cuts."""
+    """Return the smallest cut among the hosts where only `requested` is lacking: the amounts, and the share of a need
+    that is cut.
+    """
     try:
         least = fitting.derive(resized(spec, dict.fromkeys(requested, 1)))
     except Invalid:

@@ -10,8 +10,8 @@ AFFINITY = "affinity"
 ANTI_AFFINITY = "anti-affinity"
 SOFT_AFFINITY = "soft-affinity"
 SOFT_ANTI_AFFINITY = "soft-anti-affinity"
-LEAVING = ":leaving"  # after a member's uuid: the host that it is leaving
-STAYING = "member:"  # before a member's uuid: it counts where it is, even if the request places it anew
+LEAVING = ":leaving"  # after a member's uuid: marks the host that the member is leaving
+STAYING = "member:"  # before a member's uuid: the member counts at its host, even if the request places it anew
 HARD = frozenset({AFFINITY, ANTI_AFFINITY})
 
 
@@ -19,7 +19,7 @@ NO_MEMBERS: Counter[str] = Counter()
 
 
 def members_by_host(group: GroupSpec | None, policy: str) -> Counter[str]:
-    """Return the number of members per host, of a group with this policy; empty for other policies. Read-only."""
+    """Return the number of members per host, of a group with this policy. Empty for other policies. Read-only."""
     if group is None or group.policy != policy:
         return NO_MEMBERS
     return Counter(host for host in group.member_hosts.values() if host)

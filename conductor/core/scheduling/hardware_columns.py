@@ -1,7 +1,7 @@
 """NUMA cells of all hosts as columns, to check the fit of a guest on every host at once.
 
-Only for guests whose cells are alike and fully determined, as most are; for others the hosts are checked one by one.
-The results are the same: `conductor.core.hardware.fit` is the reference, and a test compares both.
+The columns apply to guests whose cells are alike and fully determined, as most are. For other guests the hosts are
+checked one by one. The results are the same: `conductor.core.hardware.fit` is the reference, and a test compares both.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ def is_plain(guest: InstanceTopology) -> bool:
 def fitting(
     hosts: HostTable, guest: InstanceTopology, requests: tuple[PciRequest, ...], among: Mask
 ) -> tuple[Mask, Mask]:
-    """Return where a plain guest fits, among these hosts, and the hosts for which the columns do not decide."""
+    """Return two masks over all hosts: where a plain guest fits, among these hosts, and where the columns do not
+    decide.
+    """
     columns = hosts.kept("cells", CellColumns.of).among(among)
     cell, reserved = guest.cells[0], int(guest.isolates_emulator)
     fits = _memory(columns, cell) & _cpus(columns, cell, reserved)
@@ -146,12 +148,12 @@ def fitting(
 
 
 def _is_much(cells: int, wanted: int) -> bool:
-    """Whether not all ways to choose cells are tried, or there are more cells than bits."""
+    """Whether a host has more cells than the columns have bits, or more ways to choose cells than are tried."""
     return cells > MOST_CELLS or perm(cells, wanted) > MOST_TRIES
 
 
 def roomy(hosts: HostTable, guest: InstanceTopology, among: Mask) -> Mask:
-    """Return the hosts that have, or may have, enough cells that fit a guest's cell; others cannot hold the guest."""
+    """Return the hosts that have, or may have, enough cells for a guest's cells. Other hosts cannot hold the guest."""
     columns = hosts.kept("cells", CellColumns.of).among(among)
     mask = columns.is_odd | (np.bincount(columns.rows, minlength=len(hosts)) >= len(guest.cells))
     demands = [_demand(cell) for cell in guest.cells]
@@ -212,9 +214,9 @@ def _pins(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
 def _near(
     hosts: HostTable, columns: CellColumns, fits: Mask, rows: Ints, wanted: tuple[tuple[PciRequest, ...], int]
 ) -> Mask:
-    """Return, for each of these hosts, whether the devices are near enough to enough of the fitting cells.
+    """Return, for each of these hosts, whether its devices are near enough to enough of the fitting cells.
 
-    Hosts whose devices lie alike, and in which the same cells fit, are judged once.
+    Hosts with the same arrangement of devices and the same fitting cells are judged once.
     """
     factor = hosts.factor("devices_by_cell", _devices_by_cell)
     bits = np.zeros(len(hosts), np.int64)

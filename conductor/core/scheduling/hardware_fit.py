@@ -45,7 +45,7 @@ class HardwareFit(Filter):
 
 
 def wanted_of(spec: RequestSpec) -> Mapping[str, Any]:
-    """Return the hardware that a claim takes of a host, as JSON; empty where that is nothing."""
+    """Return the hardware that a claim takes of a host, as JSON. Empty if it takes none."""
     return wire.wanted_to_json(HardwareRequest(spec.numa, spec.pci_requests))
 
 
@@ -70,7 +70,7 @@ def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False, among: Mas
 
 
 def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool, among: Mask) -> Mask:
-    """Like `fits`, judging equal hosts once, and only those that have the devices."""
+    """Return where the guest's cells fit. Equal hosts are judged once, and only hosts that have the devices."""
     factor = hosts.factor("hardware", hardware_of)
     if spec.pci_requests:
         among = among & offers(hosts, spec)
@@ -82,7 +82,7 @@ def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool, among: Ma
 
 
 def offers(hosts: HostTable, spec: RequestSpec) -> Mask:
-    """Return where the devices are, whatever NUMA cells they are near."""
+    """Return where the devices are, in any NUMA cell."""
     mask = hosts.factor("pci_pools").mask(lambda pools: has_devices(pools, spec.pci_requests))
     for row in hosts.claimed_rows:
         mask[row] = has_devices(hosts.states[row].pci_pools, spec.pci_requests)
@@ -91,26 +91,27 @@ def offers(hosts: HostTable, spec: RequestSpec) -> Mask:
 
 def why_not_fits(state: HostState, spec: RequestSpec, *, packs: bool = False) -> Verdict:
     topology, pools, cpu_ratio, ram_ratio = hardware_of(state)
-    return explain_fit(topology, pools, question_of(spec, cpu_ratio, ram_ratio, packs))
+    return explain_fit(topology, pools, fit_request_of(spec, cpu_ratio, ram_ratio, packs))
 
 
 def why_not_offers(state: HostState, spec: RequestSpec) -> Verdict:
     return explain_devices(state.pci_pools, spec.pci_requests)
 
 
-def question_of(spec: RequestSpec, cpu_ratio: float, ram_ratio: float, packs: bool = False) -> FitRequest:
+def fit_request_of(spec: RequestSpec, cpu_ratio: float, ram_ratio: float, packs: bool = False) -> FitRequest:
     if spec.numa is None:
         raise ValueError("nothing is asked of NUMA cells")
     return FitRequest(spec.numa, spec.pci_requests, Limits(cpu_ratio, ram_ratio), packs)
 
 
 def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = False) -> tuple[HostState, RequestSpec]:
-    """Return the host after it took the guest, and the request for the next one, bound to what was settled here.
+    """Return the host after it took the guest, and the request for the next instance, with the choices that were made
+    here.
 
-    A host that was chosen without checking cells and devices may have too few: missing ones are not taken.
+    A host that was chosen without checking cells and devices may have too few. Missing ones are not taken.
     """
     if spec.numa is not None and state.topology:
-        found = fit(state.topology, state.pci_pools, question_of(spec, state.cpu_ratio, state.ram_ratio, packs))
+        found = fit(state.topology, state.pci_pools, fit_request_of(spec, state.cpu_ratio, state.ram_ratio, packs))
         spec = replace(spec, numa=found.topology)
         if found.topology is not None:
             state = replace(state, topology=usage.with_guest(state.topology, found.topology))
@@ -122,8 +123,7 @@ def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = Fa
 def _with_devices_taken(state: HostState, spec: RequestSpec) -> HostState:
     """Return the host with fewer devices.
 
-    Where a request finds too few, those before it keep theirs, and the operation on the guest is not counted: the
-    accounting ends there.
+    Where a request finds too few devices, the requests before it keep theirs, and the accounting ends there.
     """
     cells = tuple(cell.id for cell in spec.numa.cells) if spec.numa else ()
     pools = state.pci_pools
@@ -137,4 +137,4 @@ def _with_devices_taken(state: HostState, spec: RequestSpec) -> HostState:
 
 def _fits(hardware: Hardware, spec: RequestSpec, packs: bool) -> bool:
     topology, pools, cpu_ratio, ram_ratio = hardware
-    return topology is not None and has_fit(topology, pools, question_of(spec, cpu_ratio, ram_ratio, packs))
+    return topology is not None and has_fit(topology, pools, fit_request_of(spec, cpu_ratio, ram_ratio, packs))

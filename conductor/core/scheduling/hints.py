@@ -1,4 +1,4 @@
-"""Scheduler hints of a request: each is a list of words; a list of one word also stands for that word."""
+"""Scheduler hints of a request. Each is a list of words; a list of one word also stands for that word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def words_of(spec: RequestSpec, name: str) -> Sequence[str]:
 
 
 def word_of(spec: RequestSpec, name: str, default: str = "") -> str | None:
-    """Return the single word of a hint, `default` without such a hint; None for a list of none or several."""
+    """Return the single word of a hint: `default` without such a hint, None for a list of none or several words."""
     words = spec.scheduler_hints.get(name)
     if words is None:
         return default
@@ -32,7 +32,7 @@ def word_of(spec: RequestSpec, name: str, default: str = "") -> str | None:
 
 
 def network_of(address: str, length: str) -> IPv4Network | IPv6Network | None:
-    """Return the network of an address with a length such as `/24`; None where the two name none."""
+    """Return the network of an address with a length such as `/24`. None where the two are not a network."""
     try:
         return ip_network(address + length, strict=False)
     except ValueError:
@@ -40,7 +40,7 @@ def network_of(address: str, length: str) -> IPv4Network | IPv6Network | None:
 
 
 def query_fault(text: str) -> str:
-    """Return the fault of a JSON query, independent of hosts; empty where there is none."""
+    """Return what is wrong with a JSON query, independent of hosts. Empty for a valid one."""
     try:
         query = json_text.loads(text) if text else None
     except json_text.TooDeep:

@@ -57,7 +57,7 @@ CHANGING: Mapping[str, Attribute] = {
 }
 # Names that every host knows, without a value to compare.
 EMPTY = frozenset({"numa_topology", "pci_stats", "updated", "aggregates", "instances", "allocation_candidates"})
-# These exist as a whole only: paths do not lead into them.
+# These exist as a whole only: a path cannot select a part of them.
 CLOSED = frozenset({"service", "metrics"})
 NAMES = FIXED.keys() | CHANGING.keys() | EMPTY
 
@@ -69,7 +69,7 @@ def changes_with_instances(extra_spec: str) -> bool:
 
 
 def attribute(host: HostState, name: str) -> Any:
-    """The attribute of that name; None where there is none, or where it has no value."""
+    """Return the host's attribute of that name. None for an unknown name, and for an attribute without a value."""
     of = FIXED.get(name) or CHANGING.get(name)
     return of(host) if of else None
 
@@ -86,7 +86,7 @@ def is_named(host: HostState, name: str) -> bool:
 
 
 def capability(host: HostState, path: Sequence[str]) -> Any:
-    """Return the value at `path`: an attribute or report first, then its parts. A text on the way is read as JSON."""
+    """Return the value at `path`: an attribute or report, then its parts. A text on the path is parsed as JSON."""
     first, *rest = path
     if rest and first in CLOSED:
         return None

@@ -1,4 +1,4 @@
-"""Hosts with several providers: what the providers can give together, and what is left after a claim."""
+"""Hosts with several providers: what the providers give together, and what is left after a claim."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STANDARD = {
 
 
 def rows_of(hosts: HostTable) -> Mask | None:
-    """Return a mask of the hosts with several providers; None where there is none, which is typical."""
+    """Return a mask of the hosts with several providers. None if there is no such host, which is typical."""
     factor = hosts.factor("tree", _is_tree)
     return factor.mask(bool) if True in factor.values else None
 
@@ -48,7 +48,7 @@ def correct(mask: Mask, hosts: HostTable, query: CandidateQuery) -> None:
 
 
 def parts_of(host: HostState, query: CandidateQuery) -> Parts | None:
-    """Return what each provider gives, in the first way that uses the host itself; None where there is none."""
+    """Return what each provider gives, in the first combination that uses the host itself. None if there is none."""
     own = own_uuids(host)
     options = SearchOptions(at_most=WAYS_TRIED, roots=frozenset({_root_of(host)}))
     for request in find(host.tree, replace(query, limit=None), options).requests:
@@ -58,13 +58,13 @@ def parts_of(host: HostState, query: CandidateQuery) -> Parts | None:
 
 
 def own_uuids(host: HostState) -> frozenset[str]:
-    """Return the providers of its tree, without those that only share with it."""
+    """Return the providers of the host's tree, without those that only share with it."""
     root = _root_of(host)
     return frozenset(node.uuid for node in host.tree if (node.root_uuid or node.uuid) == root)
 
 
 def with_tree(host: HostState, tree: tuple[ProviderNode, ...]) -> HostState:
-    """Return the host with these providers, and with their sums as sizes. Units are each provider's own."""
+    """Return the host with these providers. Its sizes become their sums; units stay those of each provider."""
     sums = _sums(tree)
     changes: dict[str, Any] = {
         "tree": tree,
@@ -83,7 +83,7 @@ def with_tree(host: HostState, tree: tuple[ProviderNode, ...]) -> HostState:
 
 
 def with_taken(host: HostState, parts: Parts, times: int = 1) -> HostState:
-    """Return the host after `parts` are taken of its providers; `times` -1 gives them back."""
+    """Return the host after `parts` were taken of its providers. With `times` -1 they are given back."""
     return with_tree(host, tuple(_taken(node, parts.get(node.uuid, {}), times) for node in host.tree))
 
 
@@ -112,7 +112,7 @@ def _root_of(host: HostState) -> str:
 
 
 def _shape(host: HostState) -> Hashable:
-    """Return a key that is equal for equivalent hosts: their tree and each provider's contents, whatever the names."""
+    """Return a key that is equal for hosts with equivalent trees and contents of providers, whatever their names."""
     places = {node.uuid: place for place, node in enumerate(host.tree)}
     return (
         places.get(host.provider_uuid),

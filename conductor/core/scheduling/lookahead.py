@@ -1,7 +1,7 @@
-"""Lookahead of a batch: the weights of the near hosts with one, two, three more instances give several picks at once.
+"""Lookahead of a batch: computes several picks at once from the weights of the near hosts with 1, 2, 3 more instances.
 
-As long as no range of normalisation moves, no host is full and no two weigh the same, the next picks follow from
-these weights alone, in descending order. Where one of these happens, the lookahead ends, and that pick is made alone.
+As long as no range of normalisation moves, no host is full and no two weigh the same, the next picks follow from these
+weights alone, in descending order. Where one of these happens, the lookahead ends, and that pick is made alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FreeCapacity(NamedTuple):
 
 
 class LookaheadResult(NamedTuple):
-    """The picked places in order, and all weights afterwards."""
+    """The picked rows in order, and all weights afterwards."""
 
     places: list[int]
     counts: NDArray[np.int64]
@@ -53,9 +53,9 @@ def is_exact(columns: Sequence[Column]) -> bool:
 def climb(
     weights: Column, rails: Sequence[LookaheadColumn], rooms: Sequence[FreeCapacity], *, most: int, bound: float
 ) -> LookaheadResult | None:
-    """Return the next picks, at most `most`, as long as they weigh more than `bound`; None where there is none.
+    """Return the next picks, at most `most`, as long as they weigh more than `bound`. None if there is no such pick.
 
-    `weights` are the current ones, all of candidates.
+    `weights` are the current weights of all candidates.
     """
     count = len(weights)
     more = np.arange(STEPS + 1, dtype=np.float64)[:, None]

@@ -19,9 +19,9 @@ class Multipliers:
     options: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, weigher: Weigher, hosts: HostTable) -> float | Column:
-        """Return the factor, or one per row.
+        """Return the factor, or a column with one factor per row where aggregates set it.
 
-        Of several aggregates the least counts. A value that is not a number leaves the operator's factor.
+        Of several aggregates the least value counts. If one is not a number, the operator's factor stays.
         """
         base = self.general(weigher)
         option = weigher.multiplier_option
@@ -38,11 +38,11 @@ class Multipliers:
         return column
 
     def asks(self, weigher: Weigher) -> bool:
-        """Whether the weigher runs at all: an expensive one does not where the operator's factor is 0."""
+        """Whether the weigher runs. An expensive one does not run where the operator's factor is 0."""
         return weigher.asked_at_zero or self.general(weigher) != 0.0
 
     def general(self, weigher: Weigher) -> float:
-        """Return the factor of hosts without a factor of their aggregates."""
+        """Return the factor of hosts whose aggregates set none."""
         factor = float(self.options.get(weigher.multiplier_option, weigher.multiplier))
         return -factor if weigher.counts_against else factor
 

@@ -22,7 +22,7 @@ MISSES_KEPT = 5
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A host that only one filter rejected. `shortfall` is the lacking share of a need, where it is an amount."""
+    """A host that only one filter rejected. `shortfall` is the missing share of a need, where the need is an amount."""
 
     host: str
     cell: str

@@ -1,4 +1,4 @@
-"""A request's needs on one host: the placement queries, and the first one's amounts and traits."""
+"""The needs of a request on one host: the placement queries, and the amounts and traits of the first query."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from conductor.core.scheduling.resource_request import queries_of
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """One instance's needs. Classes with nothing requested are left out.
+    """The needs of one instance. Classes with nothing requested are left out.
 
-    `queries` are tried in order: a host that cannot satisfy the first may satisfy the next, and then gives that.
+    `queries` are tried in order. A host that cannot satisfy the first query may satisfy the next, and then gives its
+    amounts.
     """
 
     resources: Mapping[str, int]
@@ -24,7 +25,7 @@ class Needs:
 
 
 def needs_of(spec: RequestSpec) -> Needs:
-    """Return the needs. Raises Invalid for an unreadable extra spec: to ignore it would misplace the instance."""
+    """Return the needs. Raises Invalid for an unreadable extra spec, as ignoring it would misplace the instance."""
     global _last
     last = _last
     if last is None or last[0] is not spec:

@@ -18,7 +18,9 @@ from conductor.core.weigher import Weigher
 
 
 class RoundWatcher(Protocol):
-    """Observes each round while it runs, as the next one changes the hosts. An exception of it ends the request."""
+    """Observes each round while it runs, as the next round changes the hosts. An exception of the watcher ends the
+    request.
+    """
 
     def filtered(self, hosts: HostTable, spec: RequestSpec, came: Mask, filtering: Filtering) -> None: ...
     def weighed(self, weighing: Weighing) -> None: ...
@@ -26,11 +28,13 @@ class RoundWatcher(Protocol):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The deciding plugins, and the operator's options.
+    """The active plugins, and the operator's options.
 
-    With `keeps_order` hosts of equal weight stay in their order; else it is drawn. `rechecks_room`: a host without room
-    beside earlier picks is no longer a candidate; else it stays one, is weighed with the others, and is
-    skipped when its turn comes. A `watcher` observes every round.
+    Attributes:
+        keeps_order: Hosts of equal weight stay in their order. Otherwise their order is drawn.
+        rechecks_room: A host without room beside earlier picks is no longer a candidate. Otherwise it stays one, is
+            weighed with the others, and is skipped when it is picked.
+        watcher: Observes every round.
     """
 
     filters: tuple[Filter, ...]
@@ -48,7 +52,7 @@ class Pipeline:
 
     @cached_property
     def reading_cache(self) -> Pipeline:
-        """Return the pipeline for hosts that no later request begins with: its cache keeps nothing of them."""
+        """The pipeline with a read-only cache, for hosts that no later request starts with."""
         return replace(self, decision_cache=self.decision_cache and ReadOnlyCache(self.decision_cache))
 
     @property
@@ -71,7 +75,7 @@ class Pipeline:
 
 
 def class_of(spec: RequestSpec, pipeline: Pipeline) -> Key | None:
-    """Return the class of a request; None for requests that depend on other instances' places, or on hardware."""
+    """Return the class of a request. None for requests that depend on other instances' hosts, or on hardware."""
     if spec.group or spec.move or spec.names_hosts or spec.scheduler_hints or spec.instance_hosts or spec.is_rebuild:
         return None
     if spec.numa is not None or spec.pci_requests:

@@ -66,9 +66,9 @@ class PrefilterInput:
 
 @dataclass(frozen=True, slots=True)
 class RequestPrefilter:
-    """Bounds the question by `bounds_of`; only where `option` is on, or always where it has none.
+    """Restricts the placement query by `bounds_of`. It runs where `option` is on, or always if it has no option.
 
-    One that `is_of_request` reads only flavor and image.
+    A pre-filter that `is_of_request` reads only flavor and image.
     """
 
     name: str
@@ -94,7 +94,9 @@ def bounds_of(
 
 
 def of_request(spec: RequestSpec) -> Bounds:
-    """Return the bounds of flavor and image alone: features that hosts must have, whatever the operator's settings."""
+    """Return the bounds of flavor and image alone: features that hosts must have, whatever the operator's settings
+    are.
+    """
     requested = PrefilterInput(spec, (), {})
     bounds = UNBOUND
     for one in PREFILTERS:
@@ -104,7 +106,7 @@ def of_request(spec: RequestSpec) -> Bounds:
 
 
 def check(flavor: FlavorSpec, properties: Mapping[str, Any]) -> None:
-    """Raise Invalid, naming the key, where flavor and image make no valid placement query."""
+    """Raise Invalid, naming the key, where flavor and image do not give a valid placement query."""
     spec = RequestSpec("", "", flavor, ImageSpec(properties=properties))
     query_of(spec, of_request(spec))
 
@@ -164,7 +166,7 @@ def _image_metadata(prefilter_input: PrefilterInput) -> Bounds:
         for name, prefix in TRAITS_OF_PROPERTIES.items()
         if name in properties
     ]
-    if any(not hasattr(traits, name) for name in named):  # an unknown trait: then none is required
+    if any(not hasattr(traits, name) for name in named):  # an unknown trait: then no trait is required
         return UNBOUND
     return Bounds(root_required=frozenset(named))
 

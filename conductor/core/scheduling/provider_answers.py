@@ -28,14 +28,14 @@ NOTHING = Amount(0)
 
 
 def answers(hosts: HostTable, query: CandidateQuery) -> Mask:
-    """Return one bool per row: whether the host alone can give all that is requested."""
+    """Return a mask over all hosts: whether the host alone can give all that is requested."""
     mask = np.zeros(len(hosts), np.bool_) if asks_several(query) else _by_columns(hosts, query)
     host_trees.correct(mask, hosts, query)
     return mask
 
 
 def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
-    """Like `answers`, for hosts with one provider each."""
+    """Return a mask over all hosts, as if each had only one provider."""
     groups = query.groups.values()
     mask: Mask | None = None
     for name, amount in amounts_of(query).items():
@@ -58,7 +58,7 @@ def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
 
 
 def can_answer(host: HostState, query: CandidateQuery) -> bool:
-    """Like `answers`, for one host."""
+    """Whether one host alone can give all that is requested."""
     if host.tree:
         return host_trees.parts_of(host, query) is not None
     return (
@@ -88,7 +88,7 @@ def parts_at(host: HostState, needs: Needs) -> Parts:
 
 
 def asks_several(query: CandidateQuery) -> bool:
-    """Whether groups must come from different providers, which a single one cannot satisfy."""
+    """Whether groups must come from different providers, which a host with one provider cannot satisfy."""
     if query.group_policy != ISOLATE:
         return False
     return sum(bool(suffix and group.resources) for suffix, group in query.groups.items()) > 1
@@ -117,7 +117,7 @@ def has_traits(traits: frozenset[str], query: CandidateQuery) -> bool:
 
 
 def missing_traits(traits: frozenset[str], query: CandidateQuery) -> list[str]:
-    """Return the required traits that are missing; alternatives become one text."""
+    """Return the missing required traits. A set of alternatives becomes one text."""
     missing = query.root_required - traits
     sets = (names for group in query.groups.values() for names in group.required if not names & traits)
     return sorted({*missing, *(" or ".join(sorted(names)) for names in sets)})

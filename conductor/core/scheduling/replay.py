@@ -1,4 +1,4 @@
-"""Full replay of a decision: every filter on every host, not only until the first that rejects it."""
+"""Full replay of a decision: every filter judges every host, not only until the first filter that rejects it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEAREST_KEPT = 10
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCell:
-    """One filter's verdict on one host; `error` where it failed, and the operator's rule applied."""
+    """One filter's verdict on one host. With an `error` the filter failed, and the operator's rule was applied."""
 
     filter: str
     outcome: str
@@ -36,7 +36,7 @@ class ReplayedCell:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedHost:
-    """One host with the verdicts of all filters, in their order. `misses` of them reject it."""
+    """One host with the verdicts of all filters, in their order; `misses` of them reject it."""
 
     host: str
     node: str
@@ -80,7 +80,7 @@ class Replay:
         ]
 
     def order(self) -> Rows:
-        """Rows with the fewest misses first, then by name."""
+        """Return the rows with the fewest misses first, then by name."""
         return np.lexsort((self.hosts.names, self.misses))
 
     def row(self, row: int) -> ReplayedHost:
@@ -100,7 +100,7 @@ class Replay:
         )
 
     def nearest(self, most: int = NEAREST_KEPT) -> list[ReplayedHost]:
-        """Return hosts that one or two filters reject: those of one first, the smallest shortfall first."""
+        """Return hosts that one or two filters reject: first those of one filter, the smallest shortfall first."""
         misses = self.misses
         found: list[ReplayedHost] = []
         for count in (1, 2):
@@ -132,7 +132,7 @@ class Replay:
 
 
 def replay(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline) -> Replay:
-    """Run every filter of the chain on every host. Raises Invalid for needs that cannot be read, nothing else."""
+    """Run every filter of the chain on every host. Raises Invalid for needs that cannot be read, and nothing else."""
     filters = links_of(hosts, spec, pipeline)
     everyone = hosts.everyone
     masks: list[Mask] = []
@@ -157,7 +157,7 @@ class HostRank:
 
 
 def place_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, row: int) -> HostRank | None:
-    """Return the rank of the host in `row`; None where it does not fit. A lone host has no weights."""
+    """Return the rank of the host in `row`. None where the host does not fit. A single host has no weights."""
     shown = decide(hosts, spec, ["asked"], pipeline=pipeline, seed=0).shown
     if not shown.filtering.passing[row]:
         return None

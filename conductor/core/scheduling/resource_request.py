@@ -30,9 +30,10 @@ DEFAULT_LIMIT = 1000
 def queries_of(
     spec: RequestSpec, bounds: Bounds = UNBOUND, *, is_strict: bool = True, has_fallback: bool = True
 ) -> tuple[CandidateQuery, ...]:
-    """Return the queries to try: one, or where CPUs are pinned a second one with VCPU in place of PCPU.
+    """Return the queries to try: one, or two where CPUs are pinned. The second has VCPU in place of PCPU.
 
-    The second finds hosts that do not count their pinned CPUs separately yet; without `has_fallback` it is left out.
+    The second query finds hosts that do not count their pinned CPUs separately yet. Without `has_fallback` it is left
+    out.
     """
     first = query_of(spec, bounds, is_strict=is_strict)
     if not has_fallback or HardwareRequirements(spec.flavor, spec.image.properties).cpu_policy() != DEDICATED:
@@ -43,10 +44,12 @@ def queries_of(
 def query_of(
     spec: RequestSpec, bounds: Bounds = UNBOUND, *, is_strict: bool = True, counts_pinned: bool = True
 ) -> CandidateQuery:
-    """Return one query. With `counts_pinned` dedicated CPUs are PCPUs, without they are VCPUs as any other.
+    """Return one query. With `counts_pinned` dedicated CPUs are PCPUs, without they are VCPUs as all others.
 
-    Raises Invalid for an extra spec or a property that cannot be read: to ignore it would place the instance
-    wrongly. Not `is_strict`, amounts, traits and policies that cannot be read count as not set.
+    Amounts, traits and policies that cannot be read count as not set unless `is_strict`.
+
+    Raises:
+        Invalid: an extra spec or a property cannot be read. Ignoring it would misplace the instance.
     """
     requested = _RequestGroups(is_strict)
     requested.read(spec.flavor.extra_specs)
@@ -77,7 +80,7 @@ def query_of(
 
 
 def unfit_of(query: CandidateQuery) -> str:
-    """Return why no placement could read the query, independent of hosts; empty where it is valid."""
+    """Return why no placement could read the query, independent of hosts. Empty for a valid one."""
     bare = [suffix for suffix, group in query.groups.items() if suffix and not group.resources]
     if bare:
         return f'group "{bare[0]}" asks for traits alone; give it resources{bare[0]}:CLASS too'
@@ -99,12 +102,12 @@ def within_tree(query: CandidateQuery, provider_uuid: str) -> CandidateQuery:
 
 
 def required_traits(query: CandidateQuery) -> frozenset[str]:
-    """Return the traits that any of the groups requires."""
+    """Return the traits that at least one of the groups requires."""
     return frozenset(name for group in query.groups.values() for names in group.required for name in names)
 
 
 def disk_gb(flavor: FlavorSpec, *, is_volume_backed: bool) -> int:
-    """Return the disk that the flavor takes of a host; a root disk on a volume is elsewhere."""
+    """Return the disk that the flavor takes of a host, in GB. A root disk on a volume takes none."""
     swap_gb = -(-flavor.swap_mb // MB_IN_GB)
     return flavor.ephemeral_gb + swap_gb + (0 if is_volume_backed else flavor.root_gb)
 
@@ -116,7 +119,7 @@ class _Group:
     forbidden: set[str] = field(default_factory=set)
 
     def done(self) -> RequestGroup | None:
-        """Return the group; None for one that requests nothing: amounts of 0 only cancel those of the flavor."""
+        """Return the group. None for one that requests nothing, as amounts of 0 only cancel those of the flavor."""
         resources = {name: amount for name, amount in self.resources.items() if amount}
         if not (resources or self.required or self.forbidden):
             return None
@@ -163,7 +166,7 @@ class _RequestGroups:
                 self.add_trait(suffix or SPREAD, name, value, key=key)
 
     def read_image(self, properties: Mapping[str, Any]) -> None:
-        """Read an image's required traits, its properties `trait:NAME`; it can only require traits."""
+        """Add an image's required traits, its properties `trait:NAME`. An image cannot forbid traits."""
         for key, value in properties.items():
             kind, colon, name = str(key).partition(":")
             if kind != "trait" or not (name or (colon and not self.is_strict)):
@@ -200,7 +203,7 @@ class _RequestGroups:
 
 
 def _ask_pinned(requested: _RequestGroups, requirements: HardwareRequirements) -> None:
-    """Request CPUs that the guest has for itself, and its requirements of hardware threads."""
+    """Request the guest's dedicated CPUs, and its requirements of hardware threads."""
     policy = requirements.cpu_policy()
     pinned = 0
     if policy == DEDICATED:

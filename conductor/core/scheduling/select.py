@@ -1,4 +1,4 @@
-"""The selection: takes a snapshot of hosts and a request, and returns the picked hosts and their alternates."""
+"""Selection of hosts: from a snapshot of hosts and a request to the picked hosts and their alternates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.pipeline import Pipeline as Pipeline
 from conductor.core.scheduling.pipeline import answers_for_all, class_of
 from conductor.core.scheduling.provider_answers import can_answer, parts_at, resources_at
-from conductor.core.scheduling.watching import Use, Watch
+from conductor.core.scheduling.watching import PluginUse, Watch
 from conductor.core.scheduling.weighing import OUT, PreviousWeighing, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
 from conductor.core.selection import Selection
@@ -38,7 +38,7 @@ from conductor.core.selection import Selection
 
 @dataclass(frozen=True)
 class Round:
-    """One pass of the pipeline for one instance, on the hosts as they were then."""
+    """One pass of the pipeline for one instance, on the hosts before that instance was placed."""
 
     index: int
     hosts: HostTable
@@ -49,9 +49,12 @@ class Round:
 
 @dataclass(frozen=True)
 class SelectionResult:
-    """The result. `shown` is the round to explain: the first one, or the one that found no host.
+    """The result of a selection.
 
-    `picks[i]` is the row of instance i; empty when any instance found no host. `alternates` are rows by cell.
+    Attributes:
+        shown: The round to explain: the first one, or the one that found no host.
+        picks: The row of each instance. Empty if an instance found no host.
+        alternates: Rows by cell.
     """
 
     shown: Round
@@ -62,12 +65,12 @@ class SelectionResult:
     seed: int
     faults: tuple[PluginFault, ...] = ()
     watch: Watch | None = field(default=None, compare=False, repr=False)
-    # Of a batch: the selection of each instance, as the hosts were then, and the hosts after the whole batch.
+    # Of a batch: the selection of each instance with the hosts before it, and the hosts after the whole batch.
     placed: tuple[Selection, ...] = ()
     left: HostTable | None = None
 
     @property
-    def uses(self) -> tuple[Use, ...]:
+    def uses(self) -> tuple[PluginUse, ...]:
         """Record of each plugin: its times, rejections and faults."""
         return tuple(self.watch.uses.values()) if self.watch else ()
 
@@ -76,7 +79,7 @@ class SelectionResult:
         return len(self.picks) == self.num_instances
 
     def selections(self) -> tuple[tuple[Selection, ...], ...]:
-        """Per instance the picked host and then its alternates; empty when not all found a host."""
+        """Per instance the picked host and then its alternates. Empty unless all instances found a host."""
         hosts = self.shown.hosts
         hardware = wanted_of(self.shown.spec)
         by_cell = {
@@ -98,15 +101,19 @@ def decide(
 ) -> SelectionResult:
     """Find a host for every instance, or for none.
 
-    Pure: the same hosts, request, plugins and seed give the same outcome. Raises Invalid for needs that cannot be
-    read, and nothing else: a plugin that fails is named in `faults`. `needs` are those of the request with the bounds
-    of pre-filters.
+    Pure: the same hosts, request, plugins and seed give the same result. A plugin that fails is listed in `faults`.
+
+    Args:
+        needs: The needs of the request with the bounds of pre-filters.
+
+    Raises:
+        Invalid: the needs cannot be read. Nothing else is raised.
     """
     return _Placing(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed, needs=needs).outcome()
 
 
 def after(hosts: HostTable, outcome: SelectionResult) -> HostTable:
-    """Return the hosts of a decision with its instances in place, for the next request that is decided with it."""
+    """Return the hosts of a decision after its instances were placed, for the next request of the same snapshot."""
     working, spec = WorkingTable(hosts), outcome.shown.spec
     for row in outcome.picks:
         spec = working.take(row, spec, outcome.needs)
@@ -126,7 +133,8 @@ def links_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, needs: Nee
     if spec.names_hosts:
         chain.append(RequestedHosts())  # before the plugins: they need not judge other hosts
     if spec.is_rebuild:
-        return (*chain, *(one for one in pipeline.filters if one.runs_on_rebuild))  # the others judge room and place
+        # the other filters judge room and location
+        return (*chain, *(one for one in pipeline.filters if one.runs_on_rebuild))
     if pipeline.rechecks_room and (spec.numa is not None or spec.pci_requests):
         chain.append(HardwareFit())  # whichever filters the operator chose: a claim would fail on what it rejects
     if spec.force_hosts or spec.force_nodes:
@@ -179,7 +187,9 @@ class _Placing:
         return self._as_batch() or self._one_by_one()
 
     def _as_batch(self) -> SelectionResult | None:
-        """Like `_one_by_one`, computed as a batch; None where the effect of an instance is not predictable."""
+        """Place the request as `_one_by_one` does, computed as a batch. None where the effect of an instance is not
+        predictable.
+        """
         plain = self.answers_for_all and self.pipeline.rechecks_room and self.random is None and not self.faults
         if len(self.instance_uuids) < 2 or not plain or not (self.key or class_of(self.spec, self.pipeline)):
             return None
@@ -299,7 +309,7 @@ class _Placing:
         return weighing
 
     def _picked(self, weighing: Weighing, index: int) -> int | None:
-        """Return the host for the instance; None where none is left that has room."""
+        """Return the host for the instance. None if no remaining host has room."""
         if not weighing.count:
             return None
         count = max(self.pipeline.host_subset_size, 1)
@@ -311,7 +321,7 @@ class _Placing:
         return next((row for row in (chosen, *ordered) if self._has_room(row)), None)
 
     def _has_room(self, row: int) -> bool:
-        """Whether the host still satisfies the query that it satisfied first: its claim is made with that one."""
+        """Whether the host still satisfies the query that it satisfied first, as its claim is made with that query."""
         before, now = self.first.hosts.states[row], self.table.hosts.states[row]
         way = next((query for query in self.needs.queries if can_answer(before, query)), None)
         return self.spec.is_rebuild or (way is not None and can_answer(now, way))
@@ -387,12 +397,12 @@ def selection_of(hosts: HostTable, row: int, needs: Needs, hardware: Mapping[str
 
 
 def _for_instance(spec: RequestSpec, instance_uuid: str) -> RequestSpec:
-    """Return the request for one of its instances; only members of a group differ."""
+    """Return the request for one of its instances. Only requests of group members differ."""
     return spec if spec.group is None else replace(spec, instance_uuid=instance_uuid)
 
 
 def _without_own(spec: RequestSpec, instance_uuids: Sequence[str]) -> RequestSpec:
-    """Return the request without its own instances in the group: they are being placed."""
+    """Return the request without its own instances in the group, as these are being placed."""
     if spec.group is None:
         return spec
     own = {f"{uuid}{suffix}" for uuid in instance_uuids for suffix in ("", LEAVING)}
@@ -401,7 +411,7 @@ def _without_own(spec: RequestSpec, instance_uuids: Sequence[str]) -> RequestSpe
 
 
 def _summed(faults: Sequence[PluginFault]) -> tuple[PluginFault, ...]:
-    """Return one fault per plugin: in a request for many instances, the same plugin fails many times."""
+    """Return one fault per plugin, as the same plugin fails many times in a request for many instances."""
     found: dict[tuple[str, str, str], PluginFault] = {}
     for fault in faults:
         key = (fault.kind, fault.plugin, fault.error)

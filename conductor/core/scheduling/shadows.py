@@ -7,11 +7,11 @@ from conductor.core.plugin_choice import FILTER, PluginKey
 from conductor.core.scheduling.filtering import timed_verdict
 from conductor.core.scheduling.pipeline import Pipeline
 from conductor.core.scheduling.select import SelectionResult
-from conductor.core.scheduling.watching import Use
+from conductor.core.scheduling.watching import PluginUse
 
 
 def differences(outcome: SelectionResult, pipeline: Pipeline) -> dict[PluginKey, str]:
-    """Return a description by shadow plugin that would have changed where an instance goes."""
+    """Return a description for each shadow plugin that would have changed where an instance goes."""
     filters = {one.name: one for one in pipeline.filters}
     found = {}
     for use in outcome.uses:
@@ -22,8 +22,8 @@ def differences(outcome: SelectionResult, pipeline: Pipeline) -> dict[PluginKey,
     return found
 
 
-def _filtered(outcome: SelectionResult, one: Filter, use: Use) -> str:
-    """Run a shadow filter again on the picked hosts; its time counts as explanation."""
+def _filtered(outcome: SelectionResult, one: Filter, use: PluginUse) -> str:
+    """Run a shadow filter again on the picked hosts. The time counts as explanation."""
     if not use.rejected:
         return ""
     shown = outcome.shown
@@ -39,8 +39,8 @@ def _filtered(outcome: SelectionResult, one: Filter, use: Use) -> str:
     return ""
 
 
-def _weighed(outcome: SelectionResult, use: Use) -> str:
-    """Describe another choice of a shadow weigher: a host of the largest weight is no other choice."""
+def _weighed(outcome: SelectionResult, use: PluginUse) -> str:
+    """Describe the other choice of a shadow weigher. A host of the same largest weight is not another choice."""
     shown = outcome.shown
     totals = shown.weighing.totals
     rows = shown.hosts.rows_of([use.would_choose]) if use.would_choose else []

@@ -1,7 +1,7 @@
 """Compact binary snapshots of hosts, so that a decision can be replayed later.
 
-Columns instead of rows, each distinct value once, then compressed. Only plain values and the dataclasses of the core
-go in and come out: reading a snapshot executes no foreign code.
+A snapshot has columns instead of rows, stores each distinct value once, and is compressed. It holds only plain values
+and the dataclasses of the core, so that reading one executes no foreign code.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def pack(states: Sequence[HostState], rows: Sequence[int] | None = None) -> byte
 
 
 def unpack(content: bytes) -> PackedStates:
-    """The inverse of `pack`. Fields that a state no longer has are skipped. Raises Unreadable."""
+    """Return the states that `pack` encoded. Fields that a state no longer has are skipped. Raises Unreadable."""
     try:
         body = json.loads(zlib.decompress(bytes(content)))
         if body["version"] != VERSION:

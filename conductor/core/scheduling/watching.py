@@ -26,7 +26,7 @@ TURNED_AWAY = "turned away"
 USED = "its answer was used"
 LEFT_OUT = "left out"
 ONLY_WATCHED = "none, it only watches"
-LEAST_PATIENCE_SECONDS = 1.0  # a machine may be busy
+LEAST_PATIENCE_SECONDS = 1.0  # a lower limit would stop plugins on a busy machine
 
 LONGEST_ERROR = 100
 INTERRUPTS = frozenset({"dramatiq.threading.Interrupt"})
@@ -82,7 +82,7 @@ def ready() -> float:
 
 @dataclass(frozen=True)
 class PluginFault:
-    """A failure of a plugin about `count` hosts, and its consequence."""
+    """A failure of a plugin for `count` hosts, and its consequence."""
 
     kind: str
     plugin: str
@@ -94,10 +94,14 @@ class PluginFault:
 
 @dataclass(frozen=True)
 class Rules:
-    """How plugins run. A filter that fails turns hosts away, unless the operator named it in `fail_open`.
+    """Rules by which plugins run.
 
-    `shadows` run and do not decide; `quarantined` do not run. A plugin gets `plugin_seconds` of one decision,
-    and all together get `decision_seconds`; `trusted` plugins have no limit.
+    A filter that fails rejects hosts, unless the operator named it in `fail_open`. A plugin gets `plugin_seconds` of
+    one decision, and all together get `decision_seconds`; plugins that are `trusted` have no limit.
+
+    Attributes:
+        shadows: Plugins that run and do not decide.
+        quarantined: Plugins that do not run.
     """
 
     fail_open: frozenset[str] = frozenset()
@@ -118,17 +122,18 @@ class Rules:
 
     @functools.cached_property
     def lost(self) -> dict[PluginKey, str]:
-        """Plugins that cost a worker process, and how: they do not run again, not even to explain a decision."""
+        """Plugins that ended a worker process, and how. They do not run again, not even to explain a decision."""
         return {}
 
 
 @dataclass(slots=True)
-class Use:
-    """Record of one plugin in one decision. `rejected` hosts are of its first turn; those of a shadow stayed.
+class PluginUse:
+    """Record of one plugin in one decision.
 
-    `losses` counts the worker processes that it cost: one that hangs is killed with its process.
-
-    `would_choose` is the host that would have been the heaviest with the weight of this shadow weigher.
+    Attributes:
+        rejected: Hosts that it rejected in its first run. Hosts that a shadow plugin rejects stay candidates.
+        losses: The number of worker processes that it ended. A plugin that hangs is killed with its process.
+        would_choose: The host that would have been the heaviest with the weight of this shadow weigher.
     """
 
     kind: str
@@ -167,13 +172,13 @@ class Watch:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._uses: dict[PluginKey, Use] = {}
+        self._uses: dict[PluginKey, PluginUse] = {}
         self._noted: list[Turn] = []  # turns not yet added to their plugins' records
         self._spent = 0.0  # by all untrusted plugins
         self._waited = 0.0  # in the turn that is not yet recorded
 
     @property
-    def uses(self) -> dict[PluginKey, Use]:
+    def uses(self) -> dict[PluginKey, PluginUse]:
         """Return the record of each plugin so far."""
         noted, self._noted = self._noted, []
         for kind, plugin, seconds, rejected in noted:
@@ -183,7 +188,7 @@ class Watch:
         return self._uses
 
     def is_plain(self, kind: str, plugin: Any) -> bool:
-        """Whether nothing limits the plugin: its turns are only noted, as full accounting costs more than the call."""
+        """Whether nothing limits the plugin. Its runs are only noted, as full accounting costs more than the call."""
         key = kind, plugin.name, type(plugin)
         known = self.rules.plain.get(key)
         if known is None:
@@ -204,16 +209,16 @@ class Watch:
         """Note several turns."""
         self._noted.extend(turns)
 
-    def of(self, kind: str, plugin: Any) -> Use:
+    def of(self, kind: str, plugin: Any) -> PluginUse:
         key = kind, plugin.name
         use = self._uses.get(key)
         if use is None:
             rules = self.rules
             is_trusted = key in rules.trusted or _is_ours(type(plugin))  # type: ignore[arg-type]
-            self._uses[key] = use = Use(*key, is_shadow=key in rules.shadows, is_trusted=is_trusted)
+            self._uses[key] = use = PluginUse(*key, is_shadow=key in rules.shadows, is_trusted=is_trusted)
         return use
 
-    def refusal(self, use: Use) -> str:
+    def refusal(self, use: PluginUse) -> str:
         """Return why the plugin may not run now; empty where it may."""
         if use.key in self.rules.quarantined:
             return IN_QUARANTINE
@@ -225,14 +230,14 @@ class Watch:
             return OUT_OF_TIME
         return NO_TIME_LEFT if self._spent >= self.rules.decision_seconds else ""
 
-    def seconds_left(self, use: Use) -> float:
+    def seconds_left(self, use: PluginUse) -> float:
         """Return for how many seconds the plugin may still run."""
         if use.is_trusted:
             return math.inf
         return min(self.rules.plugin_seconds - use.seconds, self.rules.decision_seconds - self._spent)
 
-    def call(self, use: Use, method: Callable[..., T], *args: Any) -> T:
-        """Call a plugin's method. Raises PluginTimedOut where it does not return in its time and as much again."""
+    def call(self, use: PluginUse, method: Callable[..., T], *args: Any) -> T:
+        """Call a plugin's method. Raises PluginTimedOut where it takes twice its time."""
         if use.is_trusted:
             return method(*args)
         self._waited += self.rules.prepare()
@@ -244,18 +249,18 @@ class Watch:
             self.rules.lost[use.key] = str(error)
             raise
 
-    def is_overdue(self, use: Use) -> bool:
-        """Whether the plugin has used its own time; time of other plugins does not count."""
+    def is_overdue(self, use: PluginUse) -> bool:
+        """Whether the plugin has used its own time. Time of other plugins does not count."""
         return not use.is_trusted and use.seconds >= self.rules.plugin_seconds
 
-    def require(self, use: Use) -> None:
+    def require(self, use: PluginUse) -> None:
         """Raise NotCalled where the plugin may not run now."""
         refusal = self.refusal(use)
         if refusal:
             raise NotCalled(refusal)
 
-    def turned(self, use: Use, seconds: float) -> bool:
-        """Record one turn of the plugin. Return whether its time ran out with this turn."""
+    def turned(self, use: PluginUse, seconds: float) -> bool:
+        """Record one run of the plugin. Return whether its time ran out with this run."""
         was_overdue = self.is_overdue(use)
         seconds = self.took(use, seconds)
         use.milliseconds.append(seconds * 1000)
@@ -264,11 +269,11 @@ class Watch:
         use.overruns += is_late
         return is_late
 
-    def late(self, use: Use, count: int) -> PluginFault:
-        """Return the fault for a result that could not be interrupted and came too late: it is used, and reported."""
+    def late(self, use: PluginUse, count: int) -> PluginFault:
+        """Return the fault for a result that came too late and could not be interrupted. The result is used."""
         return PluginFault(use.kind, use.name, count, TOO_SLOW, ONLY_WATCHED if use.is_shadow else USED)
 
-    def took(self, use: Use, seconds: float) -> float:
+    def took(self, use: PluginUse, seconds: float) -> float:
         """Add seconds to the plugin's record, without the time that it had to wait; return them."""
         seconds, self._waited = max(seconds - self._waited, 0.0), 0.0
         use.seconds += seconds
@@ -276,22 +281,22 @@ class Watch:
             self._spent += seconds
         return seconds
 
-    def fault(self, use: Use, count: int, error: Exception) -> PluginFault:
+    def fault(self, use: PluginUse, count: int, error: Exception) -> PluginFault:
         """Record that the plugin failed for `count` hosts, and return the fault with its consequence."""
         if isinstance(error, NotCalled):
             return PluginFault(use.kind, use.name, count, str(error), self.consequence(use))
         use.faults += count
         return PluginFault(use.kind, use.name, count, describe(error), self.consequence(use), error)
 
-    def consequence(self, use: Use) -> str:
+    def consequence(self, use: PluginUse) -> str:
         if use.is_shadow:
             return ONLY_WATCHED
         if use.kind != FILTER:
             return LEFT_OUT
         return LET_PASS if use.name in self.rules.fail_open else TURNED_AWAY
 
-    def lets_pass(self, use: Use) -> bool:
-        """Whether a host passes for which the filter fails."""
+    def lets_pass(self, use: PluginUse) -> bool:
+        """Whether a host passes if the filter fails for it."""
         return use.name in self.rules.fail_open
 
 
@@ -301,7 +306,7 @@ def _is_ours(kind: type[Any]) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """Return the text to show of a foreign error: its type. Its message may hold paths or secrets."""
+    """Return the text to show of a foreign error: its type only, as its message may hold paths or secrets."""
     if isinstance(error, PluginException):
         return error.text[:LONGEST_ERROR]
     if type(error) in (InvalidResult, NotCalled, PluginExited, PluginProcessEnded):
@@ -312,7 +317,7 @@ def describe(error: Exception) -> str:
 def guarded(method: Callable[..., T], *args: Any) -> T:
     """Call a plugin's method. It can raise only an Exception, so it cannot end the caller's thread.
 
-    Interrupts of the thread itself pass through: by the keyboard, or a worker's time limit.
+    Interrupts of the thread itself pass through: by the keyboard, or by a worker's time limit.
     """
     try:
         return method(*args)
@@ -323,7 +328,7 @@ def guarded(method: Callable[..., T], *args: Any) -> T:
 
 
 def contained(error: BaseException) -> Exception:
-    """Return a plugin's exception as an Exception; raises one that is meant for the caller's thread."""
+    """Return a plugin's exception as an Exception. Raises it where it is meant for the caller's thread."""
     if isinstance(error, Exception):
         return error
     kinds = type(error).__mro__

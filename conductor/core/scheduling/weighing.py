@@ -22,8 +22,8 @@ from conductor.core.scheduling.watching import (
     NotCalled,
     PluginFault,
     PluginTimedOut,
+    PluginUse,
     Rules,
-    Use,
     Watch,
     contained,
 )
@@ -39,10 +39,10 @@ class WeightMissing(NovellaError):
 
 
 class WeightTerm(NamedTuple):  # a frozen dataclass takes four times as long to create
-    """One weigher's part: its raw column, the range of its normalisation, and the factor.
+    """One weigher's term: its raw column, the range of its normalisation, and the factor.
 
-    `multiplier` is a number, or a column where aggregates differ. The part of a single host is computed on demand: a
-    decision needs that of few hosts.
+    `multiplier` is a number, or a column where aggregates differ. The weight of a single host is computed on demand, as
+    a decision needs it for few hosts.
     """
 
     weigher: str
@@ -64,11 +64,11 @@ class WeightTerm(NamedTuple):  # a frozen dataclass takes four times as long to 
         return self._replace(column=self.column.copy()) if self.column.flags.writeable else self
 
     def numbers(self, rows: Sequence[int]) -> list[float]:
-        """The raw numbers of some rows."""
+        """Return the raw numbers of some rows."""
         return [float(self.column[row]) for row in rows]
 
     def weight(self, row: int) -> float:
-        """Return its part of one candidate's total, computed exactly as in the column's sum."""
+        """Return the term's share of one candidate's total, computed exactly as in the column's sum."""
         factor = self.multiplier if isinstance(self.multiplier, float) else float(self.multiplier[row])
         if self.low == self.high or not factor:
             return 0.0
@@ -81,7 +81,7 @@ class WeightTerm(NamedTuple):  # a frozen dataclass takes four times as long to 
         return self.of_rows((row,))[0]
 
     def of_rows(self, rows: Sequence[int]) -> list[tuple[float, float, float]]:
-        """Like `of`, for several rows."""
+        """Return raw number, share and factor of each candidate in `rows`."""
         chosen, low, high = list(rows), self.low, self.high
         one = self.multiplier
         factors = [one] * len(chosen) if isinstance(one, float) else one[chosen].tolist()
@@ -93,7 +93,9 @@ class WeightTerm(NamedTuple):  # a frozen dataclass takes four times as long to 
 
 @dataclass(frozen=True)
 class Weighing:
-    """The total weight of each row, OUT for rows that are not among the `count` candidates. A lone one has no parts."""
+    """The total weight of each row, OUT for rows that are not among the `count` candidates. With one candidate there
+    are no parts.
+    """
 
     totals: Column
     count: int
@@ -105,7 +107,7 @@ class Weighing:
 class PreviousWeighing:
     """An earlier weighing of the request, and the few rows that may have changed since.
 
-    Of these it has the numbers, and whether they were candidates then. All other rows have the same numbers.
+    It has the numbers of these rows, and whether they were candidates then. All other rows have the same numbers.
     """
 
     weighing: Weighing
@@ -119,11 +121,13 @@ class PreviousWeighing:
         return cls(weighing, rows, tuple(part.numbers(were) for part in weighing.parts), passing)
 
     def now(self, passing: Mask) -> PreviousWeighing:
-        """Return this with the current candidates."""
+        """Return the earlier weighing with the current candidates."""
         return replace(self, passing=passing)
 
     def ends(self, index: int, column: Column, candidates: _Candidates) -> tuple[float, float]:
-        """Return the current range of a weigher; all candidates are scanned only where a row at an end of it left."""
+        """Return the current range of a weigher. All candidates are scanned only where a row at an end of the range
+        left it.
+        """
         least, greatest = self.weighing.parts[index].ends
         gone = self.raws[index]
         come = [float(column[row]) for row in self.rows if self.passing[row]]
@@ -135,7 +139,7 @@ class PreviousWeighing:
         return min(least, low), max(greatest, high)
 
     def totals(self, parts: Sequence[WeightTerm]) -> Column:
-        """Return the current sums where no range changed: added in the same order as those of all rows."""
+        """Return the current sums where no range changed. They are added in the same order as the sums of all rows."""
         totals = self.weighing.totals.copy()
         for row in self.rows:
             totals[row] = sum((part.weight(row) for part in parts), 0.0) if self.passing[row] else OUT
@@ -151,9 +155,9 @@ def weigh(
     passing: Mask | PreviousWeighing,
     watch: Watch | None = None,
 ) -> Weighing:
-    """Weigh the hosts that pass. A weigher that fails is left out, and reported; a shadow weigher does not count.
+    """Weigh the hosts that pass. A weigher that fails is left out and reported. A shadow weigher does not count.
 
-    Whole columns are computed and others masked at the end: to select the candidates from each would cost more.
+    Whole columns are computed and masked at the end, as selecting the candidates from each column would cost more.
     """
     since, passing = (passing, passing.passing) if isinstance(passing, PreviousWeighing) else (None, passing)
     count = int(np.count_nonzero(passing))
@@ -207,7 +211,7 @@ class _WeighingRound:
         self.candidates = candidates
         self.watch = watch
         self.parts: list[WeightTerm] = []
-        self.shadows: list[tuple[Use, WeightTerm]] = []
+        self.shadows: list[tuple[PluginUse, WeightTerm]] = []
         self.faults: list[PluginFault] = []
         self.host_options = options_of(hosts)
         self.zeros = hosts.zeros
@@ -227,7 +231,7 @@ class _WeighingRound:
             began = ended
 
     def ask(self, one: Weigher) -> None:
-        """Run a weigher, accounting its time."""
+        """Run a weigher, and account for its time."""
         use = self.watch.of(WEIGHER, one)
         if use.is_shadow and use.turns:
             return
@@ -260,7 +264,7 @@ class _WeighingRound:
             totals = totals_of([*self.parts, part], self.candidates.passing)
             use.would_choose = self.hosts.states[int(totals.argmax())].host
 
-    def _failed(self, one: Weigher, use: Use, error: Exception) -> None:
+    def _failed(self, one: Weigher, use: PluginUse, error: Exception) -> None:
         """Record a failure. Raises WeightMissing where the weigher's number is required."""
         if one.must_know and isinstance(error, InvalidResult):
             raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
@@ -323,7 +327,7 @@ def _with(totals: Column, parts: Sequence[WeightTerm]) -> Column:
 
 
 def _is_measured_alike(parts: Sequence[WeightTerm], before: Sequence[WeightTerm]) -> bool:
-    """Whether each weigher's range and factor are the same as then."""
+    """Whether each weigher's range and factor are the same as in the earlier weighing."""
     return len(parts) == len(before) and all(
         (now.weigher, now.low, now.high) == (then.weigher, then.low, then.high)
         and isinstance(now.multiplier, float)
@@ -336,7 +340,7 @@ def _is_measured_alike(parts: Sequence[WeightTerm], before: Sequence[WeightTerm]
 def share_ends(
     ends: tuple[float, float], minval: float | None = None, maxval: float | None = None
 ) -> tuple[float, float]:
-    """Return the range of normalisation: the weigher's own ends, or those of the numbers where it sets none.
+    """Return the range of normalisation: the weigher's own ends, or the ends of the numbers where it sets none.
 
     Numbers beyond an end count as that end. Where both ends are equal all shares are 0.
 

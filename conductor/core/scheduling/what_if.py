@@ -14,12 +14,12 @@ from conductor.core.scheduling.select import Pipeline, decide
 from conductor.core.scheduling.working_table import WorkingTable
 
 MOST_NEW_HOSTS = 10_000
-SEED = 0  # the same question gets the same result
+SEED = 0  # the same request gets the same result
 
 
 @dataclass(frozen=True, slots=True)
 class NewHosts:
-    """Additional hosts: like an existing one but empty, with other `values` of core.host_state.HostState."""
+    """Additional hosts. Each is like an existing host but empty, with other `values` of core.host_state.HostState."""
 
     count: int
     like: str = ""
@@ -28,7 +28,7 @@ class NewHosts:
 
 @dataclass(frozen=True, slots=True)
 class FleetChange:
-    """Changes of the fleet. Hosts are named; unknown names are refused."""
+    """Changes of the fleet. Hosts are given by name; unknown names are refused."""
 
     add: tuple[NewHosts, ...] = ()
     remove: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class InstanceToMove:
 
 @dataclass(frozen=True, slots=True)
 class PlacementPlan:
-    """Planned place of a guest: `host`, or "" and why there is none."""
+    """The planned host of a guest, or "" and the reasons why there is none."""
 
     instance_uuid: str
     name: str
@@ -100,7 +100,7 @@ def launch(
     missing_cells: Mapping[str, str] | None = None,
     seed: int = SEED,
 ) -> LaunchTrial:
-    """Try to place these instances; if not all fit, find out how many do."""
+    """Try to place these instances. If not all of them fit, find out how many do."""
     outcome = decide(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed)
     decision = explain(outcome, missing_cells)
     found = outcome
@@ -115,7 +115,7 @@ def drain(
     *,
     pipeline: Pipeline,
 ) -> tuple[list[PlacementPlan], HostTable]:
-    """Plan a place for each guest, each beside the ones before it. Return the plans and the fleet afterwards."""
+    """Plan a host for each guest, beside the guests before it. Return the plans and the fleet afterwards."""
     moved: dict[str, str] = {}
     plans: list[PlacementPlan] = []
     for guest in guests:
@@ -138,7 +138,7 @@ def drain(
 
 
 def with_members(spec: RequestSpec, moved: Mapping[str, str]) -> RequestSpec:
-    """Return the request with the members of its group, and the instances of its hints, at their planned places."""
+    """Return the request with group members and hinted instances at their planned hosts."""
     hosts = {uuid: moved.get(uuid, host) for uuid, host in spec.instance_hosts.items()}
     group = spec.group
     if group is not None:

@@ -53,7 +53,7 @@ class WorkingTable:
     def take(self, row: int, spec: RequestSpec, needs: Needs) -> RequestSpec:
         """Place an instance of `spec` on the host in `row`. Return the request for the next instance.
 
-        It is the same, except for hardware choices that were settled here, such as the page size.
+        The request is the same, except for hardware choices that were made here, such as the page size.
         """
         rows = self._rows or self._open()
         parts = parts_at(rows[row], needs)

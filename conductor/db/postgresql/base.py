@@ -12,14 +12,16 @@ from psycopg.types.numeric import Int8Dumper
 from conductor.core import time_budget
 from conductor.db.postgresql.spare_connections import SPARES
 
-PREPARED_AFTER = 3  # after so many uses on a connection: planning takes longer than most statements take to run
+# number of uses on a connection after which a statement is prepared: planning takes longer than most statements take to
+# run
+PREPARED_AFTER = 3
 MOST_PREPARED = 300  # per connection; some 10 kB each at the server
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """Takes a spare connection where Django would open one, and returns it where Django would close it.
 
-    So CONN_MAX_AGE is 0: a thread holds a connection for the length of a request, a message or a tick, and a process
+    So CONN_MAX_AGE is 0: a thread holds a connection for the duration of a request, a message or a tick, and a process
     needs as many as it has active threads, not as many as it has threads.
     """
 
@@ -40,7 +42,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return super()._cursor(name)  # type: ignore[misc]
 
     def straight_cursor(self) -> Cursor[tuple[Any, ...]]:
-        """Return a native cursor, for raw SQL: the server keeps the plans, and gets values as parameters.
+        """Return a native cursor, for raw SQL. The server keeps the plans, and gets values as parameters.
 
         Django's cursor writes values into the text, so that each statement is planned anew.
         """
@@ -54,12 +56,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
             super()._close()  # type: ignore[misc]
 
     def close_pool(self) -> None:
-        """Close spare connections; Django calls this before it drops or copies a database."""
+        """Close spare connections. Django calls this before it drops or copies a database."""
         SPARES.drop(self._spares_key)
 
 
 def _with_plans(connection: Any) -> Any:
-    """Pass all numbers with one type: a statement would be prepared anew for each mixture of small and large ones."""
+    """Pass all numbers with one type. Otherwise each mixture of small and large numbers would be prepared by itself."""
     connection.prepare_threshold = PREPARED_AFTER
     connection.prepared_max = MOST_PREPARED
     connection.adapters.register_dumper(int, Int8Dumper)

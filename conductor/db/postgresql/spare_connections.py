@@ -29,7 +29,7 @@ class _Spare(NamedTuple):
 
 
 class SpareConnections:
-    """Connections by key; the one returned last is taken first, so that a quiet process keeps few."""
+    """Connections by key. The one returned last is taken first, so that a quiet process keeps few."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class SpareConnections:
         os.register_at_fork(after_in_child=self._forget)
 
     def take(self, key: object) -> Connection | None:
-        """Return a live connection, or None. A dead one removes all others with it: their server died."""
+        """Return a live connection, or None. A dead one removes all others with it, as their server died."""
         with self._lock:
             spare = self._stacks[key].pop() if self._stacks[key] else None
         if spare is None or _lives(spare):
@@ -47,7 +47,7 @@ class SpareConnections:
         return None
 
     def keep(self, key: object, connection: Connection) -> bool:
-        """Store the connection; False where the caller must close it."""
+        """Store the connection. False where the caller must close it."""
         if connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
             return False
         now = time.monotonic()
@@ -71,7 +71,7 @@ class SpareConnections:
             spare.connection.close()
 
     def _forget(self) -> None:
-        """Drop connections in a forked child: the sockets are the parent's, and closing them would end its sessions."""
+        """Drop connections in a forked child. The sockets are the parent's, and closing them would end its sessions."""
         self._lock = threading.Lock()
         self._stacks = defaultdict(deque)
 

@@ -16,7 +16,7 @@ STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's virtual machine: some milliseconds
 class DatabaseWrapper(base.DatabaseWrapper):
     """Begins and ends transactions in turn with the other writers of this process, and shares commits with them.
 
-    It interrupts a reading statement when the time budget of its request is used up. Never inside a transaction: an
+    It interrupts a reading statement when the time budget of its request is used up, but never inside a transaction: an
     interrupted write would undo the parts of others in the same one.
     """
 

@@ -6,5 +6,5 @@ import uuid
 
 
 def new_id() -> str:
-    """32 hex digits: the form of user, project and role ids."""
+    """Return a new id of a user, project or role: 32 hexadecimal digits."""
     return uuid.uuid4().hex

@@ -113,13 +113,13 @@ def is_current(output: Path) -> bool:
 
 
 def recipe() -> str:
-    """A digest of all of ours that decides what is built."""
+    """Return a digest of the product's sources that determine the result."""
     sources = [Path(__file__), SOURCE_DIR / "cpio.py", *(SCRIPTS_DIR / name for name in sorted(SCRIPTS))]
     return _sha256(b"\0".join(source.read_bytes() for source in sources))
 
 
 def ramdisk(busybox: bytes, applets: Sequence[str], modules: dict[str, bytes]) -> bytes:
-    """The guest's first and only file system, compressed. The same input gives the same bytes."""
+    """Return the guest's first and only file system, compressed. The same input gives the same bytes."""
     entries = [cpio.directory(name) for name in (*FOLDERS, "tmp")]
     entries.append(cpio.character_device("dev/console", 5, 1))
     entries.append(cpio.file("bin/busybox", busybox, 0o755))
@@ -153,7 +153,7 @@ def _make_files() -> tuple[dict[str, bytes], dict[str, str]]:
 
 
 def _write(output: Path, files: dict[str, bytes], versions: dict[str, str]) -> None:
-    """The manifest last: it speaks of nothing that is not there."""
+    """Write the files, and the manifest last, so that it lists no missing file."""
     output.mkdir(parents=True, exist_ok=True)
     manifest = {
         "recipe": recipe(),
@@ -199,7 +199,7 @@ def _newest(folder: Path, package: str) -> Path:
 
 
 def _unpack_kernel(package: Path) -> tuple[bytes, str, dict[str, bytes]]:
-    """The kernel, its version, and the modules in the order of loading."""
+    """Return the kernel, its version, and the modules in the order of loading."""
     wanted = set(MODULES)
     kernels: dict[str, bytes] = {}
     modules: dict[str, bytes] = {}

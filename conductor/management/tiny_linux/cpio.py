@@ -36,7 +36,7 @@ def character_device(name: str, major: int, minor: int) -> ArchiveEntry:
 
 
 def archive(entries: list[ArchiveEntry]) -> bytes:
-    """The entries in their order, owned by root, without times: equal entries make equal archives."""
+    """Return an archive of the entries in order, owned by root and without times. Equal entries give equal archives."""
     return b"".join(
         _record(number, entry) for number, entry in enumerate([*entries, ArchiveEntry(TRAILER, 0)], start=1)
     )

@@ -19,12 +19,12 @@ class Inexpressible(Exception):
 
 
 def _spawn(body: Body) -> dict[str, Any]:
-    """Downgrade to 1.0, which starts every guest, and whose guests have no volumes and no password of their own."""
+    """Downgrade to 1.0, which starts every guest, and has no volumes and no passwords."""
     guest = body["guest"]
     lost = [name for name in ("volumes", "admin_password") if guest.get(name)]
     if not body.get("is_running", True):
         lost.append("is_running")
-    if lost:  # names only: one of the values is a secret
+    if lost:  # names only, because one of the values is a secret
         raise Inexpressible(", ".join(lost))
     known = {key: value for key, value in guest.items() if key not in ("volumes", "admin_password")}
     return {**{key: value for key, value in body.items() if key != "is_running"}, "guest": known}
@@ -39,9 +39,9 @@ def _plain(body: Body) -> dict[str, Any]:
 
 
 def _ports_without(*names: str) -> Callable[[Body], dict[str, Any]]:
-    """Return a downgrade of ports: each by itself (without its network), or with one address only (without `more`).
+    """Return a downgrade of ports: to ports without their network, or to ports with one address (without `more`).
 
-    Older hosts keep that behaviour, so no guest is refused for it.
+    Older hosts behave like that already, so no guest is refused.
     """
 
     def lacking(port: Body) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
 
 
 def _report(body: Body) -> dict[str, Any]:
-    """Downgrade to 1.0, without hardware and metrics: nothing that needs them is placed on the host meanwhile."""
+    """Downgrade to 1.0, without hardware and metrics. The scheduler places nothing there that needs them."""
     newer = ("numa_cells", "pci_devices", "metrics")
     known = {key: value for key, value in body["report"].items() if key not in newer}
     return {**body, "report": known}

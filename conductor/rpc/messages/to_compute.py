@@ -12,8 +12,9 @@ from conductor.rpc.codec import message
 class Command:
     """Common fields of all commands.
 
-    `UNKEPT` names fields that a host's journal must not keep: they may hold secrets. An urgent command does not wait
-    in the guest's queue: it concerns the running command. A check changes nothing, and waits for no other command.
+    `UNKEPT` names fields that a host's journal must not store, as they may hold secrets. An urgent command does not
+    wait in the guest's queue, because it is about the running command. A check changes nothing, and waits for no other
+    command.
     """
 
     UNKEPT: ClassVar[frozenset[str]] = frozenset({"guest", "password"})
@@ -58,7 +59,7 @@ class DestroyInstance(Command):
 
 @message("rebuild_instance", version="1.4")
 class RebuildInstance(Command):
-    """Replace the guest's own disks by new ones of `guest.image`; its ports and volumes stay."""
+    """Replace the guest's own disks by new ones of `guest.image`. Its ports and volumes stay."""
 
     guest: dict[str, Any]
     is_running: bool = True
@@ -95,14 +96,14 @@ class PowerOn(Command):
 
 @message("power_off", version="1.0")
 class PowerOff(Command):
-    """Ask the guest to shut down, and end it after `timeout_seconds`; 0 ends it at once."""
+    """Ask the guest to shut down, and end it after `timeout_seconds`. 0 ends it at once."""
 
     timeout_seconds: float = 60.0
 
 
 @message("reboot_instance", version="1.4")
 class RebootInstance(Command):
-    """Soft: ask the guest. Hard: off and on again, defined anew from `guest`."""
+    """Reboot a guest. A soft reboot asks the guest; a hard one powers it off and on, defined anew from `guest`."""
 
     guest: dict[str, Any]
     is_hard: bool = False
@@ -111,7 +112,7 @@ class RebootInstance(Command):
 
 @message("pause_instance", version="1.0")
 class PauseInstance(Command):
-    """Stop the guest's processors; its memory stays on the host."""
+    """Stop the guest's CPUs. Its memory stays on the host."""
 
 
 @message("unpause_instance", version="1.0")
@@ -210,7 +211,7 @@ class DetachInterface(Command):
 
 @message("migrate_out", version="1.4")
 class MigrateOut(Command):
-    """Power off and prepare the guest's disks for transfer; the source keeps them until confirm or revert."""
+    """Power the guest off and prepare its disks for transfer. The source keeps them until the confirm or revert."""
 
     guest: dict[str, Any]
     destination: str
@@ -227,12 +228,12 @@ class MigrateIn(Command):
 
 @message("confirm_migration", version="1.0")
 class ConfirmMigration(Command):
-    """At the source: remove what was kept for a revert."""
+    """Remove what the source kept for a revert. Sent to the source."""
 
 
 @message("revert_migration", version="1.4")
 class RevertMigration(Command):
-    """At the source: restore the guest. One that was never migrated out is left as it is."""
+    """Restore the guest at the source. A guest that was never migrated out is not changed."""
 
     guest: dict[str, Any]
     is_running: bool = True
@@ -243,7 +244,7 @@ class RevertMigration(Command):
 
 @message("prepare_live_migration", version="1.4")
 class PrepareLiveMigration(Command):
-    """At the destination: make room and return where to send the guest; answers with `target`."""
+    """Make room at the destination. The answer has `target`: where to send the guest."""
 
     guest: dict[str, Any]
     is_block_migration: bool | None = None
@@ -251,7 +252,9 @@ class PrepareLiveMigration(Command):
 
 @message("live_migrate", version="1.4")
 class LiveMigrate(Command):
-    """At the source: move the guest. Answered once it runs at the destination, or is back as it was."""
+    """Move the guest. Sent to the source, which answers once the guest runs at the destination, or is back as it
+    was.
+    """
 
     guest: dict[str, Any]
     target: dict[str, Any]
@@ -260,33 +263,33 @@ class LiveMigrate(Command):
 
 @message("finish_live_migration", version="1.4")
 class FinishLiveMigration(Command):
-    """At the destination: the guest has arrived; make it permanent."""
+    """Make the arrived guest permanent. Sent to the destination."""
 
     guest: dict[str, Any]
 
 
 @message("cancel_live_migration", version="1.0")
 class CancelLiveMigration(Command):
-    """At the destination: the guest does not come; remove what was prepared. Never ends a guest that has arrived."""
+    """Remove what was prepared. Sent to the destination. It never ends a guest that has arrived."""
 
 
 @message("abort_live_migration", version="1.0")
 class AbortLiveMigration(Command):
-    """At the source, during `live_migrate`: stop it before the switch."""
+    """Stop a running `live_migrate` before the switch. Sent to the source."""
 
     IS_URGENT: ClassVar[bool] = True
 
 
 @message("force_live_migration", version="1.0")
 class ForceLiveMigration(Command):
-    """At the source, during `live_migrate`: switch now."""
+    """Make a running `live_migrate` switch now. Sent to the source."""
 
     IS_URGENT: ClassVar[bool] = True
 
 
 @message("steer_live_migration", version="1.0")
 class SteerLiveMigration(Command):
-    """At the source, during `live_migrate`: a command of `kind`, see core.live_steering."""
+    """Change a running `live_migrate` by a command of `kind`, see core.live_steering. Sent to the source."""
 
     IS_URGENT: ClassVar[bool] = True
 
@@ -294,12 +297,12 @@ class SteerLiveMigration(Command):
     amount: int = 0
 
 
-# -- for the host itself: no run waits for an answer, and the host's reports show the result
+# for the host itself: no run waits for an answer, and the host's reports show the result
 
 
 @message("filter_ports", version="1.0")
 class FilterPorts:
-    """Rules of the host's ports from now on: `filters` are core.PortFilter as JSON, by port."""
+    """Replace the rules of all ports of the host. `filters` are core.PortFilter as JSON, by port."""
 
     host: str
     filters: dict[str, Any]
@@ -307,9 +310,9 @@ class FilterPorts:
 
 @message("keys_announced", version="1.0")
 class KeysAnnounced:
-    """Valid keys: `conductor_keys` are public keys by id, `accepted` the ids of the host's own keys.
+    """Announces the valid keys: `conductor_keys` are public keys by id, `accepted` the ids of the host's own keys.
 
-    The host replaces those of its own keys whose ids are in `replace`.
+    The host replaces those of its own keys that are listed in `replace`.
     """
 
     host: str

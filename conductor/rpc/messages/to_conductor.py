@@ -10,7 +10,7 @@ from conductor.rpc.codec import message
 
 @message("step_answered", version="1.0")
 class StepAnswered:
-    """The result of one command. `error` is {"class", "message", "is_reschedulable"} when not ok."""
+    """The result of one command. `error` is {"class", "message", "is_reschedulable"} unless it succeeded."""
 
     step_key: str
     run_uuid: str
@@ -23,7 +23,7 @@ class StepAnswered:
 
 @message("step_progressed", version="1.1")
 class StepProgressed:
-    """Progress of a long command; throttled by the sender. `share` is between 0 and 1 where it is known.
+    """Progress of a long command. The sender limits how often it is sent. `share` is between 0 and 1 where it is known.
 
     `figures` are amounts by name, such as {"memory_remaining": bytes}.
     """
@@ -39,13 +39,13 @@ class StepProgressed:
 
 @message("host_reported", version="1.3")
 class HostReported:
-    """An agent is alive. `report` is core.NodeReport as JSON; `guests` maps instance uuid to power state.
+    """A report of a living agent. `report` is core.NodeReport as JSON. `guests` has power states by instance uuid.
 
-    1.1: the report has the host's NUMA cells and PCI devices.
-    1.2: `driver_statistics` are the driver's calls, errors and own lines since the report before.
-    1.3: `kept` are the uuids of instances whose disks the host keeps for a revert.
+    1.1: the report has the host's NUMA cells and PCI devices. 1.2: `driver_statistics` are the driver's calls, errors
+    and own lines since the report before. 1.3: `kept` are the uuids of instances whose disks the host keeps for a
+    revert.
 
-    `report_number` rises with each report of one agent; an outdated report is ignored.
+    `report_number` rises with each report of one agent. An outdated report is ignored.
     """
 
     host: str
@@ -104,7 +104,9 @@ class GuestsCounted:
 
 @message("refusals_counted", version="1.0")
 class RefusalsCounted:
-    """Commands that the host refused: {"sender", "kind", "cause", "times"} for each, as the messages claimed."""
+    """Commands that the host refused: {"sender", "kind", "cause", "times"} for each, with the values that they
+    claimed.
+    """
 
     host: str
     refusals: list[dict[str, Any]]
@@ -112,9 +114,9 @@ class RefusalsCounted:
 
 @message("destinations_selected", version="1.0")
 class DestinationsSelected:
-    """Replies of a scheduler to calls of one journal: each has run_uuid, step_key and fencing_token of its call.
+    """Replies of a scheduler to calls of one journal. Each has the run_uuid, step_key and fencing_token of its call.
 
-    An `error` of a reply is {"class", "message"}. Without one the stored decision is the answer.
+    The `error` of a reply is {"class", "message"}. A reply without one refers to the stored decision.
     """
 
     scheduler: str
@@ -123,7 +125,9 @@ class DestinationsSelected:
 
 @message("scheduler_reported", version="1.0")
 class SchedulerReported:
-    """A scheduler is alive. `figures` are fields of cells.schedulers.Scheduler: its process, its queue, its speed."""
+    """A report of a living scheduler. `figures` are fields of cells.schedulers.Scheduler: its process, queue and
+    speed.
+    """
 
     scheduler: str
     service_version: int

@@ -1,4 +1,4 @@
-"""Calls of a conductor to a scheduler that is a service of its own; its replies are in `to_conductor`."""
+"""Calls of a conductor to a scheduler that is its own service. The replies are in `to_conductor`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from conductor.rpc.codec import message
 
 @message("select_destinations", version="1.0")
 class DestinationsRequested:
-    """A request of a step: decide about its instances, and claim what was decided. `spec` is core.RequestSpec as JSON.
+    """A step's request to decide about its instances, and to claim the chosen hosts. `spec` is core.RequestSpec as
+    JSON.
 
-    `step_key` makes a repeated call the same one. Claims and decision are written only while `fencing_token` is the
-    newest of the run, which is in the journal `cell` under `run_id`.
+    A repeated call has the same `step_key`. Claims and decision are written only while `fencing_token` is the newest of
+    the run, which is in the journal `cell` under `run_id`.
     """
 
     scheduler: str

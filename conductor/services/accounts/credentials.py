@@ -69,7 +69,7 @@ def load_or_generate_passwords(data_dir: Path) -> dict[str, str]:
 
 
 def _new_password() -> str:
-    # Letters and digits only: nothing to quote, and a double click selects all of it.
+    # Letters and digits only: nothing to quote, and a double click selects the whole password.
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(20))
 
 
@@ -114,5 +114,5 @@ def members(project_id: str) -> list[str]:
 
 
 def groups_of(user_id: str) -> set[str]:
-    """Return the ids of the user's groups; a role assigned to a group applies to its members."""
+    """Return the ids of the user's groups. A role that is assigned to a group applies to its members."""
     return set(Membership.objects.filter(user_id=user_id).values_list("group_id", flat=True))

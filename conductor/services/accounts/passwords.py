@@ -1,4 +1,4 @@
-"""Password changes by the user, with the old password and the second factor if there is one; each is audited."""
+"""Password changes by users, with the old password and the second factor if there is one. Each change is audited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conductor.services.audit import operator_audit
 
 CHANGED = "user.change_password"
 CODE_METHOD = "totp"
-# One answer for all of these: it does not reveal which one it was.
+# The same answer for all of these, so that it does not reveal which one it was.
 REFUSED = (
     "The original password is wrong, or a second factor is missing: a user with an authenticator sends a token that "
     "was issued for the methods password and totp."
@@ -24,7 +24,7 @@ NEEDS_CODE = message("password.needs_code")
 def change(
     context: RequestContext, original: str, password: str, *, code: str = "", granted: Granted | None = None
 ) -> User:
-    """Set a new password; sessions and tokens that began with the old one end. The change or its refusal is audited.
+    """Set a new password. Sessions and tokens of the old password end. The change or its refusal is audited.
 
     A user with a second factor gives a `code` of it, or `granted`, a token that was issued for one.
 
@@ -41,7 +41,7 @@ def change(
             has_shown_code = _has_shown_code(granted, context.user_id)
             users.change_own_password(context.user_id, original, password, code=code, has_shown_code=has_shown_code)
     except TooManyRequests:
-        raise  # not audited: so many could fill the log
+        raise  # not audited, as so many refusals could fill the log
     except NovellaError as error:
         _keep(context, error)
         if isinstance(error, NotAuthenticated):
@@ -52,7 +52,7 @@ def change(
 
 
 def require_acceptable(context: RequestContext, password: str) -> None:
-    """Raise Invalid for a new password that is easily guessed, and audit it; checked before a code is used up."""
+    """Raise Invalid for a new password that is easily guessed, and audit it. Called before a code is used up."""
     try:
         passwords.require_acceptable(users.get(context.user_id), password)
     except Invalid as error:
@@ -63,8 +63,8 @@ def require_acceptable(context: RequestContext, password: str) -> None:
 def require_reset(granted: Granted, user_id: str) -> None:
     """Raise Forbidden where a token may not set this user's password without the old one.
 
-    An administrator may set the password of others; the own one not with a delegated token, nor without the second
-    factor.
+    An administrator may set the password of others. For their own password they need a token that is not delegated, and
+    the second factor.
     """
     if not delegation.is_own_account(granted, user_id):
         return

@@ -21,8 +21,8 @@ from conductor.db.transactions import database_now, write_tx
 
 DENSITIES = ("comfortable", "compact")
 ANNOUNCED, MUTED = "announced", "muted"
-STATE_CHANGES = (ANNOUNCED, MUTED)  # whether screen readers announce them
-LANGUAGES = ("", "en", "de")  # empty: as the browser requests
+STATE_CHANGES = (ANNOUNCED, MUTED)  # whether screen readers announce state changes
+LANGUAGES = ("", "en", "de")  # empty: the language that the browser requests
 UTC_NAME = "UTC"
 CHANGEABLE = ("time_zone", "language", "density", "state_changes")
 SERVER_COLUMNS = ("addresses", "flavor", "image", "key", "zone", "host", "age")
@@ -36,7 +36,7 @@ Change = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Preferences:
-    """A user's preferences; `views` are saved queries of the server list by name."""
+    """A user's preferences. `views` are saved queries of the server list by name."""
 
     time_zone: str = UTC_NAME
     language: str = LANGUAGES[0]
@@ -51,7 +51,7 @@ class Preferences:
 
 
 def read(kept: Mapping[str, Any] | None) -> Preferences:
-    """Return preferences from their stored form; values that are unknown by now get their defaults."""
+    """Return preferences from their stored form. Values that are no longer known get their defaults."""
     given = kept or {}
     columns = [name for name in given.get("server_columns", DEFAULT_COLUMNS) if name in SERVER_COLUMNS]
     zone = given.get("time_zone", UTC_NAME)
@@ -85,7 +85,7 @@ def time_zones() -> list[str]:
 
 
 def change(user_id: str, values: Mapping[str, str]) -> Preferences:
-    """Change the preferences in CHANGEABLE. Raises Invalid naming the field."""
+    """Change the preferences that are in CHANGEABLE. Raises Invalid naming the field."""
     if values.get("time_zone", UTC_NAME) not in time_zones():
         raise Invalid(phrase("Select a time zone from the list."), field="time_zone")
     if values.get("density", DENSITIES[0]) not in DENSITIES:
@@ -111,7 +111,7 @@ def choose_columns(user_id: str, names: list[str]) -> Preferences:
 
 
 def save_view(user_id: str, name: str, query: str) -> Preferences:
-    """Save a query of the server list under a name; one of the same name is replaced. Raises Invalid."""
+    """Save a query of the server list under a name. A query of the same name is replaced. Raises Invalid."""
     name = name.strip()
     if not 1 <= len(name) <= LONGEST_NAME or has_control(name):
         raise Invalid(phrase("Enter a view name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="view")
@@ -127,7 +127,7 @@ def save_view(user_id: str, name: str, query: str) -> Preferences:
 
 
 def delete_view(user_id: str, name: str) -> Preferences:
-    """Delete a saved view; does nothing if there is none of this name."""
+    """Delete a saved view. Does nothing if there is none of this name."""
     return _change_views(user_id, lambda views: {key: query for key, query in views.items() if key != name})
 
 
@@ -171,7 +171,7 @@ def list_of(context: RequestContext, page: str) -> list[SavedViewView]:
 
 
 def save(context: RequestContext, page: str, name: str, query: str) -> SavedViewView:
-    """Save a view under a name; the same name again replaces it. Raises Invalid, Conflict when there are too many."""
+    """Save a view under a name. A view of the same name is replaced. Raises Invalid, or Conflict for too many views."""
     message = " ".join(name.split())
     if not message or len(message) > LONGEST_NAME or has_control(message):
         raise Invalid(phrase("Enter a name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="name")

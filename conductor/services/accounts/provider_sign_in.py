@@ -28,8 +28,12 @@ Rules = Sequence[tuple[str, str, str]]
 def enter(claims: Mapping[str, Any], *, claim: str, rules: Rules, context: RequestContext) -> User:
     """Return the user whom these verified claims identify, with their roles updated by `rules`.
 
-    Raises Invalid for claims without a subject, Conflict where their name belongs to another account, Forbidden for a
-    disabled user; then nothing has changed.
+    A refusal changes nothing.
+
+    Raises:
+        Invalid: the claims have no subject.
+        Conflict: their name belongs to another account.
+        Forbidden: the user is disabled.
     """
     person = _person(claims)
     with write_tx(API_ALIAS):
@@ -48,7 +52,7 @@ def _person(claims: Mapping[str, Any]) -> ProviderClaims:
 
 
 def _text(value: Any) -> str:
-    """Return a claim's text that can be stored and shown; "" for anything else."""
+    """Return a claim's text that can be stored and shown. Empty for any other value."""
     reported = value.strip() if isinstance(value, str) else ""
     return reported if len(reported) <= LONGEST and reported.isprintable() else ""
 
@@ -63,7 +67,7 @@ def _email(claims: Mapping[str, Any]) -> str:
 
 
 def _roles(reported: Any, rules: Rules) -> list[ProjectRole]:
-    """Return the roles that the rules give; a claim is a list of words, or one word."""
+    """Return the roles that the rules give. A claim is a list of words, or one word."""
     words = reported if isinstance(reported, list | tuple) else [reported]
     values = {word for word in words if isinstance(word, str)} | {ANY_VALUE}
     return [ProjectRole(project, role) for value, project, role in rules if value in values]

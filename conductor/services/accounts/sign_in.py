@@ -47,10 +47,10 @@ def projects_of(user_id: str) -> list[ProjectChoice]:
 
 
 def context_for(user_id: str, project_id: str, request_id: str, delegated_by: str = "") -> RequestContext | None:
-    """Return the context of a request; None when the user has no role in the project, or either is disabled.
+    """Return the context of a request. None if the user has no role in the project, or if one of them is disabled.
 
-    A stored row passes the `delegated_by` of the request that created it: the context has the rights of that trust or
-    application credential, and is None once this has ended.
+    A stored row passes the `delegated_by` of the request that created it. The context then has the rights of that trust
+    or application credential, and is None once this has ended.
     """
     try:
         return tokens.standing(user_id, project_id, delegated_by).context(request_id)
@@ -59,7 +59,7 @@ def context_for(user_id: str, project_id: str, request_id: str, delegated_by: st
 
 
 def context_of_token(digest: str, request_id: str) -> RequestContext | None:
-    """Return the context of a token that is stored by its digest; None once the token has ended."""
+    """Return the context of a token that is stored by its digest. None once the token has ended."""
     try:
         return tokens.validate_digest(digest).context(request_id)
     except NotAuthenticated:
@@ -67,7 +67,9 @@ def context_of_token(digest: str, request_id: str) -> RequestContext | None:
 
 
 def rights_number() -> int:
-    """Return a number that changes with the rights of any user; until then, answers of `context_for` stay valid."""
+    """Return a number that changes with the rights of any user. Until it changes, results of `context_for` stay
+    valid.
+    """
     return rights.now()
 
 
@@ -79,13 +81,13 @@ def sessions(keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
 
 @lru_cache(maxsize=4096)
 def _decoded(data: str) -> Mapping[str, Any]:
-    """Decode a session's data; cached, as the same text always means the same."""
+    """Decode a session's data. The result is cached, as equal texts mean the same."""
     found: Mapping[str, Any] = SessionStore().decode(data)
     return found
 
 
 def half_signed_in(user_id: str, session_hash: str) -> User | None:
-    """Return the user who has given a password but no code yet; None when the password has changed since."""
+    """Return the user who has given a password but no code yet. None if the password has changed since."""
     user: User | None = User.objects.filter(id=user_id, is_active=True, domain__is_enabled=True).first()
     return user if user is not None and constant_time_compare(user.get_session_auth_hash(), session_hash) else None
 

@@ -1,4 +1,4 @@
 """The audit log: writing, reading and sealing its records.
 
-Which change is audited is decided where the change is made.
+The operation that makes a change decides whether it is audited.
 """

@@ -1,4 +1,6 @@
-"""The audit log: who requested which change of whose resources, and its result. Records are only added."""
+"""The audit log: each record says who requested which change of which resource, and its result. Records are only
+added.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class AuditView:
-    """A record of the audit log. `seal` is its number in the chain of its database, None until it is sealed.
+    """A record of the audit log. `seal` is its number in the chain of its database; None until it is sealed.
 
     `subject` is the project's resource that was changed, if any: its `kind`, `id` and `name`.
     """
@@ -86,7 +88,7 @@ class AuditView:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditQuery:
-    """Filters for audit records; empty fields do not narrow.
+    """Filters for audit records. Empty fields do not restrict the list.
 
     Of the action "port.update", `kind` is "port" and `verb` is "update".
     """
@@ -101,13 +103,13 @@ class AuditQuery:
     instance_uuid: str = ""
     request_id: str = ""
     since: datetime | None = None
-    without_accepted_actions: bool = False  # on servers: a list of workflows beside this one has them
+    without_accepted_actions: bool = False  # a list of workflows beside this one shows the accepted actions on servers
     limit: int = 100
     marker: str = ""
 
 
 def record(alias: str, context: RequestContext, entry: AuditEntry) -> None:
-    """Add a record to the journal in `alias`, inside the transaction of the change."""
+    """Add a record to the journal in `alias`. Call it inside the transaction of the change."""
     record_all(alias, context, [entry])
 
 
@@ -146,7 +148,7 @@ def _row(alias: str, context: RequestContext, entry: AuditEntry, now: datetime) 
 def record_refusal(
     context: RequestContext, action: str, instance_uuid: UUID | str, error: NovellaError, **details: Any
 ) -> None:
-    """Audit that a server action was refused; in a transaction of its own, after the refused one is rolled back.
+    """Audit that a server action was refused, in a transaction of its own after the refused one is rolled back.
 
     `action` is the Compute API's name ("reboot"). If the record can't be written, it goes to the server's log, and the
     caller's answer stays the same.
@@ -177,13 +179,13 @@ def record_server_action(
     run_uuid: UUID | str | None = None,
     **details: Any,
 ) -> None:
-    """Audit that an action on servers was accepted; inside the transaction that accepts it.
+    """Audit that an action on servers was accepted. Call it inside the transaction that accepts it.
 
     Args:
         alias: The database of that transaction.
         action: The Compute API's name of the action ("create", "reboot", "delete").
         servers: The name of each server by its uuid; "" where it isn't known.
-        project_id: The project that owns the servers; the caller's where it is empty.
+        project_id: The project that owns the servers. The caller's project if empty.
     """
     record_all(
         alias,
@@ -227,7 +229,7 @@ def record_sign_in(
 def of_run(
     run: WorkflowRun, action: str, reason: str, details: Mapping[str, Any], error: Exception | None
 ) -> AuditEntry:
-    """Return an entry about a run; the project and owner come from the run."""
+    """Return an entry about a run. Its project and owner are those of the run."""
     return AuditEntry(
         action=f"workflow.{action}",
         project_id=run.project_id,
@@ -241,7 +243,7 @@ def of_run(
 
 
 def list_records(context: RequestContext, query: AuditQuery) -> Page[AuditView]:
-    """Return records, newest first: all for administrators, those about the own project's resources for others.
+    """Return records, newest first: all for administrators; for others those about their project's resources.
 
     Raises Invalid for a filter that can match nothing.
     """
@@ -317,7 +319,9 @@ def _uuid(value: UUID | str | None) -> UUID | None:
 
 
 def _why(error: Exception | None) -> dict[str, Any] | None:
-    """Describe an error. Only our own errors show their text: that of others may hold paths, addresses or secrets."""
+    """Describe an error. Only our own errors show their text, as the text of others may hold paths, addresses or
+    secrets.
+    """
     if error is None:
         return None
     text = error.message if isinstance(error, NovellaError) else ""
@@ -325,7 +329,7 @@ def _why(error: Exception | None) -> dict[str, Any] | None:
 
 
 def _view(context: RequestContext, row: AuditRecord) -> AuditView:
-    """Return a record as the caller may see it: members see no address and no inner details of an operator."""
+    """Return a record as the caller may see it. Members see no address and no inner details of an operator."""
     is_open = context.is_admin or row.user_id == context.user_id
     return AuditView(
         uuid=str(row.uuid),

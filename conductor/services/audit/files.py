@@ -27,12 +27,12 @@ LARGEST_CELL = 2**20
 
 
 def row_of(record: AuditView) -> list[str]:
-    """Return a record's line."""
+    """Return the line of a record."""
     return [_cell(name, getattr(record, name)) for name in COLUMNS]
 
 
 def faults(lines: Iterable[str]) -> Iterator[str]:
-    """Find faults in the records of an audit file, and differences from what the databases hold.
+    """Return faults in the records of an audit file, and differences from the databases.
 
     Raises Invalid for another kind of file.
     """

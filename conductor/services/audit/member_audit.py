@@ -28,9 +28,9 @@ def keep(
     error: Exception | None,
     **details: Any,
 ) -> None:
-    """Audit a change of each target after it was made or refused; the target's project sees the record.
+    """Audit a change of each target after it was made or refused. The target's project sees the record.
 
-    Changes that a workflow carries out are skipped: the activity page shows the workflow. If the record can't be
+    Changes that a workflow carries out are skipped, as the activity page shows the workflow. If the record can't be
     written, or a database needed for `changed` is down, it goes to the server's log, and the caller's answer stays the
     same.
     """

@@ -63,7 +63,7 @@ def _bounded(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 READ, EXPORT = "audit.read", "audit.export"
-# A reader who pages through lists and narrows them counts as one read.
+# A user who pages through a list and changes its filters counts as one read.
 ONCE_IN_SECONDS = 600.0
 
 
@@ -77,5 +77,5 @@ def note(context: RequestContext, *, via: str, narrowed: Mapping[str, str]) -> N
 
 
 def note_export(context: RequestContext, *, narrowed: Mapping[str, str]) -> None:
-    """Audit that the caller exported the log to a file; each time."""
+    """Audit that the caller exported the log to a file. Each export is recorded."""
     keep(context, EXPORT, reason="", error=None, details={"narrowed": dict(narrowed)})

@@ -1,7 +1,7 @@
 """Seals of the audit log of each database, and checks that no record was changed since.
 
 The writer of a record signs it and never waits for another one. A conductor numbers new records afterwards, in the
-transaction that holds the chain's row: so there are no gaps, whichever transactions were rolled back.
+transaction that holds the chain's row. So there are no gaps, whichever transactions were rolled back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TRIES = 3  # of a check that ran into pruning
 
 @dataclass(frozen=True)
 class SealView:
-    """State of the audit log of one database. `trouble` is the fault that the last check found, "" for none."""
+    """State of the audit log of one database. `trouble` is the fault that the last check found; empty for none."""
 
     database: str
     sealed: int
@@ -69,10 +69,10 @@ def content_of(row: AuditRecord) -> dict[str, Any]:
 
 
 def seal(alias: str) -> int:
-    """Seal unsealed records, except unsigned ones; returns how many. Raises Conflict for a broken chain."""
+    """Seal unsealed records, except unsigned ones. Return how many. Raises Conflict for a broken chain."""
     count, after = 0, 0
     rows = AuditRecord.objects.using(alias).filter(seal=None)
-    while rows.filter(pk__gt=after).exists():  # the typical answer, no, needs no transaction
+    while rows.filter(pk__gt=after).exists():  # the typical answer is no, and needs no transaction
         with write_tx(alias):
             row = _held(alias)
             batch = list(rows.filter(pk__gt=after).order_by("pk")[:BATCH])
@@ -86,7 +86,9 @@ def seal(alias: str) -> int:
 
 
 def check(alias: str, *, before_write: Callable[[], None] = lambda: None) -> str:
-    """Return the first fault of the audit log, "" for none, and store it for the page once `before_write` permits."""
+    """Return the first fault of the audit log, and store it for the page once `before_write` permits. Empty for
+    none.
+    """
     found = _checked(alias)
     before_write()
     if found:
@@ -98,7 +100,7 @@ def check(alias: str, *, before_write: Callable[[], None] = lambda: None) -> str
 
 
 def carry_out(alias: str, owner: str) -> None:
-    """Seal new records, and check the whole log when that is due; each check logs why records cannot be sealed."""
+    """Seal new records, and check the whole log when that is due. A check logs why records cannot be sealed."""
     with suppress(Conflict):
         seal(alias)
     if not AuditChain.objects.using(alias).exists():  # nothing to check, and no row to store the time in
@@ -109,7 +111,7 @@ def carry_out(alias: str, owner: str) -> None:
 
 
 def state(context: RequestContext) -> Page[SealView]:
-    """Return the state of each database's audit log, the API's first; for operators."""
+    """Return the state of each database's audit log, the API's first. For operators."""
     if not context.is_admin:
         raise Forbidden("The seals of the audit log are for operators.")
     found = scatter_gather(view, journal_aliases())
@@ -139,9 +141,8 @@ def view(alias: str) -> SealView:
 def cut(alias: str, rows: QuerySet[AuditRecord]) -> int:
     """Remove these sealed records, which are the oldest, and return how many.
 
-    The chain continues from the last of them.
-
-    Removes none when they differ from their seals: the evidence stays for an operator to see.
+    The chain continues from the last of them. None is removed if they differ from their seals: the evidence stays for
+    an operator to see.
     """
     chain, row = chain_of(alias), _held(alias)
     oldest = _sealed(rows.order_by("seal"))
@@ -157,7 +158,7 @@ def cut(alias: str, rows: QuerySet[AuditRecord]) -> int:
 
 
 def has(alias: str, place: ChainPosition) -> str:
-    """Return why a record was not sealed here with this digest, as a file or a log line claims; "" if it was."""
+    """Return why a record was not sealed here with this digest, as a file or a log line claims. Empty if it was."""
     row = AuditChain.objects.using(alias).filter(pk=ONLY).first()
     if row is not None and place.number <= row.cut_number:
         return ""  # it was pruned
@@ -228,7 +229,7 @@ def _sealed(rows: QuerySet[AuditRecord]) -> list[SealedRecord]:
 
 
 def _held(alias: str) -> AuditChain:
-    """Return the chain's row, locked until the transaction ends; created if missing.
+    """Return the chain's row, locked until the transaction ends. It is created if it is missing.
 
     Raises Conflict for a broken chain.
     """
@@ -278,5 +279,5 @@ def _key_id(alias: str) -> str:
 
 
 def chain_of(alias: str) -> Chain:
-    """Return the chain of a database, which need not exist."""
+    """Return the chain of a database, which may have no row."""
     return Chain(key_of(settings.NOVELLA_AUDIT_KEY), alias)

@@ -103,7 +103,7 @@ TABLES: Mapping[str, Table] = {
     SERVER: Table(InstanceMapping, Value(""), id="instance_uuid"),
 }
 KINDS = (*TABLES, KEY_PAIR)
-# Workflows on these are recorded as the workflow: its line on the activity page shows its state.
+# Workflows on these kinds are recorded as the workflow; its line on the activity page shows its state.
 FLOWS: Mapping[str, tuple[str, ...]] = {
     "volume": ("create_volume", "revert_volume", "reimage_volume", "upload_volume"),
     "snapshot": ("create_snapshot",),
@@ -121,7 +121,9 @@ def find(context: RequestContext, kind: str, ids: Iterable[str]) -> list[AuditTa
 
 
 def still_there(context: RequestContext, wanted: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return which of these kinds and ids still exist, with one query per kind. Of key pairs, only the caller's own."""
+    """Return which of these kinds and ids still exist, with one query per kind. Of key pairs, only the caller's own
+    count.
+    """
     ids: dict[str, set[str]] = {}
     for kind, ident in wanted:
         ids.setdefault(kind, set()).add(ident)
@@ -129,7 +131,7 @@ def still_there(context: RequestContext, wanted: Iterable[tuple[str, str]]) -> s
 
 
 def is_under_workflow(context: RequestContext, subject: AuditTarget) -> bool:
-    """Whether the request has opened a workflow that carries the change out."""
+    """Whether the request has opened a workflow that carries out the change."""
     flows = FLOWS.get(subject.kind)
     if not flows:
         return False

@@ -1,4 +1,4 @@
-"""Monthly budgets of projects: checked periodically, with a warning when a threshold is crossed.
+"""Monthly budgets of projects. They are checked periodically, with a warning when a threshold is crossed.
 
 A budget stops nothing. A check reports the highest threshold crossed, once a month, to the members of the project: as a
 notice and as an event in the log. Changing a budget starts its warnings anew.
@@ -56,7 +56,7 @@ NONE_YET = 0  # the revision of a budget that does not exist
 
 @dataclass(frozen=True)
 class BudgetView:
-    """A project's budget for each month; `spent` and `forecast`, to the month's end, are as of `counted_at`."""
+    """A project's budget for each month. `spent`, and the `forecast` for the month's end, are as of `counted_at`."""
 
     project_id: str
     project_name: str
@@ -77,14 +77,16 @@ def may_set(context: RequestContext, project_id: str) -> bool:
 
 
 def project_name(context: RequestContext, project_id: str) -> str:
-    """Return a project's name. Raises NotFound also for another project's; operators see all."""
+    """Return a project's name. Raises NotFound also for another project's, except for operators."""
     return str(_project(context, project_id).name)
 
 
 def get(context: RequestContext, project_id: str) -> BudgetView:
     """Return a project's budget.
 
-    Raises NotFound also for another project's, and Forbidden without a role; operators see all.
+    Raises:
+        NotFound: there is none, or it is another project's and the caller is not an operator.
+        Forbidden: the caller has no role in the project.
     """
     project = _project(context, project_id)
     if not context.is_admin and "reader" not in context.roles:
@@ -118,9 +120,16 @@ def list_of(context: RequestContext, *, state: str = "", limit: int = 100, marke
 def put(
     context: RequestContext, project_id: str, amount: Decimal, thresholds: Collection[int], revision: int | None
 ) -> BudgetView:
-    """Set the budget of a project. `revision` is the one that the caller saw, 0 where there was none; None for any.
+    """Set the budget of a project.
 
-    Raises NotFound, Forbidden, Invalid naming the field, StaleRevision, and Conflict where nothing has a price.
+    Args:
+        revision: The revision that the caller saw, 0 where there was none. None for any.
+
+    Raises:
+        NotFound, Forbidden: the caller must not see or set it.
+        Invalid: a field is invalid; the error names it.
+        StaleRevision: the budget has changed since.
+        Conflict: nothing has a price.
     """
     project = _require_setter(context, project_id)
     rates = costs.prices()
@@ -159,7 +168,7 @@ def remove(context: RequestContext, project_id: str, revision: int | None) -> No
 
 
 def carry_out(owner: str) -> bool:
-    """Check all budgets if that is due and no other process does it; returns whether this process did."""
+    """Check all budgets if that is due and no other process does it. Return whether this process did."""
     with periodic_leases.hold(API_ALIAS, NAME, owner, every_seconds=EVERY_SECONDS) as lease:
         if lease is None:
             return False
@@ -195,7 +204,7 @@ def look(project_ids: Sequence[str] = (), *, before_write: Callable[[], None] = 
 
 
 def _count(rows: Iterable[Budget], rates: Prices, now: datetime) -> bool:
-    """Fill in what was spent and the forecast; returns whether all cells responded."""
+    """Fill in the spending and the forecast. Return whether all cells responded."""
     by_project = {row.project_id: row for row in rows}
     begin = costs.month_of(now)
     found = usage.servers(system_context(), UsageQuery(begin, now, project_ids=tuple(by_project)))
@@ -211,7 +220,7 @@ def _count(rows: Iterable[Budget], rates: Prices, now: datetime) -> bool:
 
 
 def _notify(row: Budget, percent: int, month: str) -> None:
-    """Report a crossed threshold once; skipped if another process did, or if the budget was changed meanwhile."""
+    """Report a crossed threshold once. Skipped if another process did, or if the budget was changed meanwhile."""
     if row.notified_month == month and row.notified_percent >= percent:
         return
     with write_tx(API_ALIAS):
@@ -258,7 +267,7 @@ def _require_thresholds(thresholds: Collection[int]) -> list[int]:
 
 
 def _seen(project_id: str, revision: int | None) -> Budget | None:
-    """Return the row, locked until this transaction ends; None where there is none."""
+    """Return the row, locked until this transaction ends. None where there is none."""
     one_at_a_time(API_ALIAS, f"budget:{project_id}")
     row = Budget.objects.select_for_update().filter(project_id=project_id).first()
     there = row.revision if row else NONE_YET

@@ -19,12 +19,12 @@ CENT = Decimal("0.0001")
 PRICED = ("vcpu", "memory_gb", "disk_gb")
 MONTH_HOURS = 730
 SECONDS_PER_HOUR = 3600
-MOST_ADDED_UP = 5000  # servers of a month; more are left to the usage page, whose reader expects to wait
+MOST_ADDED_UP = 5000  # servers of a month; the usage page adds up more, as its reader expects to wait
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices per hour: a vCPU, a GB of memory, a GB of disk. `currency` is "" where nothing has a price."""
+    """Prices per hour of a vCPU, a GB of memory and a GB of disk. `currency` is "" where nothing has a price."""
 
     currency: str
     vcpu: Decimal
@@ -60,7 +60,7 @@ class CostLine:
 class Month:
     """A project's costs of the month until now, and their forecast. Amounts are in `prices.currency`.
 
-    `is_whole` is false where there were too many servers to add up; then there are no sums.
+    With `is_whole` false there were too many servers to add up, and there are no sums.
     """
 
     begins_at: datetime
@@ -102,7 +102,7 @@ def this_month(context: RequestContext) -> Month:
 
 
 def month_of(moment: datetime) -> datetime:
-    """Return the begin of a moment's month, in UTC."""
+    """Return the beginning of a moment's month, in UTC."""
     return moment.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -127,7 +127,7 @@ def _hourly(servers: Iterable[ServerUsage], rates: Prices | None) -> Decimal:
 
 
 def prices() -> Prices | None:
-    """Return the operator's prices; None where there are none."""
+    """Return the operator's prices. None where there are none."""
     given: Mapping[str, Any] = settings.NOVELLA_PRICES
     if not given.get("currency"):
         return None

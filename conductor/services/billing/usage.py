@@ -1,4 +1,4 @@
-"""Usage of servers: how long they ran and their resources meanwhile, counted from their rows on request."""
+"""Usage of servers: how long they ran and which resources they had, counted from their rows on request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ COLUMNS = ("uuid", "name", "project_id", "user_id", "tags", "vm_state", "flavor"
 class UsageQuery:
     """Filters for servers that ran at some time from `begin` to `end`, in the order of their launches.
 
-    `limit` None means all; `marker` is the uuid of the last one seen. `project_ids` narrows to several projects.
+    `limit` None means all. `marker` is the uuid of the last server seen. `project_ids` restricts the list to these
+    projects.
     """
 
     begin: datetime
@@ -43,7 +44,7 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class ServerUsage:
-    """Usage of one server: `hours` within the period, `uptime_seconds` in all."""
+    """Usage of one server: `hours` within the period, `uptime_seconds` of its whole life."""
 
     uuid: str
     name: str

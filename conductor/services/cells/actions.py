@@ -1,4 +1,4 @@
-"""Actions of operators on a cell, with an audited reason: disable it, quarantine it, and undo either."""
+"""Actions of operators on a cell, with an audited reason: disable it, quarantine it, and the reverse of both."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _CellAction:
     title: str
     does: str
     is_so: Callable[[_CellFacts], bool]  # whether the cell is already in the state that the action sets
-    values: Callable[[RequestContext, str], dict[str, Any]]  # of its row, by caller and reason
+    values: Callable[[RequestContext, str], dict[str, Any]]  # values of the cell's row, by caller and reason
     emitted: Mapping[str, bool]  # emitted to subscribers of the cell
-    why_not: str  # message where it is in that state
+    why_not: str  # message for a cell that is in that state already
     done: str
     is_danger: bool = False
 
@@ -47,7 +47,7 @@ class _CellFacts(Protocol):
 
 
 def list_actions(cell: _CellFacts) -> list[AvailableAction]:
-    """Return every action, with the reason where it is refused now."""
+    """Return every action. One that is refused now has the reason."""
     return [_available(action, cell) for action in ACTIONS]
 
 
@@ -57,7 +57,7 @@ def quarantines() -> Mapping[str, CellQuarantine]:
 
 
 def get_action(context: RequestContext, name: str, action_id: str) -> AvailableAction:
-    """Return one action. Raises Forbidden, and NotFound, also for an unknown action."""
+    """Return one action. Raises Forbidden, or NotFound for an unknown cell or action."""
     action = _action(action_id)
     require_operator(context)
     return _available(action, _cell(name))
@@ -66,8 +66,13 @@ def get_action(context: RequestContext, name: str, action_id: str) -> AvailableA
 def execute(context: RequestContext, name: str, action_id: str, *, reason: str) -> str:
     """Execute an action and return a sentence on the result. Refusals are audited too.
 
-    Raises Forbidden, NotFound, Invalid for a missing reason, Conflict where the cell is in that state already. Servers
-    that were placed before the cell was disabled are still built there.
+    Servers that were placed before the cell was disabled are still built there.
+
+    Raises:
+        Forbidden: the caller is not an operator.
+        NotFound: the cell or the action is unknown.
+        Invalid: the reason is missing.
+        Conflict: the cell is in that state already.
     """
     action = _action(action_id)
     require_operator(context)

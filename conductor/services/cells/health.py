@@ -31,7 +31,7 @@ OVERDUE_SECONDS = 60  # a command that was sent this long ago and has no answer
 
 @dataclass(frozen=True)
 class Backlog:
-    """The work in one journal: open runs, queued ones and their age, and commands that hosts have not answered."""
+    """The work in one journal: open runs, queued runs and their age, and commands that hosts have not answered."""
 
     running: int
     queued: int
@@ -63,7 +63,7 @@ class Backlog:
 class CellHealth:
     """Health of one cell.
 
-    While it is down only the API database's facts are filled in, and `failure` gives the reason.
+    While the cell is down only the facts of the API database are filled in, and `failure` gives the reason.
     """
 
     name: str
@@ -256,7 +256,7 @@ BINARY = "nova-conductor"
 
 
 def record(cell: str, name: str) -> None:
-    """Record a heartbeat of the conductor `name` of `cell`; the first one creates its row."""
+    """Record a heartbeat of the conductor `name` of `cell`. The first one creates its row."""
     with write_tx(cell):
         ours = Service.objects.using(cell).filter(binary=BINARY, host=name)
         if not ours.update(last_seen_at=database_now(), version=SERVICE_VERSION):

@@ -1,6 +1,6 @@
 """Connections from a console proxy to a guest's host, encrypted and authenticated.
 
-Questions about a guest that only its host can answer use the same connection.
+Queries about a guest that only its host can answer use the same connection.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def dial(console: OpenedConsole) -> Line:
 
 
 def ask(endpoint: ConsoleEndpoint, host: str, instance_uuid: str, question: GuestQuestion) -> dict[str, Any]:
-    """Return the host's answer to a question about a guest. Raises Unavailable."""
+    """Return the host's answer to a query about a guest. Raises Unavailable."""
     return asyncio.run(_ask(endpoint, ConsoleRequest(endpoint.key, host, instance_uuid, question)))
 
 
@@ -106,7 +106,7 @@ async def _connect(endpoint: ConsoleEndpoint) -> Line:
 
 
 def _check_identity(endpoint: ConsoleEndpoint, host: str, writer: asyncio.StreamWriter) -> None:
-    """Check the certificate before anything is sent: the key is for the host alone."""
+    """Check the certificate before anything is sent, as the key is only for the host."""
     certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     found = hashlib.sha256(certificate or b"").hexdigest()
     if not hmac.compare_digest(found, endpoint.fingerprint):
@@ -117,7 +117,7 @@ FIRST_PORT, LAST_PORT = 1, 65535
 
 
 def record_all(cell: str, messages: Sequence[ConsolesOffered]) -> None:
-    """Store console endpoints as `record` does, with one query for those that are unchanged."""
+    """Store console endpoints as `record` does, with one query for all unchanged ones."""
     names = field_names(ConsolesOffered)
     rows = ConsoleAddress.objects.using(cell).filter(host__in=[message.host for message in messages])
     known = {ConsolesOffered(**dict(zip(names, values, strict=True))) for values in rows.values_list(*names)}
@@ -127,7 +127,7 @@ def record_all(cell: str, messages: Sequence[ConsolesOffered]) -> None:
 
 
 def record(cell: str, message: ConsolesOffered) -> None:
-    """Store a host's console endpoint; an unchanged one writes nothing, one without a key or port is ignored."""
+    """Store a host's console endpoint. An unchanged one is not written; one without a key or port is ignored."""
     if not (FIRST_PORT <= message.tcp_port <= LAST_PORT and message.address and message.fingerprint and message.key):
         return
     values = asdict(message)

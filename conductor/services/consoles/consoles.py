@@ -34,7 +34,7 @@ ON = (PowerState.RUNNING, PowerState.PAUSED)
 LEAVING = frozenset({TaskState.DELETING, TaskState.SOFT_DELETING, TaskState.MIGRATING})
 OVER = message("console_share.expired")
 REVOKED = message("console_share.revoked")
-KEPT_SECONDS = 30 * 86_400.0  # the longest that a console may be open: its row is needed until then
+KEPT_SECONDS = 30 * 86_400.0  # the longest time for which a console may be open, as its row is needed until then
 
 # Returns the current context of a session of the portal, by its key; None when the session or the right is gone.
 CallerOf = Callable[[str], RequestContext | None]
@@ -62,9 +62,9 @@ class ConsoleEndpoint:
 
 @dataclass(frozen=True)
 class OpenedConsole:
-    """A console that a token has opened. `seconds` is how long it may stay open; 0 without limit.
+    """A console that a token has opened. `seconds` is how long it may stay open; 0 means no limit.
 
-    With `only_watches` the user sees everything, but no input reaches the guest.
+    With `only_watches` the user sees the console, but no input reaches the guest.
     """
 
     token_hash: str
@@ -85,10 +85,15 @@ def grant(
     seconds: float = 0.0,
     share: ConsoleShare | None = None,
 ) -> ConsoleTicket:
-    """Create a token for one console of a server, valid for `seconds` (0: as configured); with `share` to watch it.
+    """Create a token for one console of a server, valid for `seconds` (0: as configured). With `share` it is for a
+    watcher.
 
-    Raises NotFound, Forbidden for a reader, Conflict while the guest is off, moving or without a host, NotSupported
-    where its host has no such console, Unavailable.
+    Raises:
+        NotFound: the server is unknown.
+        Forbidden: the caller is a reader.
+        Conflict: the guest is off, moving or without a host.
+        NotSupported: its host has no such console.
+        Unavailable: the console cannot be reached.
     """
     if share is None:
         check_right(context)
@@ -117,7 +122,7 @@ def grant(
 
 
 def show(token: str) -> tuple[ConsoleTicket, ConsoleEndpoint, str]:
-    """Return the console that an unused token opens, with the host's name. Raises NotFound; does not use the token."""
+    """Return the console that an unused token opens, with the host's name, without using the token. Raises NotFound."""
     row = _unused().filter(token_hash=hash_of(token)).first()
     if row is None:
         raise NotFound(phrase("Token not found"))
@@ -151,7 +156,7 @@ def redeem(token: str, caller_of: CallerOf) -> OpenedConsole:
 def check(token_hash: str, caller_of: CallerOf) -> None:
     """Raise the reason to close an open console: its right was revoked, or the server is gone or moving.
 
-    Facts that cannot be read, because a cell is down, close nothing.
+    Facts that cannot be read, because a cell is down, are no reason.
     """
     row = ConsoleToken.objects.filter(token_hash=token_hash).first()
     if row is None:
@@ -171,7 +176,7 @@ def check(token_hash: str, caller_of: CallerOf) -> None:
 
 
 def kinds(context: RequestContext, instance_uuid: str) -> dict[ConsoleKind, str]:
-    """Return, for each kind of console, the reason why the server's cannot be opened now; "" where it can."""
+    """Return, for each kind of console, the reason why it cannot be opened now. Empty for a kind that can."""
     answers: dict[ConsoleKind, str] = {}
     for kind in ConsoleKind:
         try:
@@ -212,7 +217,7 @@ def may_watch(context: RequestContext, share: ConsoleShare) -> bool:
 
 
 def why_ended(share: ConsoleShare, now: datetime) -> str:
-    """Return the reason why a share has ended; "" while it is active. A revoked one expires at its creation time."""
+    """Return the reason why a share has ended. Empty while it is active. A revoked one expires at its creation time."""
     if share.expires_at > now:
         return ""
     return REVOKED if share.expires_at == share.created_at else OVER

@@ -40,9 +40,9 @@ class Hypervisor:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Diagnostics of a guest. `disks` are the root disk, ephemeral and swap disks and volumes together.
+    """Diagnostics of a guest. `disks` counts the root disk, ephemeral and swap disks and volumes together.
 
-    `figures` are the host's counters; empty where it has none, or cannot be reached.
+    `figures` are the host's counters. Empty where it has none, or cannot be reached.
     """
 
     view: InstanceData
@@ -64,14 +64,14 @@ class CellOfServer:
 
 @dataclass(frozen=True)
 class Topology:
-    """NUMA topology of a server; no cells where it requests none."""
+    """NUMA topology of a server. It has no cells if the server requests none."""
 
     cells: tuple[CellOfServer, ...] = ()
     page_size_kb: int | None = None
 
 
 def diagnostics(context: RequestContext, instance_uuid: str) -> Diagnostics:
-    """Return a server's diagnostics. Raises NotFound, Conflict for a server that does not run, CellUnavailable."""
+    """Return a server's diagnostics. Raises NotFound, CellUnavailable, or Conflict for a server that does not run."""
     view = _placed(context, instance_uuid)
     if view.power_state not in WITH_DIAGNOSTICS:
         state = PowerState(view.power_state).name.lower()
@@ -88,7 +88,7 @@ def diagnostics(context: RequestContext, instance_uuid: str) -> Diagnostics:
 
 
 def password(context: RequestContext, instance_uuid: str) -> str:
-    """Return the password that the guest has posted, encrypted for its owner; "" where there is none.
+    """Return the password that the guest has posted, encrypted for its owner. Empty where there is none.
 
     Raises NotFound, CellUnavailable, Unavailable.
     """
@@ -97,7 +97,7 @@ def password(context: RequestContext, instance_uuid: str) -> str:
 
 
 def forget_password(context: RequestContext, instance_uuid: str) -> None:
-    """Delete the guest's password; the guest may post another. Raises NotFound, CellUnavailable, Unavailable."""
+    """Delete the guest's password. The guest may post another one. Raises NotFound, CellUnavailable, Unavailable."""
     view = get(context, instance_uuid)
     if _keeps_password(view):
         _ask(view, GuestQuestion.FORGET_PASSWORD)

@@ -43,9 +43,8 @@ def store(cell: str, message: ConsoleWritten) -> None:
 def store_all(cell: str, message: ConsolesWritten) -> None:
     """Store pieces of consoles.
 
-    They may arrive twice, late or in any order; after a lost one only the later part is kept.
-
-    Pieces from a host where the instance is not, or for a deleted instance, are ignored.
+    They may arrive twice, late or in any order. After a lost piece only the later part is kept. Pieces from a host that
+    does not have the instance, or for a deleted instance, are ignored.
     """
     pieces = [
         (uuid, ConsoleLogSlice(piece["offset"], piece["text"].encode()))
@@ -54,7 +53,7 @@ def store_all(cell: str, message: ConsolesWritten) -> None:
     ]
     if pieces:
         with target_cell(cell), write_tx(cell):
-            for uuid, new in sorted(pieces, key=itemgetter(0)):  # in one order: two messages must not deadlock
+            for uuid, new in sorted(pieces, key=itemgetter(0)):  # in one order, as two messages must not deadlock
                 _join_in(connections[cell], uuid, message.host, new)
 
 
@@ -99,5 +98,5 @@ def _tail(piece: ConsoleLogSlice) -> ConsoleLogSlice:
 
 
 def _forget_reported(cell: str, uuid: UUID) -> None:
-    """Delete a console's earlier event: one per console is enough, as it only says where to look."""
+    """Delete a console's earlier event. One event per console is enough, as it only says where to look."""
     Event.objects.using(cell).filter(topic=events.about_instance(uuid, "").topic, kind=KIND).delete()

@@ -26,7 +26,7 @@ from conductor.services.consoles.consoles import ConsoleTicket
 from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceData
 
-MINUTES = (15, 60, 240)  # how long a share may last
+MINUTES = (15, 60, 240)  # possible durations of a share
 MOST_SHARES = 20  # of one server at a time
 OPEN_SECONDS = 30.0  # a page uses its token at once
 KEPT_SECONDS = 86_400.0  # how long after its end a link still explains why it has ended
@@ -37,7 +37,7 @@ OFF = message("console_share.off")
 
 @dataclass(frozen=True)
 class ShareView:
-    """A share as pages show it; `seconds_left` is as of the read."""
+    """A share as pages show it. `seconds_left` is as of the read."""
 
     uuid: str
     instance_uuid: str
@@ -48,9 +48,9 @@ class ShareView:
 
 
 def share(context: RequestContext, instance_uuid: str, kind: ConsoleKind, minutes: int) -> tuple[str, ShareView]:
-    """Let others watch a console for some minutes. The token of the link is returned only here.
+    """Let others watch a console for some minutes. Only this call returns the token of the link.
 
-    Raises what `consoles.grant` raises, Invalid for another length of time, and Conflict where there are too many.
+    Raises what `consoles.grant` raises, Invalid for another duration, and Conflict where there are too many shares.
     """
     if minutes not in MINUTES:
         raise Invalid(
@@ -88,7 +88,7 @@ def share(context: RequestContext, instance_uuid: str, kind: ConsoleKind, minute
 def list_shares(context: RequestContext, instance_uuid: str) -> list[ShareView]:
     """Return a server's shares that the caller may revoke: their own, or all for operators.
 
-    The first to end comes first.
+    They are sorted by their end.
     """
     now = database_time(API_ALIAS)
     return [_view(row, now) for row in _manageable(context, instance_uuid).order_by("expires_at", "pk")]

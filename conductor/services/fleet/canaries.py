@@ -1,4 +1,4 @@
-"""Canary tests of disabled hosts: a small server is built there and deleted; if that works, the host is enabled."""
+"""Canary tests of disabled hosts: a small server is built there and deleted. If that works, the host is enabled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class CanaryView:
-    """The newest canary test of a host. `why` is the error; `build_uuid` is the workflow that built its server."""
+    """The newest canary test of a host. `why` is the error. `build_uuid` is the workflow that built its server."""
 
     run_uuid: str
     host: str
@@ -50,10 +50,15 @@ class CanaryView:
 
 
 def begin(context: RequestContext, host: str, *, flavor_ref: str = "", image_ref: str = "") -> str:
-    """Test a disabled host, and enable it if the canary works; returns the workflow's uuid.
+    """Test a disabled host, and enable it if the canary works. Return the workflow's uuid.
 
-    Without a flavor and an image the smallest are used that the host may start. Raises NotFound, Invalid, Conflict for
-    a host that is enabled or down, and ResourceLocked while it is drained or tested.
+    Without a flavor and an image, the smallest ones are used that the host may start.
+
+    Raises:
+        NotFound: the host, flavor or image is unknown.
+        Invalid: the flavor or image does not suit the host.
+        Conflict: the host is enabled or down.
+        ResourceLocked: the host is drained or tested.
     """
     service = drains.service_of(context, host)
     if not service.is_disabled:
@@ -86,7 +91,7 @@ def begin(context: RequestContext, host: str, *, flavor_ref: str = "", image_ref
 
 
 def newest(context: RequestContext, host: str) -> CanaryView | None:
-    """Return the newest canary test of a host; None if it was never tested. Raises NotFound."""
+    """Return the newest canary test of a host. None if it was never tested. Raises NotFound."""
     service = drains.service_of(context, host)
     runs = WorkflowRun.objects.using(service.cell).filter(flow=FLOW, instance_name=host)
     run = runs.order_by("-pk").first()
@@ -108,7 +113,7 @@ def newest(context: RequestContext, host: str) -> CanaryView | None:
 
 
 def news(context: RequestContext, host: str) -> CanaryView | None:
-    """Return the newest canary test if it is current: under way, of this day, or why the host is disabled.
+    """Return the newest canary test if it is current: it runs, was made today, or is why the host is disabled.
 
     A test from before the newest drain is not current. Raises NotFound.
     """
@@ -135,7 +140,7 @@ def advance(alias: str) -> None:
 
 
 def _launch(alias: str, run: WorkflowRun) -> None:
-    """Launch the canary server; idempotent. A refused launch cancels the test with the error's message."""
+    """Launch the canary server. Idempotent. A refused launch cancels the test with the error's message."""
     requested = _requested(run.instance_name, run.inputs, str(launch_uuid(run.uuid)))
     try:
         instances.create(_context(run), requested)
@@ -147,7 +152,7 @@ def _launch(alias: str, run: WorkflowRun) -> None:
 
 
 def _delete(run: WorkflowRun) -> None:
-    """Delete the canary's servers; does nothing while a delete is under way."""
+    """Delete the canary's servers. Does nothing while a delete is under way."""
     launched = WorkflowRun.objects.using(API_ALIAS).filter(uuid=launch_uuid(run.uuid)).values_list("inputs", flat=True)
     for uuid in (uuid for inputs in launched for uuid in inputs["instance_uuids"]):
         if InstanceMapping.objects.filter(instance_uuid=uuid, is_deleted=False).exists():
@@ -182,7 +187,7 @@ def _smallest_flavor() -> str:
 
 
 def _smallest_image(cell: str, host: str) -> str:
-    """Return the smallest public image: one for this host's hypervisor before one for any."""
+    """Return the smallest public image. An image for this host's hypervisor comes before one for any."""
     nodes = ComputeNode.objects.using(cell).filter(host=host).values_list("hypervisor_type", flat=True)
     kinds = {kind.lower() for kind in nodes}
     images = Image.objects.filter(visibility="public", status="active", is_hidden=False, deleted_at=None)

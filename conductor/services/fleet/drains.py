@@ -1,4 +1,4 @@
-"""Drains of hosts for maintenance: a few servers move at a time, running ones live where that is possible."""
+"""Drains of hosts for maintenance. A few servers move at a time, running ones live where that is possible."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ACTIONS = ("pause", "resume", "stop", "cancel")
 LIVE, COLD = "live", "cold"
 LONGEST_NOTE = 1000
 IN_SERVICE = message("host.note_in_service")
-MOST_TRIES = 3  # of one server, before it is skipped and the error is stored
+MOST_TRIES = 3  # failed moves of one server, before it is skipped and the error is stored
 RUNS_ON = frozenset({VmState.ACTIVE, VmState.PAUSED})
 REASONS: Mapping[str, str] = {
     VmState.RESIZED: "its resize waits to be confirmed or reverted",
@@ -51,9 +51,11 @@ REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class DrainRequest:
-    """Options of a drain: how many servers move at once, whether they may be off meanwhile, and its deadline.
+    """Options of a drain.
 
-    A running server is not switched off unless `allows_cold`. After `deadline_at` no further move starts.
+    Attributes:
+        allows_cold: Running servers may be switched off for the move.
+        deadline_at: No further move starts after this time.
     """
 
     most_at_once: int = 2
@@ -63,7 +65,9 @@ class DrainRequest:
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """How one server leaves a host: `how` is live or cold; "" and a reason where it cannot."""
+    """The planned move of one server: `how` is live or cold. If it is empty, the server cannot leave, for the given
+    reason.
+    """
 
     instance_uuid: str
     name: str
@@ -73,7 +77,9 @@ class PlannedMove:
 
 @dataclass(frozen=True)
 class DrainView:
-    """A drain of a host. `left` lists its remaining servers and how each leaves; `is_late` past a deadline."""
+    """A drain of a host. `left` lists its remaining servers with their planned moves. `is_late` is set past a
+    deadline.
+    """
 
     run_uuid: str
     host: str
@@ -88,7 +94,7 @@ class DrainView:
 
 
 def preview(context: RequestContext, host: str, requested: DrainRequest) -> list[PlannedMove]:
-    """Return how a drain would move each server of the host; changes nothing. Raises NotFound."""
+    """Return how a drain would move each server of the host. Changes nothing. Raises NotFound."""
     service = service_of(context, host)
     return [planned(service.cell, instance, requested) for instance in host_load.of(service.cell, host).instances]
 
@@ -139,7 +145,7 @@ def get(context: RequestContext, host: str) -> DrainView:
 
 
 def under_way(context: RequestContext) -> Page[DrainView]:
-    """Return every drain that has not ended, by host, and the cells that are down; for operators."""
+    """Return every drain that has not ended, by host, and the cells that are down. For operators."""
     if not context.is_admin:
         raise Forbidden(phrase("Only operators can see drains."))
 
@@ -154,11 +160,14 @@ def under_way(context: RequestContext) -> Page[DrainView]:
 
 
 def act(context: RequestContext, host: str, action: str, *, deadline_at: datetime | None = None) -> DrainView:
-    """Pause, resume, stop (the host stays disabled) or cancel (it is enabled again) the drain of a host.
+    """Pause, resume, stop (the host stays disabled) or cancel (the host is enabled again) the drain of a host.
 
-    `deadline_at` sets a new deadline on resume; without it, a deadline that has passed is removed.
-    Servers that are already moving still arrive. Raises Invalid for an unknown action or a time that has passed,
-    Conflict for a drain that has ended.
+    `deadline_at` sets a new deadline on resume. Without it, a deadline that has passed is removed. Servers that are
+    already moving still arrive.
+
+    Raises:
+        Invalid: the action is unknown, or the time has passed.
+        Conflict: the drain has ended.
     """
     if action not in ACTIONS:
         raise Invalid(
@@ -186,7 +195,7 @@ def act(context: RequestContext, host: str, action: str, *, deadline_at: datetim
             drains.update(stays_closed=action == "stop", updated_at=database_now())
             outbox.request_cancel(service.cell, runs[0], f"an operator chose to {action} the drain")
         if action in ("pause", "resume"):
-            outbox.wake(service.cell, drain.run_uuid)  # so that it records why it waits
+            outbox.wake(service.cell, drain.run_uuid)  # so that the drain records why it waits
     return get(context, host)
 
 
@@ -207,7 +216,7 @@ def open_again(context: RequestContext, host: str) -> ServiceView:
 
 
 def note(context: RequestContext, host: str, text: str) -> None:
-    """Set the maintenance note of a host that is out of service; "" clears it. Enabling the host removes it.
+    """Set the maintenance note of a host that is out of service. "" clears it. Enabling the host removes it.
 
     Raises NotFound, Invalid for one that is too long, Conflict for a host in service.
     """
@@ -225,7 +234,7 @@ def is_out_of_service(service: ServiceView) -> bool:
 
 
 def advance(alias: str) -> int:
-    """Start moves of servers that are still on draining hosts; returns how many were started."""
+    """Start moves of servers that are still on draining hosts. Return how many were started."""
     begun = 0
     live = WorkflowRun.objects.using(alias).live().filter(flow=FLOW, position__gt=0, is_cancel_requested=False)
     for run in live:
@@ -233,7 +242,7 @@ def advance(alias: str) -> int:
             with write_tx(alias):
                 count, is_news = _advance(alias, run)
             begun += count
-            if is_news:  # not before: the process that executes the drain locks its workflow first
+            if is_news:  # not earlier, as the process that executes the drain locks its workflow first
                 with write_tx(alias):
                     outbox.wake(alias, run.uuid)
         except NovellaError as error:
@@ -271,9 +280,9 @@ def service_of(context: RequestContext, host: str) -> ServiceView:
 
 
 def _advance(alias: str, run: WorkflowRun) -> tuple[int, bool]:
-    """Start moves; returns how many, and whether the drain's workflow must be woken.
+    """Start moves. Return how many, and whether the drain's workflow must be woken.
 
-    Runs in one transaction that locks the drain, so that concurrent conductors do not start more than allowed.
+    Runs in one transaction that locks the drain, so that concurrent conductors do not start more moves than allowed.
     """
     drain = Drain.objects.using(alias).select_for_update().filter(run_uuid=run.uuid).first()
     if drain is None or drain.is_paused or drain.is_late:
@@ -303,7 +312,7 @@ def _advance(alias: str, run: WorkflowRun) -> tuple[int, bool]:
 
 
 def _why_not(alias: str, run: WorkflowRun, instance: Instance, drain: Drain) -> str:
-    """Return why a server is skipped: its state, or too many failed moves; "" if it is not."""
+    """Return why a server is skipped: its state, or too many failed moves. Empty if it is not skipped."""
     plan = planned(alias, instance, _requested(drain))
     if plan.reason:
         return plan.reason
@@ -315,7 +324,7 @@ def _why_not(alias: str, run: WorkflowRun, instance: Instance, drain: Drain) -> 
 
 
 def _try(context: RequestContext, alias: str, run: WorkflowRun, instance: Instance, drain: Drain) -> str:
-    """Start a server's move, cold if live has failed and cold is allowed; returns the refusal, "" if it started."""
+    """Start a server's move, cold if a live move has failed and cold ones are allowed. Return the refusal, or ""."""
     plan = planned(alias, instance, _requested(drain))
     has_failed_live = _children(alias, run).filter(instance_uuid=instance.uuid, flow="live_migrate_instance").exists()
     is_cold = plan.how == COLD or (has_failed_live and drain.allows_cold and instance.vm_state == VmState.ACTIVE)

@@ -1,4 +1,4 @@
-"""Enabling, disabling and deleting services of hosts; refused while a workflow uses the host or guests may be left."""
+"""Enabling, disabling and deleting services of hosts. Refused while a workflow uses the host or guests may be left."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _refuse_busy(service: ServiceView) -> None:
 
 
 def _forget_host(service: ServiceView) -> None:
-    """Delete the host's records. Idempotent: after a crash between the databases, a retry completes it."""
+    """Delete the host's records. Idempotent: after a crash between the databases, a repeated call completes it."""
     evacuated = Migration.objects.using(service.cell).filter(source_host=service.host, status=MigrationStatus.DONE)
     for row in evacuated:
         claims.settle(row.instance_uuid, row.uuid)

@@ -1,4 +1,6 @@
-"""Evacuation: rebuilds instances of a failed host elsewhere, and checks that their guests on it are destroyed."""
+"""Evacuation: rebuilds instances of a failed host elsewhere, and checks that their guests on that host are
+destroyed.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,18 @@ from conductor.services.servers.actions import ActionRequest
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 50  # per host: the others find room when these have arrived
+MOST_AT_ONCE = 50  # per host; the next ones find room when these have arrived
 WAITS = f"It waits: {MOST_AT_ONCE} servers of its host are on their way. Ask again when they have arrived."
 
 
 def begin(
     context: RequestContext, instance_uuid: str, host: str = "", *, stays_off: bool = False, admin_password: str = ""
 ) -> str:
-    """Evacuate an instance of a failed host to `host`, or where there is room; returns the workflow's uuid.
+    """Evacuate an instance of a failed host to `host`, or to any host with room. Return the workflow's uuid.
 
-    Raises Invalid while its host is up, Conflict while the host is not forced down: a guest that still runs there must
-    not run twice.
+    Raises:
+        Invalid: its host is up.
+        Conflict: the host is not forced down; a guest that still runs there must not run twice.
     """
     migration_uuid = uuid4()
     inputs: dict[str, object] = {"migration_uuid": str(migration_uuid), "host": host}
@@ -58,9 +61,10 @@ def begin(
 
 
 def begin_all(context: RequestContext, service: ServiceView) -> tuple[dict[str, str], dict[str, str]]:
-    """Evacuate the instances of a failed host; returns workflows by instance, and the reason for each refused for now.
+    """Evacuate the instances of a failed host. Return workflows by instance, and the reason for each that is refused
+    for now.
 
-    Evacuations under way continue: calling again is safe, and starts the next ones.
+    Running evacuations continue. Calling again is safe, and starts the next ones.
     """
     require_fenced(service.cell, service.host)
     begun: dict[str, str] = {}
@@ -119,7 +123,7 @@ def clean(cell: str, host: str, guests: Mapping[str, int]) -> None:
 
 
 def not_clean(cell: str, host: str) -> int:
-    """Return how many instances evacuated from a host it has not yet reported as removed."""
+    """Return how many instances were evacuated from a host that has not yet reported them as removed."""
     rows = Migration.objects.using(cell).filter(source_host=host, migration_type=MigrationType.EVACUATION)
     return rows.filter(status=MigrationStatus.DONE).count()
 

@@ -29,7 +29,7 @@ CLASSES: Mapping[str, str] = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_G
 
 @dataclass(frozen=True, slots=True)
 class FleetAmount:
-    """Capacity of one resource, overcommit included, and how much is used."""
+    """Capacity of one resource, with overcommit, and its used part."""
 
     total: float = 0.0
     used: float = 0.0
@@ -47,7 +47,7 @@ NOTHING = FleetAmount()
 
 @dataclass(frozen=True, slots=True)
 class FleetHost:
-    """One host. `age_seconds` is that of its newest report; None where its cell is down."""
+    """One host. `age_seconds` is the age of its newest report; None where its cell is down."""
 
     name: str
     cell: str
@@ -153,14 +153,15 @@ def _amounts() -> dict[Any, dict[str, FleetAmount]]:
     )
     for pk, name, total_amount, reserved, ratio, used in rows:
         found.setdefault(pk, {})[CLASSES[name]] = FleetAmount((total_amount - reserved) * ratio, used)
-    uuids = ResourceProvider.objects.values_list("pk", "uuid")  # once each: they take longer to read than the amounts
+    # read once each, as they take longer to read than the amounts
+    uuids = ResourceProvider.objects.values_list("pk", "uuid")
     return {uuid: found[pk] for pk, uuid in uuids if pk in found}
 
 
 def _hosts_in(alias: str, groups: _Groups, amounts: Mapping[Any, Mapping[str, FleetAmount]]) -> list[FleetHost]:
     now = database_time(alias)
     live = WorkflowRun.objects.using(alias).live().filter(flow=drains.FLOW)
-    drained = set(live.values_list("instance_name", flat=True))  # a drain is named by its host
+    drained = set(live.values_list("instance_name", flat=True))  # a drain has the name of its host
     found = {
         row["host"]: _host(row, alias, groups, drained, now)
         for row in hosts.services_in(alias).filter(binary=hosts.COMPUTE).values(*_COLUMNS)
@@ -194,7 +195,7 @@ def _host(row: Mapping[str, Any], alias: str, groups: _Groups, drained: set[str]
 
 
 Rule = Callable[[Mapping[str, Any], set[str]], bool]
-# The first match is the state: a host that is down is not only disabled.
+# The first match is the state. A host that is down and disabled is shown as down.
 _RULES: tuple[tuple[str, Rule], ...] = (
     (DOWN, lambda row, drained: row["is_forced_down"] or not row["is_fresh"]),
     (DRAINING, lambda row, drained: row["host"] in drained),

@@ -19,7 +19,7 @@ from conductor.services.fleet import canaries, drains, enabling, evacuations, fl
 from conductor.services.fleet.drains import DrainRequest
 from conductor.services.hosts.types import ServiceView
 
-MOST_HOSTS = 50  # drained together
+MOST_HOSTS = 50  # that can be drained together
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class HostActionFacts:
 
 @dataclass(frozen=True)
 class AvailableAction:
-    """One action as a page shows it. `confirm` must be typed where it is not empty."""
+    """One action as a page shows it. If `confirm` is not empty, the user must type it."""
 
     id: str
     title: str
@@ -59,7 +59,7 @@ class _HostAction:
 
 
 def list_actions(context: RequestContext, host: str) -> list[AvailableAction]:
-    """Return every action, with the reason where it is refused now. Raises NotFound, Forbidden."""
+    """Return every action. One that is refused now has the reason. Raises NotFound, Forbidden."""
     facts = _facts(context, host)
     return [_available(action, facts) for action in ACTIONS]
 
@@ -106,9 +106,9 @@ def drain(context: RequestContext, host: str, requested: DrainRequest, *, reason
 
 
 def drain_all(context: RequestContext, names: Sequence[str], requested: DrainRequest, *, reason: str) -> list[str]:
-    """Drain several hosts together, all of them or none; returns the workflows' uuids.
+    """Drain several hosts together, all of them or none. Return the workflows' uuids.
 
-    All are disabled before the first server moves, so that none moves onto another draining host. Raises what `drain`
+    All are disabled before the first server moves, so that none moves to another draining host. Raises what `drain`
     does, naming the host.
     """
     hosts = list(dict.fromkeys(names))

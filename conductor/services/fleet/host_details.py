@@ -34,7 +34,7 @@ MOST_MOVES = 20
 
 @dataclass(frozen=True)
 class ClassInventory:
-    """Inventory of one resource class; `provider` is named where it is not the node itself."""
+    """Inventory of one resource class. `provider` is named unless it is the node itself."""
 
     provider: str
     resource_class: str
@@ -78,7 +78,7 @@ class MoveView:
 
 @dataclass(frozen=True)
 class HostDetail:
-    """A host. `state` is a constant of services.fleet; `drain` is the newest one, also when it has ended."""
+    """A host. `state` is a constant of services.fleet. `drain` is the newest one, also when it has ended."""
 
     name: str
     state: str

@@ -1,6 +1,6 @@
-"""Unchanged reports of many hosts at once: heartbeats by one statement, full comparisons by a few queries.
+"""Records unchanged reports of many hosts at once: heartbeats by one statement, full comparisons by a few queries.
 
-What else hosts report is recorded singly, by `reports`. The functions raise OperationalError or InterfaceError where
+All other reports are recorded one by one, by `reports`. The functions raise OperationalError or InterfaceError where
 the database does not answer.
 """
 
@@ -38,8 +38,8 @@ class RecordedSet:
     """Reports of a set.
 
     Attributes:
-        due: Those that only counted as heartbeats, as a full comparison is due.
-        others: Those to be recorded singly.
+        due: Reports that only counted as heartbeats, as a full comparison is due.
+        others: Reports to be recorded one by one.
     """
 
     stored: list[HostReported]
@@ -86,7 +86,7 @@ def _store_compared(cell: str, messages: Sequence[HostReported]) -> None:
 
 
 def _renumber(cell: str, messages: Sequence[HostReported]) -> None:
-    """Have schedulers read the nodes of hosts again that were down; inside `write_tx(cell)`."""
+    """Make schedulers read the nodes of hosts again that were down. Call it inside `write_tx(cell)`."""
     number = reports.next_change_number(cell)
     reported_nodes = {(message.host, message.report["node"]) for message in messages}
     rows = ComputeNode.objects.using(cell).filter(host__in=[message.host for message in messages]).order_by("pk")
@@ -98,7 +98,7 @@ def _renumber(cell: str, messages: Sequence[HostReported]) -> None:
 
 
 def _returned(cell: str, messages: Sequence[HostReported], digests: Mapping[str, str]) -> list[HostReported]:
-    """Return the reports that equal the last ones of their hosts, which were down since."""
+    """Return the reports that equal the last ones of hosts which were down since then."""
     if not messages:
         return []
     rows = Service.objects.using(cell).filter(binary=reports.BINARY, host__in=[one.host for one in messages])
@@ -115,7 +115,7 @@ def _returned(cell: str, messages: Sequence[HostReported], digests: Mapping[str,
 
 
 def record_or_log(cell: str, message: HostReported) -> bool:
-    """Record one report as `reports.record` does. One that cannot be stored is logged, and changes no other.
+    """Record one report as `reports.record` does. A report that cannot be stored is logged, and affects no other.
 
     Raises OperationalError or InterfaceError where the database does not answer.
     """

@@ -21,9 +21,9 @@ from conductor.rpc import outbox
 
 log = logging.getLogger(__name__)
 
-# A report may be older than the cell's rows: one alone decides nothing.
+# A report may be older than the cell's rows, so a single one decides nothing.
 ENOUGH_SIGHTINGS = 2
-RARELY = 256  # reports between two commands to destroy the same guest, at most
+RARELY = 256  # maximum number of reports between two commands to destroy the same guest
 
 KNOWN_POWER_STATES = frozenset(int(state) for state in PowerState)
 
@@ -32,8 +32,11 @@ KNOWN_POWER_STATES = frozenset(int(state) for state in PowerState)
 class ReportMismatches:
     """Instances by uuid, with the number of consecutive reports that did not match the cell's rows.
 
-    `unmanaged` are unmanaged guests, `missing` instances that the host does not have, `odd` those whose power state
-    does not match their state; `is_pending` means that an instance with a task under way must be compared again.
+    Attributes:
+        unmanaged: Unmanaged guests.
+        missing: Instances that the host does not have.
+        odd: Instances whose power state does not match their state.
+        is_pending: An instance with a task under way must be compared again.
     """
 
     unmanaged: dict[str, int] = field(default_factory=dict)
@@ -47,9 +50,9 @@ class ReportMismatches:
 
 
 def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str, Any]) -> ReportMismatches:
-    """Store power states and destroy guests that don't belong on the host; inside `write_tx(cell)`.
+    """Store power states and destroy guests that don't belong on the host. Call it inside `write_tx(cell)`.
 
-    `guests` maps instance uuid to power state; `before` is what the previous report left unsettled.
+    `guests` has the power state by instance uuid. `before` is what the previous report left unsettled.
     """
     found = _by_uuid(guests)
     unsettled = ReportMismatches()
@@ -67,7 +70,7 @@ def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str,
 
 
 def are_settled(placed: Iterable[Placed], guests: Mapping[str, int]) -> bool:
-    """Whether the guests are those of the instances that are placed on the host, in fitting power states."""
+    """Whether the guests are those of the instances on the host, with power states that match."""
     found = _by_uuid(guests)
     for instance in placed:
         reported = found.pop(instance.uuid, None)
@@ -108,7 +111,7 @@ def _compare(
 def _unwanted(cell: str, host: str, unmanaged: set[UUID]) -> list[UUID]:
     """Return the guests to destroy: those of deleted or moved instances without a live workflow.
 
-    A guest without any instance row in this cell is logged and kept: it may hold data of a user, and a cell that was
+    A guest without any instance row in this cell is logged and kept. It may hold data of a user, and a cell that was
     restored from an old backup must not delete what was built since.
     """
     known = set(Instance.objects.using(cell).filter(uuid__in=unmanaged).values_list("uuid", flat=True))
@@ -124,7 +127,9 @@ def _unwanted(cell: str, host: str, unmanaged: set[UUID]) -> list[UUID]:
 
 
 def _is_time(sightings: int) -> bool:
-    """Whether to send the command now: repeated ever more rarely to a host that reports but does not carry it out."""
+    """Whether to send the command now. It is repeated ever more rarely to a host that reports but does not carry it
+    out.
+    """
     return sightings & (sightings - 1) == 0 or sightings % RARELY == 0
 
 
@@ -154,7 +159,9 @@ FOLLOWS: Mapping[tuple[str, int], str] = {
 
 
 class Placed(NamedTuple):
-    """Columns of an instance that each report needs; a tuple, as hundreds of model objects cost several times that."""
+    """Columns of an instance that each report needs. It is a tuple, as hundreds of model objects cost several times
+    more.
+    """
 
     pk: int
     uuid: UUID
@@ -166,10 +173,10 @@ class Placed(NamedTuple):
 
 
 def look(cell: str, instance: Placed, reported: int | None, before: Mapping[str, int], odd: dict[str, int]) -> None:
-    """Start the action that fits a guest's power state, on behalf of the system, at the second consecutive report.
+    """Start the action that a guest's power state requires, on behalf of the system, at the second consecutive report.
 
-    Inside `write_tx(cell)`. An instance with a task under way is left to its workflow. `before` and `odd` count reports
-    by uuid; where the action fails, it is repeated after twice as many reports each time.
+    Call it inside `write_tx(cell)`. An instance with a task under way is left to its workflow. `before` and `odd` count
+    reports by uuid. Where the action fails, it is repeated after twice as many reports each time.
     """
     uuid = str(instance.uuid)
     name = FOLLOWS.get((instance.vm_state, reported)) if reported is not None else None

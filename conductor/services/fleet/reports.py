@@ -36,24 +36,27 @@ from conductor.services.hosts import aggregate_zones, aggregates
 log = logging.getLogger(__name__)
 
 BINARY = "nova-compute"
-# A report equal to the last is not compared with the cell's rows, except at intervals. These are in time, not in
-# reports: a busy host sends many.
+# A report that equals the last one is compared with the cell's rows only at intervals. These are in time, not in
+# reports, as a busy host sends many.
 FULL_LOOK_SECONDS = 60
 clock = time.time
-MOST_NODES = 10  # of a host: the scheduler looks at every node there is
+MOST_NODES = 10  # per host, as the scheduler looks at every node
 SERVICES = Rows(Service, "id")
 
 
 def record(cell: str, message: HostReported) -> bool:
     """Store a report in `cell`.
 
-    Returns False for older and repeated ones, which change nothing, for another cell's host, and for a host with ever
-    new nodes. An unchanged report costs one UPDATE.
+    An unchanged report costs one UPDATE.
+
+    Returns:
+        False for a report that changes nothing: an older or repeated one, one of another cell's host, or one of a host
+            that keeps reporting new nodes.
     """
     digest = digest_of(message)
     with target_cell(cell):
         with write_tx(cell):
-            is_known = _is_known_to_the_letter(cell, message, digest)
+            is_known = _repeats_last_report(cell, message, digest)
             changes_guests_only = not is_known and _changes_guests_only(cell, message, digest)
         if changes_guests_only:
             evacuations.clean(cell, message.host, message.guests)
@@ -81,21 +84,21 @@ def record(cell: str, message: HostReported) -> bool:
 
 
 def _update_placement(cell: str, host: str, node_uuid: Any) -> None:
-    """Copy a host's disabled state and aggregates to its provider; repairs a crash between the two databases."""
+    """Copy a host's disabled state and aggregates to its provider. This repairs a crash between the two databases."""
     closed = Service.objects.using(cell).filter(binary=BINARY, host=host, is_disabled=True)
     traits.mark([node_uuid], traits.DISABLED, is_on=closed.exists())
     aggregates.mirror(host, node_uuid)
 
 
-def _is_known_to_the_letter(cell: str, message: HostReported, digest: str) -> bool:
-    """Record an idle heartbeat: whether the host was up, and its last report was the same and was settled."""
+def _repeats_last_report(cell: str, message: HostReported, digest: str) -> bool:
+    """Record a heartbeat. Return whether the host was up, and its last report was the same and was settled."""
     return statements.repeat_report(
         connections[cell], message.host, message.report_number, settings.NOVELLA_HOST_DOWN_SECONDS, digest
     )
 
 
 def _changes_guests_only(cell: str, message: HostReported, digest: str) -> bool:
-    """Record a busy host's report: whether it was up and only its guests differ from the last report."""
+    """Record a report. Return whether the host was up, and only its guests differ from the last report."""
     connection = connections[cell]
     found = statements.lock_same_state(
         connection, message.host, message.report_number, settings.NOVELLA_HOST_DOWN_SECONDS, _available(digest)
@@ -143,7 +146,7 @@ def _nodes_of(cell: str, host: str) -> list[str]:
 
 
 def _may_have_node(nodes: Sequence[str], host: str, name: str) -> bool:
-    """Whether a host with these nodes may report one of this name: it has the node, or few others."""
+    """Whether a host with these nodes may report one of this name: it has the node, or has few others."""
     is_allowed = name in nodes or len(nodes) < MOST_NODES
     if not is_allowed:
         log.error("report refused: host=%s has %d nodes already, and reports another: %s", host, len(nodes), name)
@@ -151,10 +154,10 @@ def _may_have_node(nodes: Sequence[str], host: str, name: str) -> bool:
 
 
 def _enter_zone(host: str, zone: str) -> None:
-    """Add a host to the aggregate of its zone, created if missing; the default zone needs none.
+    """Add a host to the aggregate of its zone, which is created if missing. The default zone needs none.
 
-    The name is the host's own word: an aggregate that is more than this zone, such as one for certain projects, is an
-    operator's to give, and such a host stays in the default zone.
+    The host itself reports the zone's name. Only operators may add a host to an aggregate that is more than this zone,
+    such as one for certain projects. Such a host stays in the default zone.
     """
     if zone in ("", aggregate_zones.DEFAULT_ZONE):
         return
@@ -167,9 +170,9 @@ def _enter_zone(host: str, zone: str) -> None:
 
 
 def _take(cell: str, message: HostReported, report: NodeReport) -> Any:
-    """Write service and node; returns the node's uuid, or None if a newer report was stored before.
+    """Write service and node. Return the node's uuid, or None if a newer report was stored before.
 
-    The digest is stored only after all the rest, so that after a crash in between the next report is processed in full.
+    The digest is stored last, so that after a crash in between the next report is processed in full.
     """
     with write_tx(cell):
         service = Service.objects.using(cell).select_for_update().filter(binary=BINARY, host=message.host).first()
@@ -181,7 +184,7 @@ def _take(cell: str, message: HostReported, report: NodeReport) -> Any:
 
 
 def are_up(cell: str, hosts: Iterable[str]) -> set[str]:
-    """Return those of the hosts that were heard lately."""
+    """Return the hosts among these that have reported lately."""
     heard = Service.objects.using(cell).filter(binary=BINARY, host__in=list(hosts))
     up = heard.filter(last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
     return set(up.values_list("host", flat=True))
@@ -204,7 +207,7 @@ def _write_service(cell: str, message: HostReported) -> None:
 
 
 def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up: bool) -> Any:
-    """Write the node and return its uuid; its change number rises when the scheduler must read it again."""
+    """Write the node and return its uuid. Its change number rises when the scheduler must read it again."""
     nodes = ComputeNode.objects.using(cell)
     node = nodes.filter(host=message.host, node=report.node).first()
     seen = {
@@ -240,9 +243,9 @@ def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up:
 
 
 def next_change_number(cell: str) -> int:
-    """Return the change number for the next node that schedulers must read again; inside `write_tx(cell)`.
+    """Return the change number for the next node that schedulers must read again. Call it inside `write_tx(cell)`.
 
-    Schedulers read rows above the last number that they saw: numbers must rise in the order of the commits.
+    Schedulers read rows above the last number that they saw, so numbers must rise in the order of the commits.
     """
     one_at_a_time(cell, "compute nodes: change number")
     return (ComputeNode.objects.using(cell).aggregate(last=Max("change_number"))["last"] or 0) + 1
@@ -254,7 +257,9 @@ def running_guests(message: HostReported) -> int:
 
 
 def _settle(cell: str, message: HostReported, digest: str) -> None:
-    """Compare guests with instances, and store the report's digest; only its first part while guests are unsettled."""
+    """Compare guests with instances, and store the report's digest. While guests are unsettled, only its first part is
+    stored.
+    """
     with write_tx(cell):
         services = Service.objects.using(cell).filter(
             binary=BINARY, host=message.host, report_number=message.report_number
@@ -274,7 +279,8 @@ def digest_of(message: HostReported) -> str:
     return f"{_resources_fingerprint(message.host, resources)}{_full_look(message.host):08x}{_fingerprint(guests)}"
 
 
-_resources: dict[str, tuple[dict[str, Any], str]] = {}  # the last of each host, with its fingerprint: most stay equal
+# the last one of each host, with its fingerprint, as most of them stay equal
+_resources: dict[str, tuple[dict[str, Any], str]] = {}
 
 
 def _resources_fingerprint(host: str, resources: dict[str, Any]) -> str:
@@ -300,7 +306,7 @@ def _as_reported(message: HostReported) -> dict[str, Any]:
 
 
 def _full_look(host: str) -> int:
-    """Return the number of the full comparison that is due; hosts are spread over time."""
+    """Return the number of the full comparison that is due. Hosts are spread over time."""
     return int(clock() + crc32(host.encode()) % FULL_LOOK_SECONDS) // FULL_LOOK_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Detection of unresponsive hosts, the one change of a host that no message reports."""
+"""Detection of unresponsive hosts. It is the one change of a host that no message reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from conductor.journal.models import PeriodicLease
 from conductor.services.fleet.reports import BINARY
 
 NAME = "unresponsive hosts"
-MOST_AT_ONCE = 1000  # after a long outage of a cell there are thousands: these are reported in batches
+MOST_AT_ONCE = 1000  # after a long outage of a cell there are thousands; these are reported in batches
 
 
 def report(alias: str) -> list[str]:
-    """Append `host.unresponsive` for each host of the cell that stopped reporting since the last check; return names.
+    """Append `host.unresponsive` for each host of the cell that stopped reporting since the last check. Return the
+    names.
 
     The lease's `done_at` is the time up to which hosts were reported. It is written together with the events, so that
-    several conductors report a host once; the first check ever reports none.
+    several conductors report a host once. The very first check reports none.
     """
     if not _fallen(alias, database_time(alias)):  # the typical case, which needs no write
         return []

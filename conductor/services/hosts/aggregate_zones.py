@@ -13,13 +13,13 @@ CHUNK = 500  # names in one query: databases limit the number of parameters
 
 
 def of_hosts(hosts: Iterable[str], *, but: int | None = None) -> dict[str, str]:
-    """Return the zone of each host that an aggregate puts into one; `but` ignores the aggregate with that number."""
+    """Return the zone of each host that an aggregate puts into one. `but` ignores the aggregate with that number."""
     wanted, found = sorted(hosts), dict[str, str]()
     for start in range(0, len(wanted), CHUNK):
         members = AggregateHost.objects.filter(host__in=wanted[start : start + CHUNK]).exclude(aggregate=but)
         for host, metadata in members.values_list("host", "aggregate__metadata"):
             zone = metadata.get(ZONE_KEY)
-            if zone:  # in two zones by manual change: the first by name, as the scheduler does
+            if zone:  # in two zones by a manual change: the first by name counts, as in the scheduler
                 found[host] = min(found.get(host, zone), zone)
     return found
 

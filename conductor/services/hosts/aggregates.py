@@ -1,7 +1,7 @@
 """Aggregates: operators' groups of hosts. One with the metadata key `availability_zone` is a zone.
 
-Placement mirrors them, in the transaction that changes the group. The zone that a cell shows of its hosts follows after
-the commit, and again with the host's next full report.
+Placement mirrors them, in the transaction that changes the group. A cell shows the new zone of its hosts after the
+commit, or else after the host's next full report.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def update(context: RequestContext, ref: str, name: str | None, changes: Mapping
 def set_metadata(context: RequestContext, ref: str, changes: Mapping[str, str | None]) -> AggregateView:
     """Set metadata keys, and remove those whose value is None.
 
-    Raises Invalid for a zone that some hosts cannot be in: they are in another one, or have servers; and for a
-    multiplier or limit that is no number.
+    Raises:
+        Invalid: some hosts cannot be in the zone, as they are in another one or have servers; or a multiplier or limit
+            is not a number.
     """
     return _change(context, ref, None, changes)
 
@@ -127,7 +128,7 @@ def delete(context: RequestContext, ref: str) -> None:
 
 
 def mirror(host: str, node_uuid: UUID | str) -> None:
-    """Put a host's provider into the host's aggregates; those that placement clients set besides stay."""
+    """Put a host's provider into the host's aggregates. Aggregates that placement clients set in addition stay."""
     rows = list(Aggregate.objects.values_list("uuid", flat=True))
     mine = AggregateHost.objects.filter(host=host).values_list("aggregate__uuid", flat=True)
     placed.settle(node_uuid, mine, among=rows)
@@ -218,7 +219,7 @@ def _home_or_nothing(host: str) -> tuple[str, list[str]]:
 
 
 def _show_zones(hosts: Iterable[str]) -> None:
-    """Write the zones of these hosts to their cells. After a crash before it, their next full reports do it."""
+    """Write the zones of these hosts to their cells. After a crash before this, their next full reports do it."""
     cells = dict(HostMapping.objects.filter(host__in=list(hosts)).values_list("host", "cell__name"))
     zones = aggregate_zones.of_hosts(cells)
     for cell in sorted(set(cells.values())):

@@ -83,7 +83,7 @@ def get_service(context: RequestContext, ref: str) -> ServiceView:
 
 
 def list_hypervisors(context: RequestContext, query: HypervisorQuery) -> Page[HypervisorView]:
-    """Return nodes of all cells by name and uuid; only those of the page are read in full.
+    """Return nodes of all cells by name and uuid. Only those of the page are read in full.
 
     Raises NotFound for an unknown marker.
     """
@@ -115,7 +115,7 @@ def get_hypervisor(context: RequestContext, ref: str) -> HypervisorView:
 
 
 def update_service(context: RequestContext, service: ServiceView, **values: Any) -> ServiceView:
-    """Set `is_disabled`, `disabled_reason`, `is_forced_down` or `maintenance_note`; returns the updated service.
+    """Set `is_disabled`, `disabled_reason`, `is_forced_down` or `maintenance_note`. Return the updated service.
 
     Enabling a service clears its note.
     """
@@ -147,7 +147,7 @@ def instances_on(context: RequestContext, names: Sequence[str]) -> dict[str, lis
 
 @dataclass(frozen=True, slots=True)
 class HostShare:
-    """Resources of a host, or used by some of its servers; `name` says which."""
+    """Resources of a host, or those that some of its servers use. `name` says which."""
 
     name: str
     vcpus: int
@@ -198,7 +198,7 @@ _SUMMED = ("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "dis
 
 
 def services_in(alias: str) -> Any:
-    """Return services of one cell, each with `is_fresh`: heard from recently, by the database's clock."""
+    """Return services of one cell. Each has `is_fresh`: it has reported recently, by the database's clock."""
     fresh = ExpressionWrapper(_heard(), output_field=BooleanField())
     return Service.objects.using(alias).annotate(is_fresh=fresh).order_by("host", "binary")
 
@@ -224,7 +224,7 @@ def flags_in(alias: str) -> Any:
 
 
 def trait_of_flags(flags: int | None) -> tuple[str, bool]:
-    """Return the Compute API's host status of an instance, and whether the host is simulated; None means no service."""
+    """Return the Compute API's host status of an instance, and whether the host is simulated. None means no service."""
     if flags is None:
         return "UNKNOWN", False
     word = _status(bool(flags & _FORCED_DOWN), bool(flags & _DISABLED), bool(flags & _FRESH))
@@ -307,7 +307,7 @@ class _Key(NamedTuple):
 
 
 def _keys_in(alias: str, cell_number: int, names: Sequence[str]) -> list[_Key]:
-    """Return the keys of a cell's nodes; with `names`, only of those of these hosts."""
+    """Return the keys of a cell's nodes. With `names`, only those of these hosts."""
     wanted = Q(host__in=names) if names else Q()
     rows = ComputeNode.objects.using(alias).filter(wanted).values_list("node", "uuid", "pk")
     return [_Key(node, str(uuid), number * CELL_STRIDE + cell_number, alias) for node, uuid, number in rows]

@@ -24,8 +24,9 @@ from conductor.services.audit import operator_audit
 MOST_KEYS = 2  # of a host at a time
 FORGET_SECONDS = 86_400.0  # how long after its end a key is deleted
 TOKEN_SECONDS = 3_600.0
-ROTATE_AFTER_SECONDS = 60.0  # hosts receive the conductors' next key before it signs
-KEEP_OLD_SECONDS = 7 * 86_400.0  # how long an offline host can receive the next key, signed with the one that it knows
+ROTATE_AFTER_SECONDS = 60.0  # so that hosts receive the conductors' next key before it signs
+# within this time an offline host can still receive the next key, signed with the one that it knows
+KEEP_OLD_SECONDS = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class EnrollmentResult:
 
 
 def enroll(context: RequestContext, host: str, cell: str) -> Credentials:
-    """Create a key for a host and return it; the private key is only in the result. Earlier keys expire within minutes.
+    """Create a key for a host and return it. Only the result has the private key. Earlier keys expire within minutes.
 
     Raises NotFound for an unknown cell, Conflict for a host of another cell.
     """
@@ -67,7 +68,7 @@ def enroll(context: RequestContext, host: str, cell: str) -> Credentials:
 def create_token(context: RequestContext, host: str, cell: str, *, seconds: float = TOKEN_SECONDS) -> str:
     """Create a single-use token with which the host may enroll a key. Raises what `enroll` raises."""
     _require_cell(host, cell)
-    token = secrets.token_hex(32)  # it is passed on a command line, where one that begins with "-" is an option
+    token = secrets.token_hex(32)  # the token is passed on a command line, where one that begins with "-" is an option
     with write_tx():
         HostEnrollment.objects.filter(expires_at__lt=database_now()).delete()
         HostEnrollment.objects.create(
@@ -82,7 +83,7 @@ def create_token(context: RequestContext, host: str, cell: str, *, seconds: floa
 
 
 def redeem(context: RequestContext, token: str, public_key: str) -> EnrollmentResult:
-    """Enroll the key of the host that the token was created for; the token can be used once.
+    """Enroll the key of the host that the token was created for. The token can be used once.
 
     Raises NotAuthenticated for an invalid token, Invalid for an invalid key.
     """
@@ -131,7 +132,7 @@ def _require_key(public_key: str) -> None:
 
 
 def _add(host: str, cell: str, public_key: str) -> None:
-    """Add a key; earlier ones stay valid as long as a message may be in transit."""
+    """Add a key. Earlier ones stay valid as long as a message may be in transit."""
     with write_tx():
         HostKey.objects.filter(ends_at__lt=database_now(-FORGET_SECONDS)).delete()
         HostKey.objects.filter(host=host, ends_at=None).update(
@@ -165,7 +166,7 @@ def list_keys(host: str = "") -> list[HostKeyView]:
 
 
 def rotate(context: RequestContext, host: str) -> None:
-    """Request that a host replaces its key with its next report; it continues to work. Raises NotFound."""
+    """Request that a host replaces its key with its next report. The host continues to work. Raises NotFound."""
     with write_tx():
         rows = HostKey.objects.filter(host=host, ends_at=None)
         if not rows.update(is_due=True, updated_at=database_now()):
@@ -175,7 +176,7 @@ def rotate(context: RequestContext, host: str) -> None:
 
 
 def revoke(context: RequestContext, host: str) -> int:
-    """Delete every key and token of a host; returns the number of keys. Its messages are refused within seconds."""
+    """Delete every key and token of a host. Return the number of keys. Its messages are refused within seconds."""
     with write_tx():
         HostEnrollment.objects.filter(host=host).delete()
         count, _ = HostKey.objects.filter(host=host).delete()
@@ -203,7 +204,7 @@ def rotate_conductors(
 
 
 def settle(message: HostReported, *, is_stored: bool = True) -> None:
-    """Synchronize a host's keys and the conductors' with its report; does nothing where they match.
+    """Synchronize a host's keys and the conductors' with its report. Does nothing where they match.
 
     A host that requests an answer receives the keys once its report is stored, even where they match.
     """
@@ -224,7 +225,7 @@ def settle(message: HostReported, *, is_stored: bool = True) -> None:
 
 
 def _take_own(host: str, cell: str, own: Mapping[str, Any]) -> None:
-    """Accept a host's next key if one is due; end the old key once the host has only the new one."""
+    """Accept a host's next key if one is due. End the old key once the host has only the new one."""
     known = STORE.current().of_host(host)
     new = [str(text) for key_id, text in own.items() if key_id not in known]
     if new and len(own) <= MOST_KEYS and any(key_id in known and known[key_id].is_due for key_id in own):

@@ -23,7 +23,7 @@ class AggregateView:
 
 @dataclass(frozen=True)
 class ServiceView:
-    """A process that belongs to a cell. One of a cell that is down has `is_known` False and few other values."""
+    """A process that belongs to a cell. If the cell is down, `is_known` is False and few other values are set."""
 
     number: int
     uuid: str

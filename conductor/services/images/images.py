@@ -47,8 +47,8 @@ def update(context: RequestContext, ref: str, changes: Sequence[ImageChange]) ->
 def delete(context: RequestContext, ref: str) -> None:
     """Delete an image as operations.delete does, with snapshot data that only it uses. Raises ResourceLocked.
 
-    An image that waits for its data may be deleted meanwhile: the workflow that creates it then cleans up. So may an
-    active one whose workflow only has to release the server.
+    An image that waits for its data may be deleted meanwhile; the workflow that creates it then cleans up. So may an
+    active image whose workflow only has to release the server.
     """
     row = operations.get_visible(context, ref)
     held = cross_database_locks.holder_of(f"image:{row.uuid}")

@@ -1,7 +1,7 @@
-"""Port filters: sends security group rules to the hosts that apply them.
+"""Sends security group rules to the hosts that apply them as port filters.
 
-Each report of such a host contains a fingerprint of its rules and is answered with the rules where they differ. So a
-lost message, or a host that was down, is corrected with the next report.
+Each report of such a host contains a fingerprint of its rules. The answer has the rules where they differ. So a lost
+message, or a host that was down, is corrected with the next report.
 """
 
 from __future__ import annotations

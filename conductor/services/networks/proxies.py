@@ -66,7 +66,7 @@ def network(context: RequestContext, network_id: str) -> NetworkName:
 
 
 def groups(context: RequestContext, *, all_projects: bool = False) -> list[GroupOfServer]:
-    """Return the project's groups by name; those of all projects for an administrator who requests them."""
+    """Return the project's groups by name. An administrator may request those of all projects."""
     wanted = {} if all_projects and context.is_admin else {"project_id": [context.project_id]}
     rows = security_groups.list_groups(context, NetworkListQuery(filters=wanted))
     return sorted((view_of_group(row) for row in rows), key=lambda group: (group.project_id, group.name))
@@ -97,7 +97,9 @@ def delete_group(context: RequestContext, group_id: str) -> None:
 
 
 def create_rule(context: RequestContext, wanted: OldRule) -> tuple[GroupOfServer, str]:
-    """Create a rule; returns the updated group and the id of the rule. Raises NotFound, Invalid for an invalid rule."""
+    """Create a rule. Return the updated group and the id of the rule. Raises NotFound, or Invalid for an invalid
+    rule.
+    """
     requested = _rule_create(wanted)
     parent = group(context, wanted.parent_group_id)
     if wanted.group_id:
@@ -151,7 +153,7 @@ def delete_address(context: RequestContext, address_id: str) -> None:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Convert Conflict to Invalid: this API always answered conflicts with 400."""
+    """Convert Conflict to Invalid, as this API always answered conflicts with 400."""
     try:
         yield
     except Conflict as error:

@@ -1,4 +1,4 @@
-"""Reachability of one server from another: networks and routers, security groups, and what the hosts carry."""
+"""Reachability of one server from another: checks networks and routers, security groups, and what the hosts carry."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_ROUTING = phrase(
 
 @dataclass(frozen=True)
 class Traffic:
-    """Traffic to check; port 0 where the protocol has none."""
+    """Traffic to check. Port 0 is for a protocol without ports."""
 
     protocol: str
     port: int
@@ -70,7 +70,7 @@ class Reachability:
 
 @dataclass(frozen=True)
 class _End:
-    """An address of a server, with the port that holds it; an external address has no port."""
+    """An address of a server, with its port. An external address has no port."""
 
     name: str
     address: str
@@ -82,9 +82,9 @@ class _End:
 
 
 def ask(context: RequestContext, source: str, target: str, protocol: str, port: str) -> Reachability:
-    """Check all pairs of addresses; returns the first that is reachable, else the one that gets furthest.
+    """Check all pairs of addresses. Return the first one that is reachable, else the one that gets furthest.
 
-    `source` is a server's id, or an external address. Raises NotFound for a server, Invalid for the rest.
+    `source` is a server's id, or an external address. Raises NotFound for an unknown server, Invalid for other errors.
     """
     traffic = _traffic(protocol, port)
     there = instances.get(context, target)
@@ -119,7 +119,7 @@ def _starts(context: RequestContext, source: str) -> list[_End]:
 
 
 def carries_routes() -> bool:
-    """Whether any kind of host network forwards traffic through routers and floating IPs."""
+    """Whether some kind of host network forwards traffic through routers and floating IPs."""
     return any(ROUTED in kinds for kinds in CARRIES.values())
 
 
@@ -137,7 +137,7 @@ def _ends(server: InstanceData) -> list[_End]:
 
 
 def _guest_network(server: InstanceData) -> str:
-    """Return the guest_network that the server's host reported; "" where it has none or its cell is down."""
+    """Return the guest_network that the server's host reported. Empty where it has none or its cell is down."""
     if not server.host or not server.cell:
         return ""
 

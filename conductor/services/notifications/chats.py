@@ -9,7 +9,7 @@ from conductor.services.notifications import notices
 from conductor.services.notifications.event_types import TEST
 
 LONGEST = 4000
-# Users choose names freely: none may notify a whole channel, or look like a link to another site.
+# Users choose names freely, and no name may notify a whole channel, or look like a link to another site.
 HARMLESS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "]": "]\u200b", "`": "'"})
 
 

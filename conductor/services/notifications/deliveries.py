@@ -1,4 +1,4 @@
-"""Delivery attempts of subscriptions. Requests to send a message again are stored here, and sent by the dispatcher."""
+"""Delivery attempts of subscriptions. A request to send a message again is stored here; the dispatcher sends it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ LONGEST_ID = 60
 
 @dataclass(frozen=True)
 class DeliveryView:
-    """One attempt to deliver a message to a subscription's target. `asked` ones are requested and not sent yet."""
+    """One attempt to deliver a message to a subscription's target. One that is `asked` is requested and not sent
+    yet.
+    """
 
     id: str
     message_id: str

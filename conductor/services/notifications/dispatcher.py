@@ -1,8 +1,8 @@
 """Dispatcher of the event log to sinks: at least once, in the log's order, each sink at its own pace.
 
-For each journal and sink a row stores the position in the log, and its dispatcher: the lease on that row elects one
-among all conductors. The position advances after the sink has accepted a message; after a crash in between, the message
-is sent again under the same id. A failed sink is retried with backoff, and delays no other sink.
+For each journal and sink a row stores the position in the log, and its dispatcher: the lease on that row elects one of
+all conductors. The position advances after the sink has accepted a message. After a crash in between, the message is
+sent again under the same id. A failed sink is retried with backoff, and delays no other sink.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WHOLE = EventSelection()
 
 
 def dispatch(alias: str, sink: Sink, teller: str, part: EventSelection = WHOLE) -> int:
-    """Send the next events in the journal of `alias` to `sink`; returns how many events were read.
+    """Send the next events in the journal of `alias` to `sink`. Return how many events were read.
 
     Does nothing while another dispatcher has the lease, or during the backoff after a failure.
     """

@@ -44,7 +44,7 @@ BY_ACTION: Mapping[str, str] = {
     "evacuate": "instance.evacuate",
     "trigger_crash_dump": "instance.trigger_crash_dump",
 }
-# Runs that hand over to others notify only of failures: the runs in the cells notify of the rest.
+# Runs that hand over to other runs notify only of failures, as the runs in the cells notify of the rest.
 ONLY_FAILURES: Mapping[str, str] = {"build_instances": "compute_task.build_instances"}
 
 STARTED, ENDED, INTERVENED = "run.started", "run.ended", "run.intervention"
@@ -56,7 +56,7 @@ PHASES = ("start", "end", "error")
 
 
 def event_type_of(flow: str, action: str, kind: str, state: str) -> str | None:
-    """Return the event type of the notification for a run's event; None when there is none.
+    """Return the event type of the notification for a run's event. None if it has none.
 
     `state` is the final state of the run.
     """

@@ -37,7 +37,7 @@ def address_of(user_id: str) -> str:
 
 @dataclass(frozen=True)
 class MailSink:
-    """Sink that sends each message to one user; a refusal by the server is a failure."""
+    """Sink that sends each message to one user. A refusal by the server is a failure."""
 
     address: str
     subscription: str  # the name that its owner gave it
@@ -76,7 +76,7 @@ class MailSink:
             body="\n".join([reported, "", *lines, "", end, ""]),
             from_email=settings.NOVELLA_MAIL_FROM,
             to=[self.address],
-            # The same id when a message is sent again; and no automatic replies.
+            # The id stays the same when a message is sent again; and no automatic replies.
             headers={"Message-ID": f"<{message.message_id}@novella>", "Auto-Submitted": "auto-generated"},
         )
 

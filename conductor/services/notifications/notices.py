@@ -1,4 +1,4 @@
-"""Notices of users: messages of their subscriptions, and what happened to these."""
+"""Notices of users: messages of their subscriptions, and messages about these."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PHASES = {"start": "began", "end": "ended", "error": "failed"}
 
 @dataclass(frozen=True)
 class NoticeView:
-    """One notice; without a subscription its `subscription_uuid` is ""."""
+    """One notice. Without a subscription its `subscription_uuid` is ""."""
 
     uuid: str
     title: str
@@ -59,7 +59,7 @@ def of(context: RequestContext) -> tuple[list[NoticeView], int]:
 
 
 def clear(context: RequestContext, notice_uuid: str = "") -> None:
-    """Delete one notice, or all of them; does nothing for an unknown one."""
+    """Delete one notice, or all of them. Does nothing for an unknown one."""
     rows = _mine(context)
     if notice_uuid:
         known = uuid_or_none(notice_uuid)
@@ -70,7 +70,7 @@ def clear(context: RequestContext, notice_uuid: str = "") -> None:
 
 @dataclass(frozen=True)
 class NoticeSink:
-    """Sink that stores messages as notices of a subscription's owner; a repeated message is stored once."""
+    """Sink that stores messages as notices of a subscription's owner. A repeated message is stored once."""
 
     subscription: Subscription
     name: str

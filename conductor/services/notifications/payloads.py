@@ -23,7 +23,7 @@ MESSAGES = UUID("6b8a9b0e-6f0c-4a39-9d0a-1f6f5f3c8a11")
 
 
 def compose(alias: str, event: Event) -> Notification | None:
-    """Return the notification of an event; None for an event without one."""
+    """Return the notification of an event. None for an event without one."""
     if event.kind in SENT_ALONE:
         return _message_alone(alias, event)
     run = WorkflowRun.objects.using(alias).filter(uuid=event.run_uuid).first() if event.run_uuid else None

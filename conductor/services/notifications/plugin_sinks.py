@@ -1,4 +1,6 @@
-"""Sinks of plugins, each in a worker process: one that raises, hangs or returns nonsense has failed, and is named."""
+"""Sinks of plugins, each in a worker process. A sink that raises, hangs or returns nonsense has failed, and is
+named.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ SECONDS = 10.0  # for each call of a sink
 def enabled(wanted: Mapping[str, Mapping[str, Any]]) -> list[PluginSink]:
     """Return the sinks that the operator configured, with their options.
 
-    An unusable one is logged and left out: its position in the journals stays, and it continues there once it is fixed.
+    An unusable one is logged and left out. Its position in the journals stays, and it continues there once it is fixed.
     """
     plugins, found = registry(), []
     for name, options in wanted.items():
@@ -55,7 +57,7 @@ class PluginSink:
             yield self._send
         finally:
             if self.worker.is_running():
-                with suppress(SinkFailed):  # what it accepted stays accepted
+                with suppress(SinkFailed):  # messages that it has accepted stay accepted
                     self._ask(worker_sinks.close)
 
     def _send(self, message: Notification) -> str:

@@ -1,7 +1,7 @@
 """Delivery to subscribers, with the same dispatcher and positions as for other sinks.
 
 A pass reads each journal once for all of them. Subscribers with news are served on threads, those of one project one
-after another: a slow target delays only its own project.
+after another. So a slow target delays only its own project.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 OFF_AFTER_FAILURES = 20  # in a row in one journal; with the backoff about an hour
 MOST_LOOKED_AT = 1000
-SEND_AGAIN_AFTER_SECONDS = 60.0  # when the process that took a requested message has died
+SEND_AGAIN_AFTER_SECONDS = 60.0  # if the process that took the requested message has died
 WORKERS = 8
 RIGHTS_GONE = "its owner has no right to it any more"
 
@@ -50,7 +50,7 @@ Due = tuple[str, Subscription]  # a journal with news, and the subscription to n
 
 @dataclass
 class Subscribers:
-    """The passes of one process; `submit` runs work on another thread and returns at once."""
+    """The passes of one process. `submit` runs work on another thread and returns at once."""
 
     aliases: Sequence[str]
     teller: str
@@ -125,7 +125,7 @@ def deliver(alias: str, row: Subscription, teller: str) -> None:
 
 
 def sink_of(row: Subscription) -> Sink:
-    """Return a subscription's sink. Raises Unavailable where its target cannot be decrypted, or it has no address."""
+    """Return a subscription's sink. Raises Unavailable if its target cannot be decrypted, or if it has no address."""
     name = subscriptions.sink_name(row)
     if row.channel == subscriptions.BELL:
         return notices.NoticeSink(row, name)
@@ -152,7 +152,7 @@ def part_of(row: Subscription, owner: RequestContext) -> EventSelection:
 
 
 def _is_in_the_bell(row: Subscription, owner: RequestContext, event: Event) -> bool:
-    """Whether the owner gets the event as a notice anyway: no notice is sent twice."""
+    """Whether the owner gets the event as a notice anyway, so that no notice is sent twice."""
     is_notified = event.kind in notices.MEMBER_EVENTS and event.project_id == owner.project_id
     return is_notified and row.channel == subscriptions.BELL and "member" in owner.roles
 

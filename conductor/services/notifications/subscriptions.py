@@ -72,7 +72,7 @@ class CreatedSubscription:
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionRequest:
-    """Fields to set on a subscription; None leaves a field as it is, or at its default in a new one."""
+    """Fields to set on a subscription. With None a field keeps its value, or has its default in a new subscription."""
 
     name: str | None = None
     channel: str | None = None
@@ -89,7 +89,9 @@ def sink_name(subscription: Subscription | SubscriptionView) -> str:
 
 
 def list_of(context: RequestContext, *, of_all: bool = False) -> list[SubscriptionView]:
-    """Return the caller's own in the current project, by name; for operators all users'. Raises Forbidden."""
+    """Return the caller's subscriptions in the current project, by name; for operators those of all users. Raises
+    Forbidden.
+    """
     if of_all and not context.is_admin:
         raise Forbidden(phrase("Only operators can see subscriptions of other users."))
     rows = Subscription.objects.all() if of_all else _own(context)
@@ -141,9 +143,10 @@ def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Create
 def change(
     context: RequestContext, subscription_uuid: str, requested: SubscriptionRequest, revision: int | None
 ) -> SubscriptionView:
-    """Change some fields, all of them or none. `revision` is the one that the caller saw; None for any.
+    """Change some fields, all of them or none.
 
-    Raises NotFound, StaleRevision, Invalid naming the field, Conflict for a taken name.
+    `revision` is the one that the caller saw; None for any. Raises NotFound, StaleRevision, Invalid naming the field,
+    Conflict for a taken name.
     """
     if requested.channel is not None:
         raise Invalid(
@@ -169,7 +172,7 @@ def change(
 
 
 def renew_secret(context: RequestContext, subscription_uuid: str, revision: int | None) -> CreatedSubscription:
-    """Replace the key; the old one signs nothing from now on. Raises what `change` raises."""
+    """Replace the key. The old one signs nothing from now on. Raises what `change` raises."""
     with write_tx(API_ALIAS):
         row = _changeable(context, subscription_uuid, revision)
         if row.channel != WEBHOOK:
@@ -189,7 +192,7 @@ def unsubscribe(context: RequestContext, subscription_uuid: str, revision: int |
 
 
 def turn_off(subscription_uuid: Any, reason: str) -> Subscription | None:
-    """Turn a subscription off; returns None where it is off, or deleted, already."""
+    """Turn a subscription off. Return None if it is off, or deleted, already."""
     with write_tx(API_ALIAS):
         row = Subscription.objects.select_for_update().filter(uuid=subscription_uuid, is_enabled=True).first()
         if row is not None:
@@ -200,7 +203,7 @@ def turn_off(subscription_uuid: Any, reason: str) -> Subscription | None:
 
 
 def begin(row: Subscription) -> None:
-    """Start delivery with events from now on; in a database that is down, from when it is up again."""
+    """Start delivery with events from now on. In a database that is down it starts when that is up again."""
     if row.is_enabled:
         scatter_gather(lambda alias: dispatcher.begin_at_the_end(alias, sink_name(row)), journal_aliases())
 
@@ -244,7 +247,7 @@ def _seen(context: RequestContext, subscription_uuid: str, revision: int | None)
 
 
 def _changeable(context: RequestContext, subscription_uuid: str, revision: int | None) -> Subscription:
-    """Return the row, locked, for a change of what is sent, or where to. Raises Forbidden as well."""
+    """Return the row, locked, for a change of its events or its target. Raises Forbidden as well."""
     row = _seen(context, subscription_uuid, revision)
     delegation.require_maker(context, row.delegated_by)
     return row

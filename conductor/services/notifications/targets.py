@@ -1,7 +1,7 @@
-"""Targets of users' webhooks: public addresses only, none that only this machine or its network can reach.
+"""Targets of users' webhooks: only public addresses, and none that only this machine or its network can reach.
 
 All requests that users of projects can cause start here. The connection uses the address that was checked, so a name
-that resolves differently a moment later gains nothing. Redirects are not followed.
+that resolves differently a moment later has no effect. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def is_allowed(address: Address) -> bool:
 def connection(url: str, timeout: float, *, is_guarded: bool) -> http.client.HTTPConnection:
     """Return a connection to the URL's server, not yet open.
 
-    A guarded one opens only to allowed addresses, else it raises SinkFailed.
+    A guarded connection opens only to allowed addresses. For others it raises SinkFailed.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -72,11 +72,15 @@ def once(
     *,
     is_one_commit: bool = False,
 ) -> KeyedResponse:
-    """Run `work` unless it was done under this key; returns its response, or the stored one.
+    """Run `work` unless it was done under this key. Return its response, or the stored one.
 
     `work` gets a name that stays the same until the key expires. With `is_one_commit` all its writes to the API
-    database commit together with the response; else a process that takes over from a dead one runs it again, and must
-    use the name to avoid duplicates. Raises KeyInUse, KeyUsedOtherwise, and whatever `work` raises.
+    database commit together with the response. Otherwise a process that takes over from a dead one runs it again, and
+    must use the name to avoid duplicates.
+
+    Raises:
+        KeyInUse: a request with this key is under way.
+        KeyUsedOtherwise: the key was used for another request.
     """
     digest = _digest("key", json.dumps([context.project_id, context.user_id, context.delegated_by, requested.key]))
     fingerprint = _digest("request", requested.request)
@@ -123,7 +127,7 @@ def _known(digest: str, fingerprint: str) -> ClientRequest:
     with write_tx(API_ALIAS):
         row = ClientRequest.objects.select_for_update().filter(key_digest=digest).first()
         if row is None:
-            raise KeyInUse(retry_after=1)  # it was refused this very moment, and its key is free again
+            raise KeyInUse(retry_after=1)  # the other request was refused at this moment, and its key is free again
         if row.fingerprint != fingerprint:
             raise KeyUsedOtherwise()
         if row.answer:
@@ -137,7 +141,7 @@ def _known(digest: str, fingerprint: str) -> ClientRequest:
 def _give_back(row: ClientRequest, *, is_over: bool) -> None:
     """Release the key of a failed request.
 
-    A refusal has changed nothing: its row is deleted. The effects of other failures are unknown: the name stays.
+    A refusal has changed nothing, so its row is deleted. The effects of other failures are unknown, so the name stays.
     """
     with write_tx(API_ALIAS):
         rows = ClientRequest.objects.filter(pk=row.pk)

@@ -24,12 +24,12 @@ _refusals = Refusals()
 
 
 def listen() -> None:
-    """Count what this process refuses from now on."""
+    """Count messages that this process refuses from now on."""
     trust.on_refusal(_refusals.note)
 
 
 def record(cell: str, message: RefusalsCounted) -> None:
-    """Count what a host refused."""
+    """Record the messages that a host refused."""
     for data in message.refusals[:MOST_ROWS]:
         row = row_from_json(message.host, data) if isinstance(data, Mapping) else None
         if row is not None:
@@ -37,7 +37,7 @@ def record(cell: str, message: RefusalsCounted) -> None:
 
 
 def flush(*, is_urgent: bool = False) -> None:
-    """Write the counts to the audit log, if it is time; if the database is down, only the process's log has them."""
+    """Write the counts to the audit log when it is time. If the database is down, only the process's log has them."""
     rows = _refusals.take(is_urgent=is_urgent)
     if not rows:
         return

@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 def settle_ports() -> int:
-    """Remove or release ports that are bound to a guest, not plugged, and locked by no workflow; returns how many.
+    """Remove or release ports that are bound to a guest, not plugged, and locked by no workflow. Return how many.
 
-    A port is bound in the transaction that locks it for its workflow: without a lock, the process that bound it died
-    before it could start the workflow, and the sweep of locks has freed the lock since.
+    A port is bound in the transaction that locks it for its workflow. Without a lock, the process that bound it died
+    before it could start the workflow, and the sweep of locks has released the lock since.
     """
     removed = 0
     for port_id, instance_uuid in ports.not_plugged_yet():

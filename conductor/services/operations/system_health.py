@@ -44,7 +44,9 @@ KINDS = {"sqlite": phrase("SQLite file"), "postgresql": "PostgreSQL"}
 
 @dataclass(frozen=True)
 class Component:
-    """One component. `troubles` are its problems, `facts` measurements, `risk` what users see while it is down."""
+    """One component. `troubles` are its problems, `facts` measurements, and `risk` the effect on users while it is
+    down.
+    """
 
     id: str
     title: str

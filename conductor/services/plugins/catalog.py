@@ -18,7 +18,7 @@ from conductor.core.compute_driver import DRIVER
 from conductor.core.context import RequestContext
 from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
-from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_AWAY, PluginChoice, PluginKey
+from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_AWAY, PluginKey, PluginKindSettings
 from conductor.core.scheduling import durations
 from conductor.core.weigher import Weigher
 from conductor.db.transactions import database_time
@@ -100,10 +100,12 @@ class ConformanceView:
 
 @dataclass(frozen=True)
 class PluginView:
-    """One plugin. `position` counts from 1 among those that run; None where it does not run.
+    """One plugin.
 
-    `metrics` are of the last 24 hours, `this_hour` since the clock's last full hour. `warnings` are what its author
-    should change, and why it will fail.
+    Attributes:
+        position: Its place among the plugins that run, from 1. None where it does not run.
+        metrics, this_hour: Metrics of the last 24 hours, and since the clock's last full hour.
+        warnings: Changes for its author to make, and why it will fail.
     """
 
     kind: str
@@ -142,7 +144,7 @@ class _Stored:
     """The stored records about plugins, as of `now`."""
 
     now: datetime
-    choices: Mapping[str, PluginChoice]
+    choices: Mapping[str, PluginKindSettings]
     versions: Mapping[str, int]
     quarantines: Mapping[PluginKey, PluginQuarantine]
     metrics: Mapping[PluginKey, Sequence[PluginMetric]]
@@ -179,7 +181,7 @@ def _stored() -> _Stored:
     open_rows = PluginQuarantine.objects.filter(released_at=None)
     return _Stored(
         now,
-        choices={kind: PluginChoice.from_json(row.choice) for kind, row in rows.items()},
+        choices={kind: PluginKindSettings.from_json(row.choice) for kind, row in rows.items()},
         versions={kind: rows[kind].version if kind in rows else 0 for kind in KINDS},
         quarantines={(row.kind, row.name): row for row in open_rows if is_open(row, now)},
         metrics=metrics,
@@ -193,7 +195,7 @@ def _scheduling(found: Registry, stored: _Stored, kind: str) -> list[PluginView]
     running: Sequence[Filter | Weigher] = force.filters if kind == FILTER else force.weighers
     defaults = {one.name for one in (found.filters if kind == FILTER else found.weighers)}
     brought = by_name(found, kind)
-    choice = stored.choices.get(kind) or PluginChoice()
+    choice = stored.choices.get(kind) or PluginKindSettings()
     positions = {one.name: index for index, one in enumerate(running, 1)}
     rest = [name for name in run_order([*brought], choice) if name not in positions]
     return [_view(found, stored, (kind, name), positions.get(name), name in defaults) for name in [*positions, *rest]]
@@ -202,7 +204,7 @@ def _scheduling(found: Registry, stored: _Stored, kind: str) -> list[PluginView]
 def _view(found: Registry, stored: _Stored, key: PluginKey, position: int | None, is_default: bool) -> PluginView:
     kind, name = key
     plugin, info = by_name(found, kind).get(name), found.source_of(kind, name)
-    choice = stored.choices.get(kind) or PluginChoice()
+    choice = stored.choices.get(kind) or PluginKindSettings()
     requested, quarantine = choice.of(name), stored.quarantines.get(key)
     state = _state(is_missing=plugin is None, runs=position is not None, is_shut=bool(quarantine), mode=requested.mode)
     return PluginView(
@@ -252,7 +254,7 @@ def _multiplier(plugin: Filter | Weigher | None, chosen: float | None) -> float 
 
 
 def _options(found: Registry, plugin: Filter | Weigher, set_since: Mapping[str, Any]) -> tuple[OptionView, ...]:
-    """Return each declared option. The schema comes from the plugin: a value that is no JSON is shown as text."""
+    """Return each declared option. The schema comes from the plugin, so a value that is not JSON is shown as text."""
     views = []
     for name, rule in plugin.options_schema.items():
         sources = (("chosen", set_since), ("settings", found.options.values), ("default", {name: rule["default"]}))

@@ -83,7 +83,7 @@ class _Shown:
 
 
 def record(context: RequestContext, report: Any) -> list[tuple[str, str]]:
-    """Store a report of `novella-driver-conformance` or `novella-plugin-check`; returns kinds and names of its plugins.
+    """Store a report of `novella-driver-conformance` or `novella-plugin-check`. Return kinds and names of its plugins.
 
     It replaces their earlier records. Raises Invalid naming the field: for an invalid report, for a plugin that is not
     installed, and for a report that is older than the stored one.
@@ -119,7 +119,7 @@ def _read(report: Any) -> list[_Shown]:
 
 
 def _require(report: Any, schema: Mapping[str, Any]) -> None:
-    from jsonschema import Draft202012Validator  # a report is rare
+    from jsonschema import Draft202012Validator  # imported here, as reports are rare
 
     error = next(iter(Draft202012Validator(schema).iter_errors(report)), None)
     if error is not None:

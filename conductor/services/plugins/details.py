@@ -86,7 +86,7 @@ def _notes(kind: str, name: str) -> Mapping[str, list[PluginNote]]:
 
 
 def _uuid(text: Any) -> str:
-    """Return a workflow's uuid; "" for text that is none."""
+    """Return a workflow's uuid. Empty for text that is not a uuid."""
     try:
         return str(UUID(text))
     except ValueError:
@@ -99,10 +99,10 @@ MOST_READ = 1000  # the newest only, as a page waits for it
 
 @dataclass(frozen=True)
 class Effect:
-    """Influence of a plugin: of `decisions` of the last hour it determined `decisive`.
+    """Influence of a plugin: it determined `decisive` of the `decisions` of the last hour.
 
-    A filter determines a decision by rejecting the last remaining hosts; a weigher when without it another host would
-    have the highest weight.
+    A filter determines a decision by rejecting the last remaining hosts. A weigher does so if without it another host
+    would have the highest weight.
     """
 
     decisions: int
@@ -110,7 +110,7 @@ class Effect:
 
 
 def effect(context: RequestContext, kind: str, name: str) -> Effect | None:
-    """Return a filter's or weigher's influence; None for other kinds.
+    """Return a filter's or weigher's influence. None for other kinds.
 
     Raises Forbidden for callers other than operators.
     """

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError
 
 from conductor.core.compute_driver import DRIVER, MAX_CALLS_PER_REPORT
 from conductor.core.redaction import redacted
-from conductor.core.scheduling.watching import Use
+from conductor.core.scheduling.watching import PluginUse
 from conductor.plugins.log import AT_MOST, FAULT, LINE, LONGEST_PLACE, LONGEST_TEXT, Note
 from conductor.rpc.messages import HostReported
 from conductor.scheduler import plugin_health
@@ -32,7 +32,7 @@ def store(message: HostReported) -> None:
     except (DatabaseError, InterfaceError):
         log.exception("a driver's report cannot be stored now: host=%s", message.host)
     milliseconds = [length for length in _list(sentence, "milliseconds") if _is_amount(length)][:MAX_CALLS_PER_REPORT]
-    use = Use(DRIVER, message.driver, is_trusted=True, turns=len(milliseconds), milliseconds=milliseconds)
+    use = PluginUse(DRIVER, message.driver, is_trusted=True, turns=len(milliseconds), milliseconds=milliseconds)
     use.faults = int(sentence["faults"]) if _is_amount(sentence.get("faults")) else 0
     if use.turns or use.faults:
         plugin_watch.note([use])

@@ -1,4 +1,4 @@
-"""Panels that plugins add to the pages of servers and hosts, with a time limit; a failed one is shown as failed."""
+"""Panels that plugins add to the pages of servers and hosts, with a time limit. A failed one is shown as failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ROWS = 100
 
 @dataclass(frozen=True)
 class PanelView:
-    """A panel. `problem` is the error for operators; others only see that it failed."""
+    """A panel. `problem` is the error for operators. Others see only that it failed."""
 
     name: str
     title: str

@@ -12,7 +12,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Novell
 from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
 from conductor.core.phrases import phrase
-from conductor.core.plugin_choice import CONSEQUENCES, FILTER, KINDS, MODES, WEIGHER, PluginChoice, PluginSettings
+from conductor.core.plugin_choice import CONSEQUENCES, FILTER, KINDS, MODES, WEIGHER, PluginKindSettings, PluginSettings
 from conductor.core.weigher import Weigher
 from conductor.db.transactions import database_time, write_tx
 from conductor.plugins import Registry, registry
@@ -28,7 +28,8 @@ LONGEST_ECHO = 60
 
 @dataclass(frozen=True, kw_only=True)
 class PluginSettingsChange:
-    """Requested change of one plugin's settings. Fields not in `keys` stay; None resets to the default.
+    """Requested change of one plugin's settings. Fields that are not in `keys` stay. None resets a field to the
+    default.
 
     `options` holds values to set; None as a value resets that option too.
     """
@@ -65,7 +66,7 @@ def change(
             row = plugin_health.choice_row(kind)
             if version is not None and version != row.version:
                 raise StaleRevision(_stale(kind, row.version, version))
-            before = PluginChoice.from_json(row.choice)
+            before = PluginKindSettings.from_json(row.choice)
             after = _changed(kind, before, order, requested)
             if after == before:
                 return row.version
@@ -78,7 +79,7 @@ def change(
 
 
 def quarantine(context: RequestContext, kind: str, name: str, *, reason: str, seconds: float = 0.0) -> None:
-    """Quarantine a plugin, for some seconds or until it is released; decisions continue by its rule for failures.
+    """Quarantine a plugin, for some seconds or until it is released. Decisions continue by its rule for failures.
 
     Raises Conflict where it is in quarantine already.
     """
@@ -110,14 +111,16 @@ def release(context: RequestContext, kind: str, name: str, *, reason: str = "") 
 
 def hypothetical(
     context: RequestContext, changes: Mapping[str, Mapping[str, PluginSettingsChange]]
-) -> dict[str, PluginChoice]:
-    """Return the settings by kind as these changes of single plugins would make them; stores nothing.
+) -> dict[str, PluginKindSettings]:
+    """Return the settings by kind as they would be after these changes of single plugins. Stores nothing.
 
     Raises what `change` raises.
     """
     require_operator(context)
-    stored = {row.kind: PluginChoice.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
-    return {kind: _changed(kind, stored.get(kind) or PluginChoice(), None, changes.get(kind, {})) for kind in KINDS}
+    stored = {row.kind: PluginKindSettings.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
+    return {
+        kind: _changed(kind, stored.get(kind) or PluginKindSettings(), None, changes.get(kind, {})) for kind in KINDS
+    }
 
 
 @dataclass(frozen=True)
@@ -132,10 +135,10 @@ class Difference:
 
 def differences(context: RequestContext, changes: Mapping[str, Mapping[str, PluginSettingsChange]]) -> list[Difference]:
     """Return what these changes of single plugins would change now. Raises what `change` raises."""
-    stored = {row.kind: PluginChoice.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
+    stored = {row.kind: PluginKindSettings.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
     found = []
     for kind, after in hypothetical(context, changes).items():
-        before = stored.get(kind) or PluginChoice()
+        before = stored.get(kind) or PluginKindSettings()
         for name in sorted(changes.get(kind, {})):
             if before.of(name) != after.of(name):
                 found.append(Difference(kind, name, _audited(kind, name, before), _audited(kind, name, after)))
@@ -201,8 +204,8 @@ def by_name(found: Registry, kind: str) -> dict[str, Filter | Weigher]:
 
 
 def _changed(
-    kind: str, before: PluginChoice, order: list[str] | None, query: Mapping[str, PluginSettingsChange]
-) -> PluginChoice:
+    kind: str, before: PluginKindSettings, order: list[str] | None, query: Mapping[str, PluginSettingsChange]
+) -> PluginKindSettings:
     found = registry()
     after = before
     if order is not None:
@@ -304,7 +307,7 @@ _CHECKS: Mapping[str, Callable[[str, Any, Any, str], None]] = {
 }
 
 
-def _store(context: RequestContext, row: ChoiceRow, choice: PluginChoice) -> None:
+def _store(context: RequestContext, row: ChoiceRow, choice: PluginKindSettings) -> None:
     row.version += 1
     row.choice = choice.to_json()
     row.changed_by = context.user_name or context.user_id
@@ -312,7 +315,7 @@ def _store(context: RequestContext, row: ChoiceRow, choice: PluginChoice) -> Non
     row.save()
 
 
-def _entry(context: RequestContext, kind: str, before: PluginChoice, after: PluginChoice) -> AuditEntry:
+def _entry(context: RequestContext, kind: str, before: PluginKindSettings, after: PluginKindSettings) -> AuditEntry:
     """Return an audit entry of the changes, plugin by plugin, without secret options."""
     names = [name for name in {**before.per_plugin, **after.per_plugin} if before.of(name) != after.of(name)]
     details: dict[str, Any] = {
@@ -323,7 +326,7 @@ def _entry(context: RequestContext, kind: str, before: PluginChoice, after: Plug
     return AuditEntry(action=f"plugins.change_{kind}s", project_id=context.project_id, details=details)
 
 
-def _audited(kind: str, name: str, choice: PluginChoice) -> dict[str, Any]:
+def _audited(kind: str, name: str, choice: PluginKindSettings) -> dict[str, Any]:
     requested = choice.of(name)
     plugin = by_name(registry(), kind).get(name)
     if plugin is None:  # without the plugin its secret options are unknown

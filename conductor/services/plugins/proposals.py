@@ -1,4 +1,6 @@
-"""Proposed changes of filters and weighers, made from a what-if question; another operator applies or declines."""
+"""Proposed changes of filters and weighers, made from a what-if comparison. Another operator applies or declines
+them.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,9 @@ class ProposalView:
 
 
 def propose(context: RequestContext, changes: Changes, *, question: str, reason: str) -> str:
-    """Store a change for review; returns its uuid.
+    """Store a change for review. Return its uuid.
 
-    Raises Forbidden, and Invalid where it is invalid or changes nothing.
+    Raises Forbidden, and Invalid for a change that is invalid or changes nothing.
     """
     plugins.require_operator(context)
     _require_reason(reason)
@@ -100,10 +102,10 @@ def count_open(context: RequestContext) -> int:
 
 
 def apply(context: RequestContext, proposal_uuid: str, *, reason: str, versions: Mapping[str, int]) -> None:
-    """Apply the changes, of all kinds or of none; `versions` are those that the caller saw.
+    """Apply the changes, of all kinds or of none. `versions` are those that the caller saw.
 
-    Raises Conflict for a decided proposal, or the caller's own where a second approver is required, and what
-    plugins.change raises.
+    Raises what plugins.change raises, and Conflict for a decided proposal, or the caller's own where a second approver
+    is required.
     """
     _decide(context, proposal_uuid, "apply", reason=reason, versions=versions)
 

@@ -1,4 +1,4 @@
-"""Delivery of committed events to the observers of plugins, one thread for each: none can delay a workflow."""
+"""Delivery of committed events to the observers of plugins. Each has a thread, so that none can delay a workflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import connections
 from conductor import events
 from conductor.core.errors import NovellaError
 from conductor.core.extensions import FlowEvent, FlowObserver
-from conductor.events import Announcement
+from conductor.events import EventNotification
 from conductor.scheduler.active_plugins import ExtensionFailed, InUse, in_use
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def listen() -> list[ObserverCall]:
     return list(_deliveries)
 
 
-def _hear(announcement: Announcement) -> None:
+def _hear(announcement: EventNotification) -> None:
     event = FlowEvent(
         kind=announcement.kind,
         topic=announcement.topic,

@@ -13,7 +13,7 @@ from conductor.services.quotas.types import QuotaView
 
 UNLIMITED = -1
 COUNT, SIZE, STAGE, UPLOADING = "image_count_total", "image_size_total", "image_stage_total", "image_count_uploading"
-# Sizes in MiB. Registered limits of these names are the cloud's defaults; a project's own limits override them.
+# Sizes in MiB. Registered limits of these names are the cloud's defaults. A project's own limits override them.
 DEFAULTS: Mapping[str, int] = {COUNT: 100, SIZE: 512_000, STAGE: 512_000, UPLOADING: 20}
 MIB = 1 << 20
 
@@ -36,7 +36,7 @@ def show(project_id: str) -> list[QuotaView]:
 
 
 def require_count(project_id: str) -> None:
-    """Raise QuotaExceeded when the project may have no more images; in the write transaction that adds one."""
+    """Raise QuotaExceeded when the project may have no more images. Call it in the write transaction that adds one."""
     one_at_a_time(API_ALIAS, f"images of project:{project_id}")
     _require(limits(project_id), usage(project_id), COUNT)
     _require(limits(project_id), usage(project_id), SIZE, wanted=0)

@@ -175,7 +175,7 @@ def user_limits(project_id: str, user_id: str) -> dict[str, int]:
 
 
 def reset(context: RequestContext, project_id: str, user_id: str = "") -> None:
-    """Reset a project to the default limits, and its users to the project's; or only one user."""
+    """Reset a project to the default limits, and its users to the project's. With a user, reset only that user."""
     with write_tx():
         users = UserQuota.objects.filter(project_id=project_id)
         if user_id:
@@ -188,14 +188,14 @@ def reset(context: RequestContext, project_id: str, user_id: str = "") -> None:
 def room_for(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int, user_id: str = "") -> int:
     """Return how many instances of a flavor fit, up to `at_most`. Raises QuotaExceeded when fewer than `at_least` do.
 
-    Call it first in the write transaction that adds the instances: it serializes requests of the project.
+    Call it first in the write transaction that adds the instances, as it serializes requests of the project.
     """
     one_at_a_time(API_ALIAS, project_name(project_id))
     return room_now(project_id, flavor, at_least=at_least, at_most=at_most, user_id=user_id)
 
 
 def room_now(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int, user_id: str = "") -> int:
-    """Return the same without serializing: concurrent requests may use the quota right after."""
+    """Return how many instances fit, without serializing: concurrent requests may use the quota right after."""
     fits = _room(limits(project_id), usage(project_id), flavor, at_least=at_least, at_most=at_most)
     own = user_limits(project_id, user_id) if user_id else {}
     if own:
@@ -251,7 +251,7 @@ def require_room(project_id: str, resource: str, *, in_use: int, wanted: int = 1
 
 
 def require_below(allowed: Mapping[str, int], resource: str, *, in_use: int, wanted: int = 1) -> None:
-    """Raise QuotaExceeded for limits that were read already; a missing one is unlimited."""
+    """Raise QuotaExceeded for limits that were read already. A missing one is unlimited."""
     limit = allowed.get(resource, UNLIMITED)
     if limit != UNLIMITED and in_use + wanted > limit:
         words = resource.replace("_", " ")
@@ -319,7 +319,7 @@ _answers: dict[tuple[int, str], tuple[float, Mapping[str, int]]] = {}  # source 
 def tightened(project_id: str, stored: Mapping[str, int]) -> dict[str, int]:
     """Return the limits after the reductions of quota sources.
 
-    A failed source counts with its last answer, or not at all without one.
+    A failed source counts with its last answer. Without one it does not count.
     """
     limits = dict(stored)
     for one in in_use(QuotaSource.kind):

@@ -1,6 +1,6 @@
-"""Quota requests: a member requests higher limits with a reason, an operator approves or refuses.
+"""Quota requests: a member requests higher limits with a reason, and an operator approves or refuses.
 
-Each request is decided once, by the first operator; every step is audited.
+Each request is decided once, by the first operator. Every step is audited.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNLIMITED = -1
 HIGHEST = 2**31 - 1
 LONGEST_TEXT = 255
 MOST_OPEN = 10  # per project
-MOST_CLOSED = 100  # per project: those before are in the audit log only
+MOST_CLOSED = 100  # per project: only the audit log has earlier ones
 DEFAULT_LIMIT = 50
 
 
@@ -172,7 +172,9 @@ def count_open(context: RequestContext) -> int:
 
 
 def approve(context: RequestContext, request_uuid: str, answer: str = "") -> QuotaRequestView:
-    """Set the limits, all or none; one that is higher by now stays. Raises NotFound, Forbidden, Conflict, Invalid."""
+    """Set the limits, all or none. A limit that is higher by now stays. Raises NotFound, Forbidden, Conflict,
+    Invalid.
+    """
     _require_operator(context)
     checked = _require_text(answer, "answer", "quota_request.say_answer", is_needed=False)
     with write_tx(API_ALIAS):
@@ -209,7 +211,7 @@ def withdraw(context: RequestContext, request_uuid: str) -> QuotaRequestView:
 
 
 def _decide(context: RequestContext, request_uuid: str, state: str, answer: str) -> QuotaRequest:
-    """Decide a request atomically: of two concurrent decisions the second gets Conflict with the first one's result."""
+    """Decide a request atomically. Of two concurrent decisions the second gets Conflict with the first one's result."""
     found = _row(context, request_uuid)
     decided = QuotaRequest.objects.filter(pk=found.pk, state=OPEN).update(
         state=state, answer=answer, decided_by=context.user_name, decided_at=database_now()
@@ -218,7 +220,7 @@ def _decide(context: RequestContext, request_uuid: str, state: str, answer: str)
     if not decided:
         raise Conflict(message("quota_request.decided", state=word(found.state)))
     _notify_operators()
-    if found.user_id != context.user_id:  # the decider needs no notice
+    if found.user_id != context.user_id:  # the operator who decides needs no notice
         notices.notify(found.user_id, found.project_id, f"quota_request.{state}", found.uuid, answer)
     return found
 
@@ -259,7 +261,7 @@ def _require_text(text: str, field: str, code: str, *, is_needed: bool = True) -
 
 
 def _require_more(wanted: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
-    """Return the current limits of the requested resources; each must be lower than the requested one."""
+    """Return the current limits of the requested resources. Each must be lower than the requested one."""
     if not wanted:
         raise Invalid(message("quota_request.nothing_higher"), field="wanted")
     for name, limit in wanted.items():

@@ -23,9 +23,9 @@ OF_PROJECTS = row_limits.OF_PROJECTS  # kinds that may have a limit per project
 
 @dataclass(frozen=True)
 class RowQuota:
-    """Limit of the rows of a kind per owner (`user`, `project`, `image` or `volume`); -1 is unlimited.
+    """Limit of the rows of a kind per owner (`user`, `project`, `image` or `volume`). -1 is unlimited.
 
-    `in_use` counts those of the project, of the caller as a user, or of the project's image or volume with the most.
+    `in_use` counts the rows of the project, of the caller as a user, or of the project's image or volume with the most.
     """
 
     limit: int

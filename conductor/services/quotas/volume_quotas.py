@@ -87,9 +87,10 @@ def reset(project_id: str) -> None:
 def require_room(
     project_id: str, more: VolumeUsage, *, size_gb: int = 0, type_name: str = types.DEFAULT_NAME, is_there: bool = False
 ) -> None:
-    """Raise QuotaExceeded where the request does not fit; in the write transaction that adds it, which is serialized.
+    """Raise QuotaExceeded where the request does not fit. Call it in the write transaction that adds it, which is
+    serialized.
 
-    `is_there` means that it counts already, and is new only to its type.
+    `is_there` means that the volume counts already, and is new only to its type.
     """
     one_at_a_time(API_ALIAS, f"volumes of project:{project_id}")
     allowed, taken = limits(project_id), usage(project_id)

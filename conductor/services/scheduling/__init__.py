@@ -1,4 +1,4 @@
-"""Scheduling decisions: stored ones, their replays, and what-if questions.
+"""Scheduling decisions: stored ones, their replays, and hypothetical requests.
 
 Choosing a host for a request belongs to `conductor/scheduler`.
 """

@@ -25,12 +25,12 @@ from conductor.services.scheduling.types import DecisionQuery, DecisionSummary, 
 OUTCOMES: Mapping[str, bool] = {"successful": True, "failed": False}
 NOTHINGS = UUID(int=0)
 LARGE = ("details", "selections", "snapshot_rows")
-# Parts of a request that its owner may see: all others may hold hosts' names.
+# Parts of a request that its owner may see. All others may hold hosts' names.
 OWN_WORDS = ("flavor", "image", "num_instances", "availability_zone", "scheduler_hints", "is_volume_backed")
 
 
 def for_run(context: RequestContext, run_uuid: UUID | str) -> list[DecisionView]:
-    """Return the decisions of a workflow, oldest first; may be empty. Raises NotFound across projects."""
+    """Return the decisions of a workflow, oldest first. It may be empty. Raises NotFound across projects."""
     rows = list(_rows(context).filter(run_uuid=_uuid(run_uuid)).order_by("pk"))
     for row in rows:
         _refuse_other_project(context, row)
@@ -126,7 +126,7 @@ def operators_row(context: RequestContext, decision_uuid: UUID | str) -> Schedul
 def _narrowed(
     rows: QuerySet[SchedulingDecision], query: DecisionQuery
 ) -> tuple[QuerySet[SchedulingDecision], Mapping[str, str]]:
-    """Filter by workflow and instance; also returns the databases that did not respond with its workflows."""
+    """Filter by workflow and instance. Return also the databases that did not respond with its workflows."""
     if query.run_uuid:
         rows = rows.filter(run_uuid=_uuid(query.run_uuid))
     if not query.instance_uuid:
@@ -225,7 +225,7 @@ def _view(context: RequestContext, row: SchedulingDecision) -> DecisionView:
 
 
 def _with_takers(races: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the lost races, with the workflow of the server that was faster as `taken_by_run`."""
+    """Return the lost races. `taken_by_run` is the workflow of the server that was faster."""
     uuids = {race["taken_by"] for race in races if race.get("taken_by")}
     mappings = InstanceMapping.objects.filter(instance_uuid__in=uuids) if uuids else InstanceMapping.objects.none()
     runs = {str(uuid): str(run) for uuid, run in mappings.values_list("instance_uuid", "build_run_uuid")}

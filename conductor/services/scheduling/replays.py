@@ -1,6 +1,6 @@
 """Replays of stored decisions: all filters for all hosts, why not this host, what would fit, and today's result.
 
-They use the hosts that the decision saw, not today's, unless `now` is requested. Nothing is claimed or written.
+They use the hosts that the decision read, not today's, unless `now` is requested. Nothing is claimed or written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conductor.core.scheduling.fits_if import fleet_remedies, request_remedies
 from conductor.core.scheduling.replay import Replay, place_of, replay
 from conductor.core.scheduling.select import Pipeline
 from conductor.scheduler import decision_log, hypotheses
-from conductor.scheduler.decision_log import Seen
+from conductor.scheduler.decision_log import SeenHosts
 from conductor.services.scheduling import decisions
 from conductor.services.scheduling.types import Evaluation, HostExplained, Matrix, Remedies
 
@@ -34,7 +34,7 @@ class _StoredDecision:
     """A stored decision, ready for a replay of the recorded round."""
 
     row: SchedulingDecision
-    seen: Seen
+    seen: SeenHosts
     spec: RequestSpec
     pipeline: Pipeline
 
@@ -57,11 +57,12 @@ class _StoredDecision:
 
 
 def matrix(context: RequestContext, decision_uuid: UUID | str, *, limit: int, marker: str = "") -> Matrix:
-    """Return every filter's result for every host; `marker` is the last host and node of the page before ("host/node").
+    """Return every filter's result for every host. For operators.
 
-    For operators. Raises NotFound, also where the data were not stored, Forbidden.
+    `marker` is the last host and node of the page before ("host/node"). Raises Forbidden, and NotFound, also where the
+    data were not stored.
     """
-    requested = _asked(decisions.operators_row(context, decision_uuid))
+    requested = _stored_decision(decisions.operators_row(context, decision_uuid))
     again = requested.replay()
     order = [int(row) for row in again.order()]
     if marker:
@@ -80,7 +81,7 @@ def matrix(context: RequestContext, decision_uuid: UUID | str, *, limit: int, ma
 
 
 def key_of(again: Replay, row: int) -> str:
-    """Return the marker of a host's node: a host may have several."""
+    """Return the marker of a host's node, as a host may have several nodes."""
     state = again.hosts.states[row]
     return f"{state.host}/{state.node}"
 
@@ -91,7 +92,7 @@ def explain_host(context: RequestContext, decision_uuid: UUID | str, host: str) 
     Raises NotFound for a host that the decision did not see.
     """
     row = decisions.operators_row(context, decision_uuid)
-    requested = _asked(row)
+    requested = _stored_decision(row)
     again = requested.replay()
     rows = again.hosts.rows_of([host])
     if not rows:
@@ -112,8 +113,11 @@ def explain_host(context: RequestContext, decision_uuid: UUID | str, host: str) 
 
 
 def remedies(context: RequestContext, decision_uuid: UUID | str) -> Remedies:
-    """Return how near the request came, and what would make it fit. Tenants only see changes of their request."""
-    requested = _asked(decisions.row_of(context, decision_uuid))
+    """Return how near the request came to a fit, and the changes after which it would fit.
+
+    Tenants see only changes of their request.
+    """
+    requested = _stored_decision(decisions.row_of(context, decision_uuid))
     again = requested.replay()
     fitting = hypotheses.fitting(requested.pipeline, len(requested.instance_uuids))
     found = [] if requested.row.is_successful else request_remedies(again.hosts, requested.spec, fitting)
@@ -132,7 +136,7 @@ def evaluate(context: RequestContext, decision_uuid: UUID | str, fleet: str = TH
             field="fleet",
         )
     row = decisions.row_of(context, decision_uuid)
-    question = _question_now(row) if fleet == NOW else _question_then(row)
+    question = _current_input(row) if fleet == NOW else _stored_input(row)
     trial = what_if.launch(
         question.table,
         question.spec,
@@ -159,7 +163,7 @@ def evaluate(context: RequestContext, decision_uuid: UUID | str, fleet: str = TH
 
 
 @dataclass(frozen=True)
-class _Question:
+class _ReplayInput:
     table: HostTable
     spec: RequestSpec
     instance_uuids: Sequence[str]
@@ -167,9 +171,9 @@ class _Question:
     is_partial: bool
 
 
-def _question_then(row: SchedulingDecision) -> _Question:
-    requested = _asked(row)
-    return _Question(
+def _stored_input(row: SchedulingDecision) -> _ReplayInput:
+    requested = _stored_decision(row)
+    return _ReplayInput(
         requested.seen.table,
         requested.spec,
         requested.instance_uuids,
@@ -178,19 +182,19 @@ def _question_then(row: SchedulingDecision) -> _Question:
     )
 
 
-def _question_now(row: SchedulingDecision) -> _Question:
+def _current_input(row: SchedulingDecision) -> _ReplayInput:
     """Return the whole request for today's hosts; hosts that its instances already have count as used."""
     requested = hypotheses.now(_request_of(row))
-    return _Question(requested.table, requested.spec, row.summary["instance_uuids"], requested.missing_cells, False)
+    return _ReplayInput(requested.table, requested.spec, row.summary["instance_uuids"], requested.missing_cells, False)
 
 
-def question_of(context: RequestContext, decision_uuid: UUID | str) -> tuple[RequestSpec, list[str]]:
+def get_request(context: RequestContext, decision_uuid: UUID | str) -> tuple[RequestSpec, list[str]]:
     """Return the request of a stored decision, and its instances; for operators. Raises NotFound, Forbidden."""
     row = decisions.operators_row(context, decision_uuid)
     return _request_of(row), list(row.summary["instance_uuids"])
 
 
-def _asked(row: SchedulingDecision) -> _StoredDecision:
+def _stored_decision(row: SchedulingDecision) -> _StoredDecision:
     """Return the decision for a replay. Raises NotFound where the data were not stored, or are pruned."""
     spec = hypotheses.derived(_request_of(row))
     return _StoredDecision(row, decision_log.seen(row), spec, hypotheses.pipeline())

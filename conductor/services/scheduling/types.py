@@ -107,7 +107,9 @@ class Matrix:
 
 @dataclass(frozen=True)
 class HostExplained:
-    """Why a host was or was not chosen: every filter's result, its rank and weights where it fits, and remedies."""
+    """An explanation why a host was or was not chosen: every filter's result, its rank and weights where it fits, and
+    remedies.
+    """
 
     host: str
     was_chosen: bool
@@ -118,7 +120,7 @@ class HostExplained:
 
 @dataclass(frozen=True)
 class Remedies:
-    """How near a request came: hosts that one or two filters rejected (operators), and what would make it fit.
+    """The distance of a request from a fit: hosts that one or two filters rejected (for operators), and remedies.
 
     `fits_if`: [{"kind", "text", "change", "num_hosts"}], the smallest change first; `fleet` changes are for operators.
     """

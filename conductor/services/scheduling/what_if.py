@@ -33,7 +33,7 @@ ROOM = ("free_vcpus", "free_memory_mb", "free_disk_gb")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A rule that would refuse the real request, whatever the capacity: `rule` is quota or policy."""
+    """A rule that would refuse the real request, independent of capacity. `rule` is quota or policy."""
 
     rule: str
     message: str
@@ -41,7 +41,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class FitView:
-    """Result for a hypothetical request. `placed` of `num_instances` find a host; `hosts` are theirs, for operators.
+    """Result for a hypothetical request: `placed` of `num_instances` find a host. `hosts` are those, for operators.
 
     `would_be_done`: it fits and no rule refuses it. `within_quota`: how many the quota permits. `fits_if` is as in
     decisions. The result is a snapshot: other requests may take the capacity first.
@@ -66,7 +66,7 @@ class FitView:
 
 @dataclass(frozen=True)
 class GuestView:
-    """Hypothetical move of one guest: `how` (live, cold) and its host; or the reason why it stays."""
+    """Hypothetical move of one guest: the way (`how`: live, cold) and its host, or the reason why it stays."""
 
     instance_uuid: str
     name: str
@@ -118,7 +118,7 @@ def launch(
     spec = replace(spec, num_instances=requested.max_count, flavor=replace(spec.flavor, **(flavor or {})))
     within, over = _quota(context, spec.flavor, requested)
     uuids = [f"asked-{number}" for number in range(requested.max_count)]
-    return _fit(context, _Question(spec, uuids, fleet, within, [*refusals, *found, *over]))
+    return _fit(context, _LaunchQuery(spec, uuids, fleet, within, [*refusals, *found, *over]))
 
 
 def move(
@@ -151,7 +151,7 @@ def move(
             found.append(Refusal("quota", error.message))
     spec = request_specs.hypothetical(instance, kind, flavor=flavor)
     within = 0 if any(one.rule == "quota" for one in found) else 1
-    return _fit(context, _Question(spec, [str(instance.uuid)], fleet, within, found))
+    return _fit(context, _LaunchQuery(spec, [str(instance.uuid)], fleet, within, found))
 
 
 def drain(
@@ -171,7 +171,7 @@ def drain_all(
     *,
     fleet: FleetChange = NO_CHANGE,
 ) -> DrainsPreview:
-    """Return the same for several hosts that are drained together: none of them gets a guest of another.
+    """Return the same for several hosts that are drained together. None of them gets a guest of another.
 
     Raises NotFound for an unknown host, Forbidden.
     """
@@ -226,7 +226,7 @@ def _preview(
 
 
 @dataclass(frozen=True)
-class _Question:
+class _LaunchQuery:
     spec: RequestSpec
     instance_uuids: Sequence[str]
     fleet: FleetChange
@@ -234,7 +234,7 @@ class _Question:
     refusals: Sequence[Refusal]
 
 
-def _fit(context: RequestContext, question: _Question) -> FitView:
+def _fit(context: RequestContext, question: _LaunchQuery) -> FitView:
     requested = hypotheses.now(question.spec)
     table = what_if.changed(requested.table, question.fleet)
     missing = requested.missing_cells
@@ -282,7 +282,7 @@ def _remedies(context: RequestContext, table: HostTable, spec: RequestSpec, tria
 
 
 def _quota(context: RequestContext, flavor: FlavorSpec, requested: InstanceCreate) -> tuple[int, list[Refusal]]:
-    """Return how many the quota permits, and its refusal where that is fewer than the minimum."""
+    """Return how many instances the quota permits, and its refusal where that is fewer than the minimum."""
     project_id, user_id, most = context.project_id, context.user_id, requested.max_count
     try:
         room = quotas.room_now(project_id, flavor, at_least=requested.min_count, at_most=most, user_id=user_id)

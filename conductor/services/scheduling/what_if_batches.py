@@ -1,7 +1,7 @@
 """Replays of recent requests, each by itself: on today's fleet and plugins, and with hypothetical changes.
 
-Nothing is claimed or written, and no request takes capacity from the next. Moves are left out: the capacity that they
-released is used by others since.
+Nothing is claimed or written, and no request takes capacity from the next. Moves are left out, as others use the
+capacity that they released.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Side:
         """Return the hosts for all instances; none where not all fit."""
         try:
             outcome = decide(self.table, spec, uuids, pipeline=self.pipeline, seed=SEED)
-        except Invalid:  # something that it requested does not exist any more
+        except Invalid:  # something in the request does not exist any more
             return []
         return [self.table.states[row].host for row in outcome.picks] if outcome.is_successful else []
 

@@ -85,7 +85,7 @@ class WhatIfResult:
 
 @dataclass(frozen=True)
 class StageDifference:
-    """How many hosts one filter rejected, before and after; None where it was not run."""
+    """The numbers of hosts that one filter rejected, before and after. None where it was not run."""
 
     filter: str
     now: int | None
@@ -155,7 +155,7 @@ def compare(context: RequestContext, question: WhatIfRequest, what_if_changes: W
 
 def _asked(context: RequestContext, question: WhatIfRequest) -> tuple[RequestSpec, list[str]]:
     if question.decision_uuid:
-        spec, uuids = replays.question_of(context, question.decision_uuid)
+        spec, uuids = replays.get_request(context, question.decision_uuid)
         count = question.count or len(uuids)
     elif question.requested is not None:
         spec, uuids, count = checked(context, question.requested)[0], [], question.requested.max_count

@@ -65,7 +65,7 @@ class MigrationProgress:
 
     @property
     def pause_seconds(self) -> float | None:
-        """How long the rest would take at the current rate."""
+        """Seconds that the rest of the copy would take at the current rate."""
         moved = max((one.moved for one in convergence.rates_of(self.samples[-6:])), default=0.0)
         return max(0.1, self.samples[-1].left / moved) if self.samples and moved else None
 

@@ -95,7 +95,7 @@ def _action(instance_uuid: str, parts: Sequence[_ActionRun]) -> ActionView:
 
 
 def _events(part: _ActionRun) -> list[ActionEventView]:
-    """Return the steps that have a name in the Compute API; a retried step comes once per attempt."""
+    """Return the steps that have a name in the Compute API. A retried step comes once per attempt."""
     names = {index: str(planned["event"]) for index, planned in enumerate(part.run.plan)}
     return [
         ActionEventView(

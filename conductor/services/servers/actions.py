@@ -28,7 +28,8 @@ from conductor.services.audit import audit
 from conductor.services.servers.queries import mapping_of, missing
 from conductor.volume.models import Volume
 
-# Reads what it needs of the row, writes what belongs to the action, and may refuse; in the accepting transaction.
+# Reads the needed columns of the row, writes the values of the action, and may refuse. Called in the accepting
+# transaction.
 Prepare = Callable[[str, Instance, UUID], None]
 
 
@@ -37,9 +38,9 @@ class ActionRequest:
     """Arguments of an action: inputs of its flow, secrets that no page may show, and additional locks.
 
     `reserve` writes to the API database what the run is about to use, in the transaction that takes the locks in that
-    database: what is reserved is locked at any time, so nothing reserved without a lock is in use. `release` undoes it
-    when the run cannot be opened. `run_uuid` may be given to make a repeated request idempotent; `parent_uuid` names
-    the requesting run.
+    database. So what is reserved is always locked, and nothing that is reserved without a lock is in use. `release`
+    undoes it when the run cannot be opened. `run_uuid` may be given to make a repeated request idempotent.
+    `parent_uuid` names the requesting run.
     """
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +81,7 @@ def begin(context: RequestContext, instance_uuid: str, name: str, action_request
 
 
 def _parts(alias: str, instance_uuid: str) -> list[str]:
-    """Return the locks of the instance's ports and volumes: every action on it uses them."""
+    """Return the locks of the instance's ports and volumes, which every action on it uses."""
     rows = Instance.objects.using(alias).filter(uuid=instance_uuid).values_list("addresses", flat=True)
     ports = [f"port:{port['port_uuid']}" for addresses in rows for port in addresses]
     devices = BlockDevice.objects.using(alias).filter(instance_uuid=instance_uuid)
@@ -107,7 +108,8 @@ def _lock_parts(
 
     For an instance with a task under way the error names the instance, not its ports or volumes.
     """
-    # An interrupting action must not wait for the other; a queued one would wait for each part of the one before it.
+    # An interrupting action must not wait for the other one. A queued action would wait for each part of the one before
+    # it.
     parts = () if action.interrupts or action.lines_up else _parts(alias, instance_uuid)
     whole = replace(action_request, resources=sorted({*action_request.resources, *parts}))
     wanted = cross_database_locks.cross_database(alias, whole.resources)
@@ -179,7 +181,7 @@ def _accept(
     except ResourceLocked as error:
         message = f"Cannot '{action.name}' instance {instance.uuid}: {error.message}"
         raise ResourceLocked(message, **error.details) from None
-    if action_request.parent_uuid is None:  # requests of a workflow are recorded with the workflow
+    if action_request.parent_uuid is None:  # the workflow has the record of its own requests
         names = {str(instance.uuid): instance.name}
         audit.record_server_action(
             alias, context, action.name, names, project_id=instance.project_id, run_uuid=run_uuid
@@ -188,7 +190,7 @@ def _accept(
 
 
 def _may_line_up(alias: str, action: ServerAction, instance: Instance) -> bool:
-    """Whether the action and all that is under way on the instance may queue: they run one after another."""
+    """Whether the action and all current work on the instance may queue: they run one after another."""
     if not action.lines_up:
         return False
     rows = WorkflowRun.objects.using(alias).filter(instance_uuid=instance.uuid).exclude(state__in=FINAL_RUN_STATES)
@@ -198,7 +200,7 @@ def _may_line_up(alias: str, action: ServerAction, instance: Instance) -> bool:
 
 
 def _interrupt(alias: str, instance: Instance, reason: str) -> None:
-    """Cancel and roll back what is under way on the instance; the interrupting action waits for its locks."""
+    """Cancel and roll back current work on the instance. The interrupting action waits for its locks."""
     runs = WorkflowRun.objects.using(alias).filter(instance_uuid=instance.uuid)
     for run in runs.exclude(state__in=FINAL_RUN_STATES).order_by("pk"):
         if not run.is_cancel_requested:
@@ -206,7 +208,9 @@ def _interrupt(alias: str, instance: Instance, reason: str) -> None:
 
 
 def guard(context: RequestContext, alias: str, action: ServerAction, instance: Instance) -> None:
-    """Raise the Compute API's error when the action is not allowed now: lock first, then state, then host."""
+    """Raise the Compute API's error when the action is not allowed now: first for locks, then the state, then the
+    host.
+    """
     if action.respects_lock and instance.is_locked and not context.is_admin:
         raise Conflict(f"Instance {instance.uuid} is locked")
     if action.must_have_launched and instance.launched_at is None:

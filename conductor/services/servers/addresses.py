@@ -57,7 +57,9 @@ def refresh(context: RequestContext, instance_uuid: str) -> str:
 
 
 def refresh_network_info(instance_uuid: str) -> None:
-    """Update the server's addresses after a change of its ports. While its cell is down, the next change does it."""
+    """Update the server's addresses after a change of its ports. While its cell is down, this is left to the next
+    change.
+    """
     wanted = uuid_or_none(instance_uuid)
     mapping = InstanceMapping.objects.select_related("cell").filter(instance_uuid=wanted).first() if wanted else None
     if mapping is None or mapping.cell is None or mapping.is_deleted:
@@ -89,7 +91,7 @@ def _guard(context: RequestContext, instance_uuid: str, action: InstantAction) -
 
 
 def _record(context: RequestContext, instance_uuid: str, action: InstantAction) -> str:
-    """Store the addresses of the ports and record the action; a repeat completes what a dead process left."""
+    """Store the addresses of the ports and record the action. A repeated call completes what a dead process left."""
     alias = cell_of(context, instance_uuid)
     with write_tx(alias):
         rows = Instance.objects.using(alias).alive().filter(uuid=instance_uuid)
@@ -158,7 +160,7 @@ def _find(context: RequestContext, address: str) -> FloatingIp:
 
 
 def _inner(instance_uuid: str, wanted: str) -> tuple[Port, str]:
-    """Return the port and its address: the named one, or the first of IPv4."""
+    """Return the port and its address: the named address, or the first one of IPv4."""
     for port in ports.plugged(instance_uuid):
         for held in sorted(port.addresses.all(), key=lambda row: row.pk):
             if held.ip_address == wanted or (not wanted and held.subnet.ip_version == IPV4):

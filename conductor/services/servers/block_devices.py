@@ -34,7 +34,7 @@ BOOT_ORDER = f"{INVALID}Boot sequence for the instance and image/block device ma
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class RequestedDevice:
     """A volume that a server is to have. One that `is_made` is created for it from `source_kind` and `source_uuid`."""
 
     size_gb: int
@@ -49,12 +49,12 @@ class Device:
     image: ImageSpec | None = None
     is_bootable: bool = False
     image_metadata: Mapping[str, str] = field(default_factory=dict)
-    volume_type: VolumeType | None = None  # of a created one
+    volume_type: VolumeType | None = None  # None unless the volume is created
 
 
 def check(
     context: RequestContext, requests: Sequence[DeviceRequest], image_ref: str, flavor: FlavorSpec
-) -> tuple[Device, ...]:
+) -> tuple[RequestedDevice, ...]:
     """Validate the volumes of a launch; returns the root disk's first. Raises Invalid naming the device."""
     if not requests:
         return ()
@@ -66,8 +66,8 @@ def check(
     return tuple(_named(devices))
 
 
-def root_image(devices: Sequence[Device], flavor: FlavorSpec) -> ImageSpec | None:
-    """Return the root volume's image; None where the root disk is no volume. Raises Invalid."""
+def root_image(devices: Sequence[RequestedDevice], flavor: FlavorSpec) -> ImageSpec | None:
+    """Return the root volume's image. None where the root disk is not a volume. Raises Invalid."""
     root = next((device for device in devices if device.boot_index == 0), None)
     if root is None:
         return None
@@ -78,14 +78,15 @@ def root_image(devices: Sequence[Device], flavor: FlavorSpec) -> ImageSpec | Non
             f"the image needs {image.min_ram_mb} MB.",
             field="flavorRef",
         )
-    # No image of its own: its properties still count.
+    # the volume has no image of its own, but its image properties still count
     return ImageSpec(name=image.name, min_ram_mb=image.min_ram_mb, properties=image.properties)
 
 
-def take(context: RequestContext, devices: Sequence[Device], instance_uuid: UUID) -> list[dict[str, Any]]:
+def take(context: RequestContext, devices: Sequence[RequestedDevice], instance_uuid: UUID) -> list[dict[str, Any]]:
     """Reserve the volumes of one server, create new ones, and return the inputs of its build.
 
-    Inside the launch's write transaction. Raises QuotaExceeded, Conflict for a volume that is not free any more.
+    Call it inside the launch's write transaction. Raises QuotaExceeded, Conflict for a volume that is not free any
+    more.
     """
     made = [device for device in devices if device.is_made]
     if made:
@@ -93,7 +94,7 @@ def take(context: RequestContext, devices: Sequence[Device], instance_uuid: UUID
     return [_take(context, device, instance_uuid) for device in devices]
 
 
-def _require_room(context: RequestContext, made: Sequence[Device]) -> None:
+def _require_room(context: RequestContext, made: Sequence[RequestedDevice]) -> None:
     by_type: dict[str, list[int]] = defaultdict(list)
     for device in made:
         by_type[device.volume_type.name if device.volume_type else types.DEFAULT_NAME].append(device.size_gb)
@@ -101,7 +102,7 @@ def _require_room(context: RequestContext, made: Sequence[Device]) -> None:
         require_room(context.project_id, VolumeUsage(len(sizes), sum(sizes)), size_gb=max(sizes), type_name=name)
 
 
-def _take(context: RequestContext, device: Device, instance_uuid: UUID) -> dict[str, Any]:
+def _take(context: RequestContext, device: RequestedDevice, instance_uuid: UUID) -> dict[str, Any]:
     lending = NewAttachment(
         attachment_uuid=str(uuid4()),
         volume_uuid=device.volume_uuid or str(uuid4()),
@@ -151,7 +152,7 @@ def _check_boot_order(requests: Sequence[DeviceRequest], image_ref: str) -> None
 
 
 def _check_local(requests: Sequence[DeviceRequest], flavor: FlavorSpec) -> None:
-    """Check local disks, which are the flavor's: named ones must not exceed it."""
+    """Check local disks, which are part of the flavor: requested ones must not exceed it."""
     swap = 0
     for number, requested in enumerate(requests):
         if requested.destination != LOCAL:
@@ -168,7 +169,7 @@ def _check_local(requests: Sequence[DeviceRequest], flavor: FlavorSpec) -> None:
         raise Invalid("Ephemeral disks requested are larger than the instance type allows.", field="flavorRef")
 
 
-def _device(context: RequestContext, requested: DeviceRequest, field: str) -> Device:
+def _device(context: RequestContext, requested: DeviceRequest, field: str) -> RequestedDevice:
     """Return a device. Raises Invalid for an impossible one."""
     common: dict[str, Any] = {
         "boot_index": -1 if requested.boot_index is None else requested.boot_index,
@@ -179,7 +180,9 @@ def _device(context: RequestContext, requested: DeviceRequest, field: str) -> De
     return _KINDS[requested.source](context, requested, field, common)
 
 
-def _of_volume(context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]) -> Device:
+def _of_volume(
+    context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]
+) -> RequestedDevice:
     try:
         volume = get_volume(context, requested.uuid)
     except NotFound:
@@ -193,10 +196,12 @@ def _of_volume(context: RequestContext, requested: DeviceRequest, field: str, co
     if requested.is_root and not volume.is_bootable:
         raise Invalid(f"Block Device {volume.uuid} is not bootable.", field=field)
     image = volumes.image_of(volume.image_metadata) if requested.is_root else None
-    return Device(size_gb=volume.size_gb, is_made=False, volume_uuid=str(volume.uuid), image=image, **common)
+    return RequestedDevice(size_gb=volume.size_gb, is_made=False, volume_uuid=str(volume.uuid), image=image, **common)
 
 
-def _of_image(context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]) -> Device:
+def _of_image(
+    context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]
+) -> RequestedDevice:
     try:
         row = get_image(context, requested.uuid)
     except NotFound:
@@ -212,7 +217,7 @@ def _of_image(context: RequestContext, requested: DeviceRequest, field: str, com
     needed = max(image.min_disk_gb, -(-image.size // GIB))
     if requested.size_gb < needed:
         raise Invalid(f"{INVALID}Image {requested.uuid} needs {needed} GB, not {requested.size_gb} GB.", field=field)
-    return Device(
+    return RequestedDevice(
         size_gb=requested.size_gb,
         is_made=True,
         source_kind=IMAGE,
@@ -225,7 +230,9 @@ def _of_image(context: RequestContext, requested: DeviceRequest, field: str, com
     )
 
 
-def _of_snapshot(context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]) -> Device:
+def _of_snapshot(
+    context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]
+) -> RequestedDevice:
     try:
         row = snapshots.get_source(context, requested.uuid, image_id=requested.image_uuid)
     except NotFound:
@@ -238,7 +245,7 @@ def _of_snapshot(context: RequestContext, requested: DeviceRequest, field: str, 
     if requested.is_root and not row.is_bootable:
         raise Invalid(f"Block Device {row.uuid} is not bootable.", field=field)
     wanted = _type_of(context, requested, field) or row.volume_type
-    return Device(
+    return RequestedDevice(
         size_gb=size_gb,
         is_made=True,
         source_kind=SNAPSHOT,
@@ -263,29 +270,33 @@ def _type_of(context: RequestContext, requested: DeviceRequest, field: str) -> V
     return wanted
 
 
-def _of_blank(context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]) -> Device:
+def _of_blank(
+    context: RequestContext, requested: DeviceRequest, field: str, common: Mapping[str, Any]
+) -> RequestedDevice:
     if not requested.size_gb:
         raise Invalid(
             f"{INVALID}Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size.", field=field
         )
-    return Device(size_gb=requested.size_gb, is_made=True, volume_type=_type_of(context, requested, field), **common)
+    return RequestedDevice(
+        size_gb=requested.size_gb, is_made=True, volume_type=_type_of(context, requested, field), **common
+    )
 
 
 _KINDS = {VOLUME: _of_volume, IMAGE: _of_image, SNAPSHOT: _of_snapshot, BLANK: _of_blank}
 
 
-def _refuse_twice(devices: Sequence[Device]) -> None:
+def _refuse_twice(devices: Sequence[RequestedDevice]) -> None:
     existing = [device.volume_uuid for device in devices if device.volume_uuid]
     twice = next((uuid for uuid in existing if existing.count(uuid) > 1), None)
     if twice:
         raise Invalid(f"{INVALID}volume {twice} is named twice.", field="server.block_device_mapping_v2")
 
 
-def _named(devices: Sequence[Device]) -> list[Device]:
+def _named(devices: Sequence[RequestedDevice]) -> list[RequestedDevice]:
     """Give each device a name of its own: the requested one, or the next free one. Raises Invalid."""
     if len(devices) >= MOST_DEVICES:
         raise Invalid(f"{INVALID}a server has at most {MOST_DEVICES - 1} volumes.")
-    named: list[Device] = []
+    named: list[RequestedDevice] = []
     # Requested names first, so that no generated name takes one of them.
     for device in sorted(devices, key=lambda device: (device.boot_index != 0, not device.device_name)):
         taken = [other.device_name for other in named]

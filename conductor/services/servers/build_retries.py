@@ -59,9 +59,10 @@ KEPT = (
 
 
 def try_again(context: RequestContext, instance_uuid: str) -> str:
-    """Build a server whose build failed; returns the uuid of the workflow. It still counts against the quota.
+    """Build a server again whose build failed. Return the uuid of the workflow. The server still counts against the
+    quota.
 
-    One transaction of the API database turns its mapping back into a request; the workflow first deletes the row in the
+    One transaction of the API database turns its mapping back into a request. The workflow first deletes the row in the
     old cell. Raises NotFound, and Conflict where the server once ran, has a task under way, or cannot be built as
     requested.
     """

@@ -1,4 +1,4 @@
-"""Validation of launch requests: all that can be checked before anything is written."""
+"""Validation of launch requests: all checks that are possible before anything is written."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from conductor.services.servers import (
     launch_questions,
     queries,
 )
-from conductor.services.servers.block_devices import Device
+from conductor.services.servers.block_devices import RequestedDevice
 from conductor.services.servers.types import InstanceCreate
 from conductor.services.volumes import image_mappings
 from conductor.services.volumes.types import DeviceRequest
 
 INSTANCE_HINTS = ("same_host", "different_host")
-# Kernels and ramdisks are images too, but none of them boots alone.
+# Kernels and ramdisks are images too, but none of them boots by itself.
 PARTS_OF_IMAGES = ("aki", "ari")
 GIB = 2**30
 LONGEST_HOSTNAME = 63
@@ -50,7 +50,7 @@ class CheckedCreate:
     spec: RequestSpec
     group: InstanceGroup | None
     public_key: str
-    devices: tuple[Device, ...] = ()
+    devices: tuple[RequestedDevice, ...] = ()
 
 
 def check(context: RequestContext, requested: InstanceCreate) -> CheckedCreate:
@@ -100,7 +100,7 @@ def check(context: RequestContext, requested: InstanceCreate) -> CheckedCreate:
     )
 
 
-def _check_many(requested: InstanceCreate, devices: Sequence[Device]) -> None:
+def _check_many(requested: InstanceCreate, devices: Sequence[RequestedDevice]) -> None:
     """Raise Invalid for fields that only one server can have."""
     if requested.hostname:
         raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
@@ -115,7 +115,7 @@ def _check_many(requested: InstanceCreate, devices: Sequence[Device]) -> None:
 def _with_listed_devices(image: Image | None, requested: InstanceCreate) -> InstanceCreate:
     """Replace an image without data by the devices that it lists.
 
-    Clients also name the image as the root device: a root device of the list replaces that.
+    Clients also name the image as the root device. A root device of the list replaces that one.
     """
     listed = image_mappings.devices_of(image, requested.image_ref)
     if not listed:
@@ -130,7 +130,9 @@ def _is_image(device: DeviceRequest, image_ref: str) -> bool:
 
 
 def hostname_of(requested: InstanceCreate, name: str, instance_uuid: str) -> str:
-    """Return the hostname: the requested one, or one made of the name's usable letters, or of the uuid without any."""
+    """Return the hostname: the requested one, or one made of the name's usable letters. Without any, one made of the
+    uuid.
+    """
     if requested.hostname:
         return requested.hostname
     words = re.sub(r"[^a-z0-9-]+", "", re.sub(r"[ _.]+", "-", name.lower()))
@@ -164,7 +166,7 @@ def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
 
 
 def _image(context: RequestContext, ref: str) -> Image | None:
-    """Return the image that the caller sees; None for none, which is refused where one is needed."""
+    """Return the image that the caller sees. None for none, which is refused where an image is needed."""
     try:
         return get_visible(context, ref) if ref else None
     except NotFound:
@@ -176,7 +178,7 @@ def bootable_image(
 ) -> ImageSpec:
     """Return the image, if a guest (of this flavor, where one is given) can boot from it. Raises Invalid.
 
-    The flavor's disk does not count for a guest that `is_volume_backed`: its root disk is the volume.
+    The flavor's disk does not count for a guest that `is_volume_backed`, as its root disk is the volume.
     """
     return _bootable(_image(context, ref), ref, flavor, is_volume_backed=is_volume_backed)
 

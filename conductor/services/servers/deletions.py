@@ -31,7 +31,7 @@ GOING = (TaskState.DELETING, TaskState.SOFT_DELETING)
 
 
 def delete(context: RequestContext, instance_uuid: str, *, is_forced: bool = False) -> None:
-    """Delete an instance, in any state; idempotent while the delete is under way.
+    """Delete an instance, in any state. Idempotent while the delete is under way.
 
     With NOVELLA_RECLAIM_SECONDS it is only soft-deleted for that time, unless `is_forced`. While its cell is down or in
     quarantine the request is stored, and executed when the cell is back. Raises NotFound, and Conflict for one that is
@@ -58,7 +58,7 @@ def delete(context: RequestContext, instance_uuid: str, *, is_forced: bool = Fal
 
 
 def reclaim(alias: str) -> int:
-    """Delete instances of the cell whose reclaim time is over; returns how many. Does nothing where that is off."""
+    """Delete instances of the cell whose reclaim time is over. Return how many. Does nothing where that is off."""
     seconds = settings.NOVELLA_RECLAIM_SECONDS
     if not seconds:
         return 0
@@ -77,7 +77,7 @@ def reclaim(alias: str) -> int:
 
 @retried
 def _delete_in_cell(context: RequestContext, mapping: InstanceMapping, cell: str, *, is_forced: bool) -> bool:
-    """Delete an instance in its cell; False when it is not there (any more): it may have moved meanwhile."""
+    """Delete an instance in its cell. False when it is not there (any more), as it may have moved meanwhile."""
     instance_uuid = mapping.instance_uuid
     if settings.NOVELLA_RECLAIM_SECONDS and not is_forced and cell != CELL0:
         row = Instance.objects.using(cell).alive().filter(uuid=instance_uuid).first()
@@ -97,7 +97,7 @@ def _put_on_record(alias: str, context: RequestContext, mapping: InstanceMapping
 
 
 def _can_be_kept(row: Instance) -> bool:
-    """Whether a delete can be soft: only of an instance that was launched, is on a host, and is not being deleted."""
+    """Whether a delete can be soft: the instance was launched, is on a host, and is not being deleted."""
     return row.launched_at is not None and bool(row.host) and row.task_state != TaskState.DELETING
 
 
@@ -120,9 +120,9 @@ class _AlreadyDeleting(Exception):
 
 @retried
 def _delete_request(context: RequestContext, mapping: InstanceMapping) -> bool:
-    """Mark a build request as deleted while it has no cell; its workflow sees that and ends.
+    """Mark a build request as deleted while it has no cell. Its workflow sees that and ends.
 
-    False when it has one by now.
+    False when it has a cell by now.
     """
     instance_uuid = mapping.instance_uuid
     waiting = BuildRequest.objects.filter(instance_uuid=instance_uuid, instance_uuid__in=_without_cell())
@@ -130,7 +130,7 @@ def _delete_request(context: RequestContext, mapping: InstanceMapping) -> bool:
         run_uuid = waiting.values_list("run_uuid", flat=True).first()
         if run_uuid is None or not outbox.hold(API_ALIAS, uuid=run_uuid):
             return False
-        request = waiting.first()  # again: until its workflow was locked, it could get a cell
+        request = waiting.first()  # read again, as it could get a cell until its workflow was locked
         if request is None:
             return False
         if not request.is_deleting:

@@ -1,8 +1,8 @@
-"""Scheduled snapshots that are due: one conductor starts each, on behalf of the schedule's creator.
+"""Scheduled snapshots that are due. One conductor starts each, on behalf of the schedule's creator.
 
 A periodic lease elects the conductor. After a crash the next one continues: a volume's due time is advanced in the
 transaction that starts its snapshot, and the uuid of a server's workflow follows from schedule and time. A snapshot
-that is blocked by other work is retried for an hour, then skipped with a notification.
+that other work blocks is retried for an hour, then skipped with a notification.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def look(may_go_on: Callable[[], bool] = lambda: True) -> None:
 
 
 def _begin(row: SnapshotSchedule) -> None:
-    if row.state == RUNNING:  # the previous one: this one starts when it ends
+    if row.state == RUNNING:  # the previous snapshot; the next one starts when it ends
         _wait(row, message("snapshot.previous_running"))
         return
     owner = _owner(row, "asked")
@@ -146,14 +146,16 @@ def _begun(row: SnapshotSchedule, run_uuid: UUID) -> bool:
 
 
 def _turn(row: SnapshotSchedule, **values: object) -> bool:
-    """Advance to the next time, unless another process has; inside a write transaction. Missed times count as one."""
+    """Advance to the next time, unless another process has done so. Call it in a write transaction. Missed times count
+    as one.
+    """
     seen = SnapshotSchedule.objects.filter(pk=row.pk, due_at=row.due_at, ended_at=None)
     following = recurrence(row).next_after(database_time(API_ALIAS))
     return bool(seen.update(last_at=row.due_at, due_at=following, look_at=following, **values))
 
 
 def _settle(row: SnapshotSchedule) -> None:
-    """Store the result of the last workflow; one that is pruned has ended long ago."""
+    """Store the result of the last workflow. One that is pruned has ended long ago."""
     assert row.run_uuid is not None
     run = _run_of(row, row.run_uuid)
     if run is not None and run.state in LIVE_RUN_STATES:

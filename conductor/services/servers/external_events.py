@@ -1,6 +1,6 @@
 """External events of other services about servers: a table of kinds and their handlers.
 
-Each event is accepted or refused by itself; accepted ones are in the event log of the server's cell. Handlers never
+Each event is accepted or refused by itself. Accepted ones are in the event log of the server's cell. Handlers never
 wait: they act at once or start a workflow.
 """
 
@@ -91,7 +91,7 @@ def _note(context: RequestContext, cell: str, instance: Instance, event: Externa
 
 
 def _look_at_ports(context: RequestContext, cell: str, instance: Instance, event: ExternalEvent) -> None:
-    """Store the ports' current addresses; skipped while a workflow is under way, which does it itself."""
+    """Store the ports' current addresses. Skipped while a workflow is under way, which stores them itself."""
     addresses = ports.network_info(str(instance.uuid))
     with write_tx(cell):
         rows = Instance.objects.using(cell).alive().filter(pk=instance.pk, task_state=None).select_for_update()
@@ -104,7 +104,7 @@ def _look_at_ports(context: RequestContext, cell: str, instance: Instance, event
 
 
 def _lose_port(context: RequestContext, cell: str, instance: Instance, event: ExternalEvent) -> None:
-    """Detach a port that is being deleted; update the addresses where it is gone already."""
+    """Detach a port that is being deleted. If it is gone already, update the addresses."""
     try:
         interfaces.detach(context, str(instance.uuid), event.tag or "", is_deleted=True)
     except NotFound:
@@ -134,7 +134,9 @@ def _extend_volume(context: RequestContext, cell: str, instance: Instance, event
 
 
 def _follow_power(context: RequestContext, cell: str, instance: Instance, event: ExternalEvent) -> None:
-    """Start or stop the server as its machine was; does nothing where it is so already."""
+    """Start or stop the server as its machine was started or stopped. Does nothing where it is in that state
+    already.
+    """
     name = POWER[event.tag or ""]
     try:
         reason = {"reason": f"its machine was set to {event.tag}", "timeout_seconds": 0.0}
@@ -156,7 +158,7 @@ KINDS: Mapping[str, EventRule] = {
 
 
 def extend(context: RequestContext, volume_id: str, size_gb: int, *, may_be_in_use: bool = False) -> Volume:
-    """Extend a volume as volumes.extend does, and notify its servers. A cell that is down does not stop it."""
+    """Extend a volume as volumes.extend does, and notify its servers. A cell that is down does not prevent it."""
     volume = volumes.extend(context, volume_id, size_gb, may_be_in_use=may_be_in_use)
     lent = volume.attachments.filter(status=IN_USE, instance_uuid__isnull=False)
     for instance_uuid in lent.values_list("instance_uuid", flat=True):

@@ -54,7 +54,7 @@ TIMES = ("created_at", "launched_at", "terminated_at")
 
 @dataclass(frozen=True)
 class ServerFilter:
-    """A filter: `in_cell` narrows rows, to which `of_rows` has added texts; `fits` does the same for a view."""
+    """A filter: `in_cell` restricts rows, to which `of_rows` has added texts. `fits` does the same for a view."""
 
     in_cell: Callable[[Any], Q]
     fits: Callable[[InstanceData, Any], bool]
@@ -192,7 +192,7 @@ def _number(name: str) -> SortKey:
 
 
 def _time(name: str) -> SortKey:
-    # To the second: databases and callers write fractions in different ways.
+    # To the second, as databases and callers write fractions in different ways.
     to_the_second = TruncSecond(Coalesce(F(name), Value(EPOCH)))
     return SortKey(name, lambda view: (getattr(view, name) or EPOCH).replace(microsecond=0), to_the_second)
 
@@ -262,7 +262,7 @@ def of_rows(rows: QuerySet[Instance], query: InstanceQuery) -> QuerySet[Instance
 
 
 def pattern_beside_sql(query: InstanceQuery) -> NamePattern | None:
-    """Return the name filter of a checked query, where `of_rows` matches more rows than the filter."""
+    """Return the name filter of a checked query, if `of_rows` matches more rows than the filter."""
     pattern: NamePattern | None = query.filters.get("name")
     return None if pattern is None or pattern.is_plain else pattern
 

@@ -178,7 +178,7 @@ def remove_extra_spec(context: RequestContext, flavor_id: str, key: str) -> None
 def access(context: RequestContext, flavor_id: str) -> list[str]:
     """Return ids of the projects with access to a private flavor.
 
-    Raises NotFound for a public one, which has no list.
+    Raises NotFound for a public flavor, which has no such list.
     """
     row = _get(context, flavor_id)
     if row.is_public:

@@ -1,4 +1,4 @@
-"""Server groups: instances to be placed together or apart."""
+"""Server groups: instances to place together or apart."""
 
 from __future__ import annotations
 

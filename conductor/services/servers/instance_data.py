@@ -113,7 +113,7 @@ def one(alias: str, instance_uuid: UUID) -> list[InstanceData]:
 
 
 def with_values(view: InstanceData, **values: Any) -> InstanceData:
-    """Copy a view with other values, faster than `replace`, which sets each field by a call."""
+    """Copy a view with other values. This is faster than `replace`, which sets each field by a call."""
     other = InstanceData.__new__(InstanceData)
     other.__dict__.update(view.__dict__, **values)
     return other
@@ -190,7 +190,8 @@ def _view(alias: str, row: Sequence[Any]) -> InstanceData:
     status = status_of(values["vm_state"], values["task_state"])
     host_status, is_simulated = hosts.trait_of_flags(values.pop("host_flags")) if values["host"] else ("", False)
     run_uuid, has_volumes = values.pop("newest_run"), values.pop("has_volumes")
-    view = InstanceData.__new__(InstanceData)  # a frozen dataclass sets each field by a call: a third of all the time
+    # a frozen dataclass sets each field by a call, which took a third of the time
+    view = InstanceData.__new__(InstanceData)
     view.__dict__.update(
         _OTHERS,
         **values,
@@ -216,7 +217,7 @@ def _list(text: str) -> list[Any]:
     return [] if text == "[]" else orjson.loads(text)
 
 
-# A few texts are in most rows: they are parsed once, into values that are never changed.
+# Most rows have one of a few texts. Each is parsed once, into values that are never changed.
 @lru_cache(maxsize=1024)
 def _flavor(text: str) -> FlavorSpec:
     return FlavorSpec(**orjson.loads(text))
@@ -279,7 +280,9 @@ REQUEST_FIELDS = (
 
 
 def of_request(row: BuildRequest) -> InstanceData:
-    """Return the view of a build request without a cell. A deleted one shows that until its workflow has ended."""
+    """Return the view of a build request without a cell. A deleted one is shown as deleted until its workflow has
+    ended.
+    """
     values = {name: row.instance[name] for name in REQUEST_FIELDS}
     if row.is_deleting:
         values["task_state"] = TaskState.DELETING

@@ -38,7 +38,7 @@ __all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
 API = "default"
 BUILD_FLOW = "build_instances"
 
-# A launch may have hundreds of instances, with one of these each.
+# A launch may have hundreds of instances, each with one of these.
 REQUESTS = Rows(BuildRequest, "instance_uuid")
 MAPPINGS = Rows(InstanceMapping, "instance_uuid")
 SPECS = Rows(RequestSpecRecord, "instance_uuid")

@@ -33,7 +33,7 @@ from conductor.services.workflows import workflows
 
 @dataclass(frozen=True)
 class InterfaceCreate:
-    """An existing port, or a new one on a network; all empty: on the only network."""
+    """An existing port, or a new one on a network. If all fields are empty, a new one on the only network."""
 
     network_id: str = ""
     port_id: str = ""
@@ -70,7 +70,7 @@ def get(context: RequestContext, instance_uuid: str, port_id: str) -> Interface:
 
 
 def attach(context: RequestContext, instance_uuid: str, requested: InterfaceCreate) -> Interface:
-    """Attach a port. It names its server when this returns; the workflow then plugs it into the guest.
+    """Attach a port. It names its server when this returns. The workflow then plugs it into the guest.
 
     Raises NotFound, Invalid, Conflict for a locked server or port or a port in use, NotSupported.
     """
@@ -95,8 +95,8 @@ def attach(context: RequestContext, instance_uuid: str, requested: InterfaceCrea
 def attach_and_wait(context: RequestContext, instance_uuid: str, requested: InterfaceCreate) -> Interface:
     """Attach a port as `attach` does, and wait up to `NOVELLA_INTERFACE_SECONDS` until the guest has it.
 
-    Raises what `attach` raises, and ActionFailed where the workflow has failed: the port is then free again, or deleted
-    where it was created for the server.
+    Raises what `attach` raises, and ActionFailed if the workflow has failed. The port is then free again, or deleted if
+    it was created for the server.
     """
     interface = attach(context, instance_uuid, requested)
     alias = actions.cell_of(context, instance_uuid)
@@ -150,7 +150,9 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
 
 
 def _refuse_foreign_server(context: RequestContext, values: Mapping[str, Any]) -> None:
-    """Refuse a server that the caller does not see as a port's device: it would show among that server's addresses."""
+    """Raise where a port names a server as its device that the caller does not see, as it would be among its
+    addresses.
+    """
     wanted = uuid_or_none(values.get("device_id") or "")
     mapping = InstanceMapping.objects.filter(instance_uuid=wanted).first() if wanted else None
     if mapping is not None and not context.may_see_project(mapping.project_id):
@@ -158,7 +160,7 @@ def _refuse_foreign_server(context: RequestContext, values: Mapping[str, Any]) -
 
 
 def delete_port(context: RequestContext, port_id: str) -> None:
-    """Delete a port; one in use by a server is detached first, by a workflow that ends with the port.
+    """Delete a port. One that a server uses is detached first, by a workflow that ends with the port.
 
     Raises NotFound, ResourceLocked naming the workflow, Conflict where its server cannot release it.
     """

@@ -137,7 +137,7 @@ def _zones() -> list[str]:
     return sorted(set().union(*gathered.answers.values()))
 
 
-MOST_ASKED = 30  # the form responds while the user types; further flavors are evaluated when they are chosen
+MOST_ASKED = 30  # so that the form responds while the user types; further flavors are evaluated when they are chosen
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class SizeFit:
 
 
 def of_flavors(context: RequestContext, requested: InstanceCreate, flavors: Sequence[FlavorSpec]) -> dict[str, SizeFit]:
-    """Evaluate each flavor, by its id, with all else as requested; nothing is claimed.
+    """Evaluate each flavor, by its id, with all other fields as requested. Nothing is claimed.
 
-    Empty where another field of the request is invalid: the launch reports that at the field. Also empty where no host
-    has reported yet.
+    Empty where another field of the request is invalid, as the launch reports that at the field. Also empty where no
+    host has reported yet.
     """
     query = flavors[:MOST_ASKED]
     base = _base(context, requested, query)

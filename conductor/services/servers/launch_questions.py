@@ -97,7 +97,7 @@ def _read(form: LaunchForm, answers: Mapping[str, list[str]]) -> dict[str, Any]:
             found[field] = rule["default"]
             continue
         found[field] = _value(rule, words[0])
-        judge = Draft202012Validator(dict(rule), registry=Registry())  # an empty one: nothing is fetched from anywhere
+        judge = Draft202012Validator(dict(rule), registry=Registry())  # an empty registry: no references are fetched
         if not judge.is_valid(found[field]):
             details = {key: part for key, part in rule.items() if key not in ("title", "description", "default")}
             raise _refused(hint, f"{words[0][:60]} does not fit; it is to have the form {json.dumps(details)}")

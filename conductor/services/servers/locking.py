@@ -22,7 +22,7 @@ UNLOCK = InstantAction(action="unlock", event="api_unlock", title="Unlock")
 
 
 def lock(context: RequestContext, instance_uuid: str, reason: str | None = None) -> str:
-    """Lock the server; returns the uuid of the record. An owner's request on a locked server changes nothing."""
+    """Lock the server. Return the uuid of the record. An owner's request on a locked server changes nothing."""
     alias = cell_of(context, instance_uuid)
     with write_tx(alias):
         instance = _hold(alias, instance_uuid)
@@ -69,9 +69,9 @@ STATES = {"active": VmState.ACTIVE, "error": VmState.ERROR}
 
 
 def reset(context: RequestContext, instance_uuid: str, state: str) -> str:
-    """Set the server's state and clear its task state; returns the uuid of the record, which is audited too.
+    """Set the server's state and clear its task state. Return the uuid of the record, which is audited too.
 
-    No guest, port or claim is changed. Raises Conflict while a workflow is under way on the server: cancel that first.
+    No guest, port or claim is changed. Raises Conflict while a workflow is under way on the server; cancel that first.
     """
     if state not in STATES:
         raise Invalid(f"A server's state can be reset to {' or '.join(STATES)}.", field="os-resetState.state")

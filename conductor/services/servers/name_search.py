@@ -27,7 +27,7 @@ Row = TypeVar("Row", bound=Model)
 
 @dataclass(frozen=True)
 class NamePattern:
-    """A pattern to find anywhere in a name; `lookup` and `text` express it in SQL where that is possible."""
+    """A pattern to find anywhere in a name. `lookup` and `text` express it in SQL where that is possible."""
 
     pattern: Pattern
     lookup: str = ""
@@ -64,7 +64,7 @@ def parse(text: str) -> NamePattern:
 def narrow(rows: QuerySet[Row], pattern: NamePattern, limit: int) -> QuerySet[Row]:
     """Return the first `limit` of ordered rows whose name matches. Raises Unavailable when it takes too long.
 
-    The pattern is never passed to a database's own regular expressions: their time has no bound.
+    The pattern is never passed to a database's own regular expressions, as their time has no bound.
     """
     if pattern.is_plain:
         return rows

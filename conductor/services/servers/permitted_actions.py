@@ -28,7 +28,7 @@ STATE_WORDS: Mapping[str, str] = {
 class AvailableServerAction:
     """One action. `needs` are its fields: image, password, name, reason, host.
 
-    `why_not` is "" where it is permitted now.
+    `why_not` is the reason for which it is refused now; empty where it is permitted.
     """
 
     id: str
@@ -45,9 +45,12 @@ class AvailableServerAction:
 
 @dataclass(frozen=True, kw_only=True)
 class _ServerActionKind:
-    """Definition of an action. `action` is a row of core.server_actions; "" for one without.
+    """Definition of an action.
 
-    `is_patient`: it is permitted while a task is under way. `role` is the role that the caller needs.
+    Attributes:
+        action: A row of core.server_actions; "" for an action without one.
+        is_patient: It is permitted while a task is under way.
+        role: The role that the caller needs.
     """
 
     title: str
@@ -185,7 +188,7 @@ KINDS: Mapping[str, _ServerActionKind] = {
 
 
 def choices(context: RequestContext, instance_uuid: str) -> list[AvailableServerAction]:
-    """Return all of KINDS for one server, in order; none for a reader, or while its cell is down.
+    """Return all of KINDS for one server, in order. Empty for a reader, and while its cell is down.
 
     Raises NotFound.
     """
@@ -217,7 +220,7 @@ def may_use(context: RequestContext, name: str) -> bool:
 
 
 def choice(context: RequestContext, instance_uuid: str, name: str) -> AvailableServerAction | None:
-    """Return one action; None for an unknown one, or where there are none at all."""
+    """Return one action. None for an unknown one, or if there are none at all."""
     return next((one for one in choices(context, instance_uuid) if one.id == name), None)
 
 

@@ -88,7 +88,9 @@ def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceDat
 
 
 def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> GatherResult[list[InstanceData]]:
-    """Return rows for the page: each cell's expected share and a margin, and a full page from cells that had more."""
+    """Return rows for the page: each cell's expected share and a margin, and a full page from cells that may have
+    more.
+    """
     share = _share(query.limit)
     gathered = scatter_gather(_asking(query, scope, anchor, share), cell_aliases())
     spent = _spent(gathered.answers, query, share)
@@ -101,7 +103,7 @@ def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> GatherResult[
 
 
 def _share(limit: int) -> int:
-    """Return how many rows to read from a cell first: with evenly spread servers, one page in a hundred needs more."""
+    """Return how many rows to read from a cell first. With evenly spread servers, one page in a hundred needs more."""
     mean = limit / max(1, len(cell_aliases(with_cell0=False)))
     return min(limit + 1, math.ceil(mean + 3 * math.sqrt(mean)) + 1)
 
@@ -116,7 +118,7 @@ def _spent(answers: Mapping[str, list[InstanceData]], query: InstanceQuery, shar
 
 
 def _completed(views: list[InstanceData], failures: dict[str, str]) -> list[InstanceData]:
-    """Add faults and volumes to the page. For a cell that fails just now, the API database's facts are used."""
+    """Add faults and volumes to the page. If a cell fails now, the API database's facts are used for it."""
     by_cell: dict[str, list[InstanceData]] = {}
     for view in views:
         if view.cell and not view.is_partial:
@@ -132,7 +134,7 @@ def _completed(views: list[InstanceData], failures: dict[str, str]) -> list[Inst
 
 
 class _InstanceLocation(NamedTuple):
-    """The API database's facts on an instance; `cell` is "" while it is only requested."""
+    """The API database's facts on an instance. `cell` is "" while it is only requested."""
 
     project_id: str
     is_deleted: bool
@@ -176,7 +178,9 @@ def _requested(instance_uuid: UUID) -> InstanceData | None:
 
 
 def _requests(query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceData]:
-    """Return instances without a cell. They are few, and stored as JSON: orders other than creation are sorted here."""
+    """Return instances without a cell. They are few, and stored as JSON, so orders other than creation are sorted
+    here.
+    """
     rows = BuildRequest.objects.filter(scope)
     if filters.is_plain(query):
         rows = _page(rows, query, anchor, {"created_at": "created_at", "uuid": "instance_uuid"})
@@ -186,7 +190,7 @@ def _requests(query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceDa
 
 
 def _asking(query: InstanceQuery, scope: Q, anchor: Anchor, limit: int) -> Callable[[str], list[InstanceData]]:
-    """Return a function that reads a cell's rows; the SQL is compiled once for each kind of database."""
+    """Return a function that reads a cell's rows. The SQL is compiled once for each kind of database."""
     compiled: dict[str, instance_data.Statement | None] = {}
     pattern = filters.pattern_beside_sql(query)
 
@@ -263,7 +267,7 @@ def _anchor(context: RequestContext, query: InstanceQuery) -> Anchor:
 
 
 def _marker_view(context: RequestContext, marker: str, *, is_plain: bool) -> InstanceData:
-    """Return the marker's instance, also if it is deleted: paging continues when the marker is deleted meanwhile.
+    """Return the marker's instance, also if it is deleted, so that paging continues when it is deleted meanwhile.
 
     Its creation time is known without its cell, and sufficient for the plain order.
     """

@@ -32,7 +32,7 @@ PLAIN = frozenset({"name", "description", "hostname", "metadata", "disk_config",
 
 @dataclass(frozen=True, kw_only=True)
 class RebuildRequest:
-    """A rebuild request, valid in form. `values` are columns of PLAIN; missing ones stay.
+    """A rebuild request with a valid form. `values` are columns of PLAIN; missing ones stay.
 
     `key_name` and `user_data` may be None, which removes them.
     """
@@ -43,7 +43,7 @@ class RebuildRequest:
     user_data: str | None = field(default=UNCHANGED, repr=False)
     files: tuple[GuestFile, ...] = ()  # replace those of the guest
     admin_password: str = field(default="", repr=False)
-    may_refill: bool = True  # whether a root volume gets new data: if not, no other image is allowed
+    may_refill: bool = True  # whether a root volume gets new data; without it, no other image is allowed
 
 
 def rebuild(context: RequestContext, instance_uuid: str, requested: RebuildRequest) -> str:
@@ -55,7 +55,8 @@ def rebuild(context: RequestContext, instance_uuid: str, requested: RebuildReque
 
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
         inputs["values"] = _rebuilt_values(context, alias, instance, requested)
-        if not instance.is_volume_backed:  # clients see the new one at once; EndAction restores this one
+        # clients see the new image at once; after a failure EndAction restores the old one
+        if not instance.is_volume_backed:
             inputs["before"] = {"image": instance.image}
             Instance.objects.using(alias).filter(pk=instance.pk).update(image=inputs["values"]["image"])
 
@@ -98,7 +99,7 @@ def rescue(
 
 
 def change_password(context: RequestContext, instance_uuid: str, admin_password: str) -> str:
-    """Set the password of the guest's administrator. It is only stored with the run, and deleted at its end."""
+    """Set the password of the guest's administrator. It is stored only with the run, and deleted at its end."""
     requested = ActionRequest(secrets={"admin_password": admin_password})
     return actions.begin(context, instance_uuid, "changePassword", requested)
 
@@ -128,7 +129,7 @@ def _rebuilt_values(
     if instance.is_volume_backed:
         values |= _root_volume_values(alias, instance, image, may_refill=requested.may_refill)
     if requested.key_name is not UNCHANGED:
-        # A key of the server's owner, also where another user rebuilds it: key pairs belong to users.
+        # A key of the server's owner, also where another user rebuilds it, as key pairs belong to users.
         key_name, public_key = requested.key_name, ""
         if key_name is not None:
             public_key = keypairs.key_for_guest(instance.user_id, key_name, field="rebuild.key_name")

@@ -136,7 +136,9 @@ def keep_or_delete(context: RequestContext, instance_uuid: str, volume_id: str, 
 
 
 def release_of_gone() -> int:
-    """Release volumes of deleted servers whose hosts were down and have destroyed the guest since; returns how many."""
+    """Release volumes of deleted servers, once their hosts are up again and have destroyed the guests. Return how
+    many.
+    """
     freed = 0
     for alias in cell_aliases(with_cell0=False):
         gone = Instance.objects.using(alias).filter(deleted_at__isnull=False).values("uuid")
@@ -195,7 +197,7 @@ def _view(row: BlockDevice) -> Attachment:
 
 
 def swap(context: RequestContext, instance_uuid: str, volume_id: str, new_volume_id: str) -> str:
-    """Copy the data of a server's volume to another one, which then replaces it; returns the uuid of the workflow.
+    """Copy the data of a server's volume to another one, which then replaces it. Return the uuid of the workflow.
 
     Raises NotFound, Invalid for an unsuitable volume, Conflict for a locked server or volume or a host that is down,
     NotSupported.
@@ -210,7 +212,7 @@ def swap(context: RequestContext, instance_uuid: str, volume_id: str, new_volume
         if not there.filter(uuid=attachment.attachment_id).exists():
             raise NotFound(f"volume_id not found: {volume_id[:60]}")
         _refuse_swap(old, new)
-        # Until it replaces the other it has a device of its own, so that a delete of the server finds it.
+        # Until it replaces the other volume it has a device of its own, so that a delete of the server finds it.
         device = block_devices.free(list(there.values_list("device_name", flat=True)), "")
         BlockDevice.objects.using(alias).create(
             uuid=new_attachment_id,
@@ -234,7 +236,7 @@ def swap(context: RequestContext, instance_uuid: str, volume_id: str, new_volume
 
 
 def _refuse_swap(old: Volume, new: Volume) -> None:
-    """Raise Invalid for an unsuitable volume; reads again what may have changed."""
+    """Raise Invalid for an unsuitable volume. Values that may have changed are read again."""
     field = "volumeAttachment.volumeId"
     if new.uuid == old.uuid:
         raise Invalid(f"Invalid volume: volume {new.uuid} is attached already.", field=field)

@@ -35,7 +35,7 @@ ENDED = "ended"
 SUBJECTS = (SERVER, VOLUME)
 MOST_KEPT = 100
 MOST_OF_ONE = 5
-MOST_ENDED = 100  # of a project: those before are in the audit log only
+MOST_ENDED = 100  # of a project: only the audit log has earlier ones
 LAST_MINUTE = 24 * 60 - 1
 TIME_OF_DAY = re.compile(r"\A([01]\d|2[0-3]):[0-5]\d\Z")
 

@@ -24,9 +24,9 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class InstanceCreate:
-    """A launch, valid in form.
+    """A launch with a valid form.
 
-    `networks` None is "auto", () none; a repeat with the same `run_uuid` launches nothing.
+    `networks` None is "auto", () none. A repeated request with the same `run_uuid` launches nothing.
     """
 
     name: str
@@ -79,11 +79,15 @@ class ServerFault:
 
 @dataclass(frozen=True)
 class InstanceData:
-    """An instance, as a build request or in a cell; both have the same fields.
+    """An instance, as a build request or in a cell, with the same fields.
 
-    `addresses` are core.NetworkPort values as JSON, `volumes` are ids, with whether each is deleted with the instance.
-    `run_uuid` is the newest workflow on it. `is_simulated` is its host's. `is_partial`: its cell is down. `host_status`
-    is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host.
+    Attributes:
+        addresses: core.NetworkPort values as JSON.
+        volumes: Ids, each with whether the volume is deleted with the instance.
+        run_uuid: The newest workflow on it.
+        is_simulated: Whether its host is simulated.
+        is_partial: Its cell is down.
+        host_status: UP, UNKNOWN, MAINTENANCE, DOWN, or "" without a host.
     """
 
     uuid: str
@@ -138,7 +142,8 @@ class InstanceQuery:
     """Filters (by names of `filters.FILTERS`), order (key, is_descending) and page of an instance list."""
 
     all_projects: bool = False
-    is_deleted: bool | None = None  # only deleted ones, or none of them; None: both if changes are listed
+    # True for only deleted ones, False for none of them; None for both if changes are listed
+    is_deleted: bool | None = None
     with_soft_deleted: bool = True
     filters: Mapping[str, Any] = field(default_factory=dict)
     statuses: tuple[str, ...] = ()
@@ -148,8 +153,8 @@ class InstanceQuery:
     limit: int = 1000
     marker: str = ""
     with_runs: bool = True
-    with_partial: bool = True  # those of cells that are down, with the API database's facts
-    must_be_whole: bool = False  # CellUnavailable rather than a list without cells that are down
+    with_partial: bool = True  # include those of cells that are down, with the API database's facts
+    must_be_whole: bool = False  # raise CellUnavailable rather than return a list without cells that are down
 
 
 @dataclass(frozen=True)

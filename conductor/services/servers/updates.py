@@ -1,4 +1,4 @@
-"""Updates of instances' names, metadata and tags; immediate, and not lost to a concurrent build."""
+"""Updates of instances' names, metadata and tags. They act at once, and are not lost to a concurrent build."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _require_labelled_state(row: Instance, action: str) -> None:
 
 
 def _change_request(context: RequestContext, instance_uuid: str, values: Values) -> bool:
-    """Change a build request before it is copied; False where there is none, or a conductor may be copying it.
+    """Change a build request before it is copied. False where there is none, or a conductor may be copying it.
 
     Every transaction of a conductor starts by locking its run, and the copying starts after the one that records the
     scheduler's result. So a caller that locks the run and sees no result writes before the copy is made.
@@ -175,7 +175,7 @@ def _change_request(context: RequestContext, instance_uuid: str, values: Values)
 
 
 def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instance], Values]) -> Values:
-    """Write what `make` returns for the row, in one transaction with reading it."""
+    """Write what `make` returns for the row, in the same transaction that reads the row."""
     mapping = mapping_of(context, instance_uuid)
     if mapping.cell is None:
         if mapping.is_deleted:

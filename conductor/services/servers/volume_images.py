@@ -1,4 +1,4 @@
-"""Images of servers that boot from a volume: without data of their own, they list snapshots to create volumes from."""
+"""Images of servers that boot from a volume. They have no data, and list snapshots from which volumes are created."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Reserved = Sequence[tuple[BlockDevice, UUID]]  # each volume of a server, and it
 
 
 def make(context: RequestContext, instance: Instance, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Create a snapshot of each volume, and an image that lists them; returns its id and the uuid of the workflow.
+    """Create a snapshot of each volume, and an image that lists them. Return its id and the uuid of the workflow.
 
     The image is `queued` and its snapshots are `creating` until the workflow has copied all data. Raises Conflict,
     Invalid for a volume that cannot be copied now, QuotaExceeded.
@@ -114,7 +114,9 @@ def _reserve(
 
 
 def _same_devices(reserved: Reserved) -> Callable[[str, Instance, UUID], None]:
-    """Return a check that the volumes are the reserved ones: another action may have changed them before the locks."""
+    """Return a check that the volumes are the reserved ones, as another action may have changed them before the
+    locks.
+    """
     expected = {device.volume_uuid for device, _ in reserved}
 
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:

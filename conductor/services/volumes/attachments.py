@@ -1,6 +1,6 @@
 """Attachments that clients of the volume API create, for uses other than servers of this cloud.
 
-A server's own attachments are only created and ended by compute's workflows: a guest may be writing.
+Only compute's workflows create and end a server's own attachments, as the guest may be writing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AttachmentQuery:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentAsk:
-    """An attachment to create. With a connector it is for that; without, the volume is only reserved."""
+    """An attachment to create. With a connector it is for that one; without, the volume is only reserved."""
 
     volume_id: str
     instance_id: str | None = None
@@ -181,7 +181,7 @@ def attach(context: RequestContext, ask: AttachmentAsk) -> None:
 
 
 def detach(context: RequestContext, volume_id: str, attachment_id: str | None = None) -> None:
-    """Detach a volume; does nothing where it is not attached.
+    """Detach a volume. Does nothing where it is not attached.
 
     Raises NotFound, Invalid for another volume's attachment, Conflict for a server's own.
     """
@@ -219,7 +219,7 @@ def require_no_server(context: RequestContext, volume_id: str) -> None:
 
 
 def is_a_servers(row: VolumeAttachment) -> bool:
-    """Whether compute created it: those have no connector, as the host opens the volume by its path."""
+    """Whether compute created the attachment. Such a one has no connector, as the host opens the volume by its path."""
     return row.connector is None
 
 

@@ -162,7 +162,7 @@ def _open(context: RequestContext, volume: Volume, source: VolumeSource) -> None
 
 
 def _why_not(wanted: VolumeType) -> str:
-    """Return why no storage takes a volume of the type; "" where one does."""
+    """Return why no storage takes a volume of the type. Empty where one does."""
     unmet = capabilities.unmet(wanted.extra_specs)
     if unmet:
         return f"the type asks for {unmet}"

@@ -55,7 +55,7 @@ def create(
 
 
 def begin(context: RequestContext, volume: Volume, requested: SnapshotCreate, run_uuid: UUID | None = None) -> Snapshot:
-    """Create the row and the workflow; inside the write transaction that checked the quota."""
+    """Create the row and the workflow. Call it inside the write transaction that checked the quota."""
     row = snapshots.insert(context, volume, requested)
     wanted = outbox.NewRun(
         flow=FLOW,
@@ -66,7 +66,7 @@ def begin(context: RequestContext, volume: Volume, requested: SnapshotCreate, ru
         inputs={"snapshot_id": str(row.uuid), "volume_id": str(volume.uuid)},
         run_uuid=run_uuid,
     )
-    outbox.open_run(API_ALIAS, wanted, may_wait=True)  # behind workflows on the volume
+    outbox.open_run(API_ALIAS, wanted, may_wait=True)  # the run waits for workflows on the volume
     return row
 
 
@@ -184,7 +184,7 @@ def take(context: RequestContext, volume_id: str, snapshot_id: UUID) -> Snapshot
 
 
 def drop(snapshot_id: str, volume_id: str) -> None:
-    """Delete such a snapshot; one that is still being taken is deleted afterwards.
+    """Delete such a snapshot. One that is still being taken is deleted afterwards.
 
     Raises NotFound, Invalid for a volume as in `take` and for another one than the snapshot's, ResourceLocked.
     """
@@ -203,7 +203,7 @@ def drop(snapshot_id: str, volume_id: str) -> None:
 
 
 def _lent(volume_id: str) -> Volume:
-    """Return a volume that is attached to one server, of any project. Raises Invalid."""
+    """Return a volume that is attached to exactly one server, of any project. Raises Invalid."""
     wanted = uuid_or_none(volume_id)
     volume = Volume.objects.filter(uuid=wanted).first() if wanted else None
     holders = volume.attachments.filter(status=IN_USE, instance_uuid__isnull=False).count() if volume else 0

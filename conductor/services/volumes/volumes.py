@@ -37,7 +37,7 @@ def create(context: RequestContext, requested: VolumeCreate) -> Volume:
 def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = False, is_forced: bool = False) -> None:
     """Delete a volume and its data. Raises NotFound, Invalid for one in use or with snapshots, ResourceLocked.
 
-    `takes_snapshots` deletes these first; `is_forced` ignores the status, unless a server has the volume.
+    `takes_snapshots` deletes the snapshots first. `is_forced` ignores the status, unless a server has the volume.
     """
     _settle_snapshots(get_visible(context, volume_id))
     with write_tx():
@@ -54,7 +54,7 @@ def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = F
 
 
 def _settle_snapshots(volume: Volume) -> None:
-    """Finish snapshots that were deleted while they were taken: they must not block the volume's delete."""
+    """Finish snapshots that were deleted while they were taken, as they must not block the volume's delete."""
     for uuid in volume.snapshots.filter(status=DELETING, is_status_forced=False).values_list("uuid", flat=True):
         if cross_database_locks.holder_of(f"snapshot:{uuid}") is None:
             snapshots.settle(uuid)
@@ -216,7 +216,7 @@ def image_metadata(image: ImageSpec) -> dict[str, str]:
     }
 
 
-# Numbers that launches and uploads of a volume use: its owner may set them, and an imported volume may have any text
+# Numbers that launches and uploads of a volume use. Its owner may set them, and an imported volume may have any text
 # there.
 NUMBERS = ("min_disk", "min_ram")
 MOST_OF_A_NUMBER = 2**31 - 1
@@ -233,7 +233,7 @@ def image_of(known: Mapping[str, str]) -> ImageSpec:
 
 
 def number_of(known: Mapping[str, str], name: str) -> int:
-    """Return one of NUMBERS from a volume's image metadata; 0 where the text is no number."""
+    """Return one of NUMBERS from a volume's image metadata. 0 where the text is not a number."""
     return _number(known.get(name, "")) or 0
 
 

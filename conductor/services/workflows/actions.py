@@ -62,13 +62,13 @@ class ActionPanel:
     revision: str
     actions: list[AvailableIntervention]
     leases: list[LeaseView]
-    requested: str = ""  # an order that is not carried out yet
+    requested: str = ""  # an intervention that is not carried out yet
     approval: ApprovalView | None = None  # pending approval; for operators
     unresponsive_since: datetime | None = None  # of the host that it waits for; for operators
 
 
 def panel(context: RequestContext, run_uuid: UUID | str) -> ActionPanel:
-    """Return the panel of one run; without its owners for tenants. Raises NotFound."""
+    """Return the panel of one run. Tenants get it without the owners. Raises NotFound."""
     alias, run = workflows.locate(context, run_uuid)
     children = len(workflows.live_children(run)) if run.state == RunState.DONE else 0
     looked = _look(alias, [run])

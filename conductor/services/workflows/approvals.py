@@ -67,7 +67,7 @@ def open_of(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, ApprovalView]:
 def why_not_for(context: RequestContext, one: Intervention, asked_by: str) -> str:
     """Return why the caller must not request or approve what the rules permit.
 
-    Requesters cannot approve their own request. A token that was handed on takes no part: its holder could be both.
+    Requesters cannot approve their own request. A token that was handed on cannot be used, as its holder could be both.
     """
     if one.id == AGREE and asked_by == context.user_id:
         return OWN

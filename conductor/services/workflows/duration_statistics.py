@@ -16,7 +16,7 @@ from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.services.workflows.types import RunView
 
 RUNS_OF_A_KIND = 100
-# Number of recent runs to search: reading these short rows takes a few milliseconds, and needs no index.
+# Number of recent runs to search. Reading these short rows takes a few milliseconds, and needs no index.
 LOOK_BACK = 3000
 FRESH_SECONDS = 30.0
 LEAST_KNOWN = 3  # fewer are not significant
@@ -26,7 +26,9 @@ Span = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class DurationStatistics:
-    """Durations in seconds: half of the last `count` were quicker than `p50`, nineteen of twenty than `p95`."""
+    """Durations in seconds of the last `count` runs: half of them took less than `p50`, nineteen of twenty less than
+    `p95`.
+    """
 
     p50: float
     p95: float
@@ -56,7 +58,7 @@ def of_flows() -> Mapping[str, DurationStatistics]:
 
 
 def of_presenter(run: RunView) -> DurationStatistics | None:
-    """Return statistics of a run and its children together; None when a part is unknown."""
+    """Return statistics of a run and its children together. None when a part is unknown."""
     kinds = [run.flow, *dict.fromkeys(child.flow for child in run.children)]
     known = of_flows()
     found = [known[kind] for kind in kinds if kind in known]
@@ -87,7 +89,7 @@ def forget() -> None:
 
 
 def summed_up(seconds: Sequence[float]) -> DurationStatistics | None:
-    """Return p50 and p95, by nearest rank; None for too few values."""
+    """Return p50 and p95, by nearest rank. None for too few values."""
     if len(seconds) < LEAST_KNOWN:
         return None
     ordered = sorted(seconds)

@@ -19,7 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.core.phrases import phrase
 from conductor.db.compiled import uuid_text
-from conductor.events import Announcement
+from conductor.events import EventNotification
 from conductor.journal import event_order, statements
 from conductor.journal.models import Event
 from conductor.services.workflows.types import EventView
@@ -39,7 +39,7 @@ __all__ = [
     "write_cursor",
 ]
 
-# A reader that is further behind reloads the whole page: that is cheaper.
+# A reader that is further behind reloads the whole page, which is cheaper.
 LONGEST_REPLAY = 1000
 LONGEST_CURSOR = 2000
 LARGEST = 2**63 - 1
@@ -113,11 +113,11 @@ def news(
     return MissedEvents(numbers, sum(map(len, numbers.values())) > LONGEST_REPLAY)
 
 
-def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) -> tuple[list[Announcement], Cursor]:
+def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) -> tuple[list[EventNotification], Cursor]:
     """Return every event after `place` in `aliases` or in all, at most `limit` of each, and the next cursor.
 
-    For publishers: each event is returned once and none is left out, in whichever order transactions commit. A database
-    that is down is left out, and its position stays.
+    It is for publishers: each event is returned once and none is left out, in whichever order transactions commit. A
+    database that is down is left out, and its position stays.
     """
 
     def ask(alias: str) -> list[_Passed]:
@@ -131,13 +131,13 @@ def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) ->
     return found, {**place, **{alias: rows[-1][1].cursor for alias, rows in answers.items() if rows}}
 
 
-_Passed = tuple[datetime, Announcement]  # time, event
+_Passed = tuple[datetime, EventNotification]  # time, event
 
 
 def _passed(alias: str, row: Sequence[Any]) -> _Passed:
     number, created_at, topic, kind, project_id, run_uuid, instance_uuid = row
     moment = created_at if created_at.tzinfo is not None else created_at.replace(tzinfo=UTC)
-    return moment, Announcement(
+    return moment, EventNotification(
         alias=alias,
         cursor=number,
         topic=topic,
@@ -184,7 +184,7 @@ def _read(wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, lim
 
 
 def merged(answers: Mapping[str, Sequence[R]], moment: Callable[[R], datetime]) -> Iterable[R]:
-    """Merge logs by time; at equal times the API's log is first: cells act on its decisions."""
+    """Merge logs by time. At equal times the API's log is first, as cells act on its decisions."""
     logs = [answers[alias] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
     return heapq.merge(*logs, key=moment)
 

@@ -1,7 +1,7 @@
 """Windows of the events of some workflows: several logs in one order, however many events there are.
 
-The place of an event in that order counts from 1 and never changes. A log is read from its nearer end, and of most
-events only the number and the time; the number of queries is the same for each window.
+The position of an event in that order counts from 1 and never changes. A log is read from its nearer end, and of most
+events only the number and the time are read. The number of queries is the same for each window.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def read(context: RequestContext, runs: Sequence[RunView], *, first: int = 0, si
 
 
 def standing(context: RequestContext, runs: Sequence[RunView], window: EventWindow) -> list[EventView]:
-    """Return the events before a window's end that determine the runs' state: of progress, only each run's last."""
+    """Return the events before a window's end that determine the runs' state. Of progress events, only each run's last
+    one.
+    """
     logs = _logs(runs)
 
     def ask(alias: str) -> list[Event]:
@@ -92,7 +94,7 @@ def _extents(logs: _Logs) -> dict[str, tuple[int, int]]:
 
 
 def _order(logs: _Logs, ends: Cursor, begin: int, last: int, total: int) -> tuple[list[_Place], list[_Place]]:
-    """Return places `begin` to `last`, and later ones, at least the next of each log."""
+    """Return positions `begin` to `last`, and later ones, at least the next one of each log."""
     is_from_start = last < total - begin
     reach = last + 1 if is_from_start else total - begin + 1
 

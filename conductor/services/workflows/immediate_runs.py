@@ -15,7 +15,7 @@ from conductor.db.transactions import database_now
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.services.audit import audit
 
-# Not in the catalog of flows: such a run is never executed.
+# This flow is not in the catalog, as such a run is never executed.
 FLOW = "at_once"
 
 

@@ -88,7 +88,7 @@ def intervene(
     for place, child in children:
         try:
             _on_record(context, place, child, one, replace(intervention_request, revision=""), 0)
-        except Conflict:  # audited; the others are cancelled all the same
+        except Conflict:  # the refusal is audited, and the other runs are cancelled all the same
             continue
 
 
@@ -132,9 +132,9 @@ def _on_record(
 
 
 def finish_undo(alias: str, run_uuid: UUID | str, reason: str) -> None:
-    """Resume the rollback of a run that only waited for a host; by the system, when the host has done its part.
+    """Resume the rollback of a run that only waited for a host. Called by the system when the host has done its part.
 
-    It needs no approval. Later workflows on the server do not matter: what is left is this run's own volume or port.
+    It needs no approval. Later workflows on the server do not matter, as only this run's own volume or port is left.
     Raises Conflict when it is not possible now, such as ResourceLocked.
     """
     one, run = BY_ID["undo"], WorkflowRun.objects.using(alias).get(uuid=run_uuid)
@@ -237,7 +237,7 @@ def _answered(case: _Case, what: str, details: Mapping[str, str]) -> None:
 
 
 def _fence(case: _Case, one: Intervention) -> int:
-    """Raise the fencing token: the run's worker is refused from now on, in all databases and on its hosts."""
+    """Raise the fencing token, so that the run's worker is refused from now on, in all databases and on its hosts."""
     if case.run.state == RunState.DONE:
         return case.run.fencing_token  # a cancel for its children only
     grant = LeaseGrant.objects.using(case.alias).create(
@@ -257,7 +257,7 @@ def _cancel(case: _Case) -> None:
     case.save(is_cancel_requested=True, cancel_reason=reason)
     case.emit("run.cancel_requested", reason=reason)
     if run.state == RunState.QUEUED and case.facts.wait_cause == WaitCause.LOCK:
-        _end_unbegun(case)  # nothing was done, and another run has the lock
+        _end_unbegun(case)  # nothing was executed, and another run has the lock
     else:
         case.save(wake_at=database_now())
 
@@ -296,7 +296,7 @@ def _retry(case: _Case) -> None:
 
 
 def _show_task(case: _Case) -> None:
-    """Show the action's task state on the server again, as when it was accepted."""
+    """Show the action's task state on the server again, as when the action was accepted."""
     action, instance_uuid = ACTIONS.get(case.run.action), case.run.instance_uuid
     if action is None or action.task_state is None or case.alias == API_ALIAS or instance_uuid is None:
         return
@@ -381,7 +381,7 @@ _EFFECTS: Mapping[str, Callable[[_Case], None]] = {
 
 
 def end(alias: str, run: WorkflowRun, facts: InterventionFacts, reason: str) -> None:
-    """End `run` at once; inside the fenced transaction of the intervention."""
+    """End `run` at once. Call it inside the fenced transaction of the intervention."""
     left = uncompensated_effects(run, facts)
     error = run.error or {"class": "ForcedToEnd", "message": reason}
     state = RunState.FAILED_NOT_CLEAN if left else RunState.FAILED_UNDONE
@@ -396,7 +396,7 @@ def end(alias: str, run: WorkflowRun, facts: InterventionFacts, reason: str) -> 
 
 
 def uncompensated_effects(run: WorkflowRun, facts: InterventionFacts) -> list[str]:
-    """Return the run's possible uncompensated effects: steps that were not undone, and the step under way."""
+    """Return the run's possible uncompensated effects: steps that were not undone, and the current step."""
     left = list(run.uncompensated)
     for index in facts.to_undo:
         title = run.plan[index]["title"]

@@ -35,9 +35,9 @@ Values = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowListQuery:
-    """Filters for workflows; empty fields do not narrow. `chosen` are the selected values of each facet.
+    """Filters for workflows. Empty fields do not restrict the list. `chosen` are the selected values of each facet.
 
-    `is_slow`: those that take, or took, longer than nineteen of twenty of their kind.
+    `is_slow`: only workflows that took longer than nineteen of twenty of their kind, or have run for longer.
     """
 
     chosen: Values = field(default_factory=dict)

@@ -24,7 +24,7 @@ MOST_WAITS = 500
 MOST_REFUSED = 50
 REFUSED = "run.write_refused"
 
-Place = tuple[str, str]  # a database and a resource: volumes and ports are locked in more than one
+Place = tuple[str, str]  # a database and a resource, as volumes and ports are locked in more than one
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Held:
 class Awaited:
     """A lock that one of the runs waits for, and its holder as far as the caller may see it.
 
-    `place` in the queue counts from 1. `is_foreign`: the holder is another project's.
+    `place` in the queue counts from 1. `is_foreign`: the holder belongs to another project.
     """
 
     resource: str
@@ -67,7 +67,7 @@ class Awaited:
 
 @dataclass(frozen=True)
 class RunLease:
-    """The current lease of a run. `token` 0: it never had an owner."""
+    """The current lease of a run. With `token` 0 it never had an owner."""
 
     run_uuid: str
     owner: str
@@ -119,7 +119,7 @@ class LocksView:
     refused: list[RefusedWrite]
     edges: list[WaitEdge]
     runs: Mapping[str, RunView] = field(default_factory=dict)  # those at the ends of the edges
-    victim: str = ""  # in a deadlock: the run whose cancellation costs the least
+    victim: str = ""  # in a deadlock: the run with the cheapest cancellation
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def _expected(holder: WorkflowRun | None) -> datetime | None:
 
 
 def _heartbeat(view: RunView | None) -> datetime | None:
-    """Return the time of the last heartbeat: each one renews the lease for its full length."""
+    """Return the time of the last heartbeat. Each one renews the lease for its full length."""
     if view is None or view.lease_expires_at is None or not view.owner:
         return None
     return view.lease_expires_at - timedelta(seconds=settings.NOVELLA_LEASE_SECONDS)

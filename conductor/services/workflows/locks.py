@@ -16,12 +16,12 @@ from conductor.core.context import RequestContext
 from conductor.core.page import Page
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
 
-HOST = "host"  # hosts are for operators only
+HOST = "host"  # hosts are shown to operators only
 
 
 @dataclass(frozen=True)
 class WaiterView:
-    """A workflow that waits for a lock; without details if it is another project's."""
+    """A workflow that waits for a lock. It has no details if it is another project's."""
 
     run_uuid: str
     action: str
@@ -78,7 +78,7 @@ class _Held:
 def list_locks(context: RequestContext, query: LockQuery, among: Sequence[str] = ()) -> Page[LockView]:
     """Return locks that workflows of the caller's project hold, or all for an administrator; by resource, then by cell.
 
-    `among` restricts the list to these resources: all locks of a server are read at once.
+    `among` restricts the list to these resources, so that all locks of a server are read at once.
     """
     aliases = [alias for alias in journal_aliases() if query.cell in ("", "api" if alias == API_ALIAS else alias)]
     found = scatter_gather(lambda alias: _held(alias, query, among), aliases)

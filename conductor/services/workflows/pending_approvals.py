@@ -23,9 +23,9 @@ MOST = 200  # of each database: unanswered requests expire
 
 @dataclass(frozen=True)
 class WaitingView:
-    """A pending approval. `why_not` is the reason why the caller must not approve; all operators may decline.
+    """A pending approval. `why_not` is the reason why the caller must not approve. All operators may decline.
 
-    `revision` is the workflow's: a decision with another one is refused.
+    `revision` is that of the workflow. A decision with another one is refused.
     """
 
     run_uuid: str

@@ -26,7 +26,7 @@ CatalogFilter = Callable[[Runs], Iterable[WorkflowRun]]
 Placed = tuple[str, WorkflowRun]  # with the alias of its database
 
 COMPUTE_LANE = "Compute"
-# Steps that run only at a bad end are in no plan.
+# No plan has the steps that run only at a bad end.
 LAST_STEPS = {"BuryInCell0": "Record as failed", "MarkFailed": "Mark as failed"}
 OPERATORS_ONLY = frozenset({"host", "owner", "worker", "token", "newest", "in_cell"})  # of an event's data
 UNOWNED = {"owner": "", "fencing_token": 0, "lease_expires_at": None}
@@ -222,7 +222,7 @@ SHOWN_STATE = Case(
 
 
 def state_of(run: WorkflowRun) -> str:
-    """Return the state to show: a run that waits for its host is shown as running or undoing."""
+    """Return the state to show. A run that waits for its host is shown as running or undoing."""
     if run.state == RunState.WAITING and (run.waits_for or {}).get("cause") == WaitCause.HOST:
         return RunState.UNDOING if run.direction == "undo" else RunState.RUNNING
     return run.state
@@ -239,7 +239,7 @@ def among(states: Iterable[str]) -> Q:
 def with_steps_ahead(run: RunView) -> RunView:
     """Mark steps that have not begun as planned while the run goes forward, else as not run.
 
-    A run that has ended, or is rolled back, starts no further step; a retry afterwards is another attempt.
+    A run that has ended, or is rolled back, starts no further step. A retry afterwards is another attempt.
     """
     has_turned = any(step.direction == "undo" and step.attempt == run.attempt for step in run.steps)
     goes_forward = run.state in LIVE_RUN_STATES and run.state != RunState.UNDOING and not has_turned

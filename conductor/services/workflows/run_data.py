@@ -19,7 +19,7 @@ from conductor.services.workflows import workflows
 HIDDEN = "hidden"
 LONGEST_TEXT = 500
 MOST_ITEMS = 50
-# Hidden from all callers; and hidden from tenants, as it names hosts.
+# Hidden from all callers; and hidden from tenants, as they name hosts.
 _SECRET = re.compile(r"pass(word)?$|^admin_?pass|secret|token|private|user_?data|credential|personality|auth", re.I)
 _PLACE = re.compile(
     r"host|node|^cell|selection|provider|alternate|^target|destination|^source|worker|owner|url|path|connection|pci"
@@ -30,10 +30,10 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True)
 class RunData:
-    """Inputs never change; outputs are the results of the steps so far.
+    """Inputs and outputs of a run. Inputs never change. Outputs are the results of the steps so far, for operators.
 
     `heartbeat_at` is the owner's last heartbeat, `next_try_at` the time of the next attempt of a failed step. For each
-    step `rules` has {"tries", "pause_seconds"}, where it is retried. Outputs name hosts: they are for operators.
+    step `rules` has {"tries", "pause_seconds"}, where it is retried.
     """
 
     uuid: str
@@ -74,7 +74,7 @@ def changes(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") 
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """Return the parts of a value, items of a list by index; None for one without parts."""
+    """Return the parts of a value, items of a list by index. None for one without parts."""
     if isinstance(value, list):
         return {str(place): item for place, item in enumerate(value)}
     return value if isinstance(value, Mapping) else {} if value is None else None

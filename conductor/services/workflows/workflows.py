@@ -28,7 +28,7 @@ from conductor.services.workflows.event_log import Cursor
 from conductor.services.workflows.types import EventView, RunView
 
 MOST_EVENTS = 1000
-BUILT_BEFORE_BY = "built_before_by"  # input of a build that repeats another: that one's uuid
+BUILT_BEFORE_BY = "built_before_by"  # input of a build that repeats another one: the uuid of that one
 _RUNS = Rows(WorkflowRun, "uuid")
 
 
@@ -37,7 +37,7 @@ def get(context: RequestContext, run_uuid: UUID | str) -> RunView:
     alias, run = locate(context, run_uuid)
     children = _rows(lambda runs: runs.filter(parent_uuid=run.uuid).order_by("pk"), cell_aliases())
     views = presenter.detailed(context, [(alias, run), *_pairs(children)])
-    # A cell's run hands work to no other cell.
+    # A cell's run hands no work to another cell.
     missing = children.failures if alias == API_ALIAS else {}
     return replace(views[0], children=views[1:], missing_cells=missing)
 
@@ -179,7 +179,7 @@ def _pairs(gathered: GatherResult[list[WorkflowRun]]) -> list[tuple[str, Workflo
 
 
 def standing(runs: presenter.Runs) -> presenter.Runs:
-    """Return runs, newest first, without those that their children replace."""
+    """Return runs, newest first, without those that are replaced by their children."""
     return runs.exclude(flow="build_instances", state=RunState.DONE).order_by("-created_at", "uuid")
 
 
@@ -197,7 +197,8 @@ def before_marker(context: RequestContext, marker: str) -> Q:
     return Q(created_at__lt=anchor.created_at) | Q(created_at=anchor.created_at, uuid__gt=anchor.uuid)
 
 
-# Requests of this process that may wait at once: half of the web threads, so that others are served meanwhile.
+# Number of requests of this process that may wait at once: half of the web threads, so that others are served
+# meanwhile.
 MOST_WAITING = 8
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
 _places = threading.BoundedSemaphore(MOST_WAITING)

@@ -30,13 +30,13 @@ from conductor.workflows.engine.transitions import NOT_THE_STEPS_FAULT, Transiti
 from conductor.workflows.flow import Flow, RemoteStep, Result, SetStep, Step, StepContext, Suspend
 
 log = logging.getLogger(__name__)
-SET_SIZE = 32  # runs at most: one set is one transaction, and others wait for it
+SET_SIZE = 32  # maximum number of runs: one set is one transaction, and other writers wait for it
 
 
 def run(alias: str, run_uuid: UUID | str) -> None:
-    """Claim the run and execute it as far as possible; does nothing when it is not due or another process has it.
+    """Claim the run and execute it as far as possible. Do nothing when it is not due, or another process has it.
 
-    Runs that are due at the same step come along, where that step takes sets.
+    Runs that are due at the same step are executed with it, where that step takes sets.
     """
     following = leases.next_step_if_due(alias, run_uuid)
     if following is None or (following.flow_version == 0 and quarantine.holds(alias)):
@@ -58,7 +58,7 @@ def answer(alias: str, message: StepAnswered) -> bool:
     """Record a host's answer and continue the run. A late, repeated or unknown answer changes nothing.
 
     Returns:
-        Whether the answer completes a deferred command, which no run waits for any more.
+        Whether the answer completes a deferred command, for which no run waits any more.
     """
     done: list[bool] = []
     given = {"ok": message.ok, "result": dict(message.result), "error": message.error}
@@ -99,7 +99,7 @@ def _work_on_set(alias: str, run_uuids: Sequence[UUID]) -> None:
 
 
 def _take_up_all(alias: str, run_uuids: Sequence[UUID]) -> list[RunExecutor]:
-    """Claim the runs, and open their step, in one transaction; those that another worker was faster with are left."""
+    """Claim the runs, and open their step, in one transaction. Runs that another worker claimed first are left out."""
     executors: list[RunExecutor] = []
     with write_tx(alias):
         for run_uuid in run_uuids:
@@ -112,14 +112,14 @@ def _take_up_all(alias: str, run_uuids: Sequence[UUID]) -> list[RunExecutor]:
                         executors.append(executor)
             except (OperationalError, InterfaceError):
                 raise
-            except Exception:  # it stays due, and is taken up alone
+            except Exception:  # the run stays due, and is claimed alone
                 log.exception("left out of a set: run=%s", run_uuid)
     return executors
 
 
 @contextmanager
 def _failures_handled(alias: str, *run_uuids: UUID | str) -> Iterator[None]:
-    """Context in which this worker gives up these runs where it lost them, or where the database failed."""
+    """Context in which this worker gives up these runs if it has lost them, or if the database failed."""
     try:
         yield
     except StaleToken as error:
@@ -127,8 +127,8 @@ def _failures_handled(alias: str, *run_uuids: UUID | str) -> Iterator[None]:
             log.warning("gave way: run=%s %s", run_uuid, error)
             _emit_refusal(alias, run_uuid, error)
     except (OperationalError, InterfaceError) as error:
-        # The database is down: nothing is known, so nothing is decided. The lease ends when it is up again, or
-        # expires, and a conductor is notified.
+        # The database is down. The state of the run is unknown, so nothing is decided. The lease ends when the database
+        # is up again, or expires, and a conductor is notified.
         if is_serialization_failure(error):
             log.info("transaction crossed another: runs=%s", ", ".join(map(str, run_uuids)))
             for run_uuid in run_uuids:
@@ -140,7 +140,7 @@ def _failures_handled(alias: str, *run_uuids: UUID | str) -> Iterator[None]:
 
 
 def _emit_refusal(alias: str, run_uuid: UUID | str, error: StaleToken) -> None:
-    """Record in the run's history that a write of a late owner was refused."""
+    """Record in the run's history that a write of a former owner was refused."""
     refused: dict[str, Any] = {**error.details, "owner": leases.WORKER}
     with suppress(OperationalError, InterfaceError), write_tx(alias):
         found = WorkflowRun.objects.using(alias).filter(uuid=run_uuid).first()
@@ -149,7 +149,7 @@ def _emit_refusal(alias: str, run_uuid: UUID | str, error: StaleToken) -> None:
 
 
 def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> RunExecutor | None:
-    """In one transaction: run `first`, claim the run, and do all that comes before the first external effect."""
+    """Run `first`, claim the run, and do all that comes before the first external effect, in one transaction."""
     with write_tx(alias):
         claimed = leases.take(alias, run_uuid) if first() else None
         if claimed is None:
@@ -162,7 +162,7 @@ def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> Run
 
 
 def progress(alias: str, message: StepProgressed) -> None:
-    """Store a host's progress; late progress is dropped."""
+    """Store a host's progress. Late progress is dropped."""
     connection = connections[alias]
     with write_tx(alias):
         record = statements.RECORDS_BY_KEY.find(connection, message.step_key)
@@ -190,9 +190,9 @@ class RunExecutor:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Open the run's current step, and take its answer when it is there.
+        """Open the run's current step, and process its answer if it has arrived.
 
-        Call it in the transaction that made this worker the owner: that one needs no fencing.
+        Call it in the transaction that made this worker the owner, which needs no fencing.
         """
         with self.transitions.inside():
             self._begin()
@@ -224,7 +224,7 @@ class RunExecutor:
     # -- one step ---------------------------------------------------------------------------------------------
 
     def _here(self, step: Step, record: records.Record) -> None:
-        """Execute a step in this worker."""
+        """Execute a local step in this worker."""
         place = self.transitions.place_of(step)
         reach(f"{place}.before")
         result: Result = {}
@@ -241,11 +241,11 @@ class RunExecutor:
         reach(f"{place}.after")
 
     def context_of_effect(self) -> StepContext:
-        """Return the context for the effect of the step under way, outside of the journal's transactions."""
+        """Return the context for the effect of the current step, outside of the journal's transactions."""
         return replace(self.transitions.context_of(self.transitions.record.step_key), changes=None)
 
     def step_of_set(self) -> SetStep | None:
-        """Return the step under way where it may be executed for a set of runs."""
+        """Return the current step if it may be executed for a set of runs."""
         if self.transitions.is_over or self.run.direction != "do":
             return None
         step, _ = self.transitions.next_step()
@@ -258,7 +258,9 @@ class RunExecutor:
         self.transitions.fail(step, records.describe(error, step, self.run))
 
     def take_result(self, step: Step, result: Result | Exception) -> None:
-        """Continue with a result that was got for a set of runs; in the set's transaction, as a savepoint of it."""
+        """Continue with a result that was computed for a set of runs. Called in a savepoint of the set's
+        transaction.
+        """
         if isinstance(result, StaleToken):
             raise result
         with self.transitions.transaction():
@@ -270,7 +272,7 @@ class RunExecutor:
                 self.transitions.advance(step, result)
 
     def _remote(self, step: RemoteStep, record: records.Record) -> None:
-        """Execute a step on a host: send its command and suspend, and take the answer once it is there."""
+        """Execute a step on a host: send its command and suspend; process the answer once it has arrived."""
         place = self.transitions.place_of(step)
         if record.state == StepState.RUNNING:
             reach(f"{place}.before")
@@ -281,7 +283,7 @@ class RunExecutor:
         reach(f"{place}.after")
 
     def _take_at_once(self, step: RemoteStep) -> None:
-        """Take the answer in the transaction that stored it."""
+        """Process the answer in the transaction that stored it."""
         record, place = self.transitions.record, self.transitions.place_of(step)
         try:
             with self.transitions.unit.savepoint():  # the answer itself stays
@@ -324,7 +326,10 @@ class RunExecutor:
                 self.transitions.proceed()
 
     def _wait_longer(self, step: RemoteStep, record: records.Record) -> None:
-        """Handle a wake-up without an answer: a host at work gets more time; one that is down, or hangs, has failed."""
+        """Handle a wake-up without an answer.
+
+        A host that is at work gets more time. The step has failed if the host is down, or has hung.
+        """
         is_gone = is_unresponsive(self.alias, record.host)
         why = f"Host {record.host} is unresponsive." if is_gone else self._unresponsive(record)
         if not why:
@@ -345,17 +350,19 @@ class RunExecutor:
         return recovery.unresponsive_reason(self.alias, self.run, record.pk)
 
     def _defer(self, step: Step, host: str) -> None:
-        """Continue without the host. Its command is resent until it answers; a late answer is refused by its token."""
+        """Continue without the host. Its command is sent again until it answers, and a late answer is refused by its
+        token.
+        """
         leases.renew_token(self.alias, self.run)
         self.transitions.advance(step, {"is_deferred_by": host})
 
 
 class RunSet:
-    """Claimed runs that are at the same step, whose changes are committed together.
+    """Claimed runs that are at the same step, and whose changes are committed together.
 
-    A run alone pays for a snapshot of the hosts, a turn to write and a commit at each step; the runs of a set share
-    them. No run waits for others: a set are those that are due at the moment. It ends at a step that takes no sets. A
-    run that fails or waits leaves its set, and continues as any run.
+    A single run pays for a snapshot of the hosts, a turn to write and a commit at each step; the runs of a set share
+    them. No run waits for others: a set is the runs that are due at the moment. It ends at a step that takes no sets. A
+    run that fails or waits leaves its set, and continues by itself.
     """
 
     def __init__(self, alias: str, executors: Sequence[RunExecutor]) -> None:
@@ -363,7 +370,7 @@ class RunSet:
         self._executors = list(executors)
 
     def drive(self) -> None:
-        """Continue until each run suspends or ends: together while they are at the same step, and then alone."""
+        """Continue until each run suspends or ends: together while they are at the same step, then each by itself."""
         together = self._executors
         alone: list[RunExecutor] = []
         while len(together) > 1 and (step := _common_step(together)) is not None:
@@ -382,7 +389,7 @@ class RunSet:
             reach(f"{executor.transitions.place_of(step)}.before")
         try:
             results = step.execute_many([executor.context_of_effect() for executor in executors])
-        except Exception as error:  # such as one of a database that not all of them need
+        except Exception as error:  # such as an error of a database that only some of them need
             log.warning("executed alone after an error of their set: step=%s error=%s", step.name, error)
             for executor in executors:
                 self._alone(executor)
@@ -410,7 +417,8 @@ class RunSet:
                 except Exception as error:
                     failed[executor] = error
         left = [executor for executor in executors if executor not in failed]
-        for executor, cause in failed.items():  # undone to a savepoint: its failure gets a transaction of its own
+        # it was undone to a savepoint, so its failure gets a transaction of its own
+        for executor, cause in failed.items():
             with _failures_handled(self.alias, executor.run.uuid):
                 executor.take_failure(step, cause)
                 left.append(executor)
@@ -418,6 +426,6 @@ class RunSet:
 
 
 def _common_step(executors: Sequence[RunExecutor]) -> SetStep | None:
-    """Return the step that most of these runs are at; None where none is at a step that takes sets."""
+    """Return the step that most of these runs are at. None if it takes no sets."""
     steps = Counter(step for executor in executors if (step := executor.step_of_set()) is not None)
     return steps.most_common(1)[0][0] if steps else None

@@ -26,7 +26,7 @@ Order = Mapping[str, Any]
 
 
 def carry_out(transitions: Transitions) -> bool:
-    """Execute the order of a run that this worker owns; False when it failed and an operator must decide again.
+    """Execute the intervention of a run that this worker owns. False when it failed and an operator must decide again.
 
     Raises StaleToken when another worker owns the run now.
     """
@@ -43,7 +43,7 @@ def carry_out(transitions: Transitions) -> bool:
         log.warning("order failed: run=%s kind=%s", transitions.run.uuid, order.get("kind"), exc_info=error)
         message = f"The order to {order.get('kind')} could not be carried out."
         transitions.reread()
-        with transitions.transaction():  # a failed order changes nothing but this
+        with transitions.transaction():  # a failed intervention changes nothing but this
             transitions.need_operator("run.order_failed", {"class": type(error).__name__, "message": message})
         return False
     return True

@@ -35,9 +35,9 @@ _given_up: set[tuple[str, UUID]] = set()
 
 
 def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
-    """Become the owner of a run that is due and has none; None when there is nothing to do.
+    """Become the owner of a run that is due and has none. None when there is nothing to do.
 
-    The new owner's token is the id of its grant, higher than any token granted before in this database.
+    The new owner's token is the id of its grant, which is higher than any token granted before in this database.
     """
     if next_step_if_due(alias, run_uuid) is None:
         return None
@@ -46,19 +46,19 @@ def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
 
 
 def next_step_if_due(alias: str, run_uuid: UUID | str) -> NextStep | None:
-    """Return the next step of a run that waits for an owner; most duplicate notifications end here, without a write."""
+    """Return the next step of a run that waits for an owner. Most duplicate notifications end here, without a write."""
     return statements.next_step_if_due(connections[alias], run_uuid)
 
 
 def take(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
-    """Become the owner of a run if it is due; inside `write_tx(alias)`."""
+    """Become the owner of a run if it is due. Call it inside `write_tx(alias)`."""
     return statements.claim(connections[alias], run_uuid, WORKER, settings.NOVELLA_LEASE_SECONDS)
 
 
 def renew_token(alias: str, run: WorkflowRun) -> None:
-    """Raise the owner's fencing token, so that a deferred command of a host cannot take effect after what follows.
+    """Raise the owner's fencing token, so that a deferred command cannot take effect after later commands.
 
-    Inside a fenced transaction on the journal.
+    Call it inside a fenced transaction on the journal.
     """
     connection = connections[alias]
     ((token,),) = statements.GRANTS.run(connection, [(run.pk, WORKER, "a deferred command is waiting")])
@@ -69,8 +69,8 @@ def renew_token(alias: str, run: WorkflowRun) -> None:
 class LeaseHeartbeat:
     """Context in which the heartbeat renews this worker's lease of one run.
 
-    Only of that run: a run that was given up because its database failed still has this worker as its owner, and must
-    expire although the worker lives.
+    It renews only this lease. A run that was given up because its database failed still has this worker as its owner,
+    and its lease must expire although the worker lives.
     """
 
     def __init__(self, alias: str, run_uuid: UUID | str) -> None:
@@ -88,7 +88,7 @@ class LeaseHeartbeat:
 
 
 def renew_all() -> None:
-    """Renew the leases of runs under way, with one statement per database."""
+    """Renew the leases of current runs, with one statement per database."""
     at_work: defaultdict[str, list[UUID]] = defaultdict(list)
     with _busy_lock:
         for alias, run_uuid in _busy:
@@ -98,7 +98,8 @@ def renew_all() -> None:
             with write_tx(alias):
                 mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER, uuid__in=run_uuids)
                 mine.update(lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS))
-        except (OperationalError, InterfaceError):  # that cell's runs will be taken over; the others' must not
+        # runs of that cell will be taken over; those of other cells must not
+        except (OperationalError, InterfaceError):
             log.warning("leases not renewed: alias=%s", alias, exc_info=True)
 
 
@@ -110,19 +111,19 @@ def give_back(alias: str, run_uuid: UUID | str) -> None:
 
 
 def give_up(alias: str, run_uuid: UUID | str) -> None:
-    """Remember a run that this worker gave up because its database failed: the lease is still its own."""
+    """Remember a run that this worker gave up because its database failed. This worker still has the lease."""
     with _busy_lock:
         _given_up.add((alias, run_uuid if isinstance(run_uuid, UUID) else UUID(run_uuid)))
 
 
 def given_up() -> list[tuple[str, UUID]]:
-    """Return runs that were given up and are not executed here again."""
+    """Return runs that were given up and that this process does not execute again."""
     with _busy_lock:
         return sorted(_given_up - set(_busy))
 
 
 def let_go_of(alias: str, run_uuid: UUID) -> list[tuple[str, UUID]]:
-    """End the lease of a run that was given up; returns its queue and uuid, or nothing if it has a new owner."""
+    """End the lease of a run that was given up. Return its queue and uuid, or nothing if it has a new owner."""
     freed = _end(alias, Q(owner=WORKER, uuid=run_uuid))
     with _busy_lock:
         _given_up.discard((alias, run_uuid))
@@ -130,15 +131,15 @@ def let_go_of(alias: str, run_uuid: UUID) -> list[tuple[str, UUID]]:
 
 
 def let_go(alias: str) -> list[tuple[str, UUID]]:
-    """End this worker's leases in `alias` before its process ends; returns queue and uuid of those runs."""
+    """End this worker's leases in `alias` before its process ends. Return queue and uuid of those runs."""
     return _end(alias, Q(owner=WORKER))
 
 
 def expire_leases_of(alias: str, life: str) -> list[tuple[str, UUID]]:
-    """End the leases in `alias` of an earlier life of a process; returns queue and uuid of those runs.
+    """End the leases in `alias` of an earlier life of a process. Return queue and uuid of those runs.
 
-    If several processes notice, one ends them. If the process is alive after all, its token is refused once another
-    claims.
+    If several processes notice, one of them ends the leases. If the process is alive after all, its token is refused
+    once another worker claims.
     """
     left = Q(owner__endswith=f":{life}", lease_expires_at__gt=database_now())
     owned = WorkflowRun.objects.using(alias).live().filter(left)
@@ -161,9 +162,9 @@ def _end(alias: str, whose: Q) -> list[tuple[str, UUID]]:
 
 
 def expire_earlier(alias: str) -> int:
-    """End every lease in `alias` but this life's, for a process that knows that it is the only one; returns how many.
+    """End every lease in `alias` except this life's, for a process that knows that it is the only one. Return how many.
 
-    Its own workers may have claimed runs already: they may start before this call.
+    Its own workers may start before this call, and may have claimed runs already.
     """
     with write_tx(alias):
         owned = WorkflowRun.objects.using(alias).live().filter(owner__isnull=False).exclude(owner=WORKER)

@@ -46,7 +46,9 @@ Record = StepRecord | OpenRecord
 
 
 def key_of(run: WorkflowRun, index: int, try_number: int, direction: str = "") -> str:
-    """Return the idempotency key of one try of one step: the same after a crash, another for each retry."""
+    """Return the idempotency key of one attempt of one step. It is the same after a crash, and another for each
+    retry.
+    """
     return f"{run.uuid}:{direction or run.direction}:{index}:{run.attempt}:{try_number}"
 
 
@@ -56,14 +58,14 @@ def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
 
 
 def open_record(run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> Record:
-    """Return the open record of a step: `last` if a dead owner left it open, else a new try's, not yet written."""
+    """Return the open record of a step: `last` if a dead owner left it open, else a new one that is not yet written."""
     if last is not None and last.state in OPEN_STATES:
         return last
     return new_record(run, step, index, last.try_number + 1 if last else 1)
 
 
 def new_record(run: WorkflowRun, step: Step, index: int, try_number: int, direction: str = "") -> OpenRecord:
-    """Return a new record of a step, not yet written; in the run's direction, or in `direction`."""
+    """Return a new record of a step, not yet written, in the run's direction or in `direction`."""
     return OpenRecord(
         run_id=run.pk,
         index=index,
@@ -108,7 +110,7 @@ def emit(alias: str, run: WorkflowRun, kind: str, record: Record | None = None, 
 def describe(error: Exception, step: Step, run: WorkflowRun) -> dict[str, Any]:
     """Return an error as JSON.
 
-    Only our own errors show their text: that of others may hold paths, addresses or secrets.
+    Only the product's own errors show their text. The text of others may hold paths, addresses or secrets.
     """
     if isinstance(error, NovellaError):
         text = error.message

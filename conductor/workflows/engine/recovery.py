@@ -19,9 +19,9 @@ MOST_NOTIFIED_PER_PASS = 200
 
 
 def sweep(alias: str, *, grace_seconds: float) -> int:
-    """Notify conductors of runs in `alias` that were due for `grace_seconds` without an owner; returns how many.
+    """Notify conductors of runs in `alias` that were due for `grace_seconds` without an owner. Return how many.
 
-    A run whose owner is alive is left alone, however long its step takes; one whose lease expired is due at once.
+    A run whose owner is alive is left alone, however long its step takes. A run whose lease has expired is due at once.
     """
     outbox.resend_due(alias)
     cross_database_locks.sweep(alias)
@@ -30,13 +30,13 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
 
 
 def hand_on(alias: str) -> int:
-    """Release this process's runs before its regular end, and notify other conductors; returns how many."""
+    """Release this process's runs before its regular end, and notify other conductors. Return how many."""
     periodic_leases.end(alias, Q(owner=leases.WORKER))
     return _notify_conductors(alias, leases.let_go(alias))
 
 
 def go_on_with_given_up() -> int:
-    """Release runs that were given up when a database failed, once it is up again; returns how many."""
+    """Release runs that were given up when a database failed, once it is up again. Return how many."""
     freed = 0
     unheard: set[str] = set()
     for alias, run_uuid in leases.given_up():
@@ -50,7 +50,7 @@ def go_on_with_given_up() -> int:
 
 
 def take_over_from(alias: str, life: str) -> int:
-    """Release the runs in `alias` of a process that has just died, and notify conductors; returns how many."""
+    """Release the runs in `alias` of a process that has just died, and notify conductors. Return how many."""
     periodic_leases.end(alias, Q(owner__endswith=f":{life}"))
     return _notify_conductors(alias, leases.expire_leases_of(alias, life))
 
@@ -62,14 +62,16 @@ def _notify_conductors(alias: str, runs: Sequence[tuple[str, UUID | str]]) -> in
 
 
 def take_over_everything(alias: str) -> int:
-    """Release a dead predecessor's runs and resend its commands, at the start of a process that is the only one."""
+    """Release a dead predecessor's runs and send its commands again, at the start of a process that is the only one."""
     outbox.send_all_again(alias)
     periodic_leases.end(alias, ~Q(owner=leases.WORKER))
     return leases.expire_earlier(alias)
 
 
 def unresponsive_reason(alias: str, run: WorkflowRun, record_pk: int) -> str:
-    """Return why a command counts as unresponsive: no answer or progress for too long; "" if it does not."""
+    """Return why the host of a command counts as unresponsive: no answer or progress for too long. Empty if it does
+    not.
+    """
     long_ago = database_now(-settings.NOVELLA_COMMAND_SECONDS)
     record = StepRecord.objects.using(alias).filter(pk=record_pk, started_at__lt=long_ago).first()
     if record is None:

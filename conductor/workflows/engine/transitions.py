@@ -36,7 +36,7 @@ from conductor.workflows.engine import records
 from conductor.workflows.engine.unit_of_work import UnitOfWork
 from conductor.workflows.flow import Flow, RemoteCall, RemoteStep, Result, Step, StepContext
 
-# Not errors of the step: the executor gives up, and the sweep wakes the run when its lease has expired.
+# Not errors of the step: the executor gives the run up, and the sweep wakes it when its lease has expired.
 NOT_THE_STEPS_FAULT = (StaleToken, OperationalError, InterfaceError)
 TRIES_UNTIL_STUCK = 5
 
@@ -51,7 +51,7 @@ class Transitions:
         self.is_over = False  # suspended or ended: the run has no owner any more
         self.unit = UnitOfWork(alias, run)
         self._opened: records.Record | None = None  # the record of the step under way, once it is known here
-        self._is_fresh = False  # no step of it was ever opened
+        self._is_fresh = False  # no step of the run was ever opened
         self._is_inside = False
         self._must_reread = False
         self._context = RequestContext.from_json(run.context)
@@ -60,7 +60,9 @@ class Transitions:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Open a fenced transaction on the journal, with the current run: its cancellation may have been requested."""
+        """Open a fenced transaction on the journal, and read the run again, as its cancellation may have been
+        requested.
+        """
         with write_tx(self.alias):
             self.context_of("").guard()
             if self._must_reread:  # the previous transaction was rolled back, or refused
@@ -74,7 +76,7 @@ class Transitions:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Context in an open transaction of this run, by fence or claim. Changes are written at its end."""
+        """Context inside an open transaction that fences or claims this run. Changes are written at its end."""
         self._is_inside = True
         try:
             yield
@@ -101,7 +103,7 @@ class Transitions:
     # -- the transitions --------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Resume the run: store its plan at the first time, and open its current step; inside a transaction."""
+        """Resume the run: store its plan at the first time, and open its current step. Call it inside a transaction."""
         if not self.run.flow_version:
             self.unit.save(
                 flow_version=self.flow.version, plan=self.flow.plan(has_secrets=bool(self.run.secrets)), started_at=NOW
@@ -133,9 +135,9 @@ class Transitions:
         self._commit(change, is_rows_only=self._is_known() and self._fails_by_rows(step))
 
     def suspend(self, cause: WaitCause, detail: str, seconds: float, call: RemoteCall | None = None) -> None:
-        """Release the run until `seconds` have passed or a message wakes it; no thread waits.
+        """Release the run until `seconds` have passed or a message wakes it. No thread waits.
 
-        The request of a `call` is sent once this is committed: its reply finds a run that waits.
+        The request of a `call` is sent once this is committed, so that its reply finds a run that waits.
         """
         self._commit(lambda: self._suspend(cause, detail, seconds, call), is_rows_only=False)
 
@@ -159,9 +161,9 @@ class Transitions:
         self.is_over = True
 
     def compensate(self, error: dict[str, Any]) -> None:
-        """Roll back: undo from here on, including the step under way, which may have taken effect in part.
+        """Roll back: compensate from here on, including the current step, which may have taken effect in part.
 
-        Inside a transaction, or from `fail`.
+        Call it inside a transaction, or from `fail`.
         """
         record = self._record_here()
         if record is not None and record.state in records.OPEN_STATES:
@@ -176,14 +178,14 @@ class Transitions:
         kind = events.kind_of_end(self.run, state)
         self.unit.save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW, orders=None)
         self.unit.emit(kind, state=state, error=error)
-        if state != RunState.NEEDS_OPERATOR:  # it keeps its locks, as it will continue
+        if state != RunState.NEEDS_OPERATOR:  # the run keeps its locks, as it will continue
             self.unit.free_locks()
         self.is_over = True
 
     # -- interventions of operators ---------------------------------------------------------------------------
 
     def settle(self, state: StepState, result: Result, *, evidence: Mapping[str, Any]) -> None:
-        """Close the step that is under way, or has failed, as done by hand ("forced") or left out ("skipped")."""
+        """Close the current or failed step as done by hand ("forced") or left out ("skipped")."""
         step, index = self.next_step()
         record = self.current_record(index)
         assert record is not None, "only a step that was begun can be settled"
@@ -198,13 +200,15 @@ class Transitions:
         self._opened = None
 
     def need_operator(self, kind: str, error: Mapping[str, Any]) -> None:
-        """Suspend the run for an operator after a failed order, with its locks; inside a transaction."""
+        """Suspend the run, with its locks, for an operator after a failed intervention. Call it inside a
+        transaction.
+        """
         self.unit.save(orders=None, state=RunState.NEEDS_OPERATOR, owner=None, lease_expires_at=None, finished_at=NOW)
         self.unit.emit(kind, error=error)
         self.is_over = True
 
     def forget_command(self, record: records.Record) -> None:
-        """Delete a command that no run waits for; the token makes its host refuse it from now on."""
+        """Delete a command for which no run waits. The host refuses it from now on by its token."""
         OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key).delete()
 
     # -- parts of transitions ---------------------------------------------------------------------------------
@@ -233,7 +237,8 @@ class Transitions:
     def _open(self, step: Step, index: int) -> None:
         """Open the step's record.
 
-        An earlier owner can only have begun the first step after a claim, or one that an operator has undone again.
+        An existing record is read only where an earlier owner may have begun the step: after a claim, or where an
+        operator requested its undo again.
         """
         is_new = (self._is_fresh or self._opened is not None) and not self.run.orders
         last = None if is_new else self.current_record(index)
@@ -247,7 +252,7 @@ class Transitions:
         self._open(step, index)
         record, moments = self.record, () if step.is_local else ("before", "effect")
         try:
-            with self.unit.savepoint():  # earlier changes stay
+            with self.unit.savepoint():  # earlier changes of the transaction stay
                 for moment in moments:
                     reach(f"{self.place_of(step)}.{moment}")
                 self._close_step(step, step.execute(self.context_of(self.record.step_key)) or {})
@@ -261,10 +266,10 @@ class Transitions:
                 self.reach_after_commit(f"{self.place_of(step)}.after")
 
     def _is_sent_at_once(self, step: Step) -> bool:
-        """Send a remote step's command in the transaction that has opened the step; returns whether it was sent.
+        """Send a remote step's command in the transaction that has opened the step. Return whether it was sent.
 
-        A command that may be deferred is not sent here: whether its host is unresponsive is checked outside. A step
-        does not fail here either: its own transaction comes next, gets the error again, and records it.
+        A command that may be deferred is not sent here, because the check whether its host is unresponsive is made
+        outside. A step does not fail here either: its own transaction comes next, gets the error again, and records it.
         """
         if not isinstance(step, RemoteStep) or self.record.state != StepState.RUNNING or self.may_be_deferred():
             return False
@@ -278,7 +283,7 @@ class Transitions:
         return True
 
     def send(self, step: RemoteStep, command: Any, *, is_deferred: bool = False) -> None:
-        """Put the command into the outbox and suspend; without a command the step is skipped."""
+        """Put the command into the outbox and suspend. A step without a command is skipped."""
         if command is None:
             self._close_step(step, {}, state=StepState.SKIPPED)
         else:
@@ -289,13 +294,13 @@ class Transitions:
         self.reach_after_commit(f"{self.place_of(step)}.sent")
 
     def may_be_deferred(self) -> bool:
-        """Whether the run may continue without the host: cleanup commands are deferred until the host is back."""
+        """Whether the run may continue without the host. Cleanup commands are deferred until the host is back."""
         return self.run.direction == "undo" or self.flow.is_forward_only
 
     def _close_step(
         self, step: Step, result: Result, *, state: str = StepState.DONE, kept: Result | None = None
     ) -> None:
-        """Close the step and commit its effect in the journal's database; `kept` replaces the result in its record."""
+        """Close the step and commit its effect in the journal's database. `kept` replaces the result in its record."""
         _, index = self.next_step()
         context, variables = self.context_of(self.record.step_key), self.run.variables
         if self.run.direction == "undo":
@@ -329,20 +334,20 @@ class Transitions:
             self.compensate(error)
 
     def _record_here(self) -> records.Record | None:
-        """Return the newest record of the step at the run's position, typically the one opened here."""
+        """Return the newest record of the step at the run's position, which was usually opened here."""
         known, run = self._opened, self.run
         if known and (known.index, known.direction, known.attempt) == (run.position, run.direction, run.attempt):
             return known
         return self.current_record(run.position)
 
     def _skip_what_needs_no_undo(self) -> None:
-        only = (self.run.orders or {}).get("only")  # an operator has requested to undo only these again
+        only = (self.run.orders or {}).get("only")  # an operator has requested to undo only these steps again
         position = _next_undo(self.flow, self.run.position, only)
         if position != self.run.position:
             self.unit.save(position=position)
 
     def _begin_next_attempt(self) -> bool:
-        """Begin the next attempt after a rollback, if one is left and could succeed; returns whether it did."""
+        """Begin the next attempt after a rollback, if one is left and could succeed. Return whether it did."""
         if self.flow.max_attempts == 1 or self.run.is_cancel_requested or self.run.uncompensated or self.run.orders:
             return False
         error = statements.last_failure(connections[self.alias], self.run.pk, self.run.attempt)
@@ -383,7 +388,7 @@ class Transitions:
     def _ends_by_rows(self) -> bool:
         """Whether the run's end only changes rows.
 
-        On PostgreSQL a wait may be added concurrently, so waiters are read.
+        On PostgreSQL another transaction may add a wait at the same time, so waiters are read.
         """
         if connections[self.alias].vendor == "postgresql" or self.run.secrets:
             return False
@@ -423,7 +428,7 @@ class Transitions:
 
     @property
     def record(self) -> records.Record:
-        """The record of the step under way."""
+        """The record of the current step."""
         assert self._opened is not None, "every step is opened by the transaction before it"
         return self._opened
 
@@ -433,11 +438,11 @@ class Transitions:
         self._opened, self._must_reread = None, False
 
     def restore(self, record: records.Record) -> None:
-        """Restore the state before the step's answer was taken, after a rollback to a savepoint."""
+        """Restore the state before the step's answer was processed, after a rollback to a savepoint."""
         self._opened, record.state, self.is_over = record, StepState.WAITING, False
 
     def place_of(self, step: Step) -> str:
-        """Return the name of the step among the points where tests kill a process."""
+        """Return the step's name among the points at which tests kill a process."""
         return f"{self.flow.name}.{self.run.direction}.{step.name}"
 
     def reach_after_commit(self, place: str) -> None:
@@ -450,7 +455,7 @@ class Transitions:
 
 
 def _next_undo(flow: Flow, position: int, only: list[int] | None = None) -> int:
-    """Return `position` without preceding steps that need no undo; with `only`, these alone are undone."""
+    """Return `position` without preceding steps that need no undo. With `only`, only these steps are undone."""
     while position and not (flow.steps[position - 1].has_revert and (only is None or position - 1 in only)):
         position -= 1
     return position

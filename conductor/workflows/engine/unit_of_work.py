@@ -1,4 +1,4 @@
-"""Unit of work: the changes of a run in one transaction, in memory at once, and in the database at its end."""
+"""Unit of work: the changes of a run in one transaction, made in memory at once and written at its end."""
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ from conductor.workflows.engine import records
 from conductor.workflows.engine.records import OpenRecord, Record
 from conductor.workflows.steps import instance_rows
 
-# SQLite has one writer at a time, and the sync at the end of a transaction costs most: concurrent workers have one of
-# them write for all (group commit). PostgreSQL groups commits by itself.
+# SQLite has one writer at a time, and the sync at the end of a transaction costs most. So one of several concurrent
+# workers writes for all of them (group commit). PostgreSQL groups commits by itself.
 BATCHES = BatchWriter(statements.write_transitions)
 
 
 class UnitOfWork:
-    """Collects changes of a run's row, of the records of its steps, and of the instance it works on.
+    """Collects changes of a run's row, of the records of its steps, and of the instance that it works on.
 
     Code of a step in the transaction sees them in `context.run`, but not in the database yet. Each write renews the
-    lease, unless it ends it.
-
-    `commit_alone` is the short form for a change of rows only: it needs no open transaction, as the statement that
-    writes the change also checks the fence.
+    lease, unless it ends it. `commit_alone` is the short form for a change of rows only: it needs no open transaction,
+    as the statement that writes the change also checks the fence.
     """
 
     def __init__(self, alias: str, run: WorkflowRun) -> None:
@@ -54,22 +52,22 @@ class UnitOfWork:
 
     @property
     def is_alone(self) -> bool:
-        """Whether `commit_alone` is collecting a change: nothing may be read or written now."""
+        """Whether `commit_alone` is collecting a change. Nothing may be read or written then."""
         return self._alone is not None
 
     def save(self, **values: Any) -> None:
-        """Change the run; the row follows with the next `write`."""
+        """Change the run. The next `write` writes the row."""
         self._unwritten |= values
         for name, value in values.items():
             setattr(self._run, name, value)
 
     def open(self, record: OpenRecord) -> None:
-        """Begin a step; its record follows with the next `write`. The previous step has ended."""
+        """Begin a step, whose predecessor has ended. The next `write` writes its record."""
         self._opened = record
         self.emit("step.started", record)
 
     def close(self, record: Record, state: str, **values: Any) -> None:
-        """End a step; `values` are JSON columns of its record: `result` or `error`."""
+        """End a step. `values` are JSON columns of its record: `result` or `error`."""
         if record is self._opened and "error" not in values:
             record.result = values.get("result")
             self._opened = None
@@ -120,7 +118,7 @@ class UnitOfWork:
             self._unwritten = {}
 
     def write_steps(self) -> None:
-        """Insert the records of begun steps, those that have also ended first."""
+        """Insert the records of begun steps, those that have ended already first."""
         if self._ended:
             statements.open_ended_steps(self._connection, self._ended)
             self._ended = []
@@ -136,8 +134,8 @@ class UnitOfWork:
         """Make a change of rows only, and commit it in one write.
 
         Returns:
-            False where the run has another owner, its cancellation was requested, or its locks may have waiters:
-        nothing is written then, and the run must be read again.
+            False where the run has another owner, its cancellation was requested, or its locks may have waiters.
+                Nothing is written then, and the run must be read again.
         """
         self._alone = gathered = _Alone()
         try:

@@ -64,7 +64,7 @@ class SelectDestinations(SetStep):
             return [early.get(work.run.uuid) or next(late) for work in works]
         wanted = still_wanted(works)
         requested = [work for work in works if wanted[work.run.uuid]]
-        answers = manager.call([_question(work, wanted[work.run.uuid]) for work in requested])
+        answers = manager.call([_request_of(work, wanted[work.run.uuid]) for work in requested])
         found = {work.run.uuid: answer for work, answer in zip(requested, answers, strict=True)}
         return [_selections(wanted[work.run.uuid], found.get(work.run.uuid, [])) for work in works]
 
@@ -105,9 +105,9 @@ def still_wanted(works: Sequence[StepContext]) -> dict[UUID, list[str]]:
     return {work.run.uuid: [uuid for uuid in work.inputs["instance_uuids"] if uuid in wanted] for work in works}
 
 
-def _question(work: StepContext, instance_uuids: Sequence[str]) -> manager.Question:
+def _request_of(work: StepContext, instance_uuids: Sequence[str]) -> manager.DestinationRequest:
     spec = RequestSpec.from_json({**work.inputs["spec"], "num_instances": len(instance_uuids)})
-    return manager.Question.of(work, spec, instance_uuids)
+    return manager.DestinationRequest.of(work, spec, instance_uuids)
 
 
 def _selections(instance_uuids: Sequence[str], answer: manager.Selections | Exception) -> Result | Exception:

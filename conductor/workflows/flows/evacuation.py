@@ -24,7 +24,7 @@ class SpawnAtDestination(RemoteStep):
     event = "compute_rebuild_instance"
 
     def on_start(self, work: StepContext) -> None:
-        """Record whether the disks are shared, also for the rollback: a destroy would delete shared ones."""
+        """Record whether the disks are shared, as the rollback needs it: a destroy would delete shared disks."""
         migration = moves.read(work)
         found = {TAKES_DISKS: request_specs.leaves_disks(work.alias, migration)}
         instance_rows.update(work, task_state=TaskState.REBUILD_SPAWNING)
@@ -78,8 +78,9 @@ EVACUATE_INSTANCE = EvacuateInstance(
     "evacuate_instance",
     version=1,
     steps=(
-        LookAtSource(),  # checks the server and records its holdings at the source; no undo, as it only reads
-        PickDestination(),  # claimed there; the failed host's holdings stay the migration's until that host is clean
+        LookAtSource(),  # checks the server and records its allocations at the source; no undo, as it only reads
+        # claims there; the migration keeps the allocations at the failed host until that host is clean
+        PickDestination(),
         MovePorts(),  # ports are bound to the destination; revert binds them back
         SpawnAtDestination(),  # one command to the destination; revert destroys what it built, or hands the disks back
         MarkEvacuated(),

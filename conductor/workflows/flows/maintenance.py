@@ -87,7 +87,7 @@ class EmptyHost(Step):
         events.append(work.alias, events.about_host(host), "host.emptied")
 
 
-def _words(load: host_load.Load, drain: Drain) -> str:
+def _words(load: host_load.HostLoad, drain: Drain) -> str:
     words = f"left: {load}"
     if drain.is_paused:
         words = f"paused with {load}"

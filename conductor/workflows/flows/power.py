@@ -39,7 +39,7 @@ REBOOT_INSTANCE = Flow(
     "reboot_instance",
     version=1,
     steps=(
-        GuestCommandStep("RebootGuest"),  # no revert: on or off, its host reports the guest's state
+        GuestCommandStep("RebootGuest"),  # no revert: the host reports whether the guest is on or off
         SetState(VmState.ACTIVE, PowerState.RUNNING),
     ),
     on_failure=_END,

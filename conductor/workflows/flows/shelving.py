@@ -167,7 +167,7 @@ class ChooseHostAgain(Step):
     def execute(self, work: StepContext) -> Result:
         if not is_offloaded(work):
             return {}
-        (selections,) = manager.call_one(manager.Question.of(work, _spec(work), [work.instance_uuid]))
+        (selections,) = manager.call_one(manager.DestinationRequest.of(work, _spec(work), [work.instance_uuid]))
         return {"selection": selections[0].to_json()}
 
     def commit(self, work: StepContext, result: Result) -> None:

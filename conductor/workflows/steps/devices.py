@@ -17,7 +17,7 @@ from conductor.workflows.steps import instance_rows
 
 
 def rows(work: StepContext) -> QuerySet[BlockDevice]:
-    """Return the device of the run's inputs; none when it is gone."""
+    """Return the device of the run's inputs. Empty when it is gone."""
     return BlockDevice.objects.using(work.alias).filter(uuid=work.inputs["attachment_id"])
 
 
@@ -55,9 +55,9 @@ def lending(work: StepContext) -> NewAttachment:
 
 
 def kept_by(work: StepContext) -> str:
-    """Return the host whose guest may still have the run's volumes or port; "" for none.
+    """Return the host whose guest may still have the run's volumes or port. Empty if there is none.
 
-    It is unresponsive and has a deferred command, or its undo has failed for good.
+    Such a host is unresponsive and has a deferred command, or its undo has failed for good.
     """
     deferred = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_deferred=True).first()
     if deferred is not None or not work.run.uncompensated:

@@ -25,9 +25,10 @@ def read(work: StepContext) -> Instance:
 
 
 def update(work: StepContext, **values: Any) -> None:
-    """Change the instance and notify its subscribers; inside a fenced transaction.
+    """Change the instance and notify its subscribers. Call it inside a fenced transaction.
 
-    `task_state` is not changed while a delete or another interrupting action waits, so that its own stays visible.
+    `task_state` is not changed while a delete or another interrupting action waits, so that the waiting action's stays
+    visible.
     """
     if "task_state" in values:
         task_state = values.pop("task_state")
@@ -50,13 +51,13 @@ def write(alias: str, run: WorkflowRun, changes: dict[str, Any] | None) -> None:
 
 
 def is_awaited(work: StepContext) -> bool:
-    """Whether another run waits for the instance: it has set its own task state there when it was accepted."""
+    """Whether another run waits for the instance. It has set its own task state when it was accepted."""
     waiting = LockWait.objects.using(work.alias).filter(resource=f"instance:{work.instance_uuid}")
     return waiting.exclude(run=work.run.pk).exists()
 
 
 def mark_deleted(work: StepContext) -> None:
-    """Mark the instance as deleted; the row stays for lists of deleted ones; inside a fenced transaction."""
+    """Mark the instance as deleted. The row stays for lists of deleted ones. Call it inside a fenced transaction."""
     write(work.alias, work.run, work.changes)
     now = database_now()
     Instance.objects.using(work.alias).filter(uuid=work.instance_uuid).update(

@@ -83,7 +83,7 @@ class PickDestination(Step):
         spec = request_specs.of(
             instance, migration, requested_host=work.inputs.get("host", ""), tried_hosts=tried_hosts(work)
         )
-        ((chosen, *_),) = manager.call_one(manager.Question.of(work, spec, [work.instance_uuid]))
+        ((chosen, *_),) = manager.call_one(manager.DestinationRequest.of(work, spec, [work.instance_uuid]))
         return {"selection": chosen.to_json()}
 
     def commit(self, work: StepContext, result: Result) -> None:

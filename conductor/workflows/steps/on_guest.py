@@ -1,4 +1,4 @@
-"""Steps on an existing guest, which differ only in the command that they send to its host."""
+"""Steps on an existing guest. They differ only in the command that they send to its host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Address = Mapping[str, Any]  # the fields of every command
 Build = Callable[[StepContext, Instance, Address], Any]
 
 
-# Ends of a run after which no undo is sent to the guest: see GuestCommandStep.
+# Ends of a run after which no undo is sent to the guest; see GuestCommandStep.
 LEFT_ALONE = ("HostUnresponsive", "Cancelled", "GuestMissing")
 
 
@@ -44,8 +44,8 @@ class GuestCommand:
 class GuestCommandStep(RemoteStep):
     """Sends a command to the instance's host, and suspends until it answers.
 
-    Only a failure that the host reported is undone there. An unresponsive host may have lost its guest to another one
-    by the time it is up again, and after a cancellation the user decides about the guest: in both cases no undo is
+    Only a failure that the host reported is undone there. An unresponsive host may have lost its guest to another host
+    by the time it is up again, and after a cancellation the user decides about the guest. In both cases no undo is
     sent, and the next report gives the guest's state. A host without such a guest has nothing to undo.
     """
 
@@ -113,7 +113,7 @@ def _rescue(work: StepContext, instance: Instance, to: Address) -> Any:
 
 
 def _unrescue(work: StepContext, instance: Instance, to: Address) -> Any:
-    """Start the guest as it was: one that was off stays off."""
+    """Start the guest as it was before the rescue. A guest that was off stays off."""
     is_running = instance.vm_state != VmState.STOPPED
     return messages.UnrescueInstance(**to, guest=guest_of(work, instance), is_running=is_running)
 

@@ -41,7 +41,7 @@ def addressed(work: StepContext, host: str) -> dict[str, Any]:
 
 
 def guest_of(work: StepContext, instance: Instance, **changes: Any) -> dict[str, Any]:
-    """Return the instance as core.GuestSpec in JSON; `changes` replace fields of it, such as `flavor` or `image`."""
+    """Return the instance as core.GuestSpec in JSON. `changes` replace its fields, such as `flavor` or `image`."""
     guest = GuestSpec(
         instance_uuid=str(instance.uuid),
         name=instance.name,
@@ -63,14 +63,17 @@ def guest_of(work: StepContext, instance: Instance, **changes: Any) -> dict[str,
 
 
 def fresh_guest_of(work: StepContext, instance: Instance, **changes: Any) -> dict[str, Any]:
-    """Return `guest_of` for a host that fetches the image now. Raises BuildAborted when the project may not read it."""
+    """Return the guest as `guest_of` does, for a host that fetches the image now.
+
+    Raises BuildAborted when the project may not read the image.
+    """
     image = changes.get("image") or ImageSpec(**instance.image)
     boot_images.require_readable(work.context, instance.project_id, image.image_id)
     return guest_of(work, instance, **changes)
 
 
 def rescued_volumes(work: StepContext, instance: Instance) -> tuple[VolumeConnection, ...]:
-    """Return the instance's volumes for a guest that boots from another disk: none of them is the boot disk."""
+    """Return the instance's volumes for a guest that boots from another disk. None of them is the boot disk then."""
     return tuple(
         replace(volume, boot_index=-1, device_name="") if volume.boot_index == 0 else volume
         for volume in _volumes(work, instance)
@@ -84,7 +87,7 @@ def _volumes(work: StepContext, instance: Instance) -> tuple[VolumeConnection, .
 
 
 def hardware_of(instance: Instance) -> dict[str, Any]:
-    """Return the NUMA cells, processors and devices granted to the guest; empty for one that requests none."""
+    """Return the NUMA cells, CPUs and devices granted to the guest. Empty for one that requests none."""
     keys = (*instance.flavor.get("extra_specs", {}), *instance.image.get("properties", {}))
     if not any(key.startswith(ASKS_FOR_HARDWARE) for key in keys):
         return {}
@@ -107,13 +110,13 @@ class DestroyOnHost(RemoteStep):
 
 
 def hold_host(work: StepContext, host: str) -> None:
-    """Take a shared lock of the host that a build or a move goes to; inside a fenced transaction.
+    """Take a shared lock of the host that is the destination of a build or move. Call it inside a fenced transaction.
 
     A run that needs a host exclusively (a drain, the deletion of its service) locks `host:<name>`. Both sides first
     lock the row of the host's service, so that neither can begin unnoticed by the other. Idempotent.
 
     Raises:
-        HostClosed: naming the holder, when the host is locked exclusively.
+        HostClosed: the host is locked exclusively; the error names the holder.
     """
     connection = connections[work.alias]
     if connection.vendor != "sqlite":  # SQLite's write transactions are exclusive from the start
@@ -127,6 +130,6 @@ def hold_host(work: StepContext, host: str) -> None:
 
 
 def let_go_of_hosts(work: StepContext) -> None:
-    """Release the run's locks of hosts; inside a fenced transaction. The end of a run does it too."""
+    """Release the run's locks of hosts. Call it inside a fenced transaction. The end of a run does it too."""
     mine = ResourceLock.objects.using(work.alias).filter(run_id=work.run.pk)
     mine.filter(resource__startswith="host:", resource__endswith=f"#{work.run.uuid}").delete()

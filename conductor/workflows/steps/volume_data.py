@@ -34,10 +34,13 @@ def existing_backup(backup_id: str) -> Backup:
 
 
 def fill(context: RequestContext, volume: Volume, image: Mapping[str, Any] | None) -> None:
-    """Copy a volume's data from its source; nothing for a blank one. A finished copy is not repeated.
+    """Copy a volume's data from its source. A blank volume has none. A finished copy is not repeated.
 
-    Raises NotFound for a missing source, Invalid for data that do not fit, DriverError; BuildAborted for an image that
-    the volume's project may not read.
+    Raises:
+        NotFound: the source is missing.
+        Invalid: the data do not fit.
+        BuildAborted: the volume's project may not read the image.
+        DriverError: the copy failed.
     """
     if image is not None:
         spec = ImageSpec(**image)
@@ -57,15 +60,17 @@ def fill(context: RequestContext, volume: Volume, image: Mapping[str, Any] | Non
 
 
 def store_as_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
-    """Store the data of an image as a host does: `ActivateImage` then uses them."""
+    """Store the data of an image as a host does. `ActivateImage` then uses them."""
     image_store.store_image(image_id, disk_format, data)
 
 
 def readable_file(context: RequestContext, volume: Volume, image: ImageSpec) -> Path:
     """Return the inspected file of an image to copy to a volume.
 
-    Raises NotFound when there are no data, Invalid for a larger disk than the volume, BuildAborted for data that refer
-    to others, and for an image that the volume's project may not read.
+    Raises:
+        NotFound: there are no data.
+        Invalid: the disk is larger than the volume.
+        BuildAborted: the data refer to other files, or the volume's project may not read the image.
     """
     boot_images.require_readable(context, volume.project_id, image.image_id)
     path = image_store.path_of(image.image_id)

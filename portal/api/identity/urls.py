@@ -30,7 +30,7 @@ _TARGETS = ("projects/<str:project_id>", "domains/<str:domain_id>")
 
 
 def _grants() -> list[URLPattern]:
-    """Every target with every actor: direct grants, and grants that projects below inherit."""
+    """Return every target with every actor: direct grants, and grants that projects below inherit."""
     patterns = []
     for target, actor in product((*_TARGETS, "system"), _ACTORS):
         plain = f"v3/{target}/{actor}/roles"

@@ -10,7 +10,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.core.page import Page
 from conductor.network.filters import NetworkListQuery
-from portal.api.network.resources import Resource
+from portal.api.network.resources import NetworkResource
 from portal.api.validation import as_boolean
 
 PAGING = frozenset({"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"})
@@ -38,7 +38,7 @@ def parse(given: Mapping[str, Sequence[str]], *, limit: int, marker: str = "") -
     )
 
 
-def page(resource: Resource, context: RequestContext, query: NetworkListQuery) -> Page[Any]:
+def page(resource: NetworkResource, context: RequestContext, query: NetworkListQuery) -> Page[Any]:
     """Return the rows of a page. One extra row shows whether more follow in the query's direction."""
     if query.limit is None:
         return Page(resource.list(context, query))

@@ -52,7 +52,7 @@ class Updating:
 
 
 @dataclass(frozen=True)
-class Resource:
+class NetworkResource:
     """A collection. Policy rules are named after `rule`; None means 405. `is_tagged`: its rows have tags."""
 
     rule: str
@@ -84,7 +84,7 @@ def _member(name: str, schema: Schema) -> Schema:
     return closed({name: schema}, required=(name,))
 
 
-NETWORKS = Resource(
+NETWORKS = NetworkResource(
     rule="network",
     plural="networks",
     list=operations.list_networks,
@@ -94,7 +94,7 @@ NETWORKS = Resource(
     updating=Updating(bodies.UPDATE_NETWORK, network_json.wanted_network, operations.update_network),
     delete=operations.delete_network,
 )
-SUBNETS = Resource(
+SUBNETS = NetworkResource(
     rule="subnet",
     plural="subnets",
     list=subnets.list_subnets,
@@ -104,7 +104,7 @@ SUBNETS = Resource(
     updating=Updating(bodies.UPDATE_SUBNET, network_json.subnet_changes, subnets.update_subnet),
     delete=subnets.delete_subnet,
 )
-SUBNET_POOLS = Resource(
+SUBNET_POOLS = NetworkResource(
     rule="subnetpool",
     plural="subnetpools",
     list=subnet_pools.list_pools,
@@ -114,7 +114,7 @@ SUBNET_POOLS = Resource(
     updating=Updating(routing.UPDATE_POOL, pool_json.wanted_pool, subnet_pools.update_pool),
     delete=subnet_pools.delete_pool,
 )
-ADDRESS_SCOPES = Resource(
+ADDRESS_SCOPES = NetworkResource(
     rule="address_scope",
     plural="address_scopes",
     list=subnet_pools.list_scopes,
@@ -125,7 +125,7 @@ ADDRESS_SCOPES = Resource(
     delete=subnet_pools.delete_scope,
     is_tagged=False,
 )
-RBAC_POLICIES = Resource(
+RBAC_POLICIES = NetworkResource(
     rule="rbac_policy",
     plural="rbac_policies",
     list=rbac.list_policies,
@@ -136,7 +136,7 @@ RBAC_POLICIES = Resource(
     delete=rbac.delete_policy,
     is_tagged=False,
 )
-ROUTERS = Resource(
+ROUTERS = NetworkResource(
     rule="router",
     plural="routers",
     list=routers.list_routers,
@@ -146,7 +146,7 @@ ROUTERS = Resource(
     updating=Updating(routing.UPDATE_ROUTER, router_json.wanted_router, routers.update_router),
     delete=routers.delete_router,
 )
-FLOATING_IPS = Resource(
+FLOATING_IPS = NetworkResource(
     rule="floatingip",
     plural="floatingips",
     list=floating_ips.list_floating_ips,
@@ -156,7 +156,7 @@ FLOATING_IPS = Resource(
     updating=Updating(routing.UPDATE_FLOATING_IP, router_json.floating_ip_changes, addresses.update),
     delete=addresses.delete,
 )
-PORTS = Resource(
+PORTS = NetworkResource(
     rule="port",
     plural="ports",
     list=port_operations.list_ports,
@@ -166,7 +166,7 @@ PORTS = Resource(
     updating=Updating(bodies.UPDATE_PORT, port_json.port_changes, interfaces.update_port),
     delete=interfaces.delete_port,
 )
-SECURITY_GROUPS = Resource(
+SECURITY_GROUPS = NetworkResource(
     rule="security_group",
     plural="security_groups",
     list=security_groups.list_groups,
@@ -176,7 +176,7 @@ SECURITY_GROUPS = Resource(
     updating=Updating(bodies.UPDATE_GROUP, group_json.wanted_group, security_groups.update_group),
     delete=security_groups.delete_group,
 )
-SECURITY_GROUP_RULES = Resource(
+SECURITY_GROUP_RULES = NetworkResource(
     rule="security_group_rule",
     plural="security_group_rules",
     list=security_groups.list_rules,

@@ -11,7 +11,7 @@ from conductor.services.audit.audit import AuditQuery, AuditView
 from conductor.services.audit.seals import SealView
 from portal.api.base import ApiRequest
 from portal.api.novella.data import DataSerializer, envelope, missing_cells, page
-from portal.api.novella.filters import FilterField, PageFilter, TimeFilter
+from portal.api.novella.filters import FilterField, PageFilter, TimestampFilter
 from portal.api.novella.operations import describes
 from portal.api.novella.viewset import NovellaViewSet
 
@@ -26,7 +26,7 @@ class AuditRecordSerializer(DataSerializer):
 
 
 class SealSerializer(DataSerializer):
-    """How far the audit log of one database is sealed."""
+    """State of the seals of one database's audit log."""
 
     class Meta:
         dataclass = SealView
@@ -41,7 +41,7 @@ class AuditFilter(PageFilter):
     run_uuid = FilterField()
     instance_uuid = FilterField()
     request_id = FilterField()
-    since = TimeFilter()
+    since = TimestampFilter()
 
 
 class AuditViewSet(NovellaViewSet):

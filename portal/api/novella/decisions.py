@@ -13,7 +13,7 @@ from portal.api.base import ApiRequest
 from portal.api.novella.bodies import BodySerializer
 from portal.api.novella.data import DataSerializer, envelope, missing_cells, objects, page, serializer_of
 from portal.api.novella.fields import ChoiceField
-from portal.api.novella.filters import FilterField, PageFilter, TimeFilter
+from portal.api.novella.filters import FilterField, PageFilter, TimestampFilter
 from portal.api.novella.operations import describes
 from portal.api.novella.viewset import NovellaViewSet
 from portal.api.pagination import next_links
@@ -45,8 +45,8 @@ class DecisionFilter(PageFilter):
     instance_uuid = FilterField()
     project_id = FilterField()
     outcome = FilterField()
-    since = TimeFilter()
-    until = TimeFilter()
+    since = TimestampFilter()
+    until = TimestampFilter()
 
 
 class DecisionHostFilter(PageFilter):

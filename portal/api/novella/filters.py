@@ -88,7 +88,7 @@ class ManyFilter(ChoiceFilter):
         return tuple(self.check(text) for text in texts)
 
 
-class TimeFilter(FilterField):
+class TimestampFilter(FilterField):
     """A time in the query; without a zone it is UTC."""
 
     missing = None
@@ -140,7 +140,7 @@ class QuerySerializer(serializers.Serializer[Any]):
 
     @classmethod
     def parse(cls, request: ApiRequest) -> dict[str, Any]:
-        """A value for every field; raises Invalid naming a parameter that is unknown or does not fit."""
+        """Return a value for every field; raises Invalid naming a parameter that is unknown or does not fit."""
         known = prototype(cls).fields
         unknown = sorted(set(request.query_params) - set(known))
         if unknown:

@@ -76,4 +76,4 @@ class ReferenceViewSet(NovellaViewSet):
 
 
 def no_request(*args: Any) -> None:
-    """The document is made without a request: it depends on no caller."""
+    """Return no request, as the document does not depend on the caller."""

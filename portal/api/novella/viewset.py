@@ -55,7 +55,7 @@ class NovellaViewSet(ViewSetMixin, ApiView):  # type: ignore[misc]  # the reques
 
     @classmethod
     def get_extra_actions(cls) -> list[Any]:
-        """Like Django REST framework's, without reading `schema`, which would load the generator of the document."""
+        """Return the extra actions without reading `schema`, which would load the generator of the document."""
         members = (member for _, member in inspect.getmembers_static(cls))
         return [member for member in members if isinstance(getattr(member, "mapping", None), MethodMapper)]
 

@@ -54,7 +54,7 @@ LAUNCH_FIELDS = ("flavor", "image", "availability_zone", "host", "scheduler_hint
 
 
 class StageDifferenceSerializer(DataSerializer):
-    """How many hosts a filter leaves, now and with the changes."""
+    """The numbers of hosts that a filter leaves, now and with the changes."""
 
     by = serializers.IntegerField()
 
@@ -254,7 +254,7 @@ class WhatIfViewSet(NovellaViewSet):
 
 
 def _launch_of(body: Mapping[str, Any]) -> InstanceCreate:
-    """The launch that a checked body asks about."""
+    """Return the launch that a checked body asks about."""
     return InstanceCreate(
         name="what-if",
         flavor_ref=body["flavor"],

@@ -27,7 +27,7 @@ from portal.api.novella.data import (
     serializer_of,
 )
 from portal.api.novella.events import EVENTS, EventPageFilter, event_page, most_of
-from portal.api.novella.filters import FilterField, ManyFilter, PageFilter, TimeFilter
+from portal.api.novella.filters import FilterField, ManyFilter, PageFilter, TimestampFilter
 from portal.api.novella.operations import describes
 from portal.api.novella.viewset import NovellaViewSet, missing_body, quoted
 
@@ -99,8 +99,8 @@ class WorkflowFilter(PageFilter):
     state = ManyFilter([one.value for one in RunState])
     flow = ManyFilter()
     action = ManyFilter()
-    since = TimeFilter()
-    until = TimeFilter()
+    since = TimestampFilter()
+    until = TimestampFilter()
 
 
 FACETS = serializers.DictField(child=numbers())
@@ -162,7 +162,7 @@ class WorkflowViewSet(NovellaViewSet):
 
 
 def workflow_in_full(request: ApiRequest, run_uuid: str, status: int = 200) -> Response:
-    """A workflow with the actions that are permitted now; `ETag` is its revision."""
+    """Return a workflow with the actions that are permitted now; `ETag` is its revision."""
     panel = workflow_actions.panel(request.context, run_uuid)
     run = workflows.get(request.context, run_uuid)
     body = WorkflowInFullSerializer(run, context={"request": request, "panel": panel}).data

@@ -39,7 +39,7 @@ class PlacementVersions(VersionTable):
         return version
 
     def answer_headers(self, used: Microversion | None) -> dict[str, str]:
-        """As elsewhere, with the header name in lower case, which some clients need and caches accept."""
+        """Return the version headers, with the header name in lower case, which some clients need and caches accept."""
         return {**super().answer_headers(used), "Vary": HEADER.lower()}
 
 

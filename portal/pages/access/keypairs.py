@@ -36,7 +36,7 @@ def _upload(form: SubmittedForm) -> Call:
 
 
 def _generate(form: SubmittedForm) -> Call:
-    """From 2.92 on the API leaves key generation to the client."""
+    """Generate a key pair, as from 2.92 on the API leaves that to the client."""
     return Call("POST", PATH, {"keypair": {"name": form.values["name"], "type": form.values["type"]}}, version="2.91")
 
 

@@ -120,7 +120,7 @@ class FleetDrawing:
 
 @dataclass(frozen=True)
 class DrawingStyle:
-    """How hosts are drawn: measure, size, and highlighted hosts."""
+    """Style of the drawing of hosts: measure, size, and highlighted hosts."""
 
     measure: Measure
     full: float

@@ -151,7 +151,7 @@ def badge_of(found: HostDetail) -> StatusBadge:
 
 
 def _sentence(found: HostDetail) -> str:
-    """The state of a host in a sentence."""
+    """Return the state of a host in a sentence."""
     count = len(found.guests.items)
     servers = (
         ngettext("%(count)s server", "%(count)s servers", count) % {"count": count} if count else gettext("no servers")

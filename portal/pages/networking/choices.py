@@ -11,7 +11,7 @@ from portal.pages.resources.fields import with_id
 from portal.pages.resources.model import Item, ItemOptions
 
 
-def _of(collection: api.Resource, words: Callable[[Item], str]) -> ItemOptions:
+def _of(collection: api.NetworkResource, words: Callable[[Item], str]) -> ItemOptions:
     return ItemOptions("network", f"get_{collection.rule}", reader(collection).list_, words)
 
 

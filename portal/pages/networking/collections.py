@@ -5,7 +5,7 @@ from __future__ import annotations
 from conductor.core.context import RequestContext
 from conductor.core.page import Page
 from portal.api.network import queries
-from portal.api.network.resources import Resource as Collection
+from portal.api.network.resources import NetworkResource as Collection
 from portal.pages.resources import shared_actions
 from portal.pages.resources.fields import named
 from portal.pages.resources.model import Call, Execute, Item, ItemReader, Query, ResourceAction, SubmittedForm

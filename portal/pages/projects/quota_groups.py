@@ -50,7 +50,7 @@ WORDS: Mapping[str, str] = {**COMPUTE_WORDS, **VOLUME_WORDS, **NETWORK_WORDS, **
 
 
 def groups(request: PageRequest) -> list[tuple[str, list[QuotaBar]]]:
-    """The bars of each service, under its title."""
+    """Return the bars of each service, under its title."""
     caller = request.caller
     own = [one for one in quotas.show(caller, caller.project_id, caller.user_id) if one.resource == "key_pairs"]
     shared = [one for one in quotas.show(caller, caller.project_id) if one.resource in COMPUTE_WORDS]

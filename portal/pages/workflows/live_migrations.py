@@ -237,6 +237,6 @@ def _rate(bytes_per_second: float) -> str:
 
 
 def _bytes(amount: int) -> str:
-    """Like convergence.size, with the viewer's decimal separator."""
+    """Format an amount as convergence.size does, with the viewer's decimal separator."""
     value, unit = convergence.in_unit(amount)
     return f"{amount} B" if unit == "B" else f"{decimal(value)} {unit}"

@@ -14,7 +14,7 @@ IDENTITY = "/identity/v3"
 
 
 def user(name: str, domain: Domain) -> User:
-    """A user without any role; nothing signs in as them."""
+    """Return a user without any role; nothing signs in as them."""
     return User.objects.create(domain=domain, username=name, password="!")
 
 
@@ -34,7 +34,7 @@ def give(actor: User | Group, role: str, place: Project | Domain | None, *, is_i
 
 
 def client_for(actor: User, place: Project | Domain | None) -> ApiClient:
-    """A client with the user's token for a project, a domain, or (None) the system."""
+    """Return a client with the user's token for a project, a domain, or (None) the system."""
     scope = Scope(
         project=place if isinstance(place, Project) else None,
         domain=place if isinstance(place, Domain) else None,
@@ -44,14 +44,14 @@ def client_for(actor: User, place: Project | Domain | None) -> ApiClient:
 
 
 def with_role(name: str, role: str, place: Project | Domain | None, home: Domain) -> tuple[User, ApiClient]:
-    """A new user with one role, and a client with their token for that place."""
+    """Return a new user with one role, and a client with their token for that place."""
     made = user(name, home)
     give(made, role, place)
     return made, client_for(made, place)
 
 
 def group_of(name: str, domain: Domain, *members: User) -> Group:
-    """A group with these members."""
+    """Return a group with these members."""
     made = Group.objects.create(domain=domain, name=name)
     for member in members:
         Membership.objects.create(group=made, user=member)
@@ -59,7 +59,7 @@ def group_of(name: str, domain: Domain, *members: User) -> Group:
 
 
 def role_id(name: str) -> str:
-    """The id of a role of the cloud."""
+    """Return the id of a role of the cloud."""
     return str(Role.objects.get(name=name, domain=None).pk)
 
 
@@ -70,5 +70,5 @@ def home_of(people: People) -> Domain:
 
 
 def statuses(client: ApiClient, *requests: tuple[Any, ...]) -> set[int]:
-    """The statuses of requests, each a method, a path and perhaps a body."""
+    """Return the statuses of requests, each a method, a path and perhaps a body."""
     return {client.call(*request).status_code for request in requests}

@@ -182,7 +182,7 @@ def test_the_properties_of_an_image_have_a_sum(api_client: Any) -> None:
 
 
 def following(body: dict[str, Any], name: str) -> str:
-    """The path of the next page; "" after the last one."""
+    """Return the path of the next page; "" after the last one."""
     if "next" in body:
         return f"/image{body['next']}"
     links = (str(link["href"]) for link in body.get(f"{name}_links", []) if link["rel"] == "next")

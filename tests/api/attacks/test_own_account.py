@@ -29,7 +29,7 @@ class Authenticator:
         second_factors.confirm(user.id, self.code())
 
     def code(self) -> str:
-        """A code that was not used yet: tests do not wait half a minute."""
+        """Return a code that was not used yet: tests do not wait half a minute."""
         SecondFactor.objects.update(last_step=0, failures=0)
         return self._totp.generate(int(time.time())).decode()
 

@@ -70,7 +70,7 @@ def _one_more(kind: str, api_client: Any, people: Any) -> Attempt:
 
 
 def shared_volume(api_client: Any) -> str:
-    """A volume of ana's that any number of servers may have."""
+    """Return a volume of ana's that any number of servers may have."""
     specs = {"multiattach": "<is> True"}
     made(api_client("admin"), "types", "volume_type", {"name": "shared", "extra_specs": specs}, status=200)
     held: str = volume(api_client("ana"), volume_type="shared")

@@ -32,7 +32,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def booted(seconds_ago: int) -> str:
-    """The hypervisor whose machine has been up so long."""
+    """Return the hypervisor whose machine has been up so long."""
     report = {"capabilities": {"actions": [], BOOTED_AT: int(NOW.timestamp()) - seconds_ago}}
     ComputeNode.objects.using("cell1").update(report=report)
     return str(ComputeNode.objects.using("cell1").get().uuid)

@@ -114,7 +114,7 @@ def test_cold_migration_to_a_named_host(act: Any, server: str, hosts: Hosts) -> 
 
 
 def moving(act: Any, server: str, hosts: Hosts) -> str:
-    """A live migration whose guest is on its way."""
+    """Return a live migration whose guest is on its way."""
     hosts.mute.add(instance_of(server).host or "")
     answer = act("admin", {"os-migrateLive": {"host": None, "block_migration": "auto"}}, version="2.34")
     assert answer.status_code == 202

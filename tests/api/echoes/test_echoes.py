@@ -50,7 +50,7 @@ class Collection:
 
 
 def differences(sent: dict[str, Any], shown: dict[str, Any], *, may_be_absent: bool = False) -> dict[str, Any]:
-    """The fields that came back otherwise, each with what was sent and shown. Lists of tags have no order."""
+    """Return the fields that came back otherwise, each with what was sent and shown. Lists of tags have no order."""
     return {
         name: (value, shown.get(name))
         for name, value in sent.items()

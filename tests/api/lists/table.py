@@ -61,7 +61,7 @@ class ListRow:
 
 
 def opposite(value: str) -> str:
-    """A value of the same kind that no item of the scene has."""
+    """Return a value of the same kind that no item of the scene has."""
     if value in OPPOSITES:
         return OPPOSITES[value]
     if IDENTIFIER.match(value):
@@ -70,7 +70,7 @@ def opposite(value: str) -> str:
 
 
 def lists_of(api: str, names: Mapping[str, str]) -> list[ListRow]:
-    """The rows of one API, with the names of the scene filled in."""
+    """Return the rows of one API, with the names of the scene filled in."""
     table = yaml.safe_load((Path(__file__).parent / f"{api}.yaml").read_text())
     return [_row(table | row, names) for row in table["lists"]]
 

@@ -30,7 +30,7 @@ def run(people: Any, settings: Any) -> WorkflowRun:
 
 
 def second(people: Any) -> ApiClient:
-    """The other operator: bo in the admin project."""
+    """Return the other operator: bo in the admin project."""
     return ApiClient(replace(people.bo, project=people.admin.project).token())
 
 
@@ -77,7 +77,7 @@ def test_what_is_declined_or_too_late_is_not_listed(run: WorkflowRun, people: An
 
 
 def handed_on(client: ApiClient, person: Any) -> ApiClient:
-    """A client with an application credential of the person's, in the project of the client's token."""
+    """Return a client with an application credential of the person's, in the project of the client's token."""
     made = credential_of(client, person.user.id).json()["application_credential"]
     return ApiClient(log_in(by_credential(made)).headers["X-Subject-Token"])
 

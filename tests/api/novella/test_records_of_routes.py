@@ -125,6 +125,6 @@ def writing_routes(resolver: URLResolver, before: str = "/") -> Iterator[tuple[s
 
 
 def sample(pattern: str) -> str:
-    """A path of a route's pattern, with words in the places of ids."""
+    """Return a path of a route's pattern, with words in the places of ids."""
     pattern = pattern.replace("(?:/|$)", "/").replace("(?:[0-9a-f]{32}/)?", "").replace("\\", "")
     return re.sub(r"\(\?P<\w+>[^)]*\)|<[^>]+>", "some-id", pattern).strip("^$")

@@ -61,7 +61,7 @@ class Scene:
 
 
 def filled(value: Any, names: Mapping[str, str]) -> Any:
-    """The value with `{name}` replaced in all its texts."""
+    """Return the value with `{name}` replaced in all its texts."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace(f"{{{name}}}", text)

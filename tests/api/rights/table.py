@@ -56,7 +56,7 @@ class RightsRow:
 
 
 def rows_of(api: str) -> list[RightsRow]:
-    """The table of an API."""
+    """Return the table of an API."""
     lines = yaml.safe_load((Path(__file__).parent / f"{api}.yaml").read_text())
     found = [RightsRow(*line) for line in lines]
     for row in found:
@@ -92,7 +92,7 @@ def _is_about_cloud(row: RightsRow, caller: Caller, rules: RuleTable) -> bool:
 
 
 def expected(row: RightsRow, caller: Caller, api: str, rules: RuleTable, names: Mapping[str, str]) -> int:
-    """The one status that the table promises to a caller."""
+    """Return the one status that the table promises to a caller."""
     each = row.more.get("each", {})
     if caller.name in each:
         return int(each[caller.name])

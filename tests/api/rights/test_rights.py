@@ -27,13 +27,13 @@ DEFAULT = {"volume": "3.67", "placement": "1.39"}
 
 
 def rules_of(api: str) -> RuleTable:
-    """The table of rules that an API goes by."""
+    """Return the table of rules that an API goes by."""
     found: RuleTable = import_module(f"portal.api.{api}.policies").RULES
     return found
 
 
 def route_of(row: RightsRow) -> str:
-    """The route that answers the row's path."""
+    """Return the route that answers the row's path."""
     return str(resolve(row.path.partition("?")[0]).route)
 
 

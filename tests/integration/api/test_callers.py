@@ -132,7 +132,7 @@ def test_bodies_that_wait_of_one_caller_leave_memory_for_others(monkeypatch: Any
 
 
 async def asked(middleware: RequestLimitsMiddleware, scope: dict[str, Any], body: bytes = b"") -> int:
-    """The status of the answer."""
+    """Return the status of the answer."""
     sent: list[Any] = []
     pieces = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -70,7 +70,7 @@ async def let_all_run() -> None:
 
 
 def answering(*pieces: bytes) -> Any:
-    """An application that reads all and answers so."""
+    """Return an application that reads all and answers so."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()

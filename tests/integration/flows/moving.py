@@ -188,7 +188,7 @@ def instance_of(uuid: str) -> Instance:
 
 
 def migration_of(uuid: str) -> Migration:
-    """The newest move of an instance."""
+    """Return the newest move of an instance."""
     found = Migration.objects.using(CELL).filter(instance_uuid=uuid).order_by("-pk").first()
     assert found is not None
     return found

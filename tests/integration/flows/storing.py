@@ -77,7 +77,7 @@ class StorageHosts(Hosts):
 
 
 def part_of(step: Step) -> str:
-    """The part of a step that has its effect."""
+    """Return the part of a step that has its effect."""
     return "commit" if step.is_local or isinstance(step, RemoteStep) else "execute"
 
 
@@ -87,7 +87,7 @@ def times_of(step: Step) -> int:
 
 
 def run_of(uuid: str, flow: str) -> WorkflowRun:
-    """The newest run of a flow on an instance."""
+    """Return the newest run of a flow on an instance."""
     run = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid, flow=flow).order_by("-pk").first()
     assert run is not None
     return run

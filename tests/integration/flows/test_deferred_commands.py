@@ -192,7 +192,7 @@ def cancel(uuid: str) -> None:
 
 
 def cut_off_and_cancel(agents: Agents, admin: Any, uuid: str) -> str:
-    """A migration whose source is away once its disks are put aside, cancelled by its owner; the source."""
+    """Return a migration whose source is away once its disks are put aside, cancelled by its owner; the source."""
     source = home_of(uuid)
     resizes.migrate(admin, uuid)
     agents.play(until=lambda: uuid in agents.kept(source))

@@ -336,7 +336,7 @@ def test_a_command_comes_again_with_its_password(ana: Any, settings: Any, monkey
 
 
 def everything_logged(uuid: str) -> str:
-    """Every text of runs, steps, commands and events that is left."""
+    """Return every text of runs, steps, commands and events that is left."""
     from conductor.journal.models import Event, StepRecord
 
     models = (WorkflowRun, StepRecord, OutboxMessage, Event)

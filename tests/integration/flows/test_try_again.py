@@ -29,7 +29,7 @@ HOSTS = ("sim-1", "sim-2")
 
 
 def homes(uuid: str) -> list[str]:
-    """Every cell that has a row of the server, deleted ones too."""
+    """Return every cell that has a row of the server, deleted ones too."""
     return [alias for alias in cell_aliases() if Instance.objects.using(alias).filter(uuid=uuid).exists()]
 
 

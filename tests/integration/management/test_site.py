@@ -67,7 +67,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 def broken(pages: dict[Path, Page]) -> Iterator[str]:
-    """The links that lead to no file, or to no place in their page."""
+    """Yield the links that lead to no file, or to no place in their page."""
     for path, page in pages.items():
         for link in (*page.links, *page.loaded):
             parts = urlsplit(link)

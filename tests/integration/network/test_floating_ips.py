@@ -39,7 +39,7 @@ def make_outside(cidr: str) -> str:
 
 
 def at_once(work: Callable[[int], Any], times: int) -> list[str]:
-    """The name of each refusal, "" for what was done."""
+    """Return the name of each refusal, "" for what was done."""
 
     def one(number: int) -> str:
         try:

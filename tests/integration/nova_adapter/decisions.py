@@ -33,7 +33,7 @@ def adapted(config_file: str, *filters: str, weighers: dict[str, Any] | None = N
 
 
 def decided(found: Registry, spec: RequestSpec = RACK, **changes: Any) -> dict[str, Any]:
-    """The decision about one instance, as it is kept."""
+    """Return the decision about one instance, as it is kept."""
     pipeline = Pipeline(found.filters, found.weighers, keeps_order=True, **changes)
     table = HostTable.from_states(HOSTS)
     outcome = decide(table, spec, ["one"], pipeline=pipeline, seed=1)

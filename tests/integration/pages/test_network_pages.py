@@ -46,7 +46,7 @@ def do(client: Client, path: str, **values: Any) -> Any:
 
 
 def lan(name: str, caller: Any, start: str = "10.9.0", **values: Any) -> Network:
-    """A network with one subnet of 256 addresses."""
+    """Return a network with one subnet of 256 addresses."""
     made = factories.network(name, caller, f"{start}.0/24", **values)
     pools = [{"start": f"{start}.10", "end": f"{start}.250"}]
     made.subnets.update(gateway_ip=f"{start}.1", allocation_pools=pools)
@@ -54,7 +54,7 @@ def lan(name: str, caller: Any, start: str = "10.9.0", **values: Any) -> Network
 
 
 def plugged(people: Any, network: Network, name: str, *groups: str) -> tuple[str, Port]:
-    """A server of ana's with a port on the network."""
+    """Return a server of ana's with a port on the network."""
     context = people.ana.context()
     server = factories.instance(context, name)
     requested = PortCreate(

@@ -190,7 +190,7 @@ def test_what_is_no_action_is_no_page(cloud: Any) -> None:
 
 
 def resized(cloud: Any, name: str = "web") -> Instance:
-    """A server whose resize has finished and waits to be confirmed or reverted."""
+    """Return a server whose resize has finished and waits to be confirmed or reverted."""
     row = factories.instance(cloud.ana.context(), name, vm_state="resized")
     Migration.objects.using("cell1").create(
         instance_uuid=row.uuid,

@@ -22,7 +22,7 @@ __all__ = ["caller"]
 
 
 def ended(caller: Any, seconds: float, **values: Any) -> WorkflowRun:
-    """A build in a cell that ended well after so many seconds, an hour ago."""
+    """Return a build in a cell that ended well after so many seconds, an hour ago."""
     return factories.run(
         caller, "cell1", age=3600, state="done", finished_at=factories.ago(3600 - seconds), owner=None, **values
     )

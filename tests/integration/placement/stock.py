@@ -16,7 +16,7 @@ def uuid_of(name: str) -> str:
 
 
 def make(name: str, under: str = "", has: str = "", of: str = "", **amounts: int | Amount) -> str:
-    """A provider below `under`, with traits, in aggregates."""
+    """Return a provider below `under`, with traits, in aggregates."""
     uuid = providers.create(name, uuid_of(name), uuid_of(under) if under else None).uuid
     for trait in has.split():
         traits.bring([trait])

@@ -33,7 +33,7 @@ def stock() -> None:
 
 
 def drawn(dice: random.Random) -> list[Claim]:
-    """A few claims: mostly of new consumers, on hosts that mostly have room."""
+    """Return a few claims: mostly of new consumers, on hosts that mostly have room."""
     claims = []
     for _ in range(dice.randint(1, 3)):
         consumer = uuid_of(f"consumer-{dice.randrange(40)}")

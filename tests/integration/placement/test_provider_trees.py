@@ -32,7 +32,7 @@ def stock(provider: str, **amounts: int) -> None:
 
 
 def add_tree(host: str, cells: int = 2, disk_gb: int = 100) -> list[str]:
-    """A host whose CPUs and memory belong to its cells; gives the uuids of these."""
+    """Return a host whose CPUs and memory belong to its cells; gives the uuids of these."""
     root = add_host(host)
     found = [str(uuid4()) for _ in range(cells)]
     for number, uuid in enumerate(found):

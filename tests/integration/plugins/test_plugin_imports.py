@@ -12,7 +12,7 @@ import pytest
 
 from conductor.core.errors import Invalid
 from conductor.core.filter import Filter
-from conductor.core.plugin_choice import FILTER, WEIGHER, PluginChoice, PluginSettings
+from conductor.core.plugin_choice import FILTER, WEIGHER, PluginKindSettings, PluginSettings
 from conductor.core.weigher import Weigher
 from conductor.plugins import Registry, check_plugins, chosen, registry, workers
 from conductor.plugins.registry import LoadParameters, SourceDescription, SourceKey
@@ -151,7 +151,7 @@ def test_options_make_the_real_one_in_a_worker(install: Install, settings: Any) 
         plugins.change(
             OPERATOR, WEIGHER, plugins={"Tide": PluginSettingsChange(options={"pull": 10}, keys=frozenset({"options"}))}
         )
-    force = chosen(registry(), {WEIGHER: PluginChoice(per_plugin={"Tide": PluginSettings(options={"pull": 4})})})
+    force = chosen(registry(), {WEIGHER: PluginKindSettings(per_plugin={"Tide": PluginSettings(options={"pull": 4})})})
     assert next(one for one in force.weighers if one.name == "Tide").multiplier == 4
     assert "good_plugins" not in sys.modules
 

@@ -184,7 +184,7 @@ def command(host: str) -> dict[str, Any]:
 
 
 def heard_of(heard: list[str]) -> Callable[[dict[str, Any]], None]:
-    """A handler that keeps to which hosts commands were sent."""
+    """Return a handler that keeps to which hosts commands were sent."""
     return lambda wire: heard.append(wire["recipient"].removeprefix("host:"))
 
 

@@ -44,7 +44,7 @@ def test_a_message_that_is_too_new_is_put_back_until_a_process_understands_it(mo
             host: str
             word: str
 
-        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "from_a_newer_release": trust._word()})
+        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "from_a_newer_release": trust._host_rule()})
         actors.RECEIVERS[FutureMessage] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
         assert understood.wait(WAIT_SECONDS)
     finally:

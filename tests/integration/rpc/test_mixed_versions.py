@@ -105,7 +105,7 @@ def test_a_command_that_is_sent_again_is_rendered_again(hosts: Hosts, ana: Any, 
 
 
 def begun_elsewhere(hosts: Hosts, ana: Any) -> WorkflowRun:
-    """A build that a newer release began, which has a flow that is not here, and that waits for its host."""
+    """Return a build that a newer release began, which has a flow that is not here, and that waits for its host."""
     build_on_a_mute_host(hosts, ana)
     runs = WorkflowRun.objects.using(CELL)
     runs.update(flow_version=BUILD_IN_CELL.version + 1)

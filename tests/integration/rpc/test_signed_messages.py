@@ -69,7 +69,7 @@ class Scene:
         )  # fmt: skip
 
     def about(self, host: str) -> dict[str, Any]:
-        """One message of each kind that hosts send: about host-b's guest and step, in the name of `host`."""
+        """Return one message of each kind that hosts send: about host-b's guest and step, in the name of `host`."""
         step = {"step_key": self.step_key, "run_uuid": str(self.run.uuid), "fencing_token": 10**9, "host": host}
         uuid = str(self.guest.uuid)
         piece = {"instance_uuid": uuid, "offset": 0, "text": "forged"}
@@ -109,7 +109,7 @@ def scene(people: Any, tmp_path: Path) -> Iterator[Scene]:
 
 
 def everything() -> Rows:
-    """Every row of every database, but for the audit log."""
+    """Return every row of every database, but for the audit log."""
     found: Rows = {}
     for alias in ("default", "cell0", "cell1", "cell2"):
         connection = connections[alias]
@@ -134,12 +134,12 @@ def refused(cause: str) -> list[dict[str, Any]]:
 
 
 def forged(sender: str) -> Signer:
-    """A signer with a key that was never enrolled."""
+    """Return a signer with a key that was never enrolled."""
     return envelope.signer(sender, SigningKey.new())
 
 
 def claiming(sender: str, key: HostIdentity) -> Signer:
-    """A signer with a host's key that calls itself something else."""
+    """Return a signer with a host's key that calls itself something else."""
     return Signer(sender, key.signer.key, key.signer.key_id)
 
 

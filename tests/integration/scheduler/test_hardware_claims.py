@@ -212,7 +212,12 @@ def test_the_scheduler_goes_by_what_is_left_inside_of_hosts(settings: Any) -> No
     settings.NOVELLA_PCI_ALIASES = ({"name": "gpu", "vendor_id": "10de", "product_id": "1db4"},)
     add_host("plain")
     add_host("roomy")
-    inventory = {"PCPU": Inventory(16), "VCPU": Inventory(8), "MEMORY_MB": Inventory(8192), "DISK_GB": Inventory(100)}
+    inventory = {
+        "PCPU": Inventory(16),
+        "VCPU": Inventory(8),
+        "MEMORY_MB": Inventory(8192),
+        "DISK_GB": Inventory(100),
+    }
     inventories.report(provider_of("roomy"), "roomy", inventory)
     hardware.report(provider_of("roomy"), CELLS, DEVICES)
     request = requested(vcpus=4, memory_mb=512, disk_gb=0)

@@ -385,8 +385,8 @@ def test_a_transaction_that_is_refused_claims_nothing() -> None:
     assert not Allocation.objects.exists()
 
 
-def asked(spec: RequestSpec, *, transaction: Any = write_tx) -> manager.Question:
-    return manager.Question(spec, [str(uuid4())], str(uuid4()), str(uuid4()), transaction)
+def asked(spec: RequestSpec, *, transaction: Any = write_tx) -> manager.DestinationRequest:
+    return manager.DestinationRequest(spec, [str(uuid4())], str(uuid4()), str(uuid4()), transaction)
 
 
 def hosts_of(answers: Sequence[list[list[Selection]] | Exception]) -> list[str]:

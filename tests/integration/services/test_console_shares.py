@@ -51,7 +51,7 @@ class Guests:
         return theirs
 
     async def hears(self, amount: int, number: int = 0) -> bytes:
-        """The next so many bytes that have arrived there."""
+        """Return the next so many bytes that have arrived there."""
         heard = b""
         while len(heard) < amount and (piece := await asyncio.to_thread(self._ends[number].recv, amount - len(heard))):
             heard += piece
@@ -92,7 +92,7 @@ def link(people: Any, server: Instance, kind: ConsoleKind = SERIAL) -> str:
 
 
 def watching(people: Any, token: str, who: str = "rea") -> str:
-    """The token of a watcher's own socket."""
+    """Return the token of a watcher's own socket."""
     return shares.watch(people[who].context(), token, session_key="")[0].token
 
 

@@ -40,7 +40,7 @@ def request(cloud: Cloud, name: str, **values: Any) -> str:
 
 
 def walk(cloud: Cloud, query: InstanceQuery) -> list[str]:
-    """Every uuid that the pages give, in order."""
+    """Return every uuid that the pages give, in order."""
     context, found = cloud.people.ana.context(), []
     while True:
         page = instances.list_page(context, query)

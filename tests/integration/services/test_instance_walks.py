@@ -37,7 +37,7 @@ def in_a_project_of_its_own(cloud: Cloud) -> RequestContext:
 
 
 def with_extras(context: RequestContext, cell: str, number: int, **values: Any) -> Instance:
-    """A server in error that has a volume: all that a list asks for."""
+    """Return a server in error that has a volume: all that a list asks for."""
     row = make_instance(
         context, cell, f"n-{number:02}", vm_state="error", created_at=START + timedelta(seconds=number), **values
     )

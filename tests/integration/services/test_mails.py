@@ -136,7 +136,7 @@ def test_the_page_shows_it_to_users_that_it_can_notify(loop: Any, post: Post, pe
 
 
 def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """One for the loopback, and what serves it."""
+    """Return a certificate for the loopback, and a server context with it."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mail")])
     made = (

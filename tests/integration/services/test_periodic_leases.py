@@ -35,7 +35,7 @@ WORK: dict[str, tuple[Any, str]] = {
 
 
 def ticker_of(work: str) -> Any:
-    """The ticker of a conductor that looks after the API database, as a conductor makes it."""
+    """Return the ticker of a conductor that looks after the API database, as a conductor makes it."""
     return ticker("audit-seals" if work == "check audit" else "periodic-work")
 
 

@@ -54,7 +54,7 @@ def ana(people: Any) -> Any:
 
 
 def ended(ana: Any, alias: str = CELL, *, days: float = 11, **values: Any) -> WorkflowRun:
-    """A run that ended so many days ago, with a step, a lease and an event."""
+    """Return a run that ended so many days ago, with a step, a lease and an event."""
     defaults = {"state": RunState.DONE, "owner": None, "finished_at": ago(days * DAY)}
     run = factories.run(ana, alias, **{**defaults, **values})
     factories.step(run, 0, days * DAY, days * DAY)

@@ -37,7 +37,7 @@ def admin(caller: Any) -> Client:
 
 
 def unresponsive_owner(people: Any, **values: Any) -> WorkflowRun:
-    """A run whose owner's lease ran out ten minutes ago."""
+    """Return a run whose owner's lease ran out ten minutes ago."""
     defaults = {"lease_expires_at": factories.ago(600), "instance_name": "web-2", "age": 900}
     return factories.run(people.bo.context(), CELL, **{**defaults, **values})
 

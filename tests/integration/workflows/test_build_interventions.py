@@ -31,7 +31,7 @@ def order(context: Any, run: WorkflowRun, name: str, **requested: Any) -> None:
 
 
 def on_its_host(context: Any) -> tuple[str, WorkflowRun]:
-    """A launch whose command is under way on the first host."""
+    """Return a launch whose command is under way on the first host."""
     uuid = launch(context)
     executor.run("default", WorkflowRun.objects.get().uuid)
     run = WorkflowRun.objects.using("cell1").get()

@@ -112,7 +112,7 @@ def say(run: WorkflowRun, numbers: Iterable[int], *, every: float) -> None:
 
 
 def asked(client: Any, address: str) -> tuple[str, int]:
-    """A page, and how many questions it cost."""
+    """Return a page, and how many questions it cost."""
     with Captured(connections["cell1"]) as cell, Captured(connections["default"]) as api:
         page = client.get(address).content.decode()
     return page, len(cell) + len(api)

@@ -48,13 +48,13 @@ def pool(product: str = "1db4", count: int = 1, numa_node: int | None = 0, **tag
 def asked(
     extra_specs: Mapping[str, str] | None = None, *, image: Mapping[str, str] | None = None, **values: Any
 ) -> RequestSpec:
-    """A request with what follows from its flavor (4 CPUs, 2048 MB) and image."""
+    """Return a request with what follows from its flavor (4 CPUs, 2048 MB) and image."""
     size = {"vcpus": 4, "memory_mb": 2048, **values}
     return derive.with_hardware(spec(extra_specs=extra_specs, image=image, **size), {"pci.alias": ALIASES})
 
 
 def guest(**extra_specs: str) -> InstanceTopology:
-    """The cells of a flavor with `hw:` keys, written with `_` for `:`."""
+    """Return the cells of a flavor with `hw:` keys, written with `_` for `:`."""
     numa = asked({key.replace("hw_", "hw:", 1): value for key, value in extra_specs.items()}).numa
     assert numa is not None
     return numa

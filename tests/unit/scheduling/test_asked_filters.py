@@ -32,7 +32,7 @@ def output(verdict: Verdict) -> bool | str:
 
 
 def within(**metadata: str | tuple[str, ...]) -> HostState:
-    """A host whose aggregates have this metadata; of several values each is another aggregate's."""
+    """Return a host whose aggregates have this metadata; of several values each is another aggregate's."""
     values = {key: frozenset([value] if isinstance(value, str) else value) for key, value in metadata.items()}
     return host(aggregate_metadata=values)
 

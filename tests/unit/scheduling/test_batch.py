@@ -58,7 +58,7 @@ def drawn_host(dice: random.Random, name: str) -> HostState:
 
 
 def drawn_fleet(dice: random.Random) -> HostTable:
-    """Up to so many hosts that not all are near; in some fleets all are alike."""
+    """Return up to 200 hosts, so that not all are near; in some fleets all are alike."""
     count = dice.choice((3, 12, 90, 200))
     if dice.random() < 0.3:
         return table(*(host(f"host-{index}") for index in range(count)))
@@ -68,7 +68,7 @@ def drawn_fleet(dice: random.Random) -> HostTable:
 
 
 def whole(state: HostState, dice: random.Random) -> HostState:
-    """The same with ratios that leave no fractions, and a load that few others have."""
+    """Return the state with ratios that leave no fractions, and a load that few others have."""
     used = dice.randrange(state.memory_mb + 1)
     return replace(state, cpu_ratio=4.0, ram_ratio=1.0, memory_mb_used=used, num_io_ops=dice.randrange(9))
 

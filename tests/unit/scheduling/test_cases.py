@@ -17,7 +17,7 @@ KINDS = BuiltinPlugins([type(one) for one in SHIPPED.loaded_filters], [type(one)
 
 
 def answered() -> Iterator[Any]:
-    """Every request of every file with what is expected of it, and its answer."""
+    """Yield every request of every file with what is expected of it, and its answer."""
     for path in sorted(FOLDER.glob("*.json")):
         text = path.read_text()
         written = {case["name"]: case["requests"] for case in json.loads(text)["cases"]}

@@ -10,17 +10,17 @@ from conductor.core.frozen import FrozenDict
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import Amount
 from conductor.placement.provider_states import ProviderState
-from conductor.scheduler.host_facts import Membership, ServiceFacts, Sources, row_of
+from conductor.scheduler.host_facts import HostAggregates, ServiceFacts, Sources, row_of
 from conductor.scheduler.node_facts import NodeFacts
 
 METRICS = {"cpu.percent": 5.0}
 NODE = NodeFacts("uuid", "h1", "h1", False, "QEMU", 8_002_000, (), {"cpu_info": {}}, 7, "192.0.2.1", METRICS)
 VCPUS, MEMORY = Amount(64, used=3, allocation_ratio=4.0), Amount(4096, reserved=512)
 SIZES = {"VCPU": VCPUS, "MEMORY_MB": MEMORY, "DISK_GB": Amount(100)}
-NOWHERE = Membership()
+NOWHERE = HostAggregates()
 
 
-def row(amounts: dict[str, Amount], membership: Membership = NOWHERE) -> HostState:
+def row(amounts: dict[str, Amount], membership: HostAggregates = NOWHERE) -> HostState:
     provider = ProviderState("uuid", "h1", 1, 1, frozenset({"COMPUTE_NODE"}), amounts, 2, aggregates=frozenset({"a1"}))
     return row_of(Sources(NODE, provider, "cell1", ServiceFacts(), membership=membership))
 
@@ -51,7 +51,7 @@ def test_only_rules_that_bind_and_other_classes_are_beside_the_sizes() -> None:
 
 
 def test_aggregates_of_placement_count_too_and_zones_are_named_by_them() -> None:
-    zoned = Membership(frozenset({"a1", "a2"}), {"availability_zone": frozenset({"west", "east"})})
+    zoned = HostAggregates(frozenset({"a1", "a2"}), {"availability_zone": frozenset({"west", "east"})})
     assert row(SIZES, zoned).availability_zone == "east"
     assert row(SIZES, zoned).aggregates is zoned.aggregates, "placement's are among them"
-    assert row(SIZES, Membership(frozenset({"a2"}))).aggregates == {"a1", "a2"}
+    assert row(SIZES, HostAggregates(frozenset({"a2"}))).aggregates == {"a1", "a2"}

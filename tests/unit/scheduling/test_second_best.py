@@ -7,7 +7,7 @@ from conductor.scheduler.claims import without
 
 
 def on(host: str, **parts: int) -> Selection:
-    """A selection of a host; with `parts` its room comes from these providers."""
+    """Return a selection of a host; with `parts` its room comes from these providers."""
     by_provider = {provider: {"VCPU": amount} for provider, amount in parts.items()}
     return Selection(host, host, "cell1", host, {"VCPU": 1}, by_provider=by_provider)
 

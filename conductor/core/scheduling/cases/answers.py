@@ -156,7 +156,7 @@ class _Answering:
         return tuple(states[row] for row in np.flatnonzero(found)), needs_from(requested)
 
     def _ask(self, table: HostTable, query: CandidateQuery) -> Sequence[int] | None:
-        """Return the rows that placement gives, and record them; None where it refuses the query."""
+        """Return the rows that placement gives, and record them. None where placement refuses the query."""
         limit = None if query.limit is None else self.case.settings.max_candidates
         query = replace(query, limit=limit)
         requested: dict[str, Any] = {"query": query_text(query), "hosts": None}

@@ -14,9 +14,9 @@ from conductor.core.scheduling.resource_request import SPREAD, unfit_of
 
 
 def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
-    """Return why the query is refused; empty where it is not. Custom names are known where some host has them.
+    """Return why the query is refused. Empty for a valid one. Custom names are known where a host has them.
 
-    Placement reads a query only as long as hosts are left that satisfy it: the rest is not read, and so not refused.
+    Placement reads a query only as long as some hosts satisfy it. The rest of it is not read, and so not refused.
     """
     if not query.groups.get(SPREAD, RequestGroup()).resources:
         return "nothing is asked of the group that may be spread"

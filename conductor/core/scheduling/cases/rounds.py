@@ -46,7 +46,7 @@ class RoundRecorder:
         self.written[-1]["survivors"] = _names(hosts, filtering.passing)
 
     def _step(self, hosts: HostTable, spec: RequestSpec, left: Mask, filtering: Filtering) -> None:
-        """Record the result of each filter. The one that leaves no host is the last."""
+        """Record the result of each filter, up to the one that leaves no host."""
         stages = {stage.filter.name: stage for stage in filtering.stages}
         steps = self.written[-1]["steps"]
         if spec.ignore_hosts and _are_ignored(hosts, spec, self.written[-1]["hosts"]):

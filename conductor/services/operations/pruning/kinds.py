@@ -35,10 +35,13 @@ Rows = QuerySet[Any]
 
 @dataclass(frozen=True)
 class PruningRule:
-    """Rule of one kind. `over(alias, seconds, needed)` returns the rows older than `seconds` that are not needed.
+    """The pruning rule of one kind.
 
-    `asks_all` is set where any database might need them, so all must respond. Rows are deleted in `order`;
-    `remove(alias, rows)` returns how many were deleted.
+    Attributes:
+        over: `over(alias, seconds, needed)` returns the rows older than `seconds` that are not needed.
+        asks_all: Any database might need the rows, so all must respond.
+        order: The order in which rows are deleted.
+        remove: `remove(alias, rows)` deletes rows and returns how many.
     """
 
     name: str
@@ -59,7 +62,7 @@ def _is_cell(alias: str) -> bool:
 
 
 def _workflows(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
-    """Ended workflows, with their steps and leases.
+    """Return ended workflows, with their steps and leases.
 
     One that still holds or waits for a lock is left to the reconciler.
     """
@@ -89,13 +92,13 @@ def _remove_fences(home: str, run_uuids: Sequence[UUID]) -> None:
 
 
 def _commands(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
-    """Commands of ended workflows, which no host must execute any more."""
+    """Return commands of ended workflows, which no host must execute any more."""
     rows = OutboxMessage.objects.using(alias).filter(is_deferred=False, created_at__lt=database_now(-seconds))
     return rows.exclude(run_uuid__in=needed.run_uuids)
 
 
 def _fences(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
-    """Fencing tokens of other databases' workflows, once those are deleted there.
+    """Return fencing tokens of other databases' workflows that are deleted there.
 
     A fence outlives its workflow's row, so that a process that slept for the whole retention meets one of the two. Most
     are deleted right after their workflows.
@@ -104,7 +107,7 @@ def _fences(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
 
 
 def _events(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
-    """Events that were sent to all sinks. The last one stays: it marks the end of the log."""
+    """Return events that were sent to all sinks. The last one stays, as it marks the end of the log."""
     events = Event.objects.using(alias)
     newest = events.aggregate(newest=Max("pk"))["newest"] or 0
     lowest = NotificationPlace.objects.using(alias).aggregate(lowest=Min("reached"))["lowest"]
@@ -115,10 +118,11 @@ def _events(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
 
 
 def first_young(rows: Rows, seconds: float) -> int:
-    """Return a number from which on no row is old, by halving, as rows are numbered in the order of their times.
+    """Return a number from which on no row is old. It is found by halving, as rows are numbered in the order of their
+    times.
 
-    It saves an index on times, which each new row would have to enter, or reading all young rows. Some numbers of rows
-    of the same moment may be in another order: these are found later.
+    This saves an index on times, into which each new row would be inserted, or reading all young rows. Some numbers of
+    rows of the same moment may be in another order; these rows are found later.
     """
     bounds = rows.aggregate(oldest=Min("pk"), newest=Max("pk"))
     start, end = bounds["oldest"] or 0, (bounds["newest"] or 0) + 1
@@ -139,7 +143,7 @@ def _decisions(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
 
 
 def _snapshots(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
-    """Host snapshots. Decisions stay when their snapshot is deleted, and show that."""
+    """Return expired host snapshots. Decisions stay when their snapshot is deleted, and show that."""
     return HostSnapshot.objects.using(alias).filter(created_at__lt=database_now(-seconds))
 
 
@@ -153,7 +157,7 @@ def _metrics(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
 
 
 def _audit(alias: str, seconds: float, needed: ReferencedRuns) -> Rows:
-    """The oldest records of the chain: none that was sealed after one that stays."""
+    """Return the oldest records of the chain, up to the first one that stays."""
     records = AuditRecord.objects.using(alias)
     young = records.filter(created_at__gte=database_now(-seconds)).aggregate(first=Min("seal"))["first"]
     rows = records.filter(created_at__lt=database_now(-seconds), seal__isnull=False)

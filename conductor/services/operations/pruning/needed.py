@@ -27,7 +27,8 @@ class ReferencedRuns:
     there: frozenset[UUID] = frozenset()  # runs of fences that a journal still has
     fences: Mapping[str, frozenset[UUID]] = field(default_factory=dict)
     down: Sequence[str] = ()
-    young_events: dict[str, int] = field(default_factory=dict)  # number of each database's first one, once it is known
+    # the number of each database's first young event, once it is known
+    young_events: dict[str, int] = field(default_factory=dict)
 
     def gone(self, alias: str) -> list[UUID]:
         """Return runs with a fence in `alias` that are in no journal any more."""
@@ -35,7 +36,7 @@ class ReferencedRuns:
 
 
 def load() -> ReferencedRuns:
-    """Read what is needed, with five queries in each database."""
+    """Read the referenced runs, with five queries in each database."""
     gathered = scatter_gather(_in, journal_aliases(), timeout_seconds=TIMEOUT_SECONDS)
     fences = scatter_gather(_fenced, gathered.answers, timeout_seconds=TIMEOUT_SECONDS)
     fenced = sorted(frozenset().union(*fences.answers.values()))

@@ -133,7 +133,7 @@ def _count_again(facts: ReconciliationFacts, found: Discrepancy) -> str:
         row = Inventory.objects.filter(pk=found.data).first()
         if row is None:
             return ""
-        # Claims lock the provider first, so nothing is claimed or released while we count.
+        # Claims lock the provider first, so nothing is claimed or released during the count.
         list(ResourceProvider.objects.filter(pk=row.provider_id).select_for_update())
         held = Allocation.objects.filter(provider_id=row.provider_id, resource_class=row.resource_class)
         total = held.aggregate(total=Sum("amount"))["total"] or 0

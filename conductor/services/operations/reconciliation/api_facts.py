@@ -112,7 +112,7 @@ LENGTH_OF_UUID = 36
 
 
 def _held() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """Return holdings by consumer: a part of a host counts as the host, a sharing provider is left out."""
+    """Return allocations by consumer. A part of a host counts as the host; a sharing provider is left out."""
     sharing = set(ResourceProvider.objects.filter(trait_links__name=SHARES).values_list("uuid", flat=True))
     held: defaultdict[str, set[str]] = defaultdict(set)
     external = set()
@@ -126,7 +126,7 @@ def _held() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
 
 
 def _miscounted() -> list[UseFact]:
-    """Return wrong usage counts, in one query: an allocation between two would be counted on one side only."""
+    """Return wrong usage counts. One query, as an allocation between two queries would be counted on one side only."""
     of_inventory = Allocation.objects.filter(provider=OuterRef("provider"), resource_class=OuterRef("resource_class"))
     held = of_inventory.values("resource_class").annotate(total=Sum("amount")).values("total")
     rows = Inventory.objects.annotate(held=Coalesce(Subquery(held), 0)).exclude(used=F("held"))

@@ -18,7 +18,7 @@ from conductor.services.operations.reconciliation.api_facts import CHUNK, whole_
 from conductor.services.operations.reconciliation.journal_facts import JournalFacts
 
 BINARY = "nova-compute"
-# States in which a move has released its holdings.
+# States in which a move has released its allocations.
 SETTLED = (MigrationStatus.CONFIRMED, MigrationStatus.REVERTED, MigrationStatus.COMPLETED, MigrationStatus.CANCELLED)
 ENDED = (*SETTLED, MigrationStatus.DONE, MigrationStatus.FAILED, MigrationStatus.ERROR)
 
@@ -49,7 +49,9 @@ class MoveFact:
 
     @property
     def may_hold(self) -> bool:
-        """Whether it may hold capacity: it is under way, its end is unknown, or its source may still have the guest."""
+        """Whether the move may hold capacity: it is under way, its end is unknown, or its source may still have the
+        guest.
+        """
         is_evacuation = self.migration_type == MigrationType.EVACUATION
         return self.status != MigrationStatus.DONE or is_evacuation
 
@@ -69,7 +71,7 @@ class HostFact:
 
 
 @dataclass(frozen=True)
-class CellFacts:
+class CellRecords:
     alias: str
     instances: Mapping[str, InstanceFact]
     moves: Mapping[str, MoveFact]
@@ -80,9 +82,9 @@ class CellFacts:
     journal: JournalFacts
 
 
-def load(alias: str) -> CellFacts:
+def load(alias: str) -> CellRecords:
     """Read the facts with six queries, and those of the journal."""
-    return CellFacts(
+    return CellRecords(
         alias=alias,
         instances=_instances(alias),
         moves=_moves(alias),

@@ -11,7 +11,7 @@ from conductor.cells.lookup import API_ALIAS, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.services.operations.reconciliation import api_facts, cell_facts
 from conductor.services.operations.reconciliation.api_facts import ApiFacts
-from conductor.services.operations.reconciliation.cell_facts import CellFacts, InstanceFact, MoveFact
+from conductor.services.operations.reconciliation.cell_facts import CellRecords, InstanceFact, MoveFact
 from conductor.services.operations.reconciliation.journal_facts import JournalFacts
 
 TIMEOUT_SECONDS = 60.0
@@ -24,20 +24,20 @@ def instance_resource(instance_uuid: str) -> str:
 
 @dataclass(frozen=True)
 class ReconciliationFacts:
-    """Everything that discrepancies are computed from.
+    """Everything from which discrepancies are computed.
 
-    `down` names the cells that are down: theirs are not judged.
+    `down` names the cells that are down. Their objects are not judged.
     """
 
     api: ApiFacts
-    cells: Mapping[str, CellFacts]
+    cells: Mapping[str, CellRecords]
     down: Mapping[str, str] = field(default_factory=dict)
-    dead: frozenset[str] = frozenset()  # suspects that a database has as deleted
+    dead: frozenset[str] = frozenset()  # uuids that are deleted according to one database
     is_complete: bool = True  # every cell was queried and has responded
 
     @cached_property
     def alive(self) -> Mapping[str, InstanceFact]:
-        """Existing instances by uuid; of one that is in several cells, the row in its mapped cell."""
+        """Existing instances by uuid. Of one that is in several cells, the row in its mapped cell."""
         rows = {uuid: row for cell in self.cells.values() for uuid, row in cell.instances.items()}
         for uuid, mapping in self.api.mappings.items():
             if mapping.cell in self.cells and uuid in self.cells[mapping.cell].instances:
@@ -46,7 +46,7 @@ class ReconciliationFacts:
 
     @cached_property
     def moves(self) -> Mapping[str, MoveFact]:
-        """Moves that may hold something, by uuid."""
+        """Moves that may hold capacity, by uuid."""
         return {uuid: row for cell in self.cells.values() for uuid, row in cell.moves.items()}
 
     @cached_property
@@ -77,7 +77,7 @@ class ReconciliationFacts:
         return instance_resource(instance_uuid) in self.busy
 
     def is_dead(self, uuid: str) -> bool:
-        """Whether a database has the instance as deleted: not merely unknown."""
+        """Whether a database has the instance as deleted. An unknown instance is not enough."""
         return uuid in self.dead and uuid not in self.alive
 
     def is_unheard_of(self, uuid: str) -> bool:
@@ -87,7 +87,7 @@ class ReconciliationFacts:
         return self.is_complete and not known
 
     def provider_of(self, instance: InstanceFact) -> str:
-        """Return the resource provider that an instance must hold; "" when its node is not known."""
+        """Return the resource provider that must have the instance's allocation. Empty when its node is not known."""
         return self.cells[instance.cell].nodes.get((instance.host, instance.node), "")
 
 
@@ -115,8 +115,10 @@ def load(cells: Iterable[str] = ()) -> ReconciliationFacts:
     )
 
 
-def _suspects(api: ApiFacts, cells: Mapping[str, CellFacts]) -> list[str]:
-    """Return uuids with holdings, with a guest or with a pending rollback, but without a live instance in any cell."""
+def _suspects(api: ApiFacts, cells: Mapping[str, CellRecords]) -> list[str]:
+    """Return uuids with allocations, with a guest or with a pending rollback, but without a live instance in any
+    cell.
+    """
     alive = {uuid for cell in cells.values() for uuid in cell.instances}
     moves = {uuid for cell in cells.values() for uuid in cell.moves}
     hosts = [host for cell in cells.values() for host in cell.hosts.values()]

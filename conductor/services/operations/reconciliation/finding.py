@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrepancy:
-    """One discrepancy. `touches` are the resources of workflows that may be changing it right now."""
+    """One discrepancy. `touches` are the resources of workflows that may be changing it now."""
 
     subject: str
     detail: str
@@ -37,7 +37,7 @@ class DiscrepancyKind:
     """A kind of discrepancies: how it is found in facts, whether and how it is repaired, and its grace period.
 
     `repair` returns what it did, or "" when there was nothing left to do. Its statements check the expected state, so
-    that concurrent changes are not overwritten. None: an operator must decide.
+    that concurrent changes are not overwritten. Without a `repair` an operator must decide.
     """
 
     name: str

@@ -99,7 +99,7 @@ def _remove_kept(facts: ReconciliationFacts, found: Discrepancy) -> str:
 
 
 def _kept_without_move(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
-    """Find kept disks without a move, for an operator: they may be all that is left of the guest."""
+    """Find kept disks without a move, for an operator, as they may be all that is left of the guest."""
     for uuid, cell, host in _kept(facts):
         if (uuid in facts.alive and uuid not in facts.moving) or facts.is_unheard_of(uuid):
             yield _found(uuid, cell, f"Host {host} keeps disks of instance {uuid}, and no move is open.", host)

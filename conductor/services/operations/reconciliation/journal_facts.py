@@ -62,7 +62,7 @@ class JournalFacts:
 # Facts read before a run ended, and reports of hosts from before, do not show its effects yet.
 HEARTBEATS_TO_SETTLE = 3
 
-# Longer than any lease and any pause between sweeps: no notification makes up for a longer wait.
+# Longer than any lease and any pause between sweeps. A run that waits longer will not be notified.
 LATE_SECONDS = 600.0
 
 
@@ -89,7 +89,8 @@ def load(alias: str) -> JournalFacts:
 
 
 def held_up(alias: str, **which: Any) -> tuple[RunFact, ...]:
-    """Return runs, or those with these field values, whose rollback waited for a host that has done its part by now.
+    """Return runs, or those with these field values, with a rollback that waited for a host which has done its part by
+    now.
 
     Only runs in which a step was kept by its host are read. Those with another failed undo are left out: an operator
     must decide.

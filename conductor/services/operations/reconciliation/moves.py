@@ -12,7 +12,7 @@ from conductor.services.operations.reconciliation.finding import Discrepancy, Di
 
 
 def _unworked(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
-    """Find open moves without a workflow; a resize that waits for its confirmation needs none."""
+    """Find open moves without a workflow. A resize that waits for its confirmation needs none."""
     for uuid, move in facts.moves.items():
         instance = facts.alive.get(move.instance_uuid)
         is_waiting = move.status == MigrationStatus.FINISHED and instance and instance.vm_state == VmState.RESIZED
@@ -28,7 +28,7 @@ def _unworked(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
 
 
 def _end(facts: ReconciliationFacts, found: Discrepancy) -> str:
-    """Mark the move as failed. Its holdings stay, as the guest may be on either side."""
+    """Mark the move as failed. Its allocations stay, as the guest may be at either end."""
     with write_tx(found.cell):
         rows = Migration.objects.using(found.cell).filter(uuid=found.subject.partition(":")[2], status=found.data)
         changed = rows.update(status=MigrationStatus.ERROR, updated_at=database_now())

@@ -24,7 +24,7 @@ LONGEST_SUBJECT = 255
 
 
 def ages(seen: Iterable[Key]) -> dict[Key, float]:
-    """Return the seconds since each of these was first seen; 0 for a new one. Writes nothing."""
+    """Return the seconds since each of these was first seen. 0 for a new one. Writes nothing."""
     now, wanted = database_time(API_ALIAS), set(seen)
     rows = Finding.objects.filter(IS_OPEN).values_list("kind", "subject", "first_seen_at")
     return {
@@ -51,7 +51,7 @@ def keep(seen: Mapping[Key, tuple[DiscrepancyKind, Discrepancy]], facts: Reconci
 
 
 def _was_looked_for(row: Finding, facts: ReconciliationFacts) -> bool:
-    """Whether the finding's cell was compared: one that was not queried or is down proves nothing."""
+    """Whether the finding's cell was compared. A cell that was not queried or is down proves nothing."""
     return row.cell in facts.cells or (not row.cell and facts.is_complete)
 
 
@@ -95,7 +95,7 @@ def log_finding(kind: DiscrepancyKind, found: Discrepancy, message: str, *, is_r
 
 
 def _emit(kind: str, subject: str, instance_uuid: str, what: str, data: Mapping[str, str]) -> None:
-    """Emit an event to operators only: it names no project, so no member's page gets it."""
+    """Emit an event to operators only. It names no project, so no member's page gets it."""
     about = EventSubject(
         f"finding:{kind}", instance_uuid=instance_uuid if len(instance_uuid) == LENGTH_OF_UUID else None
     )

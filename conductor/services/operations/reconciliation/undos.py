@@ -43,23 +43,25 @@ def _held_up(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
 
 
 def go_on_after(alias: str, run_uuid: str) -> None:
-    """Resume the rollback of a run after its host has executed a deferred command; `go_on_all` does what is missed."""
+    """Resume the rollback of a run after its host has executed a deferred command. `go_on_all` resumes the rest
+    later.
+    """
     row = statements.RUNS_BY_UUID.find(connections[alias], run_uuid)
     if row is not None and row.state == RunState.FAILED_NOT_CLEAN:  # rarely
         go_on_all(alias, uuid=run_uuid)
 
 
 def go_on_all(alias: str, **which: Any) -> int:
-    """Resume rollbacks in a cell that wait for no host any more, or those with these field values; returns how many.
+    """Resume rollbacks in a cell that wait for no host any more, or those with these field values. Return how many.
 
-    Repeated until all is done: the last answer of a host may come before the run has ended, its conductor may die
+    It is repeated until all is done: the last answer of a host may come before the run has ended, its conductor may die
     after the answer, and another workflow may have the locks.
     """
     resumed = 0
     for run in journal_facts.held_up(alias, **which):
         instances = Instance.objects.using(alias).filter(uuid=run.instance_uuid)
         is_alive = instances.alive().exists()
-        if not is_alive and not instances.exists():  # it lives elsewhere, or is unknown here
+        if not is_alive and not instances.exists():  # the instance is in another cell, or is unknown here
             continue
         try:
             _finish(alias, run, is_dead=not is_alive)

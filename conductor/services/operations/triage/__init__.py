@@ -73,7 +73,7 @@ def count(context: RequestContext) -> int:
 
 
 def snooze(context: RequestContext, key: str, *, reason: str, until: datetime) -> TriageItem:
-    """Snooze an item; it returns by itself when the time is over or it gets worse.
+    """Snooze an item. It returns by itself when the time is over or it gets worse.
 
     Raises NotFound for an unknown key, Invalid for a missing reason or an impossible time.
     """
@@ -90,8 +90,11 @@ def wake(context: RequestContext, key: str) -> None:
 def apply(context: RequestContext, key: str, action: str, *, reason: str, revision: str = "") -> str:
     """Execute the action that an item advises, and return a sentence on the result. It is audited as that action.
 
-    Raises NotFound for an item that is gone, Conflict where another action is advised by now, and what the action
-    itself raises.
+    Errors of the action itself pass through.
+
+    Raises:
+        NotFound: the item is gone.
+        Conflict: another action is advised by now.
     """
     (item,) = advised(context, [_find(context, key)])
     if item.advice is None or item.advice.action != action:

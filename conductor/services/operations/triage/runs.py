@@ -39,13 +39,13 @@ TITLES = {
     APPROVAL: "Waiting for approval",
 }
 LOUD = (RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
-MOST_RUNS = 200  # of each sort and database; a longer list is cut, which is shown elsewhere
+MOST_RUNS = 200  # of each sort and database; a longer list is cut, and the page says so
 GRACE_SECONDS = 60.0  # due runs are claimed, and expired ones taken over, well within this time
 MOST_UNCOMPENSATED = 3
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _RunAsRead:
     """A run as read, with the time of its database and its locks."""
 
     alias: str
@@ -70,7 +70,7 @@ def found(project_names: Callable[[set[str]], Mapping[str, str]]) -> tuple[list[
     return [_item(one, names) for one in seen], gathered.failures
 
 
-def _look(alias: str, typical: Mapping[str, DurationStatistics]) -> list[_Seen]:
+def _look(alias: str, typical: Mapping[str, DurationStatistics]) -> list[_RunAsRead]:
     now = database_time(alias)
     rows = WorkflowRun.objects.using(alias)
     ended = rows.filter(state__in=LOUD).order_by("-pk")[:MOST_RUNS]
@@ -80,7 +80,7 @@ def _look(alias: str, typical: Mapping[str, DurationStatistics]) -> list[_Seen]:
     held, waiting = _held(alias, runs)
     requested = approvals.open_of(alias, runs)
     return [
-        _Seen(
+        _RunAsRead(
             alias=alias,
             run=run,
             now=now,
@@ -128,7 +128,7 @@ def _held(alias: str, runs: Sequence[WorkflowRun]) -> tuple[dict[int, list[str]]
     return held, Counter(waits.values_list("resource", flat=True))
 
 
-def _kind(seen: _Seen) -> str:
+def _kind(seen: _RunAsRead) -> str:
     run = seen.run
     if seen.asked is not None:
         return APPROVAL
@@ -142,7 +142,7 @@ def _kind(seen: _Seen) -> str:
     return SLOW
 
 
-def _item(seen: _Seen, project_names: Mapping[str, str]) -> TriageItem:
+def _item(seen: _RunAsRead, project_names: Mapping[str, str]) -> TriageItem:
     run, kind = seen.run, _kind(seen)
     since = {
         NOT_CLEAN: run.finished_at,
@@ -175,13 +175,13 @@ def _name(run: WorkflowRun) -> str:
     return phrase("%(action)s %(subject)s", action=phrase(action), subject=subject)
 
 
-def _level(kind: str, seen: _Seen) -> int:
+def _level(kind: str, seen: _RunAsRead) -> int:
     if seen.run.state in LOUD:
         return LEFT_BEHIND
     return HELD_UP if seen.waiting or (seen.locks and kind != SLOW) else WAITED_FOR
 
 
-def _hurts(seen: _Seen, project_names: Mapping[str, str]) -> str:
+def _hurts(seen: _RunAsRead, project_names: Mapping[str, str]) -> str:
     run = seen.run
     project = project_names.get(run.project_id, run.project_id[:8])
     who = phrase("%(user)s in %(project)s", user=run.user_name or run.user_id[:8], project=project)
@@ -195,7 +195,7 @@ def _hurts(seen: _Seen, project_names: Mapping[str, str]) -> str:
     )
 
 
-def _why_not_clean(seen: _Seen) -> str:
+def _why_not_clean(seen: _RunAsRead) -> str:
     left = [str(one) for one in seen.run.uncompensated]
     words = _error(seen.run)
     if not left:
@@ -208,13 +208,13 @@ def _why_not_clean(seen: _Seen) -> str:
     return phrase("%(behind)s %(cause)s", behind=behind, cause=words) if words else behind
 
 
-def _why_needs_operator(seen: _Seen) -> str:
+def _why_needs_operator(seen: _RunAsRead) -> str:
     return _error(seen.run) or phrase(
         "Stopped in step “%(step)s” and can't continue automatically.", step=_step(seen.run)
     )
 
 
-def _why_unresponsive(seen: _Seen) -> str:
+def _why_unresponsive(seen: _RunAsRead) -> str:
     since = span((seen.now - (seen.run.lease_expires_at or seen.now)).total_seconds())
     return phrase(
         "The lease of %(owner)s expired %(since)s ago in step “%(step)s” and wasn't taken over.",
@@ -224,7 +224,7 @@ def _why_unresponsive(seen: _Seen) -> str:
     )
 
 
-def _why_not_taken_up(seen: _Seen) -> str:
+def _why_not_taken_up(seen: _RunAsRead) -> str:
     since = span((seen.now - seen.run.wake_at).total_seconds())
     return phrase(
         "Overdue for %(since)s: no conductor of the queue %(queue)s has claimed it.",
@@ -233,7 +233,7 @@ def _why_not_taken_up(seen: _Seen) -> str:
     )
 
 
-def _why_approval(seen: _Seen) -> str:
+def _why_approval(seen: _RunAsRead) -> str:
     assert seen.asked is not None, "that is why it is of this kind"
     what = phrase(seen.asked.title)
     return phrase(
@@ -241,7 +241,7 @@ def _why_approval(seen: _Seen) -> str:
     )
 
 
-def _why_slow(seen: _Seen) -> str:
+def _why_slow(seen: _RunAsRead) -> str:
     typical = phrase("longer than usual")
     if seen.typical:
         typical = phrase("p95: %(time)s", time=span(seen.typical.p95))
@@ -253,7 +253,7 @@ def _why_slow(seen: _Seen) -> str:
     return phrase("In step “%(step)s” for %(time)s; %(typical)s. Waiting for %(what)s.", what=what, **where)
 
 
-_WHY: Mapping[str, Callable[[_Seen], str]] = {
+_WHY: Mapping[str, Callable[[_RunAsRead], str]] = {
     NOT_CLEAN: _why_not_clean,
     NEEDS_OPERATOR: _why_needs_operator,
     OWNER_UNRESPONSIVE: _why_unresponsive,

@@ -23,8 +23,11 @@ SURE, LIKELY, PERHAPS = "sure", "likely", "perhaps"
 class Advice:
     """The advised first action, and the confidence that it helps.
 
-    `action` is an intervention on a workflow, an action on a host, or "repair". `is_at_once`: it needs only a reason,
-    so it can be executed from the list; otherwise its own form asks for the rest. `revision` is that of the workflow.
+    Attributes:
+        action: An intervention on a workflow, an action on a host, or "repair".
+        is_at_once: The action needs only a reason, so the list can execute it. Otherwise its own form asks for the
+            rest.
+        revision: The revision of the workflow.
     """
 
     action: str
@@ -51,7 +54,7 @@ class SnoozeView:
 class TriageItem:
     """One problem that needs an operator. `key` names its subject, and so stays the same between surveys.
 
-    `why` is the root cause as far as it is known; `hurt` counts the users or objects that `hurts` describes.
+    `why` is the root cause as far as it is known. `hurt` counts the users or objects that `hurts` describes.
     """
 
     key: str

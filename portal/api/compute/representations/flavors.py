@@ -14,7 +14,7 @@ from portal.api.validation import as_boolean
 
 
 def summary(flavor: FlavorView, request: ApiRequest) -> dict[str, Any]:
-    """A flavor in a list without details."""
+    """Return a flavor in a list without details."""
     spec = flavor.spec
     shown = {"id": spec.flavor_id, "name": spec.name, "links": parts.links(request, "flavors", spec.flavor_id)}
     return shown | {"description": flavor.description} if request.microversion.covers("2.55") else shown

@@ -21,7 +21,7 @@ def ref(node: HypervisorView, version: Microversion) -> str | int:
 
 
 def summary(node: HypervisorView, version: Microversion, servers: Servers | None = None) -> dict[str, Any]:
-    """A hypervisor in a list without details; `servers` None leaves them out."""
+    """Return a hypervisor in a list without details; `servers` None leaves them out."""
     shown: dict[str, Any] = {
         "id": ref(node, version),
         "hypervisor_hostname": node.node,

@@ -23,7 +23,7 @@ class Reader:
 
 
 def summary(action: ActionView, reader: Reader) -> dict[str, Any]:
-    """An action in a list."""
+    """Return an action in a list."""
     shown = {
         "action": NAMES.get(action.action, action.action),
         "instance_uuid": action.instance_uuid,

@@ -23,12 +23,12 @@ def self_link(request: Request, *path: str) -> dict[str, str]:
 
 
 def bookmark(request: Request, *path: str) -> dict[str, str]:
-    """A link without a version: `…/servers/<id>`"""
+    """Return a link without a version: `…/servers/<id>`"""
     return {"rel": "bookmark", "href": absolute(request, "/".join((ROOT, *path)))}
 
 
 def links(request: Request, *path: str) -> list[dict[str, str]]:
-    """Both links of a resource."""
+    """Return both links of a resource."""
     return [self_link(request, *path), bookmark(request, *path)]
 
 

@@ -222,21 +222,21 @@ def _chosen(version: Microversion, is_operator: bool, in_lists: bool, is_basic: 
 
 
 def detail(server: Server) -> dict[str, Any]:
-    """A server in a list with details."""
+    """Return a server in a list with details."""
     if server.view.is_partial:
         return _partial(server)
     return _members(server, in_lists=True)
 
 
 def show(server: Server) -> dict[str, Any]:
-    """One server."""
+    """Return one server."""
     if server.view.is_partial:
         return _partial_with_request(server)
     return _members(server)
 
 
 def updated(server: Server) -> dict[str, Any]:
-    """A server in the answer to its update: with all members from 2.75 on."""
+    """Return a server in the answer to its update: with all members from 2.75 on."""
     if server.version.covers(WHOLE_UPDATE_SINCE):
         return show(server)
     shown = _members(server, is_basic=True)
@@ -244,14 +244,16 @@ def updated(server: Server) -> dict[str, Any]:
 
 
 def rebuilt(server: Server) -> dict[str, Any]:
-    """A server in the answer to a rebuild: without the member for user data, which the view adds under another name."""
+    """Return a server in the answer to a rebuild: without the member for user data, which the view adds under
+    another name.
+    """
     shown = updated(server)
     shown.pop("OS-EXT-SRV-ATTR:user_data", None)
     return shown
 
 
 def summary(server: Server) -> dict[str, Any]:
-    """A server in a list without details."""
+    """Return a server in a list without details."""
     view = server.view
     if view.is_partial:
         return {"id": view.uuid, "status": view.status, "links": _links(server)}

@@ -12,7 +12,7 @@ DOWN_CELLS_SINCE = "2.69"
 
 
 def show(service: ServiceView, version: Microversion) -> dict[str, Any]:
-    """A service; only its name where its cell does not answer."""
+    """Return a service; only its name where its cell does not answer."""
     if not service.is_known:
         return {"binary": service.binary, "host": service.host, "status": "UNKNOWN"}
     shown = {
@@ -29,7 +29,7 @@ def show(service: ServiceView, version: Microversion) -> dict[str, Any]:
 
 
 def by_name(service: ServiceView, action: str) -> dict[str, Any]:
-    """The answer to a change in the older format, which names services by host and binary."""
+    """Return the answer to a change in the older format, which names services by host and binary."""
     shown: dict[str, Any] = {"host": service.host, "binary": service.binary}
     if action == "force-down":
         return shown | {"forced_down": service.is_forced_down}

@@ -10,7 +10,7 @@ from portal.api.compute.representations import parts
 
 
 def project(usage: ProjectUsage, begin: datetime, end: datetime, *, with_servers: bool) -> dict[str, Any]:
-    """The sums of a project; times have no zone."""
+    """Return the sums of a project; times have no zone."""
     shown: dict[str, Any] = {
         "tenant_id": usage.project_id,
         "total_hours": usage.hours,

@@ -30,7 +30,7 @@ AGGREGATE = "os-aggregates/<str:ref>"
 
 
 def _targeted(rule: str, status: int = 200) -> Op:
-    """A method whose view checks the rule itself, because it depends on the project or user in the request."""
+    """Return a method whose view checks the rule itself, because it depends on the project or user in the request."""
     return Op(rule, status, is_targeted=True)
 
 

@@ -22,7 +22,7 @@ SERVER = "servers/<str:server_id>"
 
 
 def _own(rule: str, status: int = 200, *, since: str = "2.1", until: str | None = None) -> Op:
-    """A method whose view checks the rule itself, because it must first look up the server's project."""
+    """Return a method whose view checks the rule itself, because it must first look up the server's project."""
     return Op(rule, status, since, until, is_targeted=True)
 
 

@@ -22,7 +22,7 @@ ACTIONS: Mapping[str, Schema] = {
 
 
 def remote_console(version: Microversion) -> Schema:
-    """The body of POST remote-consoles."""
+    """Return the body of POST remote-consoles."""
     return _remote_console(version.covers(MKS_SINCE), version.covers(SPICE_DIRECT_SINCE))
 
 

@@ -16,7 +16,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.representations import hypervisors as serializers
 from portal.api.compute.representations.hypervisors import UUIDS_SINCE, Servers
 from portal.api.compute.view import ComputeView
-from portal.api.pagination import PageRequest, next_links, parse_page
+from portal.api.pagination import PaginationQuery, next_links, parse_page
 from portal.api.validation import as_boolean
 
 PATTERN = "hypervisor_hostname_pattern"
@@ -54,7 +54,7 @@ class Hypervisors(HypervisorsView):
 
     def _page(self) -> Page[HypervisorView]:
         request = self.request
-        page = parse_page(request) if request.microversion.covers("2.33") else PageRequest()
+        page = parse_page(request) if request.microversion.covers("2.33") else PaginationQuery()
         pattern = request.query_params.get(PATTERN, "") if request.microversion.covers(UUIDS_SINCE) else ""
         if pattern and (page.marker or "limit" in request.query_params):
             raise Invalid(

@@ -22,7 +22,7 @@ REFUSALS = (Conflict, Forbidden, NotSupported)
 
 class InterfaceView(ServerView):
     def one(self, interface: Interface) -> dict[str, Any]:
-        """A port with the fields that the version knows."""
+        """Return a port with the fields that the version knows."""
         shown: dict[str, Any] = {
             "port_id": interface.port_id,
             "net_id": interface.network_id,

@@ -13,7 +13,7 @@ from portal.api.identity.representations.resources import Document, link_to
 from portal.api.links import base_url
 
 
-def own_service(request: ApiRequest, row: own.Service) -> Document:
+def own_service(request: ApiRequest, row: own.CatalogService) -> Document:
     return {
         "id": row.id,
         "type": row.type,

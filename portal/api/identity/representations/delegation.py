@@ -38,7 +38,7 @@ def application_credential_request(body: Any) -> ApplicationCredentialCreate:
 
 
 def application_credential(request: ApiRequest, row: ApplicationCredential) -> Document:
-    """An application credential without its secret, which is shown once."""
+    """Return an application credential without its secret, which is shown once."""
     links = link_to(request, f"users/{row.user_id}/application_credentials/{row.id}")
     return {**application_credential_fields(row), "links": links}
 
@@ -69,7 +69,7 @@ def access_rule(request: ApiRequest, row: AccessRule) -> Document:
 
 
 def trust_summary(request: ApiRequest, row: Trust) -> Document:
-    """A trust in a list: without its roles."""
+    """Return a trust in a list: without its roles."""
     return {
         "id": row.id,
         "trustor_user_id": row.trustor_id,
@@ -91,7 +91,7 @@ def trust(request: ApiRequest, row: Trust) -> Document:
 
 
 def credential(request: ApiRequest, row: Credential, *, given_blob: str | None = None) -> Document:
-    """A stored credential.
+    """Return a stored credential.
 
     Only its owner sees the blob; other callers see the blob that they have just sent, or null.
     """
@@ -107,7 +107,9 @@ def credential(request: ApiRequest, row: Credential, *, given_blob: str | None =
 
 
 def ec2(request: ApiRequest, row: Credential, *, is_new: bool = False) -> Document:
-    """An EC2 key pair on its own route. Callers other than its owner see the secret once, when they create the pair."""
+    """Return an EC2 key pair on its own route. Callers other than its owner see the secret once, when they create
+    the pair.
+    """
     is_shown = is_new or row.user_id == request.context.user_id
     pair = json.loads(credentials.blob_of(row))
     return {

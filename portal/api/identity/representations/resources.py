@@ -29,7 +29,7 @@ def listing(
     *,
     has_more: bool | None = None,
 ) -> Document:
-    """A collection: whole without `has_more`, or a page with a link to the next one."""
+    """Return a collection: whole without `has_more`, or a page with a link to the next one."""
     shown = [show(request, row) for row in rows]
     if has_more is not None:
         shown, has_more = fit(shown, has_more=has_more)
@@ -51,7 +51,7 @@ def domain(request: ApiRequest, row: Domain) -> Document:
 
 
 def domain_as_project(request: ApiRequest, row: Domain) -> Document:
-    """A domain as the root project of its trees."""
+    """Return a domain as the root project of its trees."""
     shown = {**domain(request, row), "domain_id": None, "parent_id": None, "is_domain": True}
     return {**shown, "links": link_to(request, f"projects/{row.id}")}
 
@@ -121,11 +121,11 @@ def role_fields(row: Role) -> Document:
 
 
 def role_reference(request: ApiRequest, row: Role) -> Document:
-    """A role as implied-role rules and trusts refer to it."""
+    """Return a role as implied-role rules and trusts refer to it."""
     return {"id": row.id, "name": row.name, "links": link_to(request, f"roles/{row.id}")}
 
 
 def inference(request: ApiRequest, prior: Role, implied: Iterable[Role]) -> Document:
-    """A role with all roles that it implies."""
+    """Return a role with all roles that it implies."""
     shown = [role_reference(request, row) for row in implied]
     return {"prior_role": role_reference(request, prior), "implies": shown}

@@ -25,7 +25,9 @@ def _user(user: User) -> dict[str, Any]:
 
 
 def token_body(granted: Granted, catalog: Sequence[dict[str, Any]] | None) -> dict[str, Any]:
-    """The `token` document. Only a scoped token has a scope, roles and, unless left out on request, the catalog."""
+    """Return the `token` document. Only a scoped token has a scope, roles and, unless left out on request, the
+    catalog.
+    """
     token: dict[str, Any] = {
         "methods": list(granted.methods),
         "user": _user(granted.user),

@@ -64,7 +64,7 @@ def member(row: ImageMember) -> dict[str, Any]:
 
 
 def task(row: ImageTask, *, is_whole: bool = False) -> dict[str, Any]:
-    """A finished import. Lists show fewer members of each."""
+    """Return a finished import. Lists show fewer members of each."""
     image_id = str(row.image.uuid)
     shown = {
         "id": str(row.uuid),

@@ -14,7 +14,7 @@ from conductor.network.filters import NetworkListQuery
 from portal.api.base import ApiRequest
 from portal.api.links import absolute
 from portal.api.network import queries
-from portal.api.network.resources import Resource
+from portal.api.network.resources import NetworkResource
 from portal.api.network.schemas.bodies import PROJECT
 from portal.api.network.view import NetworkView
 from portal.api.pagination import fit, parse_page
@@ -27,7 +27,7 @@ _PROJECT = closed({"project_id": PROJECT})
 class ResourceView(NetworkView):
     """Base of a collection's views; the route sets `resource`."""
 
-    resource: ClassVar[Resource] = None  # type: ignore[assignment]
+    resource: ClassVar[NetworkResource] = None  # type: ignore[assignment]
 
     def show(self, request: ApiRequest, row: Any) -> dict[str, Any]:
         """Return the row as JSON, limited to the `fields` in the query."""

@@ -34,5 +34,5 @@ def amounts(given: Mapping[str, Mapping[str, Any]], version: Microversion) -> di
 
 
 def show(found: Amount) -> dict[str, Any]:
-    """One inventory."""
+    """Return one inventory."""
     return {field: getattr(found, field) for field in _FIELDS}

@@ -20,11 +20,11 @@ AGGREGATES: Schema = {"type": "array", "items": UUID, "uniqueItems": True}
 
 
 def number(least: int) -> Schema:
-    """A whole number from `least` on."""
+    """Return a whole number from `least` on."""
     return {"type": "integer", "minimum": least, "maximum": MOST}
 
 
 def by_key(pattern: str, value: Schema, *, least: int = 0) -> Schema:
-    """An object whose keys all match `pattern`, with at least so many of them."""
+    """Return an object whose keys all match `pattern`, with at least so many of them."""
     keys = {"patternProperties": {pattern: value}, "additionalProperties": False}
     return {"type": "object", "minProperties": least, **keys}

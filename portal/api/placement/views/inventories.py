@@ -89,5 +89,5 @@ class Inventory(PlacementView):
 
 
 def one(generation: int, found: Amount) -> dict[str, Any]:
-    """One inventory with the generation of its provider."""
+    """Return one inventory with the generation of its provider."""
     return {**show(found), "resource_provider_generation": generation}

@@ -28,7 +28,7 @@ def _action(name: str, properties: Schema, *, required: tuple[str, ...] = ()) ->
 
 
 def _bare(name: str) -> Schema:
-    """The schema of an action without parameters: null or an empty object."""
+    """Return the schema of an action without parameters: null or an empty object."""
     return closed({name: {"anyOf": [{"type": "null"}, closed({})], "x-fix": "It must be null."}}, required=(name,))
 
 

@@ -25,7 +25,11 @@ class MemoryDriver(ComputeDriver):
             node=self.host,
             hypervisor_type="memory",
             hypervisor_version=1_000_000,
-            inventory={"VCPU": Inventory(16), "MEMORY_MB": Inventory(32768), "DISK_GB": Inventory(500)},
+            inventory={
+                "VCPU": Inventory(16),
+                "MEMORY_MB": Inventory(32768),
+                "DISK_GB": Inventory(500),
+            },
             traits=frozenset({"COMPUTE_NODE"}),
             supported_instances=(("x86_64", "memory", "hvm"),),
             capabilities={"rack": self.options.get("rack", "none")},
