@@ -61,6 +61,12 @@ def versions_in(alias: str) -> CellVersions:
     return versions
 
 
+def knows(alias: str, host: str, command: type[Any]) -> bool:
+    """Return whether the host's agent knows commands of this type, in whatever version."""
+    version = versions_in(alias).by(host)
+    return version >= SERVICE_VERSION or command.MESSAGE_NAME in known_to(version)
+
+
 def for_host(alias: str, host: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an encoded command in the form of the cell's oldest host, or of `host` if only that one knows the command.
 

@@ -26,7 +26,7 @@ from conductor.journal import cross_database_locks, statements
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.network import ports
 from conductor.placement.models import Inventory
-from conductor.rpc import outbox
+from conductor.rpc import backports, outbox
 from conductor.rpc.messages import CheckBuild, DestroyInstance, SpawnInstance
 from conductor.scheduler import claims, manager
 from conductor.workflows.flow import (
@@ -386,7 +386,8 @@ class CheckOnHost(RemoteStep):
     def command(self, work: StepContext) -> Any:
         instance = instance_rows.read(work)
         host = instance.host or ""
-        if not reports(work, host, instance.node or "", "checks_builds"):
+        is_known = backports.knows(work.alias, host, CheckBuild)
+        if not is_known or not reports(work, host, instance.node or "", "checks_builds"):
             return None
         volumes = tuple(  # neither filled nor connected yet
             VolumeConnection(one["volume_id"], "", 0, device_name=one["device_name"], boot_index=one["boot_index"])

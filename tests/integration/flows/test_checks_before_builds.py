@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from conductor.cell_db.models import ComputeNode, InstanceFault
+from conductor.cell_db.models import ComputeNode, InstanceFault, Service
 from conductor.core.context import system_context
 from conductor.core.states import VmState
 from conductor.db.transactions import database_now
 from conductor.image.models import Image
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.network.models import Port
+from conductor.rpc import backports
+from conductor.rpc.versions import SERVICE_VERSION
 from conductor.services.scheduling import decisions
 from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceCreate
@@ -130,6 +132,15 @@ def test_a_host_without_checks_is_not_asked(hosts: Checking, launch: Any) -> Non
     launch()
     assert [message for message, _ in hosts.commands] == ["spawn_instance"]
     assert StepRecord.objects.using(CELL).get(name="CheckOnHost").state == "skipped"
+
+
+def test_a_host_of_an_earlier_release_is_not_asked(hosts: Checking, launch: Any) -> None:
+    """Even where its last report is one of this release: it was downgraded since."""
+    Service.objects.using(CELL).update(version=SERVICE_VERSION - 1)
+    backports.forget()
+    launch()
+    backports.forget()
+    assert [message for message, _ in hosts.commands] == ["spawn_instance"]
 
 
 def cost(hosts: Checking, launch: Any, message: str, times: int) -> tuple[int, int]:
