@@ -384,17 +384,16 @@ class CheckOnHost(RemoteStep):
     title = "Check on host"
 
     def command(self, work: StepContext) -> Any:
-        instance = instance_rows.read(work)
-        host = instance.host or ""
-        is_known = backports.knows(work.alias, host, CheckBuild)
-        if not is_known or not reports(work, host, instance.node or "", "checks_builds"):
+        chosen = Selection.from_json(work.result_of(ClaimDestination)["selection"])
+        is_known = backports.knows(work.alias, chosen.host, CheckBuild)
+        if not is_known or not reports(work, chosen.host, chosen.node, "checks_builds"):
             return None
         volumes = tuple(  # neither filled nor connected yet
             VolumeConnection(one["volume_id"], "", 0, device_name=one["device_name"], boot_index=one["boot_index"])
             for one in work.inputs.get("devices", ())
         )
-        guest = fresh_guest_of(work, instance, ports=(), volumes=volumes, user_data="", files=())
-        return CheckBuild(**addressed(work, host), guest=guest)
+        guest = fresh_guest_of(work, instance_rows.read(work), ports=(), volumes=volumes, user_data="", files=())
+        return CheckBuild(**addressed(work, chosen.host), guest=guest)
 
 
 class PlugNetworks(SetStep):

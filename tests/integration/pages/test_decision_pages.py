@@ -43,7 +43,7 @@ def test_operators_read_every_filter_about_every_host(run: WorkflowRun, people: 
     assert "It fits with 4,096 MB of memory instead of 5,000." in html
     assert "needs 5,000 MB, has 4,096 MB free" in html
     assert "3 rejected, 2 by this filter alone" in html
-    assert "small: 1 vCPU, 5000 MB, 1 GB disk" in html
+    assert "small: 1 vCPU, 5000 MB memory, 1 GB disk" in html
     tab = page(signed_in("admin"), f"/workflows/{run.uuid}/placement")
     assert f'href="/decisions/{row.uuid}"' in tab
     assert f'hx-get="/decisions/{row.uuid}/fits-if"' in tab

@@ -74,7 +74,7 @@ def count(work: Any, *args: Any) -> dict[str, Counted]:
 
 
 # Transactions to the last one; statements at most, as what is looked up on the way is other rooms' business.
-BUILD = {"default": (7, 84), "cell1": (5, 55)}
+BUILD = {"default": (7, 84), "cell1": (5, 56)}
 DELETE = {"default": (2, 30), "cell1": (9, 100)}
 
 
