@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+
+from django.conf import settings
 
 from conductor.cell_db.models import ComputeNode
 from conductor.cells.scatter_gather import scatter_gather
@@ -27,7 +29,7 @@ ROUTED = "routed"  # between networks, and between floating IPs and guests
 # What a host's network carries, by the `guest_network` of its report. Any other carries no traffic between guests.
 CARRIES: Mapping[str, frozenset[str]] = {
     "bridge": frozenset({WITHIN_HOST}),
-    "ovn": frozenset({WITHIN_HOST, BETWEEN_HOSTS}),
+    "ovn": frozenset({WITHIN_HOST, BETWEEN_HOSTS, ROUTED}),
 }
 NO_ROUTING = phrase(
     "Not carried here: no host of this cloud forwards traffic through routers and floating IPs. They are recorded, "
@@ -119,8 +121,8 @@ def _starts(context: RequestContext, source: str) -> list[_End]:
 
 
 def carries_routes() -> bool:
-    """Whether some kind of host network forwards traffic through routers and floating IPs."""
-    return any(ROUTED in kinds for kinds in CARRIES.values())
+    """Whether this cloud has an engine that forwards traffic through routers and floating IPs."""
+    return bool(settings.NOVELLA_OVN_NORTHBOUND)
 
 
 def _ends(server: InstanceData) -> list[_End]:
@@ -178,8 +180,7 @@ def _carriage(start: _End, end: _End) -> PathCheck:
     """Check whether the hosts' network carries traffic between the two, whatever the rules permit."""
     title = phrase("Host network")
     if start.port is None or end.port is None or start.port.network_id != end.port.network_id:
-        is_carried = carries_routes()
-        return PathCheck(title, is_carried, phrase("Routed traffic is carried.") if is_carried else NO_ROUTING)
+        return _routed_carriage(title, [one for one in (start, end) if one.port is not None])
     if WITHIN_HOST not in CARRIES.get(start.guest_network, ()):
         why = phrase(
             "Not carried here: the host of %(name)s doesn't connect its servers to each other.", name=start.name
@@ -191,6 +192,16 @@ def _carriage(start: _End, end: _End) -> PathCheck:
         return PathCheck(title, True, phrase("The servers are on two hosts, which are connected."))
     why = phrase("Not carried here: the servers are on different hosts, which aren't connected.")
     return PathCheck(title, False, why)
+
+
+def _routed_carriage(title: str, servers: Sequence[_End]) -> PathCheck:
+    if not carries_routes():
+        return PathCheck(title, False, NO_ROUTING)
+    for server in servers:
+        if ROUTED not in CARRIES.get(server.guest_network, ()):
+            why = phrase("Not carried here: the host of %(name)s doesn't forward routed traffic.", name=server.name)
+            return PathCheck(title, False, why)
+    return PathCheck(title, True, phrase("Routed traffic is carried."))
 
 
 def _way(start: _End, end: _End) -> PathCheck:

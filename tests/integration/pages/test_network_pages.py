@@ -303,6 +303,28 @@ def test_ovn_connects_servers_on_two_hosts(ana: Client, people: Any, other: str,
     assert (found.is_open, "different hosts" in found.legs[-1].why) == (is_open, not is_open)
 
 
+@pytest.mark.parametrize(("guest_network", "is_open"), [("ovn", True), ("bridge", False)])
+def test_ovn_carries_traffic_through_a_floating_ip(
+    ana: Client, people: Any, settings: Any, guest_network: str, is_open: bool
+) -> None:
+    settings.NOVELLA_OVN_NORTHBOUND = "unix:/run/ovn/ovnnb_db.sock"
+    connecting_host("sim-1", guest_network)
+    context = people.ana.context()
+    outside = lan("outside", people.admin.context(), "203.0.113", is_external=True)
+    inner = lan("inner", context)
+    web = security_groups.create_group(context, {"name": "web"})
+    server, port = plugged(people, inner, "a", str(web.uuid))
+    rule = SecurityGroupRuleCreate("ingress", "IPv4", "tcp", 80, 80, group_id=str(web.uuid))
+    security_groups.create_rule(context, rule)
+    do(ana, "/routers/do/create", name="edge", gateway=str(outside.uuid))
+    router = Router.objects.get()
+    do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(inner.subnets.get().uuid))
+    do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid), port_id=str(port.uuid))
+    found = reachability.ask(context, "198.51.100.7", server, "tcp", "80")
+    assert [leg.is_open for leg in found.legs] == [True, True, is_open]
+    assert "Not carried here" not in text(ana.get("/floating-ips"))
+
+
 def test_a_floating_ip_is_shown_at_its_server_with_what_it_does_not_carry(ana: Client, people: Any) -> None:
     connecting_host("sim-1")
     context = people.ana.context()
