@@ -333,14 +333,20 @@ SCENES: dict[str, Scene] = {
     "build_in_cell": Scene((), "", "spawn", ("check_build", "spawn_instance")),
     "build_from_volumes": Scene((), "", "spawn", launch=_from_volume),
     "try_again": Scene(("hosts open",), "try again", before=("hosts close",)),
-    "delete_instance": Scene((), "delete", "", ("destroy_instance",)),
+    "delete_instance": Scene(
+        (),
+        "delete",
+        "",
+        ("destroy_instance",),
+        never=r"ForgetAtSource\.(answered|after)",  # without an unconfirmed move nothing is sent
+    ),
     "delete_instance, its host is down": Scene(
         ("host dies",),
         "delete",
         "",
         ("destroy_instance",),
         last=("host is back",),
-        never=r"DestroyOnHost\.(answered|after)",  # an unresponsive host sends no answer
+        never=r"(ForgetAtSource|DestroyOnHost)\.(answered|after)",  # an unresponsive host sends no answer
     ),
     "delete_when_cell_is_back": Scene(("cell stops responding",), "delete", last=("cell is back",)),
     "soft_delete_instance": Scene((), "soft delete"),
