@@ -348,6 +348,7 @@ SCENES: dict[str, Scene] = {
         last=("host is back",),
         never=r"(ForgetAtSource|DestroyOnHost)\.(answered|after)",  # an unresponsive host sends no answer
     ),
+    "delete_instance, its move is unconfirmed": Scene(("migrate",), "delete", "", ("confirm_migration",)),
     "delete_when_cell_is_back": Scene(("cell stops responding",), "delete", last=("cell is back",)),
     "soft_delete_instance": Scene((), "soft delete"),
     "restore_instance": Scene(("soft delete",), "restore", "power_on"),
