@@ -237,16 +237,9 @@ def _selections(row: SchedulingDecision) -> list[dict[str, Any]]:
     for uuid, (chosen, *alternates) in zip(row.summary["instance_uuids"], row.selections, strict=False):
         fates = row.summary["fates"].get(uuid, {})
         reasons = row.summary.get("reasons", {}).get(uuid, {})
-
-        def outcome(host: str, default: str, fates: Any = fates, reasons: Any = reasons) -> dict[str, str]:
-            return {"host": host, "fate": fates.get(host, default), "reason": unpack(reasons.get(host, ""))}
-
-        found.append(
-            {
-                "instance_uuid": uuid,
-                "cell": chosen["cell"],
-                **outcome(chosen["host"], USED),
-                "alternates": [outcome(item["host"], NOT_NEEDED) for item in alternates],
-            }
-        )
+        outcomes = [
+            {"host": host, "fate": fates.get(host, default), "reason": unpack(reasons.get(host, ""))}
+            for host, default in ((chosen["host"], USED), *((item["host"], NOT_NEEDED) for item in alternates))
+        ]
+        found.append({"instance_uuid": uuid, "cell": chosen["cell"], **outcomes[0], "alternates": outcomes[1:]})
     return found
