@@ -20,8 +20,10 @@ from portal.setting_texts import DATABASES, SECTIONS, SettingText
 PAGE = "docs/reference/configuration.md"
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 FROM_SHELL, FROM_DEFAULT, FROM_FILE = "environment", "default", "portal/settings.py"
+ON, OFF, NONE = "on", "off", "empty"
 DERIVED, MADE, NOT_SET = "derived", "created at the first start", "not set"
 HIDDEN = "set, not shown"
+VALUE_WORDS = frozenset({ON, OFF, NONE, NOT_SET, HIDDEN})
 ONE_OF_DATABASES = "Location of one database. The URL may contain a password."
 EMPTY: tuple[object, ...] = (None, "", (), {})
 VARIABLES: Mapping[str, Field[Any]] = {PREFIX + one.name.upper(): one for one in fields(Environment) if one.metadata}
@@ -29,7 +31,7 @@ VARIABLES: Mapping[str, Field[Any]] = {PREFIX + one.name.upper(): one for one in
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting. `default` and `meaning` are plain text."""
+    """A setting. `default` and `meaning` are plain text; a value that is no word is shown as it is, untranslated."""
 
     name: str
     value: str
@@ -37,6 +39,8 @@ class Setting:
     default: str
     meaning: str
     is_secret: bool = False
+    is_value_word: bool = False
+    is_default_word: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def sections() -> list[Section]:
 
 def words() -> list[str]:
     """Return all words on settings pages, in English."""
-    fixed = [FROM_SHELL, FROM_DEFAULT, DERIVED, MADE, NOT_SET, HIDDEN, ONE_OF_DATABASES]
+    fixed = [FROM_SHELL, FROM_DEFAULT, DERIVED, MADE, NOT_SET, HIDDEN, ON, OFF, NONE, ONE_OF_DATABASES]
     texts = [(name, text) for section in SECTIONS.values() for name, text in section.items()]
     derived = [_plain(text.default) for name, text in texts if not _fixed_default(name)]
     return [*dict.fromkeys([*fixed, *SECTIONS, *derived, *(_plain(text.meaning) for _, text in texts)])]
@@ -81,21 +85,35 @@ def _fixed_default(name: str) -> str:
 
 
 def _setting(environment: Environment, name: str, text: SettingText) -> Setting:
-    default, meaning = _plain(default_of(name, text)), _plain(text.meaning)
+    value, source, is_secret = _shown(environment, name)
+    return Setting(
+        name=name,
+        value=value,
+        source=source,
+        default=_plain(default_of(name, text)),
+        meaning=_plain(text.meaning),
+        is_secret=is_secret,
+        is_value_word=value in VALUE_WORDS,
+        is_default_word=not _fixed_default(name),
+    )
+
+
+def _shown(environment: Environment, name: str) -> tuple[str, str, bool]:
+    """Return a setting's value as it is shown, its source, and whether it is a secret."""
     if name not in VARIABLES:
-        return Setting(name, _text(without_secrets(getattr(settings, name))), FROM_FILE, default, meaning)
+        return _text(without_secrets(getattr(settings, name))), FROM_FILE, False
     item = VARIABLES[name]
     value = getattr(environment, item.name)
     is_secret, is_set = not item.repr, value not in EMPTY
     shown = (HIDDEN if is_secret else _text(value)) if is_set else NOT_SET
-    return Setting(name, shown, _source(environment, item, is_set), default, meaning, is_secret)
+    return shown, _source(environment, item, is_set), is_secret
 
 
 def _single_databases(environment: Environment) -> Iterator[Setting]:
     """Yield the variables that give the URL of one database."""
     for name in sorted(environment.given):
         if name.startswith(ONE_DATABASE):
-            yield Setting(name, HIDDEN, FROM_SHELL, "none", ONE_OF_DATABASES, is_secret=True)
+            yield Setting(name, HIDDEN, FROM_SHELL, "none", ONE_OF_DATABASES, True, True, True)
 
 
 def _source(environment: Environment, item: Field[Any], is_set: bool) -> str:
@@ -108,11 +126,11 @@ def _source(environment: Environment, item: Field[Any], is_set: bool) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
-        return "on" if value else "off"
+        return ON if value else OFF
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} = {_text(one)}" for key, one in value.items()) or "empty"
+        return ", ".join(f"{key} = {_text(one)}" for key, one in value.items()) or NONE
     if isinstance(value, list | tuple):
-        return ", ".join(_text(one) for one in value) or "empty"
+        return ", ".join(_text(one) for one in value) or NONE
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -39,6 +39,7 @@ DESCRIBED: Mapping[str, tuple[int, ...]] = {
     "_CellAction": (1, 2),
     "_HostAction": (1, 2),
     "_creation": (1, 2),
+    "_number_field": (1,),
     "View": (0,),
     "own": (1,),
     "word": (0,),
@@ -50,6 +51,8 @@ DESCRIBED_BY_KEYWORD = frozenset(
 TABLES = frozenset(
     {
         "FLOW_WORDS",
+        "STATE_WORDS",
+        "BINARY_WORDS",
         "WAIT_WORDS",
         "ALL_COLUMNS",
         "COLUMN_WORDS",

@@ -37,6 +37,8 @@ WORDS = (
     "memory",
     "disk",
     "Cell conductor",
+    "Scheduler",
+    "runs",
     "Compute host",
     "Conductor",
     "timer",

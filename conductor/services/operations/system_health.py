@@ -266,17 +266,21 @@ def _schedulers(health: Health) -> Component:
     is_known = any(cell.name == CELL0 and cell.is_up for cell in health.cells)
     known = schedulers.all_known() if is_known else []
     alive = [one for one in known if one.is_alive]
-    risk = "Requests that need a host wait, and fail after a while. Servers keep running."
+    off = Component(
+        id="schedulers",
+        title="Schedulers",
+        state=OFF,
+        risk="Requests that need a host wait, and fail after a while. Servers keep running.",
+        facts=((phrase("Fallback"), phrase("the conductors")),),
+    )
     if not is_used and not alive:
-        return Component("schedulers", "Schedulers", OFF, risk, ((phrase("Fallback"), phrase("the conductors")),))
+        return off
     troubles = tuple(filter(None, map(_trouble_of_scheduler, known)))
     if is_used and is_known and not alive:
         troubles = (*troubles, phrase("None is running."))
-    return Component(
-        id="schedulers",
-        title="Schedulers",
+    return replace(
+        off,
         state=DOWN if is_used and not alive else LOOK if troubles else UP,
-        risk=risk,
         facts=tuple((one.name, _speed(one)) for one in known),
         troubles=troubles,
     )
@@ -456,7 +460,7 @@ def _plugins() -> Component:
     remarks: dict[str, Any] = readiness.remarks().get("remarks", {})
     troubles = tuple(f"{name.capitalize()}: {words}." for name, words in remarks.items())
     facts = tuple((name.capitalize(), words) for name, words in remarks.items()) or (
-        (phrase("Quarantine"), phrase("empty")),
+        (phrase("In quarantine"), phrase("none")),
     )
     return Component(
         id="plugins",

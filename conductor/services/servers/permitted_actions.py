@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import CELL0
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
+from conductor.core.phrases import phrase
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import VmState
 from conductor.services.servers import actions
@@ -241,37 +243,40 @@ def _choice(
 
 def _why_not_at_all(context: RequestContext, name: str, row: Instance) -> str:
     if name == "lock":
-        return "It is locked already." if row.is_locked else ""
+        return phrase("It is locked already.") if row.is_locked else ""
     if name == "unlock":
         if not row.is_locked:
-            return "It is not locked."
+            return phrase("It is not locked.")
         is_anothers = row.locked_by == "admin" and not context.is_admin
-        return "An administrator has locked it." if is_anothers else ""
+        return phrase("An administrator has locked it.") if is_anothers else ""
     if row.is_locked and not context.is_admin:
-        return "It is locked."
+        return phrase("It is locked.")
     if name == "try-again" and (row.launched_at is not None or row.host):
-        return "It has run before: rebuild it instead."
+        return phrase("It has run before: rebuild it instead.")
     return ""
 
 
 def _why_not(kind: _ServerActionKind, row: Instance, able: frozenset[str], *, is_in_cell0: bool) -> str:
     action, states = ACTIONS.get(kind.action), kind.states()
     if V(row.vm_state) not in states:
-        return f"Only while it is {_listed(states)}."
+        return phrase("Only while it is %(states)s.", states=_listed(states))
     interrupts = action.interrupts if action else frozenset()
     if row.task_state is not None and not kind.is_patient and row.task_state not in interrupts:
-        return f"Something is under way: {row.task_state}."
+        return phrase("Something is under way: %(task)s.", task=row.task_state)
     if action is None:
         return ""
     if action.must_have_launched and row.launched_at is None:
-        return "It has never run."
+        return phrase("It has never run.")
     if action.needs_host and (not row.host or is_in_cell0):
-        return "It is on no host."
+        return phrase("It is on no host.")
     if action.capability and action.capability not in able:
-        return "The driver of its host cannot do this."
+        return phrase("The driver of its host cannot do this.")
     return ""
 
 
 def _listed(states: Iterable[V]) -> str:
-    words = [STATE_WORDS.get(state, str(state)) for state in V if state in set(states)]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    *first, last = (phrase(STATE_WORDS.get(state, str(state))) for state in V if state in set(states))
+    if not first:
+        return last
+    listed = reduce(lambda some, word: phrase("%(some)s, %(word)s", some=some, word=word), first)
+    return phrase("%(some)s or %(word)s", some=listed, word=last)

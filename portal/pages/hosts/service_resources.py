@@ -29,7 +29,7 @@ from portal.pages.status_badges import StatusBadge
 
 PATH = "/compute/v2.1/os-services"
 COMPUTE = "nova-compute"
-KINDS = {COMPUTE: "compute host", "nova-conductor": "conductor", "nova-scheduler": "scheduler"}
+BINARY_WORDS = {COMPUTE: "compute host", "nova-conductor": "conductor", "nova-scheduler": "scheduler"}
 STATES = {"up": StatusBadge("good", "up"), "down": StatusBadge("bad", "down")}
 STATUSES = {"enabled": StatusBadge("good", "open"), "disabled": StatusBadge("waiting", "closed")}
 
@@ -82,7 +82,7 @@ def _forget(caller: RequestContext, form: SubmittedForm) -> None:
 
 
 def _name(item: Item) -> str:
-    return f"{KINDS.get(str(item.get('binary')), item.get('binary'))} {item.get('host')}"
+    return f"{BINARY_WORDS.get(str(item.get('binary')), item.get('binary'))} {item.get('host')}"
 
 
 def _only_hosts(item: Item) -> str:

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from conductor.core.context import RequestContext
 from conductor.services.hosts import hosts
 from conductor.services.hosts.types import ServiceView
-from portal.pages.hosts.service_resources import COMPUTE, KINDS, STATES, STATUSES
+from portal.pages.hosts.service_resources import BINARY_WORDS, COMPUTE, STATES, STATUSES
 from portal.pages.live_marks import live_marks
 from portal.pages.permissions import PageRequest, operators_only
 from portal.pages.status_badges import StatusBadge
@@ -42,7 +42,7 @@ def service_list(request: PageRequest) -> HttpResponse:
 def list_context(caller: RequestContext, given: Any) -> dict[str, Any]:
     """Context of the list."""
     text, binary = str(given.get("q", "")).strip()[:255], str(given.get("binary", ""))
-    found = hosts.list_services(caller, binary=binary if binary in KINDS else "")
+    found = hosts.list_services(caller, binary=binary if binary in BINARY_WORDS else "")
     rows = [_row(one) for one in found.items if text.lower() in one.host.lower()]
     rows.sort(key=lambda row: (row.service.cell, row.service.binary != COMPUTE, row.service.host))
     versions = sorted({row.service.version for row in rows if row.service.is_known and row.service.is_up})
@@ -51,7 +51,7 @@ def list_context(caller: RequestContext, given: Any) -> dict[str, Any]:
         "rows": rows,
         "given": {"q": text, "binary": binary},
         "is_narrowed": bool(text or binary),
-        "kinds": [(name, words.capitalize() + "s") for name, words in KINDS.items()],
+        "kinds": [(name, words.capitalize() + "s") for name, words in BINARY_WORDS.items()],
         "missing_cells": found.missing_cells,
         "down": sum(row.service.is_known and not row.service.is_up for row in rows),
         "closed": sum(row.service.is_disabled for row in rows),
@@ -66,7 +66,7 @@ def _row(service: ServiceView) -> ServiceRow:
         state = StatusBadge("bad", "down", "marked as powered off")
     return ServiceRow(
         service=service,
-        kind=KINDS.get(service.binary, service.binary),
+        kind=BINARY_WORDS.get(service.binary, service.binary),
         state=state,
         takes_work=STATUSES["disabled" if service.is_disabled else "enabled"] if is_host and service.is_known else None,
         url=reverse("resource", args=["services", service.uuid]) if service.is_known and service.uuid else "",

@@ -213,7 +213,7 @@ def _why_not_revoke(item: Item) -> str:
     return _why_public(item) or ("" if item.get("access") else "No project has access.")
 
 
-def _number(name: str, label: str, start: str, least: int) -> Field:
+def _number_field(name: str, label: str, start: str, least: int) -> Field:
     return Field(name, label, "number", start=start, least=least, is_required=least > 0)
 
 
@@ -227,9 +227,9 @@ FLAVOR_ACTIONS = (
         icon="plus",
         fields=(
             NAME,
-            _number("vcpus", "vCPU", "1", 1),
-            _number("ram", "Memory (MB)", "512", 1),
-            _number("disk", "Disk in GB", "5", 0),
+            _number_field("vcpus", "vCPU", "1", 1),
+            _number_field("ram", "Memory (MB)", "512", 1),
+            _number_field("disk", "Disk in GB", "5", 0),
             Field("ephemeral", "Ephemeral disk (GB)", "number", least=0, start="0", also=(EPHEMERAL,)),
             Field("swap", "Swap (MB)", "number", least=0, start="0"),
             Field("is_public", "Public", "check", start="yes", also=(IS_PUBLIC,)),

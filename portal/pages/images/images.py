@@ -54,7 +54,7 @@ _VISIBILITIES = (
     FieldOption("shared", "Shared: with selected projects"),
     FieldOption("community", "Community: all projects, not listed by default"),
 )
-_FORMATS = tuple(FieldOption(name, name) for name in ("qcow2", "raw", "iso", "vmdk", "vdi", "vhd"))
+_FORMATS = tuple(FieldOption(name, name.upper()) for name in ("qcow2", "raw", "iso", "vmdk", "vdi", "vhd"))
 
 
 def _create(form: SubmittedForm) -> Call:
@@ -167,8 +167,11 @@ IMAGES = Resource(
             "Visibility",
             "choice",
             nothing="All available to you",
-            choices=tuple(
-                FieldOption(word, word.capitalize()) for word in ("public", "private", "shared", "community")
+            choices=(
+                FieldOption("public", "Public"),
+                FieldOption("private", "Private"),
+                FieldOption("shared", "Shared"),
+                FieldOption("community", "Community"),
             ),
         ),
         any_state(BADGES, "active", "queued", "deactivated"),

@@ -7,11 +7,13 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from babel.messages import pofile
 from django.utils import translation
 
 from portal.pages.resource_pages.catalog import RESOURCES
 from tests.fixtures.every_page import PAGES, a_little_of_everything
 from tests.integration.page_clients import signed_in
+from tools import catalogues
 
 OPEN, CLOSE = "\u2045", "\u2046"
 MARKED = re.compile(f"{OPEN}[^{OPEN}{CLOSE}]*{CLOSE}")
@@ -29,10 +31,13 @@ ENGLISH = frozenset({"api"})  # the reference of the API is in the language of t
 # Names and codes, and what the cloud of this test is made of.
 NAMES = """
     Novella API Deutsch English TCP UDP ICMP IPv UTC EUR vCPU min
-    any required true false null info warning error instance raw public files
+    any required true false null info warning error instance raw public files QCOW RAW ISO VMDK VDI VHD
+    DHCP MTU SSH SCTP ICMPv ping auto depth-first blue in-process openid profile email single sign-on INFO True False
     admin ana chi rea shop lab default Default security group manager member reader service
     cell sim worker rack compute-with-a-rather-long-name example fake container libvirt redfish
-    Build failure Compute status Ram
+    Build failure Compute status Ram Aggregate image properties instance extra specs io ops multi tenancy num type
+    instances affinity isolation Json Simple cidr
+    No valid host was found of hosts image needs qemu host runs is down starting the guest
     simulated-linux private private-subnet small web a-server deploys
     Cell rests on Sunday Its servers go on New ones wait
     a reason that is long enough to need more than a line on a phone
@@ -63,12 +68,16 @@ class ShownText(HTMLParser):
 
 @pytest.fixture
 def marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put each translation between marks."""
-    for name in ("gettext", "ngettext", "pgettext", "npgettext"):
+    """Put each translation between marks. A text that the catalogue does not have gets none."""
+    path = catalogues.LOCALE_DIR / "de" / "LC_MESSAGES" / "django.po"
+    with path.open("rb") as file:
+        messages = {catalogues.text_of(message) for message in pofile.read_po(file)}
+    for name in ("gettext", "ngettext"):
         translate = getattr(translation._trans, name)  # type: ignore[attr-defined]
 
         def marked(*args: Any, translate: Any = translate) -> str:
-            return f"{OPEN}{translate(*args)}{CLOSE}"
+            text = translate(*args)
+            return f"{OPEN}{text}{CLOSE}" if args[0] in messages else text
 
         monkeypatch.setattr(translation._trans, name, marked)  # type: ignore[attr-defined]
 
