@@ -36,8 +36,8 @@ def _upload(form: SubmittedForm) -> Call:
 
 
 def _generate(form: SubmittedForm) -> Call:
-    """Generate a key pair, as from 2.92 on the API leaves that to the client."""
-    return Call("POST", PATH, {"keypair": {"name": form.values["name"], "type": form.values["type"]}}, version="2.91")
+    """Return the call that generates a key pair. It needs version 2.91: later ones leave that to the client."""
+    return Call("POST", PATH, {"keypair": {"name": form.values["name"], "type": form.values["type"]}})
 
 
 def _item(key: KeyPairView) -> Item:

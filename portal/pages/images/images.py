@@ -37,8 +37,6 @@ from portal.pages.status_badges import StatusBadge
 from portal.transfers import shares
 
 PATH = "/image/v2/images"
-PATCH = "application/openstack-images-v2.1-json-patch"
-OCTETS = "application/octet-stream"
 BADGES = {
     "active": StatusBadge("good", "ready"),
     "queued": StatusBadge("waiting", "waiting for data"),
@@ -111,11 +109,11 @@ def _data(form: SubmittedForm, made: Any) -> Iterable[FollowUp]:
     """Upload the file after the record was created, as a stream."""
     if form.file is not None:
         ident = str(made["id"])
-        yield FollowUp(_upload(form, ident), "upload_image", lambda caller: _store(caller, ident, form.file))
+        yield FollowUp(_upload(ident), "upload_image", lambda caller: _store(caller, ident, form.file))
 
 
-def _upload(form: SubmittedForm, ident: str) -> Call:
-    return Call("PUT", f"{PATH}/{ident}/file", media_type=OCTETS, data=form.file)
+def _upload(ident: str) -> Call:
+    return Call("PUT", f"{PATH}/{ident}/file")
 
 
 def _edit(form: SubmittedForm) -> Call:
@@ -128,7 +126,7 @@ def _edit(form: SubmittedForm) -> Call:
     ]
     if values["visibility"] != form.item.get("visibility"):
         patch.append({"op": "replace", "path": "/visibility", "value": values["visibility"]})
-    return Call("PATCH", f"{PATH}/{form.item.get('id', 'ID')}", patch, media_type=PATCH)
+    return Call("PATCH", f"{PATH}/{form.item.get('id', 'ID')}", patch)
 
 
 def _needs(item: Item, names: Names) -> Cell:
@@ -226,7 +224,7 @@ IMAGES = Resource(
             rule="upload_image",
             fields=(Field("file", "File", "file", is_required=True),),
             why_not=lambda item: "" if item["status"] == "queued" else "The image already has data.",
-            call=lambda form: _upload(form, str(form.item.get("id", "ID"))),
+            call=lambda form: _upload(str(form.item.get("id", "ID"))),
             execute=_fill,
             cli=lambda form: ["openstack image stage", "--file", "FILE", named(form.item)],
         ),

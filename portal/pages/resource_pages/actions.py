@@ -207,7 +207,7 @@ def _call(action: ResourceAction, form: SubmittedForm) -> Call:
 
 
 def _asked(request: PageRequest, item: Item, values: Mapping[str, str]) -> SubmittedForm:
-    return SubmittedForm(item, values, request.caller.user_id, request.caller.project_id)
+    return SubmittedForm(item, values, request.caller.user_id)
 
 
 def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse:

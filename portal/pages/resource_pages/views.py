@@ -124,7 +124,7 @@ def _found(
     """Return the items of a page, and the query of the next page."""
     text = given.get("q", "").strip()[:255]
     filters = {one.name: given[one.name] for one in resource.filters if given.get(one.name)}
-    query: dict[str, Any] = {**resource.query, **filters, **narrowed, **_sorting(resource, given)}
+    query: dict[str, Any] = {**filters, **narrowed, **_sorting(resource, given)}
     in_page = bool(text) and not resource.search
     if text and resource.search:
         query[resource.search] = text
@@ -314,7 +314,7 @@ def items_of(
     """
     listed: dict[str, Item] = {}
     if resource.is_only_listed and idents:
-        listed = {resource.id_of(item): item for item in _page(request, resource, resource.query).items}
+        listed = {resource.id_of(item): item for item in _page(request, resource, {}).items}
     found = []
     for ident in idents:
         try:

@@ -129,7 +129,7 @@ def command(action: ResourceAction, form: SubmittedForm) -> str:
     secrets = {
         field.name: "SECRET" for field in action.fields if field.kind == "secret" and form.values.get(field.name)
     }
-    shown = SubmittedForm(form.item, {**form.values, **secrets}, form.user_id, form.project_id)
+    shown = SubmittedForm(form.item, {**form.values, **secrets}, form.user_id)
     return " ".join(word if word.startswith("openstack ") else shlex.quote(word) for word in action.cli(shown))
 
 

@@ -21,17 +21,13 @@ Query = Mapping[str, Any]
 class Call:
     """The API request that does the same as a form; pages show it, and it names the entry in the audit log.
 
-    `secrets` are names of values in the body that pages hide. `version` is the microversion if it is not the latest;
-    `data` is sent unchanged, instead of a body; `reason` goes to the audit log.
+    `secrets` are names of values in the body that pages hide. `reason` goes to the audit log.
     """
 
     method: str
     path: str
     body: Any = None
     secrets: frozenset[str] = frozenset()
-    version: str = "latest"
-    media_type: str = "application/json"
-    data: Any = field(default=None, repr=False, compare=False)
     reason: str = ""
 
     @property
@@ -114,7 +110,6 @@ class ItemOptions:
     words: Callable[[Item], str]
     value: Callable[[Item], str] = lambda item: str(item["id"])
     wanted: Callable[[Item], bool] = lambda item: True
-    query: Query = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,6 @@ class SubmittedForm:
     item: Item
     values: Values
     user_id: str = ""
-    project_id: str = ""
     file: Any = None
     body: Any = None
 
@@ -252,7 +246,6 @@ class Resource:
     sorting: str = ""  # the API's form of an order: "sort" for sort=name:asc, "sort_key" for the pair
     parts: tuple[RelatedTable, ...] = ()
     names: tuple[str, ...] = ()  # the kinds whose names the columns show instead of ids
-    query: Mapping[str, str] = field(default_factory=dict)
     id_of: Callable[[Item], str] = lambda item: str(item["id"])
     name_of: Callable[[Item], str] = lambda item: str(item.get("name") or "")
     is_paged: bool = True

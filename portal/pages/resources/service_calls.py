@@ -54,7 +54,7 @@ def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
 
 def list_options(caller: RequestContext, options: ItemOptions, limit: int) -> Sequence[FieldOption]:
     """Return the options of a field. Raises Forbidden."""
-    page = read(caller, options.service, options.rule, options.list_, {"limit": limit, **options.query})
+    page = read(caller, options.service, options.rule, options.list_, {"limit": limit})
     return [FieldOption(options.value(item), options.words(item)) for item in page.items if options.wanted(item)]
 
 

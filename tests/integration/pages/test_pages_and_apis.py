@@ -47,7 +47,7 @@ def test_a_page_has_what_the_api_has(people: Any, kind: str) -> None:
     resource, admin = BY_ID[kind], people.admin.context()
     MADE.get(kind, lambda caller: None)(admin)
     path, key = LISTS[kind][0].format(user_id=admin.user_id), LISTS[kind][1]
-    items = service_calls.list_items(admin, resource, {**resource.query, "limit": 100}).items
+    items = service_calls.list_items(admin, resource, {"limit": 100}).items
     client = ApiClient(people.admin.token())
     listed = client.get(f"{path}?{urlencode(QUERIES.get(kind, {}))}", headers=LATEST).json()[key]
     assert items
