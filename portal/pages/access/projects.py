@@ -36,8 +36,6 @@ from portal.pages.resources.model import (
     SubmittedForm,
 )
 
-__all__ = ["ASSIGNMENTS", "PROJECTS", "USERS"]
-
 
 def _call(form: SubmittedForm, **changes: Any) -> Call:
     return Call("PATCH", f"{ROOT}/projects/{form.item.get('id', 'ID')}", {"project": changes})
