@@ -139,8 +139,7 @@ def _follow_up(request: PageRequest, sheet: Sheet, one: FollowUp) -> ActionResul
 
 def _done(request: PageRequest, sheet: Sheet, form: SubmittedForm, answer: ActionResult) -> HttpResponse:
     resource, action = sheet.resource, sheet.action
-    body = answer.body if isinstance(answer.body, Mapping) else {}
-    made: Mapping[str, Any] = body.get(resource.one, body)
+    made: Item = answer.body[resource.one] if answer.body else {}
     about = made if action.is_creation and made else form.item
     name = resource.name_of(about)
     if action.reveals and made.get(action.reveals):

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound, NovellaError
-from conductor.core.page import Page
 from conductor.services.workflows import locks, workflows
 from conductor.services.workflows.locks import LockQuery, LockView
 from portal.pages import page_lengths, policies
@@ -131,7 +130,7 @@ def _found(
     if resource.is_paged:
         query["limit"] = MOST if in_page else page_lengths.rows_of(given, PAGE_SIZE)
         query |= {"marker": given["marker"]} if given.get("marker") and not in_page else {}
-    page = _page(request, resource, query)
+    page = service_calls.list_items(request.caller, resource, query)
     items = page.items
     if in_page:
         return [item for item in items if text.lower() in resource.name_of(item).lower()], {}
@@ -141,10 +140,6 @@ def _found(
         **{name: value for name, value in given.items() if name != "marker"},
         "marker": resource.id_of(items[-1]),
     }
-
-
-def _page(request: PageRequest, resource: Resource, query: Mapping[str, Any]) -> Page[Item]:
-    return service_calls.list_items(request.caller, resource, query)
 
 
 def find(request: PageRequest, resource: Resource, text: str) -> list[Item]:
@@ -185,10 +180,11 @@ def names_for(request: PageRequest, resource: Resource) -> Names:
     """Return the names of the resources that columns refer to: one request per kind, however many rows there are."""
     found: dict[str, dict[str, str]] = {}
     for kind in resource.names:
-        if kind in BY_ID and BY_ID[kind].is_for_operators and not request.caller.is_admin:
+        named = SERVER if kind == "servers" else BY_ID[kind]
+        if named.is_for_operators and not request.caller.is_admin:
             continue
         try:
-            items = _page(request, SERVER if kind == "servers" else BY_ID[kind], {"limit": MOST}).items
+            items = service_calls.list_items(request.caller, named, {"limit": MOST}).items
         except NovellaError:
             continue
         found[kind] = {str(one["id"]): str(one.get("name") or "") for one in items}
@@ -314,7 +310,8 @@ def items_of(
     """
     listed: dict[str, Item] = {}
     if resource.is_only_listed and idents:
-        listed = {resource.id_of(item): item for item in _page(request, resource, {}).items}
+        page = service_calls.list_items(request.caller, resource, {})
+        listed = {resource.id_of(item): item for item in page.items}
     found = []
     for ident in idents:
         try:

@@ -42,12 +42,12 @@ _log = logging.getLogger(__name__)
 
 
 def list_items(caller: RequestContext, resource: Resource, query: Query) -> Page[Item]:
-    """Return a page of a kind that has a reader. Raises Forbidden, and Invalid for an unknown marker."""
+    """Return a page of a kind. Raises Forbidden, and Invalid for an unknown marker."""
     return read(caller, resource.service, resource.rule, resource.reader.list_, query)
 
 
 def get_item(caller: RequestContext, resource: Resource, ident: str) -> Item:
-    """Return one resource of a kind that has a reader. Raises Forbidden, NotFound."""
+    """Return one resource of a kind. Raises Forbidden, NotFound."""
     rule = resource.reader.get_rule or resource.rule
     return read(caller, resource.service, rule, resource.reader.get, ident)
 
