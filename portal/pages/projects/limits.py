@@ -11,7 +11,7 @@ from conductor.services.quotas import network_quotas, quotas, row_quotas, volume
 from conductor.services.quotas.row_quotas import OF_PROJECTS
 from conductor.services.quotas.types import QuotaView
 from portal.api.compute.microversions import VERSIONS
-from portal.api.compute.representations.quotas import limits as compute_limits
+from portal.api.compute.representations import quotas as compute_quotas
 from portal.api.compute.schemas import quotas as compute_schemas
 from portal.api.network.representations.quotas import requested_limits
 from portal.api.network.schemas import routing
@@ -124,18 +124,13 @@ def _read_network_defaults(caller: RequestContext, project_id: str) -> Mapping[s
 
 
 def _set_compute(caller: RequestContext, form: SubmittedForm) -> None:
-    limits, is_forced = _compute_limits(form)
+    limits, is_forced = compute_quotas.requested_limits(form.body["quota_set"])
     quotas.update(caller, form.item["id"], limits, is_forced=is_forced)
 
 
 def _set_of_user(caller: RequestContext, form: SubmittedForm) -> None:
-    limits, is_forced = _compute_limits(form)
+    limits, is_forced = compute_quotas.requested_limits(form.body["quota_set"])
     quotas.update_user(caller, form.item["id"], form.values["user_id"], limits, is_forced=is_forced)
-
-
-def _compute_limits(form: SubmittedForm) -> tuple[dict[str, int], bool]:
-    given = {name: value for name, value in form.body["quota_set"].items() if name != "force"}
-    return compute_limits(given, "quota_set"), "force" in form.body["quota_set"]
 
 
 def _set_storage(caller: RequestContext, form: SubmittedForm) -> None:
@@ -157,7 +152,7 @@ def _set_row_defaults(caller: RequestContext, form: SubmittedForm) -> None:
 
 def _set_compute_defaults(caller: RequestContext, form: SubmittedForm) -> None:
     name = "quota_class_set"
-    quotas.update_class(caller, "default", compute_limits(form.body[name], name))
+    quotas.update_class(caller, "default", compute_quotas.limits(form.body[name], name))
 
 
 def _set_storage_defaults(caller: RequestContext, form: SubmittedForm) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from conductor.services.quotas.types import QuotaView
 from portal.api.compute.representations import parts
 from portal.api.microversions import Microversion
+from portal.api.validation import as_boolean
 
 # Last version that shows each: later these limits belong to other services, or are gone.
 UNTIL: Mapping[str, str] = {
@@ -52,6 +53,13 @@ def is_of_class(resource: str, version: Microversion) -> bool:
 def limits(given: Mapping[str, Any], where: str) -> dict[str, int]:
     """Return the limits of a checked body. Raises Invalid for one too large for a column."""
     return {name: parts.number(value, f"{where}.{name}") for name, value in given.items()}
+
+
+def requested_limits(given: Mapping[str, Any]) -> tuple[dict[str, int], bool]:
+    """Return the limits of a checked quota set, and whether they may be below the usage."""
+    is_forced = as_boolean(given.get("force", False), "quota_set.force")
+    named = {name: value for name, value in given.items() if name not in ("force", "tenant_id")}
+    return limits(named, "quota_set"), is_forced
 
 
 def shown(quotas: Iterable[QuotaView], version: Microversion) -> list[QuotaView]:

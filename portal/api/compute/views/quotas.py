@@ -10,7 +10,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.representations import quotas as serializers
 from portal.api.compute.schemas import quotas as schemas
 from portal.api.compute.view import BARE_SINCE, ComputeView
-from portal.api.validation import as_boolean, validate
+from portal.api.validation import validate
 
 
 class Limits(ComputeView):
@@ -44,10 +44,8 @@ class QuotaSet(QuotaSetView):
         return Response({"quota_set": {"id": project_id, **shown}})
 
     def put(self, request: ApiRequest, project_id: str) -> Response:
-        wanted = dict(validate(request.data, schemas.update(request.microversion))["quota_set"])
-        is_forced = as_boolean(wanted.pop("force", False), "quota_set.force")
-        wanted.pop("tenant_id", None)
-        limits = serializers.limits(wanted, "quota_set")
+        wanted = validate(request.data, schemas.update(request.microversion))["quota_set"]
+        limits, is_forced = serializers.requested_limits(wanted)
         context, user_id = request.context, self.user_id
         if user_id:
             found = quotas.update_user(context, project_id, user_id, limits, is_forced=is_forced)
