@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Count, Max, Model, QuerySet, Sum, Value
 
 from conductor.core.port_filters import AddressPair
 from conductor.network import ipv6_modes
@@ -70,14 +70,20 @@ def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
 
 
 def fingerprint() -> tuple[object, ...]:
-    """Return a value that differs after every committed change of the topology."""
-    counted = {"rows": Count("pk"), "last": Max("pk")}
-    revised = counted | {"revisions": Sum("revision_number")}
-    tables = [
-        *((model, revised) for model in (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp)),
-        *((model, counted) for model in (AddressAllocation, Port.security_groups.through)),
+    """Return a value that differs after every committed change of the topology. One statement reads it."""
+    revised = (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp)
+    states = [
+        *(_state(model, Sum("revision_number")) for model in revised),
+        *(_state(model, Value(0)) for model in (AddressAllocation, Port.security_groups.through)),
     ]
-    return tuple(tuple(model.objects.aggregate(**values).values()) for model, values in tables)
+    return tuple(sorted(states[0].union(*states[1:], all=True)))
+
+
+def _state(model: type[Model], revisions: Sum | Value) -> QuerySet[Any, Any]:
+    """Return a query of a table's name, and of what changes with its rows."""
+    table = model._default_manager.order_by().annotate(table=Value(model._meta.db_table)).values("table")
+    found: QuerySet[Any, Any] = table.annotate(rows=Count("pk"), last=Max("pk"), revisions=revisions)
+    return found.values_list("table", "rows", "last", "revisions")
 
 
 def _rows(query: QuerySet[Any]) -> Iterable[Any]:
