@@ -15,6 +15,7 @@ from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import savepoint, write_tx
 from conductor.network import addresses, filters, port_rows, quotas
+from conductor.network.device_owners import FLOATING_IP, ROUTER_INTERFACE
 from conductor.network.errors import (
     ExternalGatewayForFloatingIPNotFound,
     FloatingIPNotFound,
@@ -29,9 +30,6 @@ from conductor.network.operations import get_network, is_external_for, refuse_ot
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
-from conductor.network.router_routes import INTERFACE
-
-OUTER = "network:floatingip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ def delete_floating_ip(context: RequestContext, floating_ip_id: str) -> None:
 def _take(network: Network, requested: FloatingIpCreate, project_id: str) -> FloatingIp:
     """Allocate the address, to a port of its own on the external network."""
     floating_uuid = uuid4()
-    bound = {"project_id": "", "device_owner": OUTER, "device_id": str(floating_uuid), "status": "N/A"}
+    bound = {"project_id": "", "device_owner": FLOATING_IP, "device_id": str(floating_uuid), "status": "N/A"}
     port = port_rows.create(network, groups=(), requests=[], **bound)
     now = timezone.now()
     return FloatingIp.objects.create(
@@ -202,7 +200,7 @@ def _inner_address(port: Port, wanted: str) -> str:
 
 def _router_between(network: Network, subnet_pk: int) -> Router | None:
     """Return a router with its gateway on `network` and an interface on the subnet; the oldest of them."""
-    ports = Port.objects.filter(device_owner=INTERFACE, addresses__subnet=subnet_pk).order_by("pk")
+    ports = Port.objects.filter(device_owner=ROUTER_INTERFACE, addresses__subnet=subnet_pk).order_by("pk")
     uuids = [uuid_or_none(device_id) for device_id in ports.values_list("device_id", flat=True)]
     routers = Router.objects.filter(uuid__in=[one for one in uuids if one], gateway_port__network=network)
     return routers.select_for_update(of=("self",)).order_by("pk").first()

@@ -13,6 +13,7 @@ from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, provider_networks, quotas, zones
+from conductor.network.device_owners import FLOATING_IP, ROUTER_GATEWAY
 from conductor.network.errors import InvalidInput, InvalidSharedSetting, NetworkInUse, NetworkNotFound
 from conductor.network.filters import NetworkListQuery
 from conductor.network.models import FloatingIp, Network, Port, RbacPolicy
@@ -166,7 +167,7 @@ def _refuse_unsharing(network: Network, changes: Mapping[str, Any]) -> None:
             f"Unable to reconfigure sharing settings for network {network.uuid}. Multiple tenants are using it."
         )
     is_closed = network.is_external and changes.get("is_external") is False
-    if is_closed and network.ports.filter(device_owner__in=("network:router_gateway", "network:floatingip")).exists():
+    if is_closed and network.ports.filter(device_owner__in=(ROUTER_GATEWAY, FLOATING_IP)).exists():
         raise NetworkInUse(f"External network {network.uuid} cannot be updated to be made non-external: it is in use.")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from conductor.core.context import RequestContext
 from conductor.db.transactions import write_tx
 from conductor.network import port_rows
+from conductor.network.device_owners import ROUTER_INTERFACE
 from conductor.network.errors import (
     InvalidInput,
     PortInUse,
@@ -20,7 +21,7 @@ from conductor.network.models import AddressAllocation, FloatingIp, Network, Por
 from conductor.network.port_operations import get_port, is_used
 from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
-from conductor.network.router_routes import INTERFACE, interfaces, refuse_cut, refuse_overlap
+from conductor.network.router_routes import interfaces, refuse_cut, refuse_overlap
 from conductor.network.routers import locked_router
 from conductor.network.subnets import get_subnet
 
@@ -82,7 +83,7 @@ def _by_subnet(context: RequestContext, router: Router, subnet_id: str) -> Port:
         groups=(),
         requests=requests,
         project_id=router.project_id,
-        device_owner=INTERFACE,
+        device_owner=ROUTER_INTERFACE,
         device_id=str(router.uuid),
         status="ACTIVE",
     )
@@ -103,7 +104,7 @@ def _by_port(context: RequestContext, router: Router, port_id: str) -> Port:
         raise InvalidInput("Bad router request: Cannot have multiple IPv4 subnets on router port.", type="BadRequest")
     refuse_overlap(router, subnets)
     port.security_groups.clear()
-    bound = {"device_id": str(router.uuid), "device_owner": INTERFACE, "status": "ACTIVE"}
+    bound = {"device_id": str(router.uuid), "device_owner": ROUTER_INTERFACE, "status": "ACTIVE"}
     touch(Port.objects.filter(pk=port.pk), **bound)
     return port
 

@@ -8,17 +8,17 @@ from ipaddress import ip_address, ip_network
 from django.db.models import Q, QuerySet
 
 from conductor.network import ranges
+from conductor.network.device_owners import ROUTER_INTERFACE
 from conductor.network.errors import InvalidInput, InvalidRoutes, RouterInterfaceInUseByRoute
 from conductor.network.models import AddressAllocation, Port, Router, Subnet
 
-INTERFACE = "network:router_interface"
 MAX_ROUTES = 30
 Route = Mapping[str, str]
 
 
 def interfaces(router: Router) -> QuerySet[Port]:
     """Return the router's ports except the gateway's."""
-    return Port.objects.filter(device_id=str(router.uuid), device_owner=INTERFACE)
+    return Port.objects.filter(device_id=str(router.uuid), device_owner=ROUTER_INTERFACE)
 
 
 def subnets_of(router: Router) -> list[Subnet]:
@@ -85,6 +85,6 @@ def refuse_cut(router: Router, port: Port) -> None:
 
 def _addresses(router: Router) -> list[AddressAllocation]:
     """Return the addresses of all ports of the router, including the gateway's."""
-    mine = Q(pk=router.gateway_port_id) | Q(device_id=str(router.uuid), device_owner=INTERFACE)
+    mine = Q(pk=router.gateway_port_id) | Q(device_id=str(router.uuid), device_owner=ROUTER_INTERFACE)
     ports = Port.objects.filter(mine)
     return list(AddressAllocation.objects.filter(port__in=ports.values("pk")).select_related("subnet"))

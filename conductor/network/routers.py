@@ -14,6 +14,7 @@ from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import filters, port_rows, quotas, router_routes, zones
+from conductor.network.device_owners import ROUTER_GATEWAY
 from conductor.network.errors import (
     InvalidInput,
     RouterExternalGatewayInUseByFloatingIp,
@@ -26,8 +27,6 @@ from conductor.network.operations import get_network, is_external_for, refuse_ot
 from conductor.network.port_rows import AddressRequest
 from conductor.network.revisions import touch
 from conductor.network.router_routes import Route, interfaces
-
-GATEWAY = "network:router_gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def _set_gateway(context: RequestContext, router: Router, requested: GatewayRequ
             port_rows.replace_addresses(port, requests)
     else:
         _clear_gateway(router)
-        values = {"project_id": "", "device_owner": GATEWAY, "device_id": str(router.uuid), "status": "ACTIVE"}
+        values = {"project_id": "", "device_owner": ROUTER_GATEWAY, "device_id": str(router.uuid), "status": "ACTIVE"}
         port = port_rows.create(network, groups=(), requests=requests, **values)
     router_routes.refuse_overlap(router, [held.subnet for held in port.addresses.select_related("subnet")])
     router.gateway_port = port

@@ -14,6 +14,7 @@ from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.network import addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
+from conductor.network.device_owners import ROUTER_INTERFACE
 from conductor.network.errors import GatewayIpInUse, InvalidInput, SubnetInUse, SubnetNotFound, SubnetPoolQuotaExceeded
 from conductor.network.filters import NetworkListQuery
 from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
@@ -23,7 +24,6 @@ from conductor.network.revisions import touch
 from conductor.network.subnet_pools import get_pool
 
 DEFAULT_GATEWAY = "default"
-ROUTER_INTERFACE = "network:router_interface"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ import pytest
 
 from compute_drivers.host_net import host_ports
 from conductor.core.port_filters import EGRESS, INGRESS, IPV4, IPV6, FilterRule
+from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.ovn.database import NorthboundDatabase
 from conductor.network.ovn.desired import desired
-from conductor.network.ovn.routing import GATEWAY, INTERFACE, router_port_name
+from conductor.network.ovn.routing import router_port_name
 from conductor.network.ovn.topology import (
     CloudTopology,
     FixedAddress,
@@ -73,10 +74,10 @@ TOPOLOGY = CloudTopology(
         BO,
         CHI,
         DEE,
-        router_port("edge-a", 16, "a", "10.0.0.1", INTERFACE),
-        replace(router_port("edge-a6", 19, "a6", "fd00:a::1", INTERFACE), network="net-a"),
-        router_port("edge-b", 17, "b", "10.0.1.1", INTERFACE),
-        router_port("edge-x", 18, "x", ROUTER_OUTSIDE, GATEWAY),
+        router_port("edge-a", 16, "a", "10.0.0.1", ROUTER_INTERFACE),
+        replace(router_port("edge-a6", 19, "a6", "fd00:a::1", ROUTER_INTERFACE), network="net-a"),
+        router_port("edge-b", 17, "b", "10.0.1.1", ROUTER_INTERFACE),
+        router_port("edge-x", 18, "x", ROUTER_OUTSIDE, ROUTER_GATEWAY),
     ),
     security_groups=tuple(
         SecurityGroupSpec(group, rules={f"{group}-{number}": rule for number, rule in enumerate(RULES)})

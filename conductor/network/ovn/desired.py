@@ -6,17 +6,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from conductor.core.ovn_names import METADATA_MAC, metadata_port_name
+from conductor.network.device_owners import FLOATING_IP, ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.ovn import acls, dhcp
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowKey, Value
-from conductor.network.ovn.routing import GATEWAY, INTERFACE, add_routers, router_port_name
+from conductor.network.ovn.routing import add_routers, router_port_name
 from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec, SubnetSpec
 
 # The group of all ports with port security: what no rule allows is dropped there.
 DEFAULT_GROUP = "pg_novella_drop"
 # A port that no host has must not be claimed by any: no host has this name.
 NO_HOST = "-"
-# Ports of these owners have no place on a switch: their addresses are a router's.
-_WITHOUT_SWITCH_PORT = frozenset({"network:floatingip"})
 
 
 def desired(topology: CloudTopology) -> Northbound:
@@ -70,9 +69,9 @@ class _Switches:
     def add_ports(self) -> None:
         routers = {router.uuid for router in self._topology.routers}
         for port in self._topology.ports:
-            if port.device_owner in _WITHOUT_SWITCH_PORT:
-                continue
-            if port.device_owner in (INTERFACE, GATEWAY):
+            if port.device_owner == FLOATING_IP:
+                continue  # it has no place on a switch: its address is a router's
+            if port.device_owner in (ROUTER_INTERFACE, ROUTER_GATEWAY):
                 if port.device_id in routers and port.addresses:
                     self._add_router_port(port)
             else:
@@ -98,7 +97,7 @@ class _Switches:
                 self._builder.refer(RowKey("Port_Group", group), "ports", row)
 
     def _add_router_port(self, port: PortSpec) -> None:
-        is_gateway = port.device_owner == GATEWAY
+        is_gateway = port.device_owner == ROUTER_GATEWAY
         options = {"router-port": router_port_name(port.uuid)}
         self._add_port(
             port.network,

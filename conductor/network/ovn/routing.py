@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_network
 
+from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.ovn.dhcp import STATEFUL, STATELESS
 from conductor.network.ovn.northbound import NorthboundBuilder, RowKey
 from conductor.network.ovn.topology import CloudTopology, GatewayHost, NetworkSpec, PortSpec, RouterSpec, SubnetSpec
 
-INTERFACE, GATEWAY = "network:router_interface", "network:router_gateway"
 # OVN chooses gateway hosts among at most this many.
 MOST_GATEWAY_HOSTS = 5
 _EVERYWHERE: Mapping[int, str] = {4: "0.0.0.0/0", 6: "::/0"}
@@ -32,7 +32,7 @@ def add_routers(builder: NorthboundBuilder, topology: CloudTopology) -> None:
     subnets = {subnet.uuid: subnet for subnet in topology.subnets}
     ports: dict[str, list[PortSpec]] = {router.uuid: [] for router in topology.routers}
     for port in topology.ports:
-        if port.device_owner in (INTERFACE, GATEWAY) and port.device_id in ports:
+        if port.device_owner in (ROUTER_INTERFACE, ROUTER_GATEWAY) and port.device_id in ports:
             ports[port.device_id].append(port)
     rows = {}
     for router in topology.routers:
@@ -76,7 +76,7 @@ class _RouterRows:
         self._networks = networks
         self._subnets = subnets
         usable = [port for port in ports if port.addresses]  # a router's port needs an address in OVN
-        self._interfaces = [port for port in usable if port.device_owner == INTERFACE]
+        self._interfaces = [port for port in usable if port.device_owner == ROUTER_INTERFACE]
         self._gateway = next((port for port in usable if port.uuid == router.gateway_port), None)
 
     def add(self, gateway_hosts: Iterable[GatewayHost]) -> None:

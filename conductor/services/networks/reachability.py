@@ -13,8 +13,8 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.core.phrases import phrase
+from conductor.network.device_owners import ROUTER_INTERFACE
 from conductor.network.models import AddressAllocation, FloatingIp, Port, SecurityGroupRule
-from conductor.network.router_routes import INTERFACE
 from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceData
 
@@ -233,7 +233,7 @@ def _way(start: _End, end: _End) -> PathCheck:
 
 
 def _routers(subnet_pk: int) -> set[str]:
-    ports = Port.objects.filter(device_owner=INTERFACE, addresses__subnet=subnet_pk)
+    ports = Port.objects.filter(device_owner=ROUTER_INTERFACE, addresses__subnet=subnet_pk)
     return set(ports.values_list("device_id", flat=True))
 
 

@@ -14,11 +14,11 @@ from conductor.network import (
     operations,
     port_operations,
     router_interfaces,
-    router_routes,
     routers,
     security_groups,
     subnets,
 )
+from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.floating_ips import FloatingIpCreate
 from conductor.network.models import Port, SecurityGroup
 from conductor.network.ovn import topology_rows
@@ -66,7 +66,7 @@ def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> 
         ana, PortCreate(network_id=network_id, fixed_ips=[AddressRequest(ip_address="10.0.0.11")], values=values)
     )
     plug(people.ana, [{"network_id": network_id, "port_id": str(created.uuid)}], str(uuid4()), host="h1")
-    outside = str(Port.objects.get(device_owner=routers.GATEWAY).network.uuid)
+    outside = str(Port.objects.get(device_owner=ROUTER_GATEWAY).network.uuid)
     floating = floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside, port_id=str(created.uuid)))
     floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside))  # associated with no port
     default = SecurityGroup.objects.get(project_id=people.ana.project.id)
@@ -129,4 +129,4 @@ def test_an_empty_cloud_has_an_empty_topology(db: None) -> None:
 
 
 def _network_of(router_id: str) -> str:
-    return str(Port.objects.get(device_id=router_id, device_owner=router_routes.INTERFACE).network.uuid)
+    return str(Port.objects.get(device_id=router_id, device_owner=ROUTER_INTERFACE).network.uuid)

@@ -1,0 +1,7 @@
+"""Owners of ports that belong to the network service itself, as `device_owner` names them."""
+
+from __future__ import annotations
+
+ROUTER_INTERFACE = "network:router_interface"
+ROUTER_GATEWAY = "network:router_gateway"
+FLOATING_IP = "network:floatingip"
