@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from django.conf import settings
-
 from conductor.cell_db.models import ComputeNode
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
@@ -15,6 +13,7 @@ from conductor.core.errors import Invalid
 from conductor.core.phrases import phrase
 from conductor.network.device_owners import ROUTER_INTERFACE
 from conductor.network.models import AddressAllocation, FloatingIp, Port, SecurityGroupRule
+from conductor.services.networks import ovn_state
 from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceData
 
@@ -122,7 +121,7 @@ def _starts(context: RequestContext, source: str) -> list[_End]:
 
 def carries_routes() -> bool:
     """Whether this cloud has an engine that forwards traffic through routers and floating IPs."""
-    return bool(settings.NOVELLA_OVN_NORTHBOUND)
+    return ovn_state.is_configured()
 
 
 def _ends(server: InstanceData) -> list[_End]:
