@@ -50,13 +50,11 @@ class _Switches:
 
     def add_networks(self) -> None:
         for network in self._topology.networks:
-            row = self._builder.add(
-                "Logical_Switch", switch_name(network.uuid), name=network.name, revision=network.revision
-            )
+            self._builder.add("Logical_Switch", switch_name(network.uuid), name=network.name, revision=network.revision)
             if network.physical_network:
-                self._add_localnet(row, network)
+                self._add_localnet(network)
             if not network.is_external:
-                self._add_metadata_port(row, network)
+                self._add_metadata_port(network)
         for subnet in self._topology.subnets:
             options = dhcp.options_of(self._networks[subnet.network], subnet)
             if options is not None:
@@ -110,33 +108,29 @@ class _Switches:
             enabled=frozenset({self._networks[port.network].is_admin_up}),
         )
 
-    def _add_localnet(self, switch: RowKey, network: NetworkSpec) -> None:
+    def _add_localnet(self, network: NetworkSpec) -> None:
         tag = network.segmentation_id
-        row = self._builder.add(
-            "Logical_Switch_Port",
+        self._add_port(
+            network.uuid,
             localnet_name(network.uuid),
-            name=network.name,
-            revision=network.revision,
+            network,
             type="localnet",
             addresses=frozenset({"unknown"}),
             options={"network_name": network.physical_network},
             tag=frozenset() if tag is None else frozenset({tag}),
         )
-        self._builder.refer(switch, "ports", row)
 
-    def _add_metadata_port(self, switch: RowKey, network: NetworkSpec) -> None:
-        row = self._builder.add(
-            "Logical_Switch_Port",
+    def _add_metadata_port(self, network: NetworkSpec) -> None:
+        self._add_port(
+            network.uuid,
             metadata_port_name(network.uuid),
-            name=network.name,
-            revision=network.revision,
+            network,
             type="localport",
             addresses=frozenset({f"{METADATA_MAC} {acls.METADATA} {acls.METADATA_IPV6}"}),
         )
-        self._builder.refer(switch, "ports", row)
 
-    def _add_port(self, network_uuid: str, key: str, port: PortSpec, **columns: Value) -> RowKey:
-        row = self._builder.add("Logical_Switch_Port", key, name=port.name, revision=port.revision, **columns)
+    def _add_port(self, network_uuid: str, key: str, spec: PortSpec | NetworkSpec, **columns: Value) -> RowKey:
+        row = self._builder.add("Logical_Switch_Port", key, name=spec.name, revision=spec.revision, **columns)
         self._builder.refer(RowKey("Logical_Switch", switch_name(network_uuid)), "ports", row)
         return row
 
