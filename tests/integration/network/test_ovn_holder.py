@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -24,19 +23,7 @@ from tests.fixtures.ports import make_network, make_port, plug
 from tests.services import ovn
 from tests.waiting import wait_until
 
-
-@pytest.fixture(autouse=True)
-def _configured(lab: ovn.Lab) -> Iterator[None]:
-    remotes = {"NOVELLA_OVN_NORTHBOUND": lab.central.nb_remote, "NOVELLA_OVN_SOUTHBOUND": lab.central.sb_remote}
-    with override_settings(**remotes):
-        yield
-
-
-@pytest.fixture
-def projection() -> Iterator[OvnProjection]:
-    made = OvnProjection("conductor-1")
-    yield made
-    made.release()
+pytestmark = pytest.mark.usefixtures("configured")
 
 
 def switches(lab: ovn.Lab) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -24,15 +23,6 @@ from conductor.services.operations.system_health import DOWN, LOOK, OFF, UP, Com
 from tests import factories
 from tests.services import ovn, process
 from tests.waiting import WAIT_SECONDS, wait_until
-
-
-@pytest.fixture
-def projection(lab: ovn.Lab) -> Iterator[OvnProjection]:
-    remotes = {"NOVELLA_OVN_NORTHBOUND": lab.central.nb_remote, "NOVELLA_OVN_SOUTHBOUND": lab.central.sb_remote}
-    with override_settings(**remotes):
-        made = OvnProjection("conductor-1")
-        yield made
-        made.release()
 
 
 def component(people: Any) -> Component:

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-import pytest
-from django.test import override_settings
-
 from conductor.network import (
     floating_ips,
     operations,
@@ -34,15 +31,6 @@ from tests.services.namespaces import NetworkNamespace
 from tests.waiting import wait_until
 
 GATEWAY_MAPPING = {"provider_type": "flat", "physical_network": ovn.PHYSICAL_NETWORK}
-
-
-@pytest.fixture
-def projection(lab: ovn.Lab) -> Iterator[OvnProjection]:
-    remotes = {"NOVELLA_OVN_NORTHBOUND": lab.central.nb_remote, "NOVELLA_OVN_SOUTHBOUND": lab.central.sb_remote}
-    with override_settings(**remotes):
-        made = OvnProjection("conductor-1")
-        yield made
-        made.release()
 
 
 def pings(source: NetworkNamespace, address: str) -> bool:
