@@ -59,6 +59,8 @@ class HostNet:
     given at each start; their rules are kept in `folder` until they are replaced.
     """
 
+    needs_checksums = False  # the kernel fills them in
+
     def __init__(self, folder: Path, uid_of: Callable[[str], int | None] = lambda owner: None) -> None:
         """`uid_of` returns the uid that opens a guest's taps; None for the uid of this process."""
         self._folder = folder

@@ -137,15 +137,14 @@ class GuestNetworks:
     def planned_tap(self, port: NetworkPort) -> Tap | None:
         """Return the tap that a port will have; None without taps. Raises BuildAborted for an invalid port."""
         net = self._by_taps.get(self._backend)
-        return None if net is None else Tap(net.planned(port), fills_checksums=net is not self._kernel)
+        return None if net is None else Tap(net.planned(port), net.needs_checksums)
 
     def backends(self, instance_uuid: str) -> BackendOf:
         """Return a function from port to backend; None for a port that QEMU serves itself. Raises DriverError."""
         note = self._read(instance_uuid)
         known = {port["port_uuid"] for port in note.get("ports", ())}
         if (net := self._by_taps.get(str(note.get("player")))) is not None:
-            fills = net is not self._kernel
-            return lambda port: Tap(net.device_of(port), fills) if port.port_uuid in known else None
+            return lambda port: Tap(net.device_of(port), net.needs_checksums) if port.port_uuid in known else None
         paths_of = self._paths_of(instance_uuid)
         return lambda port: paths_of(port) if port.port_uuid in known else None
 

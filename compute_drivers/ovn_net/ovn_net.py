@@ -44,6 +44,8 @@ class OvnNet:
     begin with a key of the host, and its ports in `br-int` carry its name, so that it removes nothing of others.
     """
 
+    needs_checksums = True  # Open vSwitch passes frames on as they are
+
     def __init__(
         self, folder: Path, bridge: IntegrationBridge, seconds: float, uid_of: Callable[[str], int | None]
     ) -> None:
