@@ -13,10 +13,6 @@ from tests.waiting import wait_until
 PORTS = {"port-1": ("fa:16:3e:00:00:01", "10.0.0.11", "h1"), "port-2": ("fa:16:3e:00:00:02", "10.0.0.12", "h2")}
 
 
-def pings(guest: NetworkNamespace, address: str) -> bool:
-    return guest.run("busybox", "ping", "-c1", "-W1", address).returncode == 0
-
-
 def reads(guest: NetworkNamespace, address: str, *, of: NetworkNamespace) -> bytes:
     """Return what a TCP client in `guest` reads from a server in `of`."""
     with of.entered():
@@ -38,7 +34,7 @@ def test_guests_of_two_hosts_meet_and_nothing_is_left_behind(tmp_path: Path) -> 
         ana, bo = (
             lab.add_guest(hosts[host], port, mac, f"{address}/24") for port, (mac, address, host) in PORTS.items()
         )
-        wait_until("a ping is answered: the first packet to a new host may be lost", lambda: pings(ana, "10.0.0.12"))
+        wait_until("a ping is answered: the first packet to a new host may be lost", lambda: ana.pings("10.0.0.12"))
         assert reads(bo, "10.0.0.11", of=ana) == b"over Geneve"
         outside = lab.connect_outside(*hosts.values())
         assert "physnet1:br-ex" in hosts["h1"].vsctl("get", "Open_vSwitch", ".", "external-ids:ovn-bridge-mappings")
@@ -47,7 +43,7 @@ def test_guests_of_two_hosts_meet_and_nothing_is_left_behind(tmp_path: Path) -> 
         lab.central.northd.start()
         hosts["h2"].vswitchd.kill()
         hosts["h2"].vswitchd.start()
-        wait_until("guests meet after a restart of a host's switch", lambda: pings(ana, "10.0.0.12"))
+        wait_until("guests meet after a restart of a host's switch", lambda: ana.pings("10.0.0.12"))
         assert lab.flow_warnings() == []
         made = {ana.name, bo.name, outside.name, *(host.namespace.name for host in hosts.values())}
         daemons = [*lab.central.daemons, *(daemon for host in hosts.values() for daemon in host.daemons)]

@@ -144,7 +144,7 @@ def with_rules(*rules: FilterRule) -> CloudTopology:
 
 def pings(guest: NetworkNamespace, address: str) -> bool:
     """Return whether an address answers; the first packet to a new host may be lost."""
-    return guest.run("busybox", "ping", "-c", "2", "-W", "1", address).returncode == 0
+    return guest.pings(address, count=2)
 
 
 @dataclass

@@ -42,6 +42,10 @@ class NetworkNamespace:
         """Run a program in the namespace, and return its result, also of a failure."""
         return subprocess.run(self.inside(*words), check=False, capture_output=True, text=True)
 
+    def pings(self, address: str, *, count: int = 1) -> bool:
+        """Return whether an address answers one of so many requests, a second apart."""
+        return self.run("busybox", "ping", "-c", count, "-W", 1, address).returncode == 0
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Have this thread, its sockets, and the processes that it starts in the namespace."""

@@ -33,10 +33,6 @@ from tests.waiting import wait_until
 GATEWAY_MAPPING = {"provider_type": "flat", "physical_network": ovn.PHYSICAL_NETWORK}
 
 
-def pings(source: NetworkNamespace, address: str) -> bool:
-    return source.run("busybox", "ping", "-c1", "-W1", address).returncode == 0
-
-
 def reads(source: NetworkNamespace, address: str, port: int = 80) -> bytes:
     """Return what a TCP client in `source` reads; b"" where it does not connect within a second."""
     with source.entered():
@@ -83,9 +79,9 @@ def test_guests_reach_each_other_and_the_world_as_the_rows_say(
 
     leased = db_guest.run("busybox", "udhcpc", "-n", "-q", "-f", "-i", "eth0", "-s", "/bin/true")
     assert leased.returncode == 0, leased.stderr
-    wait_until("guests of one group meet", lambda: pings(db_guest, _address(web)))
-    wait_until("a guest without a floating IP reaches the outside", lambda: pings(db_guest, ovn.OUTSIDE_ADDRESS))
-    wait_until("a guest with one does, too", lambda: pings(web_guest, ovn.OUTSIDE_ADDRESS))
+    wait_until("guests of one group meet", lambda: db_guest.pings(_address(web)))
+    wait_until("a guest without a floating IP reaches the outside", lambda: db_guest.pings(ovn.OUTSIDE_ADDRESS))
+    wait_until("a guest with one does, too", lambda: web_guest.pings(ovn.OUTSIDE_ADDRESS))
     wait_until("ports are active", lambda: _are_active(projection, web, db))
     with web_guest.entered():
         server = socket.create_server(("0.0.0.0", 80))
@@ -98,11 +94,11 @@ def test_guests_reach_each_other_and_the_world_as_the_rows_say(
         projection.carry_out()
         wait_until("a page is read from outside", lambda: reads(outside, floating) == b"hello")
         assert reads(outside, floating, 22) == b""
-        assert not pings(outside, floating)
+        assert not outside.pings(floating)
         security_groups.delete_rule(ana, str(rule.uuid))
         projection.carry_out()
         wait_until("no page is read any more", lambda: reads(outside, floating) == b"")
-    assert pings(db_guest, _address(web))
+    assert db_guest.pings(_address(web))
     assert lab.flow_warnings() == []
 
 
