@@ -8,8 +8,8 @@ from typing import Protocol
 from conductor.network.errors import InvalidInput
 from conductor.network.ranges import Range
 
-MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
-AUTOMATIC = ("slaac", "dhcpv6-stateless")
+SLAAC, STATEFUL, STATELESS = "slaac", "dhcpv6-stateful", "dhcpv6-stateless"
+AUTOMATIC = (SLAAC, STATELESS)
 _PREFIX_LENGTH = 64
 
 

@@ -11,13 +11,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
+from conductor.network.ipv6_modes import STATEFUL, STATELESS
 from conductor.network.ovn.acls import METADATA
 from conductor.network.ovn.topology import DhcpOption, NetworkSpec, SubnetSpec
 
 LEASE_SECONDS = 86_400
 # Address of the DHCP server where the subnet has no gateway.
 SERVER = "169.254.67.67"
-STATEFUL, STATELESS = "dhcpv6-stateful", "dhcpv6-stateless"
 
 
 def server_mac(subnet_uuid: str) -> str:

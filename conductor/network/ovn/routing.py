@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_network
 
 from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
-from conductor.network.ovn.dhcp import STATEFUL, STATELESS
+from conductor.network.ipv6_modes import SLAAC, STATEFUL, STATELESS
 from conductor.network.ovn.northbound import NorthboundBuilder, RowKey
 from conductor.network.ovn.topology import CloudTopology, GatewayHost, NetworkSpec, PortSpec, RouterSpec, SubnetSpec
 
 # OVN chooses gateway hosts among at most this many.
 MOST_GATEWAY_HOSTS = 5
 _EVERYWHERE: Mapping[int, str] = {4: "0.0.0.0/0", 6: "::/0"}
-_ADDRESS_MODES: Mapping[str, str] = {"slaac": "slaac", STATEFUL: "dhcpv6_stateful", STATELESS: "dhcpv6_stateless"}
+_ADDRESS_MODES: Mapping[str, str] = {SLAAC: "slaac", STATEFUL: "dhcpv6_stateful", STATELESS: "dhcpv6_stateless"}
 
 
 def router_name(router_uuid: str) -> str:
