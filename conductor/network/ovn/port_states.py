@@ -12,8 +12,8 @@ UP, DOWN = "ACTIVE", "DOWN"
 _AT_ONCE = 500
 
 
-def record(hosts: Collection[str], up_ports: Mapping[str, str]) -> int:
-    """Record which plugged ports of these hosts are up; return how many changed.
+def record(hosts: Collection[str], up_ports: Mapping[str, str]) -> None:
+    """Record which plugged ports of these hosts are up.
 
     Args:
         hosts: The hosts whose network OVN carries. Ports of other hosts stay as they are.
@@ -30,4 +30,3 @@ def record(hosts: Collection[str], up_ports: Mapping[str, str]) -> int:
             with write_tx():
                 still_plugged = Port.objects.filter(pk__in=keys[start : start + _AT_ONCE], is_plugged=True)
                 touch(still_plugged, status=status)
-    return sum(map(len, changed.values()))
