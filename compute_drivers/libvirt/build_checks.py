@@ -8,6 +8,7 @@ from pathlib import Path
 
 from compute_drivers import free_room
 from compute_drivers.libvirt.host_inventory import KB_PER_MB, NODES, PCI_DEVICES
+from compute_drivers.libvirt.spawn import has_root_image
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.disk_images import FORMATS
 from conductor.core.errors import DriverError
@@ -29,7 +30,7 @@ def require(
 ) -> None:
     """Raise DriverError where this machine cannot have the guest now."""
     image = guest.image
-    if image.image_id and (image.size or not guest.kernel) and image.disk_format not in FORMATS:
+    if has_root_image(guest) and image.disk_format not in FORMATS:
         raise DriverError(
             f"Guests of this host start from {' and '.join(FORMATS)} images; image {image.image_id} is "
             f"{image.disk_format or 'of no stated format'}."

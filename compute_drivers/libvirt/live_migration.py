@@ -14,7 +14,7 @@ from compute_drivers.libvirt import disks
 from compute_drivers.libvirt.node import ON, LibvirtNode, require_uuid
 from compute_drivers.libvirt.options import UNIX
 from compute_drivers.libvirt.paths import INCOMING, OUTGOING, DiskOwner, Location
-from compute_drivers.libvirt.spawn import GuestBuilder, no_progress
+from compute_drivers.libvirt.spawn import GuestBuilder, has_root_image, no_progress
 from conductor.core import disk_images
 from conductor.core.compute_driver import GuestInfo, GuestSpec, Progress
 from conductor.core.errors import DriverError, GuestMissing, MigrationAborted
@@ -280,7 +280,7 @@ def _check_sendable(guest: GuestSpec, is_block_migration: bool | None, *, is_sha
 def _create_empty_disks(folder: Path, guest: GuestSpec, backing: disk_images.Backing | None) -> None:
     """Create disks of the guest's sizes for the source to fill."""
     disks.create_disks(folder, guest.flavor, backing)
-    if backing is None and guest.image.image_id and (guest.image.size or not guest.kernel):
+    if backing is None and has_root_image(guest):
         if not guest.flavor.root_gb:
             raise DriverError("The image of the guest cannot be had any more, and its flavor does not say a size.")
         disks.create_blank(folder / disks.ROOT, guest.flavor.root_gb * disks.GB)

@@ -111,7 +111,7 @@ class GuestBuilder:
 
         Raises BuildAborted when there is nothing to boot from.
         """
-        if guest.image.image_id and (guest.image.size or not guest.kernel):
+        if has_root_image(guest):
             return disk_images.inspect(self._fetch(guest.image, "image", progress), guest.image)
         if guest.kernel is None and not any(volume.boot_index == 0 for volume in guest.volumes):
             raise BuildAborted("There is nothing to start the guest from: neither an image nor a kernel.")
@@ -179,6 +179,11 @@ class GuestBuilder:
             self._node.destroy(instance_uuid)
         except Exception:  # the build's own error is raised; `guests` keeps listing what is left
             log.exception("unfinished guest could not be removed: instance=%s", instance_uuid)
+
+
+def has_root_image(guest: GuestSpec) -> bool:
+    """Return whether the guest's root disk begins as its image; beside a kernel, an image may be empty."""
+    return bool(guest.image.image_id and (guest.image.size or not guest.kernel))
 
 
 def image_ids(guest: GuestSpec) -> list[str]:
