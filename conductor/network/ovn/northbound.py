@@ -91,7 +91,7 @@ def _changed(present: Columns, desired: Columns) -> Columns:
 
 
 class NorthboundBuilder:
-    """Collects desired rows; a row that is added with a parent is referred to by that parent's column."""
+    """Collects desired rows, and the references between them."""
 
     def __init__(self) -> None:
         self._rows: dict[RowKey, dict[str, Any]] = {}
