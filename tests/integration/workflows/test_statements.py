@@ -179,9 +179,12 @@ def forget_statistics(connection: Any) -> None:
 
     If it has analyzed a table while it was empty, all plans cost the same, and it may choose one that reads a whole
     index. When it does so depends on the machine's load, and on the tests before.
+
+    Autovacuum locks a table before it writes the table's statistics. The other order here would be a deadlock.
     """
     own = "SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')"
     with connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {', '.join(connection.introspection.table_names())} IN SHARE UPDATE EXCLUSIVE MODE")
         cursor.execute(f"DELETE FROM pg_statistic WHERE starelid IN ({own})")
         cursor.execute(f"UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0 WHERE oid IN ({own})")
 
