@@ -134,7 +134,7 @@ class _Process:
         self._link.close()
 
     def end(self) -> None:
-        """Kill the worker, whatever it is doing."""
+        """Kill the worker; a call in progress gets no answer."""
         self._link.close()
         _end(self._pid)
 
