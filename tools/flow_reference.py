@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from conductor.workflows.catalog import FLOWS
 from conductor.workflows.flow import Flow, RemoteStep, Step
 from conductor.workflows.steps.on_guest import GuestCommandStep
+from tools.page_sections import paragraphs, with_sections
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGE = PROJECT_DIR / "docs" / "reference" / "workflows.md"
@@ -22,16 +23,7 @@ REVERTS = ("revert_command", "revert", "commit_revert")
 
 def page() -> str:
     """Return the page with diagrams and tables as the code has them. A section without them gets them at its end."""
-    flows = {flow.name: flow for flow in FLOWS}
-    parts = re.split(r"^## (.+)\n", PAGE.read_text(), flags=re.MULTILINE)
-    missing = flows.keys() - set(parts[1::2])
-    if missing:
-        raise ValueError(f"{PAGE} has no section {min(missing)!r}: write its heading, then try again")
-    sections = (
-        f"## {title}\n{_section(flows[title], text) if title in flows else text}"
-        for title, text in zip(parts[1::2], parts[2::2], strict=True)
-    )
-    return parts[0] + "".join(sections)
+    return with_sections(PAGE, {flow.name: partial(_section, flow) for flow in FLOWS})
 
 
 def _section(flow: Flow, text: str) -> str:
@@ -53,7 +45,7 @@ def summary(step: Step) -> str:
     """Return what a step does. Raises ValueError for a step without a docstring."""
     if type(step) is GuestCommandStep:
         return step.verb.summary
-    return _paragraphs(step)[0]
+    return paragraphs(step)[0]
 
 
 def compensation(step: Step) -> str:
@@ -63,16 +55,9 @@ def compensation(step: Step) -> str:
     if step.has_revert:
         base = RemoteStep if isinstance(step, RemoteStep) else Step
         own = [name for name in REVERTS if getattr(type(step), name, None) is not getattr(base, name, None)]
-        return _paragraphs(getattr(step, own[0]))[0]
-    reasons = [text.removeprefix(NO_REVERT) for text in _paragraphs(step) if text.startswith(NO_REVERT)]
+        return paragraphs(getattr(step, own[0]))[0]
+    reasons = [text.removeprefix(NO_REVERT) for text in paragraphs(step) if text.startswith(NO_REVERT)]
     return f"None: {reasons[0]}" if reasons else NONE
-
-
-def _paragraphs(documented: object) -> list[str]:
-    text = inspect.cleandoc(documented.__doc__ or "")
-    if not text:
-        raise ValueError(f"{documented} has no docstring: {PAGE} needs its first paragraph")
-    return [" ".join(one.split()).replace("|", "\\|") for one in text.split("\n\n")]
 
 
 def diagram(flow: Flow) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from portal import setting_facts
 from portal.setting_texts import ELSEWHERE, SECTIONS
+from tools.page_sections import with_sections
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGE = PROJECT_DIR / setting_facts.PAGE
@@ -15,16 +17,11 @@ TABLE = re.compile(r"^\| (?:variable|setting) \| default \| meaning \|\n(?:\|.*\
 
 def page() -> str:
     """Return the page with its tables as the code has them. A section without a table gets one after its heading."""
-    parts = re.split(r"^## (.+)\n", PAGE.read_text(), flags=re.MULTILINE)
-    missing = [title for title in SECTIONS if title not in parts[1::2]]
-    if missing:
-        raise ValueError(f"{setting_facts.PAGE} has no section {missing[0]!r}: write its heading, then try again")
-    sections = (f"## {title}\n{_with_table(title, text)}" for title, text in zip(parts[1::2], parts[2::2], strict=True))
-    return parts[0] + "".join(sections)
+    return with_sections(PAGE, {title: partial(_with_table, title) for title in SECTIONS})
 
 
 def _with_table(title: str, text: str) -> str:
-    if not SECTIONS.get(title):
+    if not SECTIONS[title]:
         return text
     table = _table(title)
     return TABLE.sub(lambda _: table, text) if TABLE.search(text) else f"\n{table}{text}"

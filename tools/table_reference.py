@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 from django.apps import apps
 
+from tools.page_sections import paragraphs, with_sections
+
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PAGE = PROJECT_DIR / "docs" / "reference" / "glossary.md"
-HEADING, NEXT_HEADING = "## Tables\n", "## Names\n"
-HEAD = f"""{HEADING}
+HEAD = """
 Every model with its table. `make reference` writes this section from the docstrings of the models.
 
 | model | table | module | meaning |
@@ -18,19 +18,17 @@ Every model with its table. `make reference` writes this section from the docstr
 """
 
 
+def page() -> str:
+    """Return the page with the section as the code has it."""
+    return with_sections(PAGE, {"Tables": lambda _: tables()})
+
+
 def tables() -> str:
-    """Return the section."""
+    """Return the section without its heading."""
     own = [model for model in apps.get_models() if model.__module__.startswith("conductor.")]
     return HEAD + "".join(sorted(map(_row, own))) + "\n"
 
 
 def _row(model: type) -> str:
-    meaning = inspect.cleandoc(model.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
     module = model.__module__.replace(".", "/") + ".py"
-    return f"| {model.__name__} | `{model._meta.db_table}` | `{module}` | {meaning} |\n"  # type: ignore[attr-defined]
-
-
-def page() -> str:
-    """Return the page with the section as the code has it."""
-    before, _, rest = PAGE.read_text().partition(HEADING)
-    return f"{before}{tables()}{NEXT_HEADING}{rest.partition(NEXT_HEADING)[2]}"
+    return f"| {model.__name__} | `{model._meta.db_table}` | `{module}` | {paragraphs(model)[0]} |\n"  # type: ignore[attr-defined]
