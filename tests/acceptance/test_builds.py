@@ -15,8 +15,8 @@ from tests.acceptance.nursery import Nursery
 from tests.waiting import take_time, wait_until
 
 
-def fail_spawns(cloud: Cloud, call: str = "spawn", **rule: Any) -> None:
-    """Make the simulated hypervisors fail; they read the file at each call."""
+def fail_calls(cloud: Cloud, call: str, **rule: Any) -> None:
+    """Make calls of the simulated hypervisors fail; they read the file at each call."""
     (cloud.data_dir / "faults.json").write_text(json.dumps({call: rule}))
 
 
@@ -80,7 +80,7 @@ def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., 
 
 def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
-    fail_spawns(cloud, fail_times=1, error="DriverError", message="the disk is on fire")
+    fail_calls(cloud, "spawn", fail_times=1, error="DriverError", message="the disk is on fire")
     uuid = cloud.launch("web-1").json["server"]["id"]
     cloud.wait_for_status(uuid, "ACTIVE")
     seen = steps_of(cloud, uuid)
@@ -99,7 +99,7 @@ def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Clou
 
 def test_a_host_that_refuses_is_left_before_anything_is_prepared_there(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
-    fail_spawns(cloud, "check_build", fail_times=1, error="DriverError", message="no memory is free now")
+    fail_calls(cloud, "check_build", fail_times=1, error="DriverError", message="no memory is free now")
     uuid = cloud.launch("web-1").json["server"]["id"]
     cloud.wait_for_status(uuid, "ACTIVE")
     assert steps_of(cloud, uuid) == [
@@ -124,7 +124,7 @@ def test_a_host_that_refuses_is_left_before_anything_is_prepared_there(quick_clo
 
 def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
-    fail_spawns(cloud, fail_times=99, error="DriverError", message="the disk is on fire")
+    fail_calls(cloud, "spawn", fail_times=99, error="DriverError", message="the disk is on fire")
     uuid = cloud.launch("web-1").json["server"]["id"]
     server = cloud.wait_for_status(uuid, "ERROR")
     assert server["fault"]["message"] == "the disk is on fire"
@@ -135,7 +135,7 @@ def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quic
 
 def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
-    fail_spawns(cloud, fail_times=99, error="BuildAborted", message="the image is damaged")
+    fail_calls(cloud, "spawn", fail_times=99, error="BuildAborted", message="the image is damaged")
     uuid = cloud.launch("web-1").json["server"]["id"]
     assert cloud.wait_for_status(uuid, "ERROR")["fault"]["message"] == "the image is damaged"
     assert {attempt for _, _, attempt, _ in steps_of(cloud, uuid)} == {1}
