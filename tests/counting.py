@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,13 @@ def counted(alias: str) -> Iterator[Counted]:
 
     with _heard(connection, lambda sql: seen.note(sql, is_inside=is_inside())):
         yield seen
+
+
+@contextmanager
+def counted_in(*aliases: str) -> Iterator[dict[str, Counted]]:
+    """Count on this thread's connection to each of several databases."""
+    with ExitStack() as stack:
+        yield {alias: stack.enter_context(counted(alias)) for alias in aliases}
 
 
 def plan_of(alias: str, sql: str, parameters: Any, settings: str = "") -> str:

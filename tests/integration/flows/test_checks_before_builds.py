@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from conductor.services.servers.types import InstanceCreate
 from conductor.services.volumes import volumes
 from conductor.services.volumes.types import DeviceRequest
 from conductor.services.volumes.volumes import VolumeCreate
-from tests.counting import counted
+from tests.counting import counted_in
 from tests.fixtures.builds import held
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, Body, Hosts, instance_of, report_checks, run_to_the_end, step_on
@@ -153,10 +152,9 @@ def cost(hosts: Checking, launch: Any, message: str, times: int) -> tuple[int, i
 
     hosts.fails = fails
     before = len(hosts.commands)
-    with ExitStack() as stack:
-        seen = [stack.enter_context(counted(alias)) for alias in ("default", CELL)]
+    with counted_in("default", CELL) as seen:
         launch()
-    return sum(len(one.statements) for one in seen), len(hosts.commands) - before
+    return sum(len(one.statements) for one in seen.values()), len(hosts.commands) - before
 
 
 @pytest.mark.usefixtures("reads_nothing_by_the_clock")

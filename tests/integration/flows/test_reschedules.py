@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from conductor.services.fleet import evacuations
 from conductor.services.server_migrations import resizes
 from conductor.services.servers import instances, server_images
 from conductor.services.servers.types import NetworkRequest
-from tests.counting import counted
+from tests.counting import counted_in
 from tests.fixtures.builds import held
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
@@ -194,10 +193,9 @@ def statements_of_a_launch(hosts: Watching, launch: Any, *, refused: int) -> int
     hosts.fails = lambda message, _: (
         "DriverError" if message == "spawn_instance" and len(hosts.spawns) <= last else None
     )
-    with ExitStack() as stack:
-        seen = [stack.enter_context(counted(alias)) for alias in ("default", CELL)]
+    with counted_in("default", CELL) as seen:
         launch()
-    return sum(len(one.statements) for one in seen)
+    return sum(len(one.statements) for one in seen.values())
 
 
 @pytest.mark.usefixtures("reads_nothing_by_the_clock")

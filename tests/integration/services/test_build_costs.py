@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceCreate
 from conductor.workflows.engine import executor
 from tests.compute_rows import seed_cloud
-from tests.counting import Counted, counted
+from tests.counting import Counted, counted_in
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -67,8 +66,7 @@ def remove(context: Any, uuid: str) -> None:
 
 
 def count(work: Any, *args: Any) -> dict[str, Counted]:
-    with ExitStack() as stack:
-        seen = {alias: stack.enter_context(counted(alias)) for alias in ("default", "cell1")}
+    with counted_in("default", "cell1") as seen:
         work(*args)
     return seen
 
