@@ -134,9 +134,9 @@ class SchedulerService:
 
 
 def decide(calls: Sequence[DestinationsRequested]) -> list[Answer]:
-    """Answer calls together; those that move an instance, or need a database that does not answer, alone."""
+    """Answer calls together; those that move or rebuild an instance, or need a database that does not answer, alone."""
     requests = [_request_of(call) for call in calls]
-    together = [request for request in requests if request.spec.move is None]
+    together = [request for request in requests if request.spec.move is None and not request.spec.is_rebuild]
     answers: dict[str, Answer] = {}
     try:
         found = manager.select_for_many(together)

@@ -64,7 +64,7 @@ def keep(
 
     Args:
         context: The digest of the `plugins`, their `uses`, the `lost_races` before, and `request` and `seen` where they
-            are stored.
+            are stored; `is_rebuild` for a server that stays on its host.
     """
     seen = context.get("seen") or KeptDecisions()
     uses = context.get("uses", ())
@@ -73,6 +73,7 @@ def keep(
         run_uuid=run_uuid,
         project_id=project_id,
         is_successful=decision.is_successful,
+        is_rebuild=context.get("is_rebuild", False),
         selections=[[selection.to_json() for selection in chosen] for chosen in decision.selections],
         summary={
             **decision.summary(),

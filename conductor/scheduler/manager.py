@@ -138,7 +138,8 @@ def select_destinations(
 ) -> Selections:
     """Return the claimed host and its alternates for each instance: for all of them or for none.
 
-    The same `step_key` gets the same result, for every caller and call.
+    For a rebuild nothing is claimed: the decision is whether the server's host can run the new image. The same
+    `step_key` gets the same result, for every caller and call.
 
     Args:
         transaction: `transaction(alias)` is the write transaction that stores claims and decision. An instance that
@@ -154,7 +155,8 @@ def select_for_many(requests: Sequence[DestinationRequest]) -> list[Selections |
     """Answer several requests, each as `select_destinations` does, or with the error that it raises.
 
     One snapshot serves all of them, each decision counts with the decisions before it, and one transaction stores them.
-    A request that loses its claim there is decided again by itself. None of the instances may be one that moves.
+    A request that loses its claim there is decided again by itself. None of the instances may be one that moves or is
+    rebuilt.
 
     Raises:
         OperationalError: the database does not answer. Each request may then be tried by itself.
@@ -279,7 +281,7 @@ def _settle(
 ) -> SchedulingDecision:
     """Claim the decided hosts, and store the decision. `kept` is what the sample stores of the hosts."""
     with request.transaction(ALIAS):
-        if decision.is_successful:
+        if decision.is_successful and not spec.is_rebuild:  # a server that stays has its resources
             _refuse_moved_group(spec)
             chosen = {uuid: picked[0] for uuid, picked in zip(request.instance_uuids, decision.selections, strict=True)}
             if spec.move is not None:
@@ -291,7 +293,12 @@ def _settle(
             run_uuid=request.run_uuid,
             project_id=spec.project_id,
             instance_uuids=request.instance_uuids,
-            context={**_plugins(request), "lost_races": request.lost_races, **kept},
+            context={
+                **_plugins(request),
+                **kept,
+                "lost_races": request.lost_races,
+                "is_rebuild": spec.is_rebuild,
+            },
         )
 
 

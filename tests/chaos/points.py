@@ -63,7 +63,7 @@ def places(match: str, sample: int, seed: int, *, with_schedulers: bool = True) 
         names += failpoints(known, "undo") if scene.turns_back else []
         names += scene.accepting
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
-        if with_schedulers and any(_calls_scheduler(step) for step in known.steps):
+        if with_schedulers and any(step.lane == SCHEDULER_LANE for step in known.steps):
             names += SCHEDULER_PLACES
         names = [name for name in names if not (scene.never and re.search(scene.never, name))]
         found += [place for place in (CrashPoint(title, name) for name in names) if re.search(match, place.label)]
@@ -71,13 +71,6 @@ def places(match: str, sample: int, seed: int, *, with_schedulers: bool = True) 
         chosen = random.Random(seed).sample(range(len(found)), min(sample, len(found)))
         found = [found[index] for index in sorted(chosen)]
     return found
-
-
-def _calls_scheduler(step: Any) -> bool:
-    """Whether it selects a host. The check of a rebuild applies filters to the present host, in the conductor."""
-    from conductor.workflows.flows.rebuild import CheckRebuild
-
-    return step.lane == SCHEDULER_LANE and not isinstance(step, CheckRebuild)
 
 
 def walk(campaign: Campaign, found: Sequence[CrashPoint], report: Callable[[str], None]) -> list[str]:

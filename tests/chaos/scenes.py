@@ -328,6 +328,7 @@ def _volume_data(person: Person) -> str:
 
 
 # By flow, or by flow and what is special about it after a comma.
+SAME_IMAGE = r"^scheduler\."  # a rebuild calls no scheduler for the image that the server has
 SCENES: dict[str, Scene] = {
     "build_instances": Scene((), ""),
     "build_in_cell": Scene((), "", "spawn", ("check_build", "spawn_instance")),
@@ -362,8 +363,8 @@ SCENES: dict[str, Scene] = {
     "resume_instance": Scene(("suspend",), "resume", "resume", ("resume_instance",)),
     "rescue_instance": Scene((), "rescue", "rescue", ("rescue_instance",)),
     "unrescue_instance": Scene(("rescue",), "unrescue", "unrescue", ("unrescue_instance",)),
-    "rebuild_instance": Scene((), "rebuild", "rebuild", ("rebuild_instance",)),
-    "rebuild_root_volume": Scene((), "rebuild", lost=_image_data, launch=_from_volume),
+    "rebuild_instance": Scene((), "rebuild", "rebuild", ("rebuild_instance",), never=SAME_IMAGE),
+    "rebuild_root_volume": Scene((), "rebuild", lost=_image_data, launch=_from_volume, never=SAME_IMAGE),
     "change_password": Scene((), "password", "set_admin_password", ("set_admin_password",)),
     "trigger_crash_dump": Scene((), "crash dump", "trigger_crash_dump", ("trigger_crash_dump",)),
     "create_image": Scene((), "image", "snapshot", ("snapshot_instance",)),

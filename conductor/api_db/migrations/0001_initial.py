@@ -244,6 +244,7 @@ class Migration(migrations.Migration):
                 ("run_uuid", models.UUIDField(db_index=True)),
                 ("project_id", models.CharField(db_index=True, max_length=64)),
                 ("is_successful", models.BooleanField()),
+                ("is_rebuild", models.BooleanField(db_default=False, default=False)),
                 ("selections", models.JSONField()),
                 ("summary", models.JSONField()),
                 ("details", models.JSONField()),

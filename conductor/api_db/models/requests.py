@@ -46,6 +46,7 @@ class SchedulingDecision(models.Model):
     run_uuid = models.UUIDField(db_index=True)
     project_id = models.CharField(max_length=64, db_index=True)
     is_successful = models.BooleanField()
+    is_rebuild = models.BooleanField(default=False, db_default=False)  # about the host that a server stays on
     selections = models.JSONField()  # one entry per instance: [Selection JSON, alternates…]; [] when nothing fits
     summary = models.JSONField()
     details = models.JSONField()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from conductor.core.host_state import HostState
 from conductor.core.messages import Message, message, plugin_name, with_texts, word
-from conductor.core.scheduling.builtin_filters import Placement
+from conductor.core.scheduling.builtin_filters import Placement, RequestedHosts
 from conductor.core.scheduling.filtering import PluginFault, Stage
 from conductor.core.scheduling.select import SelectionResult
 from conductor.core.scheduling.watching import NOT_ASKED, TOO_SLOW
@@ -45,8 +45,12 @@ def advise(
 
 
 def _grouped(outcome: SelectionResult, reasons: Reasons) -> list[tuple[str, int]]:
-    """Return reasons and their number of hosts, the most frequent first."""
+    """Return reasons and their number of hosts, the most frequent first.
+
+    That a host is not the one that the request names comes last: the reason of the named host is the one that helps.
+    """
     counts: Counter[str] = Counter()
+    not_named: Counter[str] = Counter()
     nameless = _NameRedactor(outcome)
     for stage, by_row in reasons:
         mine = Counter(_text(stage, verdict, outcome.shown.hosts.states[row]) for row, verdict in by_row.items())
@@ -56,9 +60,10 @@ def _grouped(outcome: SelectionResult, reasons: Reasons) -> list[tuple[str, int]
         elif unexplained:
             mine[message("reject.by_filter", filter=plugin_name(stage.filter.name))] += unexplained
         is_ours = isinstance(stage.filter, Placement)  # the most frequent filter, and its reasons name no host
+        kept = not_named if isinstance(stage.filter, RequestedHosts) else counts
         for text, count in mine.items():
-            counts[text if is_ours else with_texts(text, nameless)] += count
-    return counts.most_common()
+            kept[text if is_ours else with_texts(text, nameless)] += count
+    return counts.most_common() + not_named.most_common()
 
 
 class _NameRedactor:

@@ -128,7 +128,8 @@ def _of_project(context: RequestContext, ident: str) -> Overlay:
 
 
 def _recent(context: RequestContext, ident: str) -> Overlay:
-    made = SchedulingDecision.objects.filter(is_successful=True, created_at__gte=database_now(-RECENT_SECONDS))
+    found_hosts = SchedulingDecision.objects.filter(is_successful=True, is_rebuild=False)
+    made = found_hosts.filter(created_at__gte=database_now(-RECENT_SECONDS))
     newest = made.order_by("-pk").values_list("selections", flat=True)[:MOST_DECISIONS]
     found: Counter[str] = Counter(one[0]["host"] for selections in newest for one in selections if one)
     sentence = phrase("%(servers)s placed on %(hosts)s within 10 minutes.", **_amounts(found))

@@ -76,6 +76,8 @@ def list_page(context: RequestContext, query: DecisionQuery) -> Page[DecisionSum
                 field="outcome",
             )
         rows = rows.filter(is_successful=OUTCOMES[query.outcome])
+    if query.is_placement:
+        rows = rows.filter(is_rebuild=False)
     if query.since:
         rows = rows.filter(created_at__gte=query.since)
     if query.until:

@@ -75,12 +75,16 @@ class DecisionSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionQuery:
-    """Filters for decisions; empty fields do not narrow. `outcome` is successful or failed."""
+    """Filters for decisions; empty fields do not narrow. `outcome` is successful or failed.
+
+    With `is_placement`, checks of the host of a server that stays are left out.
+    """
 
     run_uuid: str = ""
     instance_uuid: str = ""
     project_id: str = ""
     outcome: str = ""
+    is_placement: bool = False
     since: datetime | None = None
     until: datetime | None = None
     limit: int = 100

@@ -11,7 +11,7 @@ from conductor.cell_db.models import BlockDevice
 from conductor.core.errors import NotFound
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.states import PowerState, TaskState, VmState
-from conductor.scheduler import rebuild_check
+from conductor.scheduler import manager
 from conductor.volume import operations, refills
 from conductor.volume.models import Volume
 from conductor.workflows.flow import Flow, Result, RetryPolicy, Step, StepContext
@@ -21,9 +21,9 @@ from conductor.workflows.steps.on_guest import GuestCommandStep
 
 
 class CheckRebuild(Step):
-    """Checks the host for another image with the filters that check images; a rejection changes nothing.
+    """Asks the scheduler whether the server's host can run another image; a rejection changes nothing.
 
-    The same image fits already.
+    Only filters that run on rebuild judge it, and nothing is claimed. The same image fits already.
     """
 
     title = "Check host"
@@ -43,8 +43,11 @@ class CheckRebuild(Step):
             flavor=FlavorSpec(**instance.flavor),
             image=image,
             scheduler_hints=instance.scheduler_hints,
+            requested_host=instance.host or "",
+            requested_node=instance.node or "",
+            is_rebuild=True,
         )
-        rebuild_check.require_fit(spec, instance.host or "")
+        manager.call_one(manager.DestinationRequest.of(work, spec, [work.instance_uuid]))
         return {"is_asked": True}
 
 

@@ -124,7 +124,7 @@ def words_of(caller: RequestContext, server: InstanceData) -> dict[str, Any]:
 def placement_of(caller: RequestContext, server: InstanceData) -> dict[str, Any]:
     """Return the newest decision that found a host for it, or the newest of all if none did."""
     for outcome in ("successful", ""):
-        query = DecisionQuery(instance_uuid=server.uuid, outcome=outcome, limit=1)
+        query = DecisionQuery(instance_uuid=server.uuid, outcome=outcome, is_placement=True, limit=1)
         for found in decisions.list_page(caller, query).items:
             decision = placement.explain(decisions.get(caller, found.uuid))
             return {"decisions": [decision], "run_uuid": found.run_uuid}

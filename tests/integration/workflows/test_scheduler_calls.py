@@ -16,6 +16,7 @@ from conductor.cell_db.models import Service
 from conductor.cells import schedulers
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.core.errors import Invalid, StaleToken
+from conductor.core.messages import text_of
 from conductor.core.states import LIVE_RUN_STATES, RunState, VmState, WaitCause
 from conductor.db.transactions import database_now
 from conductor.image.models import Image
@@ -26,8 +27,11 @@ from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import DestinationsRequested, DestinationsSelected, SchedulerReported
 from conductor.rpc.versions import SERVICE_VERSION
 from conductor.scheduler import manager
+from conductor.services.scheduling import decisions
+from conductor.services.scheduling.types import DecisionQuery
 from conductor.services.server_migrations import resizes
-from conductor.services.servers import instances
+from conductor.services.servers import instances, rebuilds
+from conductor.services.servers.rebuilds import RebuildRequest
 from conductor.services.servers.types import InstanceCreate
 from conductor.workflows import scheduler_calls
 from conductor.workflows.engine import executor
@@ -339,6 +343,38 @@ def test_a_resize_calls_for_its_destination(line: Line, ana: Any, settings: Any)
     finish(line)
     assert instance_of(uuid).vm_state == VmState.RESIZED
     assert SchedulingDecision.objects.filter(is_successful=True).count() == 2
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_a_rebuild_calls_for_its_host_and_claims_nothing(line: Line, ana: Any, architecture: str) -> None:
+    (uuid,) = launch_many(ana, 1)
+    finish(line)
+    before, held = instance_of(uuid), list(Allocation.objects.order_by("pk").values())
+    image = copied_image(hw_architecture=architecture)
+    run_uuid = rebuilds.rebuild(ana, uuid, RebuildRequest(image_ref=str(image.uuid)))
+    finish(line)
+    after, decision = instance_of(uuid), SchedulingDecision.objects.get(is_rebuild=True)
+    fits = architecture == "x86_64"
+    assert decision.is_successful == fits
+    assert [after.host, after.node, after.vm_state] == [before.host, before.node, VmState.ACTIVE]
+    assert after.image["image_id"] == (str(image.uuid) if fits else before.image["image_id"])
+    assert list(Allocation.objects.order_by("pk").values()) == held
+    aliases = ("cell1", "cell2")
+    (run,) = [run for alias in aliases for run in WorkflowRun.objects.using(alias).filter(uuid=run_uuid)]
+    if not fits:
+        assert run.error["details"] == {"decision_uuid": str(decision.uuid)}
+        assert "aarch64" in text_of(run.error), "the reason of the server's host, not of the others"
+    placed = decisions.list_page(ana, DecisionQuery(instance_uuid=uuid, is_placement=True)).items
+    assert decision.uuid not in [one.uuid for one in placed], "why it is there, not whether it may stay"
+    assert len(placed) == 1
+
+
+def copied_image(**properties: str) -> Image:
+    """Another image with the data of the one that every test has."""
+    image = Image.objects.get(name="simulated-linux")
+    image.pk, image.uuid, image.properties = None, uuid4(), {**image.properties, **properties}
+    image.save(force_insert=True)
+    return image
 
 
 def finish(line: Line) -> None:
