@@ -67,7 +67,7 @@ def _home(caller: RequestContext, _: str, view: str) -> list[str]:
 
 
 def _cells(caller: RequestContext, _: str, view: str) -> list[str]:
-    return _fragments(("cells/_list.html",), cells.list_context(caller))
+    return _fragments(("hosts/_cells.html",), cells.list_context(caller))
 
 
 def _host(caller: RequestContext, name: str, view: str) -> list[str]:

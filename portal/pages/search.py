@@ -71,7 +71,7 @@ def search(request: PageRequest) -> HttpResponse:
         "missing_cells": missing_cells,
         "is_palette": bool(request.htmx),
     }
-    return render(request, "search/_found.html" if request.htmx else "search/page.html", context)
+    return render(request, "_search.html" if request.htmx else "search.html", context)
 
 
 def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tuple[list[SearchGroup], list[Hit]]:

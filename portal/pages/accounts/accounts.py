@@ -112,7 +112,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
         request.session.pop(HALF_KEY, None)
         return redirect("sign-in")
     if request.method != "POST":
-        return form(request, {}, template="account/sign_in_code.html")
+        return form(request, {}, template="accounts/sign_in_code.html")
     try:
         second_factors.prove(str(user.pk), request.POST.get("code", "")[:LONGEST_CODE])
     except NotAuthenticated as error:
@@ -120,7 +120,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
         problem = gettext("The code is wrong or was already used")
         if reauthentication.is_over_a_page(request):
             return reauthentication.refused(problem)
-        return form(request, {"problem": problem}, status=401, template="account/sign_in_code.html")
+        return form(request, {"problem": problem}, status=401, template="accounts/sign_in_code.html")
     del request.session[HALF_KEY]
     login(request, user)
     audit.record_sign_in(_origin(request, user), method="second factor", to="portal")
@@ -128,7 +128,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
 
 
 def form(
-    request: HttpRequest, context: dict[str, str], status: int = 200, template: str = "account/sign_in.html"
+    request: HttpRequest, context: dict[str, str], status: int = 200, template: str = "accounts/sign_in.html"
 ) -> HttpResponse:
     response = render(request, template, context, status=status)
     patch_cache_control(response, no_store=True)
@@ -159,7 +159,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     if not elsewhere or not openid.is_on():
         return redirect("sign-in")
     way = openid.sign_out_address(elsewhere, request.build_absolute_uri(reverse("sign-in")))
-    return form(request, {"way": way}, template="account/signed_out.html")
+    return form(request, {"way": way}, template="accounts/signed_out.html")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -179,7 +179,7 @@ def project(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(safe_next(request))
     current = request.session.get(PROJECT_KEY) or user.default_project_id
     context = {"choices": choices, "current": current, "next": request.session.get("next", "")}
-    return render(request, "account/project.html", context)
+    return render(request, "accounts/choose_project.html", context)
 
 
 @require_POST

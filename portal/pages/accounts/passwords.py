@@ -32,7 +32,7 @@ def own_password(request: PageRequest) -> HttpResponse:
         return redirect("profile")
     needs_code = second_factors.is_on(request.caller.user_id)
     context = {"problems": problems, "has_password": has_password, "needs_code": needs_code}
-    response = render(request, "account/password.html", context, status=400 if problems else 200)
+    response = render(request, "accounts/password.html", context, status=400 if problems else 200)
     patch_cache_control(response, no_store=True)
     return response
 

@@ -54,7 +54,7 @@ def profile(request: PageRequest) -> HttpResponse:
         "roles": sorted(request.caller.roles),
         "now": datetime.now(UTC),
     }
-    return render(request, "account/profile.html", context, status=400 if problems else 200)
+    return render(request, "accounts/profile.html", context, status=400 if problems else 200)
 
 
 def _remembered(response: HttpResponse, language: str) -> HttpResponse:

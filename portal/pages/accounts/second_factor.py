@@ -34,7 +34,9 @@ def second_factor(request: PageRequest) -> HttpResponse:
         else:
             if not codes:
                 return redirect("second-factor")
-    response = render(request, "account/second_factor.html", _context(request, problem, codes), status=_status(problem))
+    response = render(
+        request, "accounts/second_factor.html", _context(request, problem, codes), status=_status(problem)
+    )
     patch_cache_control(response, no_store=True)
     return response
 

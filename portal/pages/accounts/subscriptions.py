@@ -116,7 +116,7 @@ def _list(request: PageRequest, error: NovellaError | None = None) -> HttpRespon
         "channels": _channels(request),
         **_form(request, error, None),
     }
-    return render(request, "subscriptions/list.html", context, status=_status(error))
+    return render(request, "accounts/subscriptions.html", context, status=_status(error))
 
 
 def _channels(request: PageRequest) -> list[tuple[str, str, str]]:
@@ -139,11 +139,11 @@ def _page(request: PageRequest, view: SubscriptionView, error: NovellaError | No
         "missing_cells": page.missing_cells,
         **_form(request, error, view),
     }
-    return render(request, "subscriptions/page.html", context, status=_status(error))
+    return render(request, "accounts/subscription.html", context, status=_status(error))
 
 
 def _secret(request: PageRequest, made: CreatedSubscription) -> HttpResponse:
-    response = render(request, "subscriptions/secret.html", {"one": made.view, "secret": made.secret})
+    response = render(request, "accounts/subscription_secret.html", {"one": made.view, "secret": made.secret})
     patch_cache_control(response, no_store=True)
     return response
 

@@ -116,7 +116,7 @@ def activity(request: PageRequest) -> HttpResponse:
         **page_lengths.other(reverse("activity"), given, PAGE_SIZE, has_others=has_more or is_further),
         "missing_cells": {**runs.missing_cells, **records.missing_cells},
     }
-    return render(request, "project/_activity.html" if request.htmx else "project/activity.html", context)
+    return render(request, "audit/_activity.html" if request.htmx else "audit/activity.html", context)
 
 
 def _runs(caller: RequestContext, given: dict[str, str], size: int) -> Page[RunView]:

@@ -40,7 +40,7 @@ class CellCard:
 def cell_list(request: PageRequest) -> HttpResponse:
     """Show every cell with its problems, and the work at the API level."""
     context = {**live_marks("cells", "list"), **list_context(request.caller)}
-    return render(request, "cells/_list.html" if request.htmx else "cells/list.html", context)
+    return render(request, "hosts/_cells.html" if request.htmx else "hosts/cells.html", context)
 
 
 def list_context(caller: RequestContext) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _form(request: PageRequest, name: str, action: AvailableAction, error: Novel
         "wrong": error.details.get("field", "") if error else "",
     }
     status = 200 if error is None else 400 if isinstance(error, Invalid) else 409
-    return render(request, "components/action.html", context, status=status)
+    return render(request, "hosts/confirm.html", context, status=status)
 
 
 @require_POST

@@ -85,7 +85,7 @@ def fleet_map(request: PageRequest) -> HttpResponse:
     """Show the map with its table; the address has filters, measure and overlay."""
     marks = live_marks("fleet", "map")
     context = {**marks, **_context(request)}
-    return render(request, "fleet/_map.html" if request.htmx else "fleet/page.html", context)
+    return render(request, "hosts/_fleet_map.html" if request.htmx else "hosts/fleet.html", context)
 
 
 def _context(request: PageRequest) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def _form(
         "wrong": error.details.get("field", "") if error else "",
     }
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
-    return render(request, "components/action.html", context, status=status)
+    return render(request, "hosts/confirm.html", context, status=status)
 
 
 def page_context(caller: RequestContext, name: str) -> dict[str, Any]:

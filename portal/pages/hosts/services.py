@@ -36,7 +36,7 @@ class ServiceRow:
 def service_list(request: PageRequest) -> HttpResponse:
     """Show every service; `q` filters by host, `binary` by kind."""
     context = {**live_marks("services", "list"), **list_context(request.caller, request.GET)}
-    return render(request, "services/_list.html" if request.htmx else "services/list.html", context)
+    return render(request, "hosts/_services.html" if request.htmx else "hosts/services.html", context)
 
 
 def list_context(caller: RequestContext, given: Any) -> dict[str, Any]:

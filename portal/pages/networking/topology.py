@@ -96,7 +96,7 @@ def topology(request: PageRequest) -> HttpResponse:
         "drawing": _draw(nets, routers),
         "server_count": len({url for net in nets for _, _, url in net.servers}),
     }
-    return render(request, "network/_topology.html" if request.htmx else "network/topology.html", context)
+    return render(request, "networking/_topology.html" if request.htmx else "networking/topology.html", context)
 
 
 def _read(request: PageRequest) -> tuple[list[Net], dict[str, str]]:
@@ -219,4 +219,4 @@ def reach(request: PageRequest) -> HttpResponse:
         "problem": dict(problem),
         "protocols": PROTOCOLS,
     }
-    return render(request, "network/reach.html", context, status=400 if problem else 200)
+    return render(request, "networking/reachability.html", context, status=400 if problem else 200)

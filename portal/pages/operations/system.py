@@ -38,7 +38,7 @@ class PartCard:
 def health(request: PageRequest) -> HttpResponse:
     """Show the health of every part of the cloud, the worst first."""
     context = {**live_marks("services", "list"), **health_context(request.caller)}
-    return render(request, "system/_health.html" if request.htmx else "system/health.html", context)
+    return render(request, "operations/_health.html" if request.htmx else "operations/health.html", context)
 
 
 def health_context(caller: RequestContext) -> dict[str, Any]:
@@ -65,4 +65,4 @@ def setting_list(request: PageRequest) -> HttpResponse:
         if rows:
             sections.append(setting_facts.Section(section.title, section.place, rows))
     context = {"sections": sections, "given": {"q": text, "set": only_set}, "is_narrowed": bool(text or only_set)}
-    return render(request, "system/_settings.html" if request.htmx else "system/settings.html", context)
+    return render(request, "operations/_settings.html" if request.htmx else "operations/settings.html", context)

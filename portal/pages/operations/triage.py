@@ -122,7 +122,9 @@ def _page(request: PageRequest, error: NovellaError | None = None) -> HttpRespon
     if error is not None:
         context["sent"] = {name: str(request.POST.get(name, "")) for name in ("key", "reason", "hours")}
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
-    return render(request, "triage/_list.html" if request.htmx else "triage/list.html", context, status=status)
+    return render(
+        request, "operations/_triage.html" if request.htmx else "operations/triage.html", context, status=status
+    )
 
 
 def list_context(caller: RequestContext, given: Mapping[str, str]) -> dict[str, Any]:

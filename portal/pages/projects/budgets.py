@@ -103,7 +103,7 @@ def budget_list(request: PageRequest) -> HttpResponse:
         "first_url": f"{reverse('budgets')}?{urlencode(kept)}" if request.GET.get("marker") else "",
         "prices": costs.prices(),
     }
-    return render(request, "project/budgets.html", context)
+    return render(request, "projects/budgets.html", context)
 
 
 def _badge(bar: BudgetBar) -> StatusBadge:
@@ -151,7 +151,7 @@ def _form(request: PageRequest, project_id: str, project_name: str, error: Novel
         "wrong": str(error.details.get("field", "")) if error else "",
     }
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 200)
-    return render(request, "project/budget.html", context, status=status)
+    return render(request, "projects/budget.html", context, status=status)
 
 
 def _amount(request: PageRequest) -> Decimal:

@@ -39,7 +39,7 @@ def quota_page(request: PageRequest) -> HttpResponse:
         "lines": quota_requests.of_project(request),
         "may_ask": may_change(request.caller),
     }
-    return render(request, "project/quotas.html", context)
+    return render(request, "projects/quotas.html", context)
 
 
 @require_safe
@@ -68,7 +68,7 @@ def usage_page(request: PageRequest) -> HttpResponse:
         "missing_cells": missing,
         **budget_context(request),
     }
-    return render(request, "project/usage.html", context, status=400 if problem else 200)
+    return render(request, "projects/usage.html", context, status=400 if problem else 200)
 
 
 @require_safe

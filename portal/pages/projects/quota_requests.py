@@ -152,7 +152,7 @@ def _form(request: PageRequest, error: NovellaError | None) -> HttpResponse:
         "problem": error.message if error else "",
         "wrong": field.removeprefix("wanted."),
     }
-    return render(request, "quotas/ask.html", context, status=_status(error))
+    return render(request, "projects/request_quotas.html", context, status=_status(error))
 
 
 def _wanted(sent: Mapping[str, str]) -> dict[str, int]:
@@ -187,7 +187,7 @@ def _list(request: PageRequest, error: NovellaError | None = None, about: str = 
         "first_url": f"{reverse('quota-requests')}?{urlencode(kept)}" if marker else "",
         "next_url": f"{reverse('quota-requests')}?{urlencode(following)}" if following else "",
     }
-    return render(request, "quotas/requests.html", context, status=_status(error))
+    return render(request, "projects/quota_requests.html", context, status=_status(error))
 
 
 def _line(request: PageRequest, view: QuotaRequestView) -> QuotaRequestRow:

@@ -173,7 +173,7 @@ def _reveal_once(request: PageRequest, sheet: Sheet, made: Mapping[str, Any]) ->
         "secret": made[sheet.action.reveals],
         "list_url": list_url(sheet.resource),
     }
-    response = render(request, "resources/secret.html", context)
+    response = render(request, "resource_pages/secret.html", context)
     patch_cache_control(response, no_store=True)
     return response
 
@@ -197,7 +197,7 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
         "bad": len(found) - good,
         "list_url": list_url(sheet.resource),
     }
-    return render(request, "resources/outcomes.html", context)
+    return render(request, "resource_pages/outcomes.html", context)
 
 
 def _call(action: ResourceAction, form: SubmittedForm) -> Call:
@@ -231,4 +231,6 @@ def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse
         "list_url": list_url(resource),
         "has_file": any(one.kind == "file" for one in action.fields),
     }
-    return render(request, "resources/_call.html" if request.htmx else "resources/form.html", context, status=status)
+    return render(
+        request, "resource_pages/_call.html" if request.htmx else "resource_pages/form.html", context, status=status
+    )

@@ -59,7 +59,9 @@ def quota_table(request: PageRequest) -> HttpResponse:
         "first_url": reverse("quota-table") if page > 1 else "",
         "next_url": f"{reverse('quota-table')}?{urlencode(following)}" if found.has_more else "",
     }
-    return render(request, "quotas/_list.html" if request.htmx else "quotas/list.html", context)
+    return render(
+        request, "resource_pages/_quota_sets.html" if request.htmx else "resource_pages/quota_sets.html", context
+    )
 
 
 def _bars(limits: tuple[QuotaView, ...]) -> list[QuotaBar]:

@@ -79,7 +79,7 @@ def resource_list(request: PageRequest, resource_id: str) -> HttpResponse:
     """Show the list: filter, order and page are in the address."""
     resource = resource_of(request, resource_id)
     context = {**live_marks("things", "list"), **list_context(request, resource)}
-    return render(request, "resources/_list.html" if request.htmx else "resources/list.html", context)
+    return render(request, "resource_pages/_list.html" if request.htmx else "resource_pages/list.html", context)
 
 
 def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def resource_page(request: PageRequest, resource_id: str, ident: str) -> HttpRes
     """Show a resource with its details, actions and related tables; within the list, as a drawer."""
     resource = resource_of(request, resource_id)
     context = {**live_marks("things", "page"), **page_context(request, resource, ident)}
-    return render(request, "resources/_page.html" if request.htmx else "resources/page.html", context)
+    return render(request, "resource_pages/_page.html" if request.htmx else "resource_pages/page.html", context)
 
 
 def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def decision(request: PageRequest, decision_uuid: str) -> HttpResponse:
         **_near(caller, view),
         **(_matrix(caller, view, request.GET.get("marker", "")) if caller.is_admin else {}),
     }
-    return render(request, "workflows/decision.html", context)
+    return render(request, "scheduling/decision.html", context)
 
 
 @require_safe
@@ -51,7 +51,7 @@ def decision(request: PageRequest, decision_uuid: str) -> HttpResponse:
 def fits_if(request: PageRequest, decision_uuid: str) -> HttpResponse:
     """Show only what would make it fit: the placement tab fetches this, because it takes a moment."""
     view = decisions.get(request.caller, decision_uuid)
-    return render(request, "workflows/_fits_if.html", {"view": view, **_near(request.caller, view)})
+    return render(request, "scheduling/_fits_if.html", {"view": view, **_near(request.caller, view)})
 
 
 def _near(caller: RequestContext, view: DecisionView) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def plugin_list(request: PageRequest) -> HttpResponse:
     found = catalog.catalogue(request.caller)
     groups = [_group(found, kind) for kind in TITLES if any(one.kind == kind for one in found.plugins)]
     return render(
-        request, "plugins/list.html", {"caller": request.caller, "groups": groups, "shut_out": found.shut_out}
+        request, "scheduling/plugins.html", {"caller": request.caller, "groups": groups, "shut_out": found.shut_out}
     )
 
 
@@ -262,7 +262,7 @@ def _page(
     }
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 400 if error else 200)
     status = 409 if must_explain else status
-    return render(request, "plugins/plugin.html", context, status=status)
+    return render(request, "scheduling/plugin.html", context, status=status)
 
 
 def _field(request: PageRequest, option: OptionView) -> OptionField:

@@ -45,7 +45,9 @@ class SettingChange:
 def proposal_list(request: PageRequest) -> HttpResponse:
     """List the proposals, open ones first."""
     found = proposals.newest(request.caller)
-    return render(request, "what_if/proposals.html", {"caller": request.caller, "rows": [_faced(one) for one in found]})
+    return render(
+        request, "scheduling/proposals.html", {"caller": request.caller, "rows": [_faced(one) for one in found]}
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -67,7 +69,7 @@ def propose(request: PageRequest) -> HttpResponse:
         error = refused
     context = {"caller": request.caller, "rows": rows, "question": question, "reason": reason, **_problem(error)}
     context["has_subset"] = bool(request.GET.get("subset"))
-    return render(request, "what_if/propose.html", context, status=400 if error else 200)
+    return render(request, "scheduling/propose.html", context, status=400 if error else 200)
 
 
 @require_safe
@@ -108,7 +110,7 @@ def _page(request: PageRequest, proposal_uuid: str, error: NovellaError | None =
         **_problem(error),
     }
     status = 200 if error is None else 400 if isinstance(error, Invalid) else 409
-    return render(request, "what_if/proposal.html", context, status=status)
+    return render(request, "scheduling/proposal.html", context, status=status)
 
 
 def rows_of(differences: list[Difference]) -> list[SettingChange]:

@@ -72,7 +72,7 @@ def what_if(request: PageRequest) -> HttpResponse:
     context["propose"] = share_url(given).replace(reverse("what-if"), reverse("propose"), 1)
     context["num_proposals"] = proposals.count_open(request.caller)
     context |= {"problem": error.message if error else "", "wrong": error.details.get("field", "") if error else ""}
-    return render(request, "what_if/page.html", context, status=400 if error else 200)
+    return render(request, "scheduling/what_if.html", context, status=400 if error else 200)
 
 
 def question_of(given: QueryDict) -> WhatIfRequest:

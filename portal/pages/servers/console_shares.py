@@ -70,7 +70,7 @@ def watch(request: PageRequest, token: str) -> HttpResponse:
         "kind_name": NAMES[shared.kind],
         "console_url": reverse("watch-console", args=[token]),
     }
-    response = render(request, "console.html", context)
+    response = render(request, "servers/console.html", context)
     response["Referrer-Policy"] = "same-origin"  # keeps the link secret; forms here still need their origin
     response["Cache-Control"] = "no-store"
     return response

@@ -55,7 +55,7 @@ def linked(request: HttpRequest) -> HttpResponse:
     if named is None:
         raise Http404
     # The page's script uses the address that returns why a token is invalid.
-    response = render(request, "console.html", {"path": f"console/{named[1]}"})
+    response = render(request, "servers/console.html", {"path": f"console/{named[1]}"})
     response["Referrer-Policy"] = "no-referrer"
     response["Cache-Control"] = "no-store"
     return response

@@ -36,7 +36,7 @@ def tray(request: PageRequest) -> HttpResponse:
         "started_here": set(request.session.get(STARTED_KEY, ())) & set(started),
         "marks": marks,
     }
-    response = render(request, "tray/_menus.html" if request.htmx else "tray/page.html", context)
+    response = render(request, "workflows/_tray_menus.html" if request.htmx else "workflows/tray.html", context)
     patch_cache_control(response, no_store=True)
     return response
 
