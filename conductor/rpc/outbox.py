@@ -26,7 +26,7 @@ from conductor.core.identifiers import new_run_uuid
 from conductor.core.states import RunState, WaitCause
 from conductor.db.dialect import NOW, SecondsFromNow
 from conductor.db.transactions import database_now, write_tx
-from conductor.journal import cross_database_locks, locks, sealing, statements
+from conductor.journal import locks, sealing, statements
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.journal.statements import FIRST_RESEND_SECONDS
 from conductor.rpc import backports, broker
@@ -125,12 +125,12 @@ def close_run(alias: str, run: WorkflowRun) -> None:
     `write_tx(alias)`.
     """
     _wake_all(alias, locks.free(alias, run))
-    if cross_database_locks.cross_database(alias, run.resources or ()):
+    if locks.cross_database(alias, run.resources or ()):
         # If the API database does not answer now, the run still ends, and the sweep releases the locks.
         with suppress(OperationalError, InterfaceError):
-            granted_at = cross_database_locks.granted_last(run.uuid)
+            granted_at = locks.granted_last(run.uuid)
             transaction.on_commit(
-                partial(cross_database_locks.free_until, run.uuid, granted_at), using=alias, robust=True
+                partial(locks.free_cross_database_until, run.uuid, granted_at), using=alias, robust=True
             )
     if run.secrets:
         _update(alias, run, secrets={})

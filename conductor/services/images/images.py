@@ -12,7 +12,7 @@ from conductor.image import operations
 from conductor.image.models import Image
 from conductor.image.operations import ImageChange
 from conductor.image.queries import ImageQuery, get_visible, list_visible
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.services.quotas import image_quotas
 from conductor.services.servers import volume_images
 
@@ -51,7 +51,7 @@ def delete(context: RequestContext, ref: str) -> None:
     active image whose workflow only has to release the server.
     """
     row = operations.get_visible(context, ref)
-    held = cross_database_locks.holder_of(f"image:{row.uuid}")
+    held = locks.holder_of(f"image:{row.uuid}")
     if row.status not in UNFINISHED and held is not None and held.holder_action not in MAKERS:
         _require_free(context, ref)
     operations.delete(context, ref)
@@ -94,4 +94,4 @@ def _require_fillable(context: RequestContext, ref: str) -> str:
 
 
 def _require_free(context: RequestContext, ref: str) -> None:
-    cross_database_locks.require_free(f"image:{operations.get_visible(context, ref).uuid}")
+    locks.require_free(f"image:{operations.get_visible(context, ref).uuid}")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from conductor.db.transactions import write_tx
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.network import ports
 from conductor.services.servers import server_images, server_volumes, volume_images
 from conductor.services.volumes import volumes
@@ -23,7 +23,7 @@ def settle_ports() -> int:
     removed = 0
     for port_id, instance_uuid in ports.not_plugged_yet():
         with write_tx():
-            if cross_database_locks.holder_of(f"port:{port_id}") is None:
+            if locks.holder_of(f"port:{port_id}") is None:
                 ports.unplug_one(instance_uuid, port_id)
                 removed += 1
     return removed

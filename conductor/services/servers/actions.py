@@ -21,7 +21,7 @@ from conductor.core.server_actions import ACTIONS, ServerAction
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, VmState
 from conductor.db.transactions import database_now, retried, write_tx
 from conductor.failpoints import reach
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.audit import audit
@@ -75,7 +75,7 @@ def begin(context: RequestContext, instance_uuid: str, name: str, action_request
     except BaseException:
         with write_tx() if action_request.reserve else nullcontext():
             action_request.release()
-            cross_database_locks.free(run_uuid)
+            locks.free_cross_database(run_uuid)
         raise
     return str(run_uuid)
 
@@ -112,10 +112,10 @@ def _lock_parts(
     # it.
     parts = () if action.interrupts or action.lines_up else _parts(alias, instance_uuid)
     whole = replace(action_request, resources=sorted({*action_request.resources, *parts}))
-    wanted = cross_database_locks.cross_database(alias, whole.resources)
+    wanted = locks.cross_database(alias, whole.resources)
     try:
         with write_tx() if action_request.reserve else nullcontext():
-            cross_database_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+            locks.take_cross_database(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
             if action_request.reserve:
                 action_request.reserve()
     except ResourceLocked as error:

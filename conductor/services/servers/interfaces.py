@@ -17,7 +17,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import RunState
 from conductor.db.transactions import write_tx
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.journal.models import WorkflowRun
 from conductor.network import port_operations, ports
 from conductor.network.errors import DeviceNotFound
@@ -145,7 +145,7 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
     """
     _refuse_foreign_server(context, changes)
     with write_tx():
-        cross_database_locks.require_free(f"port:{get_port(context, port_id).uuid}")
+        locks.require_free(f"port:{get_port(context, port_id).uuid}")
         return port_operations.update_port(context, port_id, changes)
 
 
@@ -169,7 +169,7 @@ def delete_port(context: RequestContext, port_id: str) -> None:
         detach(context, port.device_id, port_id, is_deleted=True)
         return
     with write_tx():
-        cross_database_locks.require_free(f"port:{port.uuid}")
+        locks.require_free(f"port:{port.uuid}")
         port_operations.delete_port(context, port_id)
 
 
@@ -188,7 +188,7 @@ def _wanted(context: RequestContext, requested: InterfaceCreate) -> dict[str, st
     if requested.fixed_ip and not requested.network_id:
         raise Invalid("Name the network of the address too.", field="interfaceAttachment.net_id")
     if requested.port_id:
-        cross_database_locks.require_free(f"port:{get_port(context, requested.port_id).uuid}")
+        locks.require_free(f"port:{get_port(context, requested.port_id).uuid}")
     if requested.network_id:
         get_network(context, requested.network_id)
     named = bool(requested.port_id or requested.network_id)

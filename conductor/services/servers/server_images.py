@@ -18,7 +18,7 @@ from conductor.core.states import VmState
 from conductor.db.transactions import database_now, write_tx
 from conductor.image import properties as image_properties
 from conductor.image import snapshots
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.services.hosts import availability_zones
 from conductor.services.quotas import image_quotas
 from conductor.services.servers import actions, volume_images
@@ -122,11 +122,7 @@ def unshelve(
 
 def settle_abandoned() -> int:
     """Remove images whose process died before there was a workflow, and late data; returns the number of images."""
-    left = [
-        image
-        for image in snapshots.abandoned(ABANDONED_SECONDS)
-        if cross_database_locks.holder_of(f"image:{image.uuid}") is None
-    ]
+    left = [image for image in snapshots.abandoned(ABANDONED_SECONDS) if locks.holder_of(f"image:{image.uuid}") is None]
     for image in left:
         volume_images.discard(str(image.uuid), volume_images.reserved_for(image), image.project_id)
         snapshots.drop_data(image.uuid)

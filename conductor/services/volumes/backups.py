@@ -10,7 +10,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.db.transactions import write_tx
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.rpc import outbox
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.services.volumes import volumes
@@ -236,5 +236,5 @@ def _free_to_change(context: RequestContext, backup_id: str) -> Backup:
     """Return the backup, locked until the transaction ends. Raises NotFound, ResourceLocked naming the workflow."""
     row = backups.get_visible(context, backup_id)
     Backup.objects.select_for_update().filter(pk=row.pk).first()
-    cross_database_locks.require_free(f"backup:{row.uuid}")
+    locks.require_free(f"backup:{row.uuid}")
     return backups.get_visible(context, backup_id)

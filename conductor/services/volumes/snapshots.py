@@ -13,7 +13,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.rpc import outbox
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.services.volumes import volumes
@@ -164,7 +164,7 @@ def free_to_change(context: RequestContext, snapshot_id: str) -> Snapshot:
     """Return the snapshot, locked until the transaction ends. Raises NotFound, ResourceLocked naming the workflow."""
     row = snapshots.get_visible(context, snapshot_id)
     Snapshot.objects.select_for_update().filter(pk=row.pk).first()
-    cross_database_locks.require_free(f"snapshot:{row.uuid}")
+    locks.require_free(f"snapshot:{row.uuid}")
     return snapshots.get_visible(context, snapshot_id)
 
 
@@ -197,7 +197,7 @@ def drop(snapshot_id: str, volume_id: str) -> None:
             raise Invalid(f"Snapshot {row.uuid} is not one of volume {volume.uuid}.", field="delete_info.volume_id")
         if snapshots.turn(row.uuid, (CREATING,), DELETING):
             return  # its workflow finds nothing to mark, and the storage cleanup removes the data
-        cross_database_locks.require_free(f"snapshot:{row.uuid}")
+        locks.require_free(f"snapshot:{row.uuid}")
         snapshots.begin_deleting(row)
     snapshots.settle(row.uuid)
 

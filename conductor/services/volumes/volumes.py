@@ -9,7 +9,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.request_spec import ImageSpec
 from conductor.db.transactions import write_tx
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.services.quotas.volume_quotas import require_room
 from conductor.volume import backups, capabilities, messages, operations, snapshots, transfers, types
 from conductor.volume.models import Transfer, Volume, VolumeAttachment, VolumeType
@@ -44,7 +44,7 @@ def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = F
         volume = free_to_change(context, volume_id)
         doomed = list(volume.snapshots.all()) if takes_snapshots else []
         for snapshot in doomed:
-            cross_database_locks.require_free(f"snapshot:{snapshot.uuid}")
+            locks.require_free(f"snapshot:{snapshot.uuid}")
             snapshots.begin_deleting(snapshot)
         _refuse_source(volume)
         operations.begin_deleting(volume, is_forced=is_forced, takes_snapshots=takes_snapshots)
@@ -56,7 +56,7 @@ def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = F
 def _settle_snapshots(volume: Volume) -> None:
     """Finish snapshots that were deleted while they were taken, as they must not block the volume's delete."""
     for uuid in volume.snapshots.filter(status=DELETING, is_status_forced=False).values_list("uuid", flat=True):
-        if cross_database_locks.holder_of(f"snapshot:{uuid}") is None:
+        if locks.holder_of(f"snapshot:{uuid}") is None:
             snapshots.settle(uuid)
 
 
@@ -245,7 +245,7 @@ def _number(text: str) -> int | None:
 def settle_all() -> int:
     """Finish volumes and snapshots that a dead process left half created, extended or deleted; returns how many."""
     messages.drop_old()
-    finished = snapshots.settle_all(lambda uuid: cross_database_locks.holder_of(f"snapshot:{uuid}") is None)
+    finished = snapshots.settle_all(lambda uuid: locks.holder_of(f"snapshot:{uuid}") is None)
     return finished + backups.settle_all() + operations.settle_all()
 
 
@@ -253,7 +253,7 @@ def free_to_change(context: RequestContext, volume_id: str) -> Volume:
     """Return the volume, locked until the transaction ends. Raises NotFound, ResourceLocked naming the workflow."""
     volume = get_visible(context, volume_id)
     Volume.objects.select_for_update().filter(pk=volume.pk).first()
-    cross_database_locks.require_free(UNDER_LOCK.format(volume.uuid))
+    locks.require_free(UNDER_LOCK.format(volume.uuid))
     return get_visible(context, volume_id)
 
 

@@ -24,7 +24,7 @@ from conductor.core.phrases import phrase
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState, StepState, VmState, WaitCause
 from conductor.db.transactions import database_now, write_tx
-from conductor.journal import cross_database_locks, locks
+from conductor.journal import locks
 from conductor.journal.models import LeaseGrant, OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.audit import audit
@@ -153,15 +153,15 @@ def _cross_database_locks(alias: str, run: WorkflowRun, one: Intervention) -> It
 
     A run that has not ended still has them, also while it needs an operator.
     """
-    foreign_keys = cross_database_locks.cross_database(alias, run.resources or ()) if one.id in _TAKES_LOCKS else []
+    foreign_keys = locks.cross_database(alias, run.resources or ()) if one.id in _TAKES_LOCKS else []
     if not foreign_keys or run.state not in FINAL_RUN_STATES:
         yield
         return
-    cross_database_locks.take(foreign_keys, holder_uuid=run.uuid, holder_alias=alias, action=run.action)
+    locks.take_cross_database(foreign_keys, holder_uuid=run.uuid, holder_alias=alias, action=run.action)
     try:
         yield
     except BaseException:
-        cross_database_locks.free(run.uuid)
+        locks.free_cross_database(run.uuid)
         raise
 
 

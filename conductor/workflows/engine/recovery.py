@@ -10,7 +10,7 @@ from django.db import InterfaceError, OperationalError, connections
 from django.db.models import Q
 
 from conductor.db.transactions import database_now
-from conductor.journal import cross_database_locks, periodic_leases, statements
+from conductor.journal import locks, periodic_leases, statements
 from conductor.journal.models import Event, StepRecord, WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.workflows.engine import leases
@@ -24,7 +24,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     A run whose owner is alive is left alone, however long its step takes. A run whose lease has expired is due at once.
     """
     outbox.resend_due(alias)
-    cross_database_locks.sweep(alias)
+    locks.sweep(alias)
     outbox.hand_over_locks(alias)
     return _notify_conductors(alias, statements.runs_due(connections[alias], grace_seconds, MOST_NOTIFIED_PER_PASS))
 

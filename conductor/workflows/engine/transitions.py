@@ -29,7 +29,7 @@ from conductor.core.states import RunState, StepState, WaitCause
 from conductor.db.dialect import NOW, SecondsFromNow
 from conductor.db.transactions import write_tx
 from conductor.failpoints import reach
-from conductor.journal import cross_database_locks, statements
+from conductor.journal import locks, statements
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.workflows.engine import records
@@ -392,7 +392,7 @@ class Transitions:
         """
         if connections[self.alias].vendor == "postgresql" or self.run.secrets:
             return False
-        return not cross_database_locks.cross_database(self.alias, self.run.resources or ())
+        return not locks.cross_database(self.alias, self.run.resources or ())
 
     def _fails_by_rows(self, step: Step) -> bool:
         """Whether the run is rolled back at once, to a step with an undo."""

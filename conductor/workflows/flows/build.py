@@ -22,7 +22,7 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.selection import Selection
 from conductor.core.states import PowerState, TaskState, VmState, WaitCause
 from conductor.db.transactions import database_now, database_time, each_in_turn, write_tx
-from conductor.journal import cross_database_locks, statements
+from conductor.journal import locks, statements
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.network import ports
 from conductor.placement.models import Inventory
@@ -250,7 +250,7 @@ def _pass_on(work: StepContext, created: Mapping[str, str]) -> None:
             if held:
                 child = child_uuid(work, str(instance.uuid))
                 with work.fenced("default"):
-                    cross_database_locks.pass_on(work.run, held, holder_uuid=child, holder_alias=cell)
+                    locks.pass_on(work.run, held, holder_uuid=child, holder_alias=cell)
 
 
 def held_beside(work: StepContext, instance: Instance) -> list[str]:

@@ -15,7 +15,7 @@ from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState
 from conductor.db.transactions import database_now
 from conductor.image.models import Image
-from conductor.journal import cross_database_locks
+from conductor.journal import locks
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.network import addresses, port_operations, ports
 from conductor.network.models import Network, Port
@@ -376,7 +376,7 @@ def test_a_port_whose_process_died_before_its_workflow_is_released_with_its_lock
 
     with monkeypatch.context() as dead:
         dead.setattr(actions, "reach", die)
-        dead.setattr(actions.cross_database_locks, "free", die)
+        dead.setattr(actions.locks, "free_cross_database", die)
         dead.setattr(ports, "unplug_one", die)
         with pytest.raises(Died):
             interfaces.attach(ana, uuid, requested)
@@ -386,8 +386,8 @@ def test_a_port_whose_process_died_before_its_workflow_is_released_with_its_lock
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     assert storage_cleanup.settle_ports() == 0  # its workflow may still be opened
-    ResourceLock.objects.using("default").update(granted_at=database_now(-2 * cross_database_locks.ARRIVAL_SECONDS))
-    assert cross_database_locks.sweep(CELL) == 1
+    ResourceLock.objects.using("default").update(granted_at=database_now(-2 * locks.ARRIVAL_SECONDS))
+    assert locks.sweep(CELL) == 1
     assert storage_cleanup.settle_ports() == 1
     assert Port.objects.filter(device_id=uuid).count() == 0
     assert Port.objects.filter(pk=port.pk).exists() == (kind == GIVEN)

@@ -10,7 +10,7 @@ from django.db import connections
 
 from conductor.core.errors import Conflict, Invalid, ResourceLocked
 from conductor.core.states import RunState, StepState
-from conductor.journal import cross_database_locks
+from conductor.journal import locks as journal_locks
 from conductor.journal.models import Event, LeaseGrant, LockWait, ResourceLock, StepRecord, WorkflowRun
 from conductor.services.workflows import actions
 from conductor.workflows.flow import RetryPolicy, Step, StepContext
@@ -259,7 +259,7 @@ def foreign_locks() -> list[str]:
 def run_with_volume() -> WorkflowRun:
     """As an action is accepted: what lives in the API database is locked before the run is opened."""
     run_uuid, resources = uuid4(), (f"instance:{INSTANCE}", "volume:1")
-    cross_database_locks.take(["volume:1"], holder_uuid=run_uuid, holder_alias=ALIAS, action="make")
+    journal_locks.take_cross_database(["volume:1"], holder_uuid=run_uuid, holder_alias=ALIAS, action="make")
     return start(*resources, run_uuid=run_uuid)
 
 
@@ -282,14 +282,14 @@ def test_who_comes_second_to_retry_a_run_frees_nothing_of_the_first(flow: Any, m
     run = run_with_volume()
     assert go(run).state == RunState.FAILED_UNDONE
     assert foreign_locks() == []
-    taken = cross_database_locks.take
+    taken = journal_locks.take_cross_database
 
     def first_comes_another(*args: Any, **options: Any) -> None:
-        monkeypatch.setattr(cross_database_locks, "take", taken)
+        monkeypatch.setattr(journal_locks, "take_cross_database", taken)
         order(run, "retry", step="one")
         taken(*args, **options)
 
-    monkeypatch.setattr(cross_database_locks, "take", first_comes_another)
+    monkeypatch.setattr(journal_locks, "take_cross_database", first_comes_another)
     with pytest.raises(ResourceLocked, match=str(run.uuid)):
         order(run, "retry", step="one")
     assert (foreign_locks(), fresh(run).state) == (["volume:1"], RunState.QUEUED)
@@ -306,11 +306,11 @@ def test_the_end_of_a_run_that_comes_late_frees_nothing_of_its_next_life(flow: A
     with connection.cursor() as sql:  # at a whole second, as the database's clock writes it
         sql.execute("UPDATE journal_resourcelock SET granted_at = '2026-01-01 00:00:00.000'")
     with monkeypatch.context() as patch:
-        patch.setattr(cross_database_locks, "free_until", lambda *given: late.append(given))
+        patch.setattr(journal_locks, "free_cross_database_until", lambda *given: late.append(given))
         assert go(run).state == RunState.FAILED_UNDONE
     assert foreign_locks() == ["volume:1"]
     order(run, "retry", step="one")
-    cross_database_locks.free_until(*late[0])
+    journal_locks.free_cross_database_until(*late[0])
     assert foreign_locks() == ["volume:1"]
     assert go(run).state == RunState.DONE
     assert foreign_locks() == []
