@@ -25,7 +25,7 @@ from uuid import UUID, uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench_flow import POSTGRESQL, SQLITE, database
-from conductor.placement.fresh_claims import Claim
+from conductor.placement.allocations import Claim
 
 BAR = 0.2
 HOSTS = 1000

@@ -13,11 +13,20 @@ from django.db.models.functions import Coalesce
 from conductor.core.errors import Conflict, Invalid
 from conductor.db.transactions import one_at_a_time, write_tx
 from conductor.placement import codes
-from conductor.placement.changes import ALIAS, Position, chunks, note_removal, position, touch
+from conductor.placement.changes import (
+    ALIAS,
+    Position,
+    ProviderState,
+    changed_since,
+    chunks,
+    note_removal,
+    position,
+    state_of,
+    touch,
+)
 from conductor.placement.models import Allocation, ResourceProvider
 from conductor.placement.provider_rows import ProviderView, found, held, in_tree_of, root_id_of, view_of
 from conductor.placement.provider_search import search
-from conductor.placement.provider_states import ProviderState, changed_since, state_of
 
 __all__ = [
     "Position",

@@ -20,8 +20,8 @@ from conductor.core.placement.forest import ProviderNode
 from conductor.core.scheduling.host_trees import STANDARD, with_tree
 from conductor.core.states import VmState
 from conductor.db.transactions import database_now
+from conductor.placement.changes import ProviderState
 from conductor.placement.hardware import NOTHING, Inside
-from conductor.placement.provider_states import ProviderState
 from conductor.scheduler import node_facts
 from conductor.scheduler.node_facts import NodeFacts
 

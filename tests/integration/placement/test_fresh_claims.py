@@ -10,7 +10,7 @@ from django.db import connections
 
 from conductor.core.compute_driver import Inventory
 from conductor.core.errors import ConcurrentUpdate
-from conductor.placement import allocations, fresh_claims, inventories, models, providers
+from conductor.placement import allocations, inventories, models, providers
 from conductor.placement.allocations import Claim
 from tests.counting import Captured
 from tests.databases import empty_all
@@ -74,9 +74,9 @@ def test_both_ways_write_and_refuse_the_same(seed: int, monkeypatch: pytest.Monk
     short = outcomes(seed)
 
     def refuse(claims: Sequence[Claim]) -> None:
-        raise fresh_claims.NotFresh
+        raise allocations.NotFresh
 
-    monkeypatch.setattr(fresh_claims, "grant", refuse)
+    monkeypatch.setattr(allocations, "grant_fresh", refuse)
     assert outcomes(seed) == short
     assert "granted" in short
 

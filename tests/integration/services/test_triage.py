@@ -13,7 +13,7 @@ from conductor.cell_db.models import Service
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.journal.models import AuditRecord, LockWait, OutboxMessage, WorkflowRun
 from conductor.placement import allocations
-from conductor.placement.fresh_claims import Claim
+from conductor.placement.allocations import Claim
 from conductor.placement.models import Allocation
 from conductor.services.operations import triage
 from conductor.services.operations.triage.values import HELD_UP, LEFT_BEHIND, UNTIDY, WAITED_FOR

@@ -9,7 +9,7 @@ import pytest
 from conductor.core.frozen import FrozenDict
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import Amount
-from conductor.placement.provider_states import ProviderState
+from conductor.placement.changes import ProviderState
 from conductor.scheduler.host_facts import HostAggregates, ServiceFacts, Sources, row_of
 from conductor.scheduler.node_facts import NodeFacts
 
