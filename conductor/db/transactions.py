@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import random
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,12 +22,13 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.db.models.sql import Query
 
-from conductor.db.group_commit import CommitParticipant
+from conductor.db.group_commit import LONGEST_WAIT_SECONDS, CommitParticipant
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 # SQLSTATE: serialization failure, deadlock. The server has rolled back the whole transaction, so it may be repeated.
 SERIALIZATION_FAILURES = frozenset({"40001", "40P01"})
@@ -33,6 +37,7 @@ _FIRST_UNCLAIMED = """
 """
 TRIES = 5
 MOST_AT_ONCE = 64  # more than compete for the same resource at once
+MOST_IN_A_BATCH = 64
 LONGEST_PAUSE_SECONDS = 0.05  # before the second attempt; doubled before each further one
 
 # Rows that a transaction gathers, to be written together at its end: the writers, and the rows per connection.
@@ -110,6 +115,115 @@ def bare_tx(using: str) -> Iterator[None]:
         part.undo()
         raise
     part.end()
+
+
+class BatchWriter(Generic[Item]):
+    """Batched writes to SQLite: one thread writes the items of all waiting threads in one transaction.
+
+    Group commit (`group_commit`) shares the sync of a commit; a batch also shares the statements. The first thread that
+    finds no leader leads: it waits for its turn to write, takes the items that have come meanwhile, and hands on the
+    lead. `write(connection, items)` runs inside the transaction and may raise for any of the items.
+    """
+
+    def __init__(self, write: Callable[[BaseDatabaseWrapper, Sequence[Item]], None]) -> None:
+        self._write = write
+        self._queues: defaultdict[str, BatchQueue[Item]] = defaultdict(BatchQueue)
+        os.register_at_fork(after_in_child=self._queues.clear)  # the leading thread does not exist in the child
+
+    def queue_of(self, alias: str) -> BatchQueue[Item]:
+        return self._queues[alias]
+
+    def write(self, connection: BaseDatabaseWrapper, item: Item) -> None:
+        """Write the item and commit it. Raises what `write` raised for this item."""
+        queue, mine = self._queues[connection.alias], _WaitingItem(item)
+        leads = queue.join(mine)
+        if not leads and not mine.turn.acquire(timeout=LONGEST_WAIT_SECONDS):
+            queue.leave(mine)
+        if not mine.is_settled:
+            self._lead(connection, queue)
+        if mine.error is not None:
+            raise mine.error
+
+    def _lead(self, connection: BaseDatabaseWrapper, queue: BatchQueue[Item]) -> None:
+        """Commit once for all items. If that fails, commit each by itself, so that none fails by another's fault."""
+        batch: list[_WaitingItem[Item]] = []
+        try:
+            with bare_tx(connection.alias):
+                batch = queue.take()  # the leader's own item is the oldest
+                self._write(connection, [waiting.item for waiting in batch])
+        except BaseException as error:
+            batch = batch or queue.take()
+            if len(batch) == 1:
+                batch[0].error = error
+            else:
+                self._write_each(connection, batch)
+        finally:
+            for waiting in batch:
+                waiting.is_settled = True
+            queue.hand_on()
+            for waiting in batch:
+                waiting.turn.release()
+
+    def _write_each(self, connection: BaseDatabaseWrapper, batch: Sequence[_WaitingItem[Item]]) -> None:
+        for waiting in batch:
+            try:
+                with bare_tx(connection.alias):
+                    self._write(connection, [waiting.item])
+            except BaseException as error:
+                waiting.error = error
+
+
+class _WaitingItem(Generic[Item]):
+    """An item to be written, and the thread that waits for it."""
+
+    __slots__ = ("error", "is_settled", "item", "turn")
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.is_settled = False
+        self.error: BaseException | None = None
+        self.turn = threading.Lock()  # released when the item is done, or when this thread leads next
+        self.turn.acquire()
+
+
+class BatchQueue(Generic[Item]):
+    """Items to be written to one file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[_WaitingItem[Item]] = []
+        self._is_led = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, mine: _WaitingItem[Item]) -> bool:
+        """Wait with the other threads. Return whether this thread leads."""
+        with self._lock:
+            self._waiting.append(mine)
+            leads, self._is_led = not self._is_led, True
+        return leads
+
+    def take(self) -> list[_WaitingItem[Item]]:
+        with self._lock:
+            batch, self._waiting = self._waiting[:MOST_IN_A_BATCH], self._waiting[MOST_IN_A_BATCH:]
+        return batch
+
+    def hand_on(self) -> None:
+        """Let the thread with the oldest item lead next."""
+        with self._lock:
+            self._is_led = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].turn.release()
+
+    def leave(self, mine: _WaitingItem[Item]) -> None:
+        """Give up waiting, unless this thread has just become the leader: no other thread would lead then."""
+        with self._lock:
+            if mine.turn.acquire(blocking=False):
+                return
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+        raise OperationalError("A commit did not end: what became of it is not known.")
 
 
 def is_serialization_failure(error: BaseException) -> bool:

@@ -12,9 +12,8 @@ from django.db import connections
 
 from conductor import events
 from conductor.core.states import StepState
-from conductor.db.batches import BatchWriter
 from conductor.db.dialect import SecondsFromNow
-from conductor.db.transactions import savepoint
+from conductor.db.transactions import BatchWriter, savepoint
 from conductor.journal import statements
 from conductor.journal.models import WorkflowRun
 from conductor.journal.statements import StaleTransition, Transition

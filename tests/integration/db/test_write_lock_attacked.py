@@ -13,11 +13,10 @@ import pytest
 from django.db import DatabaseError, OperationalError, connections, transaction
 
 from conductor.core.errors import Conflict
-from conductor.db import batches, group_commit
-from conductor.db.batches import BatchWriter
+from conductor.db import group_commit, transactions
 from conductor.db.dialect import run
 from conductor.db.group_commit import write_lock_of
-from conductor.db.transactions import bare_tx, database_now, is_serialization_failure, write_tx
+from conductor.db.transactions import BatchWriter, bare_tx, database_now, is_serialization_failure, write_tx
 from conductor.journal.models import Event
 from tests.gathering import ALIAS, Write, assert_write_lock_is_free, closing, coming, emit, emitted, emitting, together
 from tests.waiting import WAIT_SECONDS
@@ -247,7 +246,7 @@ def test_a_thread_that_stopped_waiting_for_a_batch_leads_no_other(
         writes.set()
         assert go_on.wait(WAIT_SECONDS)
 
-    monkeypatch.setattr(batches, "LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(transactions, "LONGEST_WAIT_SECONDS", 0.05)
     writer: BatchWriter[str] = BatchWriter(write)
     leader = pool.submit(closing(lambda: writer.write(connections[ALIAS], "first")))
     assert writes.wait(WAIT_SECONDS)
