@@ -44,11 +44,15 @@ class Resource:
     plural: str = ""
     is_bare: bool = False  # whether the body is the resource itself, without its name around it
     id_at: str = "id"
+    sent_only: Mapping[str, str] = field(default_factory=dict)  # what a creation needs and nothing shows by this name
+    is_made_bare: bool = False  # whether the answer to a creation shows only some fields
+    shown_as: Mapping[str, str] = field(default_factory=dict)  # fields that answers call otherwise
+    details: str = ""  # the end of the path of its list with all fields
 
     @property
     def is_in_scene(self) -> bool:
         """Whether its bodies name other resources."""
-        return any(name.endswith("_id") for name in self.required)
+        return bool(self.sent_only) or any(name.endswith("_id") for name in self.required)
 
     @property
     def api(self) -> str:
@@ -174,6 +178,7 @@ RESOURCES = [
         fixed={"size": st.just(1)},
         required=("size",),
         version=VOLUME,
+        details="/detail",
     ),
     Resource(
         "/volume/v3/snapshots",
@@ -182,6 +187,7 @@ RESOURCES = [
         fixed={"volume_id": st.just("{volume}"), "metadata": PAIRS},
         required=("volume_id",),
         version=VOLUME,
+        details="/detail",
     ),
     Resource(
         "/volume/v3/types",
@@ -191,6 +197,7 @@ RESOURCES = [
         required=("name",),
         caller="admin",
         version=VOLUME,
+        is_made_bare=True,
     ),
     Resource(
         "/volume/v3/group_types",
@@ -217,6 +224,7 @@ RESOURCES = [
         required=("name", "ram", "vcpus", "disk"),
         caller="admin",
         version="compute 2.90",
+        details="/detail",
     ),
     Resource(
         "/compute/v2.1/os-aggregates",
@@ -233,6 +241,25 @@ RESOURCES = [
         fixed={"name": NAME, "policy": st.sampled_from(["affinity", "soft-anti-affinity"])},
         required=("name", "policy"),
         version="compute 2.90",
+    ),
+    Resource(
+        "/compute/v2.1/servers",
+        "server",
+        {
+            "name": NAME,
+            "description": LINES,
+            "accessIPv4": st.sampled_from(["", "192.0.2.7"]),
+            "accessIPv6": st.sampled_from(["", "2001:db8::1"]),
+            "OS-DCF:diskConfig": st.sampled_from(["AUTO", "MANUAL"]),
+            "hostname": st.sampled_from(["web-1", "DB-2", "w"]),
+        },
+        fixed={"metadata": PAIRS, "tags": TAGS, "key_name": st.just("{pair}")},
+        required=("name",),
+        version="compute 2.90",
+        sent_only={"flavorRef": "{flavor}", "imageRef": "{image}", "networks": "none"},
+        is_made_bare=True,
+        shown_as={"hostname": "OS-EXT-SRV-ATTR:hostname"},
+        details="/detail",
     ),
     Resource(
         "/compute/v2.1/os-keypairs",

@@ -41,17 +41,17 @@ DESCRIPTION: Schema = {
 HOST: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]*$"}
 HOSTNAME: Schema = {
     "type": "string",
-    "minLength": 2,
+    "minLength": 1,
     "maxLength": 63,
-    "pattern": r"^[a-zA-Z0-9]+[a-zA-Z0-9-]*[a-zA-Z0-9]+$",
-    "x-fix": "It must have 2 to 63 letters, digits and dashes, without a dash at either end.",
+    "pattern": r"^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$",
+    "x-fix": "It must have 1 to 63 letters, digits and dashes, without a dash at either end.",
 }
 FQDN: Schema = {
     "type": "string",
-    "minLength": 2,
+    "minLength": 1,
     "maxLength": 255,
-    "pattern": r"^[a-zA-Z0-9]+[a-zA-Z0-9-.]*[a-zA-Z0-9]+$",
-    "x-fix": "It must have 2 to 255 letters, digits, dashes and dots, and begin and end with a letter or digit.",
+    "pattern": r"^[a-zA-Z0-9]([a-zA-Z0-9-.]*[a-zA-Z0-9])?$",
+    "x-fix": "It must have 1 to 255 letters, digits, dashes and dots, and begin and end with a letter or digit.",
 }
 ZONE: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 UUID: Schema = {"type": "string", "format": "uuid"}
