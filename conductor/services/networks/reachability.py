@@ -10,6 +10,7 @@ from conductor.cell_db.models import ComputeNode
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
+from conductor.core.ip_protocols import number_of
 from conductor.core.phrases import phrase
 from conductor.network.device_owners import ROUTER_INTERFACE
 from conductor.network.models import AddressAllocation, FloatingIp, Port, SecurityGroupRule
@@ -18,7 +19,6 @@ from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceData
 
 PROTOCOLS = ("tcp", "udp", "icmp")
-NUMBERS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmpv6", "ipv6-icmp": "icmpv6"}
 LAST_PORT = 65_535
 _INGRESS, _EGRESS = "ingress", "egress"
 
@@ -267,8 +267,9 @@ def _lets(rule: SecurityGroupRule, there: _End, traffic: Traffic) -> bool:
 
 
 def _lets_protocol(rule: SecurityGroupRule, traffic: Traffic) -> bool:
-    wanted = "icmpv6" if traffic.protocol == "icmp" and rule.ethertype == "IPv6" else traffic.protocol
-    return rule.protocol is None or NUMBERS.get(rule.protocol, rule.protocol) == wanted
+    return rule.protocol is None or number_of(rule.protocol, rule.ethertype) == number_of(
+        traffic.protocol, rule.ethertype
+    )
 
 
 def _lets_port(rule: SecurityGroupRule, traffic: Traffic) -> bool:

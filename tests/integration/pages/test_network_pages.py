@@ -262,6 +262,40 @@ def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
     assert "a can reach b" in text(page)
 
 
+@pytest.mark.parametrize(
+    ("start", "ethertype", "protocol", "is_open"),
+    [
+        ("10.9.0", "IPv4", "icmp", True),
+        ("10.9.0", "IPv4", "1", True),
+        ("10.9.0", "IPv4", "58", False),
+        ("fd00:9::", "IPv6", "icmp", True),
+        ("fd00:9::", "IPv6", "icmpv6", True),
+        ("fd00:9::", "IPv6", "ipv6-icmp", True),
+        ("fd00:9::", "IPv6", "58", True),
+        ("fd00:9::", "IPv6", "1", False),
+    ],
+)
+def test_a_protocol_has_names_and_a_number(
+    people: Any, start: str, ethertype: str, protocol: str, is_open: bool
+) -> None:
+    factories.cells()
+    connecting_host("sim-1")
+    context = people.ana.context()
+    if ethertype == "IPv6":
+        network = factories.network("inner", context, f"{start}/64")
+        pools = [{"start": f"{start}10", "end": f"{start}250"}]
+        network.subnets.update(ip_version=6, gateway_ip=f"{start}1", allocation_pools=pools)
+    else:
+        network = lan("inner", context, start)
+    web = security_groups.create_group(context, {"name": "web"})
+    security_groups.create_rule(
+        context, SecurityGroupRuleCreate("ingress", ethertype, protocol, group_id=str(web.uuid))
+    )
+    a, _ = plugged(people, network, "a")
+    b, _ = plugged(people, network, "b", str(web.uuid))
+    assert reachability.ask(context, a, b, "icmp", "").is_open == is_open
+
+
 @pytest.mark.parametrize("guest_network", ["qemu", "agent", ""])
 def test_a_host_that_connects_no_ports_makes_them_unreachable_whatever_the_rules_say(
     ana: Client, people: Any, guest_network: str
