@@ -36,6 +36,7 @@ class Network(Tagged):
     provider_type = models.CharField(max_length=32, default="", db_default="")
     physical_network = models.CharField(max_length=64, default="", db_default="")
     segmentation_id = models.PositiveIntegerField(null=True)
+    dns_domain = models.CharField(max_length=255, default="", db_default="")  # with a dot at its end
     availability_zone_hints = models.JSONField(null=True)
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
@@ -153,7 +154,7 @@ class Port(Tagged):
     `is_plugged` is set while a guest has the port, and `device_index` then is its place among the guest's ports.
     Before, while a workflow is about to plug the port, it is `ports.NOT_PLUGGED_YET`.
     `binding_host` is that guest's host, empty while it is on no host. `is_made_by_compute` marks a port that was
-    created for a guest: it is deleted with the guest.
+    created for a guest: it is deleted with the guest. `guest_hostname` is the guest's, as far as DNS can have it.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -176,6 +177,8 @@ class Port(Tagged):
     binding_profile = models.JSONField(null=True)
     address_pairs = models.JSONField(null=True)  # [{"ip_address", "mac_address"}]
     dhcp_options = models.JSONField(null=True)  # [{"opt_name", "opt_value", "ip_version"}]
+    dns_name = models.CharField(max_length=255, default="", db_default="")
+    guest_hostname = models.CharField(max_length=255, default="", db_default="")
     security_groups = models.ManyToManyField(SecurityGroup, related_name="ports")
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()

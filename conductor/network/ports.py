@@ -19,7 +19,16 @@ from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
 from conductor.core.plain_json import plain
 from conductor.db.rows import Rows
 from conductor.db.transactions import write_tx
-from conductor.network import addresses, auto_topology, ipv6_modes, port_rows, quotas, security_groups, statements
+from conductor.network import (
+    addresses,
+    auto_topology,
+    dns_names,
+    ipv6_modes,
+    port_rows,
+    quotas,
+    security_groups,
+    statements,
+)
 from conductor.network.errors import InvalidIpForSubnet
 from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup
 from conductor.network.operations import get_network, shared_with
@@ -41,6 +50,7 @@ FREE: Mapping[str, Any] = {
     "status": "DOWN",
     "is_plugged": False,
     "device_tag": None,
+    "guest_hostname": "",
 }
 
 
@@ -50,7 +60,8 @@ class Binding:
 
     host: str
     device_owner: str
-    groups: Sequence[str] = ()
+    groups: Sequence[str] = (security_groups.DEFAULT_NAME,)
+    hostname: str = ""  # the guest's
 
     def of(self, instance_uuid: str, index: int) -> dict[str, Any]:
         return {
@@ -60,6 +71,7 @@ class Binding:
             "binding_host": self.host,
             "status": "ACTIVE",
             "is_plugged": True,
+            "guest_hostname": dns_names.usable(self.hostname),
         }
 
 
@@ -100,25 +112,19 @@ def resolve_requests(context: RequestContext, requests: Sequence[PortRequest] | 
 
 
 def plug(
-    *,
-    instance_uuid: str,
-    project_id: str,
-    networks: Sequence[Mapping[str, str]],
-    host: str,
-    device_owner: str,
-    groups: Sequence[str] = (security_groups.DEFAULT_NAME,),
+    *, instance_uuid: str, project_id: str, networks: Sequence[Mapping[str, str]], binding: Binding
 ) -> list[dict[str, Any]]:
-    """Give an instance its ports on `host`. Return NetworkPort values as JSON, in order of `networks`.
+    """Give an instance its ports on a host. Return NetworkPort values as JSON, in order of `networks`.
 
-    Plugged ports stay as they are, bound to `host`. `groups` are ids or names of security groups of new ports. Raises
-    BuildAborted when addresses are exhausted or a requested network or port is gone.
+    Plugged ports stay as they are, bound to the host. Raises BuildAborted when addresses are exhausted or a requested
+    network or port is gone.
     """
     if not has_plugged(instance_uuid):  # the typical case
-        made = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
+        made = _plug_all(instance_uuid, project_id, networks, binding)
         return [_described(port, held) for port, held in made]
     plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
-    if any(port.binding_host != host for port in plugged):
-        touch(_plugged(instance_uuid), binding_host=host, device_owner=device_owner)
+    if any(port.binding_host != binding.host for port in plugged):
+        touch(_plugged(instance_uuid), binding_host=binding.host, device_owner=binding.device_owner)
     return [_as_json(port) for port in plugged]
 
 
@@ -150,7 +156,12 @@ def bind_to_guest(
     when the guest releases it, and counts against the project's quota of ports. Raises Conflict for a port in use,
     OverQuota, Invalid, NotFound.
     """
-    bound = {"device_id": instance_uuid, "device_owner": binding.device_owner, "device_index": NOT_PLUGGED_YET}
+    bound = {
+        "device_id": instance_uuid,
+        "device_owner": binding.device_owner,
+        "device_index": NOT_PLUGGED_YET,
+        "guest_hostname": dns_names.usable(binding.hostname),
+    }
     with write_tx():
         if wanted["port_id"]:
             _bind(project_id, wanted["port_id"], bound)
@@ -178,6 +189,12 @@ def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) ->
     gone = rows if is_deleted else rows.filter(is_made_by_compute=True)
     port_rows.delete(list(gone.values_list("pk", flat=True)))
     touch(rows.filter(device_id=instance_uuid), **FREE)
+
+
+def rename_guest(instance_uuid: str, hostname: str) -> None:
+    """Write the guest's new hostname to its ports."""
+    with write_tx():
+        touch(_rows_of(instance_uuid), guest_hostname=dns_names.usable(hostname))
 
 
 def not_plugged_yet() -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -14,7 +15,15 @@ from conductor.core.port_filters import EGRESS, INGRESS, IPV6, AddressPair, Filt
 from conductor.network.ovn.desired import DEFAULT_GROUP, desired
 from conductor.network.ovn.dhcp import server_mac
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, NorthboundChanges, RowKey, diff
-from conductor.network.ovn.topology import CloudTopology, DhcpOption, GatewayHost, NetworkSpec, PortSpec, RouterSpec
+from conductor.network.ovn.topology import (
+    CloudTopology,
+    DhcpOption,
+    FixedAddress,
+    GatewayHost,
+    NetworkSpec,
+    PortSpec,
+    RouterSpec,
+)
 from tests.fixtures.ovn_topologies import (
     CLOUD,
     FLOATING,
@@ -121,10 +130,18 @@ def test_dhcp_sends_dns_mtu_and_routes() -> None:
         "server_mac": server_mac("sub-4"),
         "lease_time": "86400",
         "mtu": "1400",
+        "domain_name": '"lab.test"',
         "router": "10.0.0.1",
         "dns_server": "{10.0.0.2}",
         "classless_static_route": "{169.254.169.254/32,0.0.0.0, 192.0.2.0/24,10.0.0.9, 0.0.0.0/0,10.0.0.1}",
     }
+
+
+def test_dhcp_names_the_gateway_where_a_subnet_has_no_dns_server() -> None:
+    alone = replace(SUBNET, dns_nameservers=("fd00::53",))
+    options = rows_of("DHCP_Options", replace(CLOUD, subnets=(alone, SUBNET_IPV6, OUTSIDE_SUBNET)))["sub-4"]["options"]
+
+    assert options["dns_server"] == "{10.0.0.1}"
 
 
 def test_dhcp_without_a_gateway_has_no_default_route() -> None:
@@ -192,6 +209,42 @@ def test_an_unknown_option_changes_nothing() -> None:
     topology = replace(CLOUD, ports=(replace(GUEST, dhcp_options=(DhcpOption("210", "/boot"),)),))
 
     assert rows_of("Logical_Switch_Port", topology)["port-1"]["dhcpv4_options"] == {RowKey("DHCP_Options", "sub-4")}
+
+
+def test_a_port_has_its_name_alone_in_the_domain_and_in_reverse() -> None:
+    assert rows_of("Logical_Switch")["novella-net-1"]["dns_records"] == {RowKey("DNS", "net-1")}
+    assert rows_of("DNS")["net-1"]["records"] == {
+        "web-1": "10.0.0.11 fd00:a::11",
+        "web-1.lab.test": "10.0.0.11 fd00:a::11",
+        "11.0.0.10.in-addr.arpa": "web-1.lab.test",
+        ip_address("fd00:a::11").reverse_pointer: "web-1.lab.test",
+    }
+
+
+def test_a_network_without_names_has_no_records() -> None:
+    topology = replace(CLOUD, ports=(replace(GUEST, dns_name=""), replace(GUEST, uuid="port-2", addresses=())))
+
+    assert rows_of("DNS", topology) == {}
+    assert rows_of("Logical_Switch", topology)["novella-net-1"]["dns_records"] == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("projects", "addresses"),
+    [
+        (("lab", "lab"), "10.0.0.11 10.0.0.12"),
+        (("shop", "shop"), "10.0.0.11 10.0.0.12"),
+        (("shop", "lab"), "10.0.0.12"),
+        (("shop", "other"), None),
+    ],
+)
+def test_no_project_takes_over_anothers_name(projects: tuple[str, str], addresses: str | None) -> None:
+    named = (
+        replace(GUEST, uuid=f"port-{number}", project=project, addresses=(FixedAddress("sub-4", f"10.0.0.1{number}"),))
+        for number, project in enumerate(projects, 1)
+    )
+    records = rows_of("DNS", replace(CLOUD, ports=tuple(named))).get("net-1", {"records": {}})["records"]
+
+    assert records.get("web-1") == addresses
 
 
 def test_every_port_with_port_security_is_in_the_group_that_drops() -> None:

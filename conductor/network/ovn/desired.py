@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from conductor.core.ovn_names import METADATA_MAC, metadata_port_name
 from conductor.network.device_owners import FLOATING_IP, ROUTER_GATEWAY, ROUTER_INTERFACE
-from conductor.network.ovn import acls, dhcp
+from conductor.network.ovn import acls, dhcp, names
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, RowKey, Value
 from conductor.network.ovn.routing import add_routers, router_port_name
 from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec, SubnetSpec
@@ -24,6 +24,7 @@ def desired(topology: CloudTopology) -> Northbound:
     switches = _Switches(builder, topology)
     switches.add_networks()
     switches.add_ports()
+    switches.add_names()
     _add_security_groups(builder, topology)
     add_routers(builder, topology)
     return builder.build()
@@ -74,6 +75,14 @@ class _Switches:
                     self._add_router_port(port)
             else:
                 self._add_guest_port(port)
+
+    def add_names(self) -> None:
+        for network_uuid, records in names.records_by_network(self._topology).items():
+            network = self._networks[network_uuid]
+            row = self._builder.add(
+                "DNS", network_uuid, name=network.name, revision=network.revision, records=records
+            )  # fmt: skip
+            self._builder.refer(RowKey("Logical_Switch", switch_name(network_uuid)), "dns_records", row)
 
     def _add_guest_port(self, port: PortSpec) -> None:
         addresses = " ".join((port.mac_address, *(held.ip_address for held in port.addresses)))

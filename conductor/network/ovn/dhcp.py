@@ -63,8 +63,12 @@ def _options_ipv4(network: NetworkSpec, subnet: SubnetSpec) -> Mapping[str, str]
         "lease_time": str(LEASE_SECONDS),
         "mtu": str(network.mtu),
     }
+    if network.dns_domain:
+        options["domain_name"] = _text(network.dns_domain.rstrip("."))
     if subnet.gateway_ip:
         options["router"] = subnet.gateway_ip
+        # Without another server: OVN itself answers what is asked there for names of the network.
+        options["dns_server"] = _set_of([subnet.gateway_ip])
         if not any(destination == "0.0.0.0/0" for destination, _ in routes):
             routes.append(("0.0.0.0/0", subnet.gateway_ip))
     options["classless_static_route"] = _set_of(f"{destination},{nexthop}" for destination, nexthop in routes)

@@ -13,12 +13,13 @@ NAME, ID, REVISION = PREFIX + "name", PREFIX + "id", PREFIX + "rev"
 
 # Table → the columns that the projection owns, besides its own keys of `external_ids`. It compares and writes no other.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "Logical_Switch": ("name", "ports", "other_config"),
+    "Logical_Switch": ("name", "ports", "other_config", "dns_records"),
     "Logical_Switch_Port": (
         "name", "type", "options", "addresses", "port_security", "enabled", "tag", "dhcpv4_options",
         "dhcpv6_options",
     ),
     "DHCP_Options": ("cidr", "options"),
+    "DNS": ("records",),
     "Port_Group": ("name", "ports", "acls"),
     "ACL": ("direction", "priority", "match", "action"),
     "Logical_Router": ("name", "ports", "static_routes", "nat", "enabled"),
@@ -31,6 +32,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 # Columns whose values refer to rows of this table.
 REFERENCES: Mapping[tuple[str, str], str] = {
     ("Logical_Switch", "ports"): "Logical_Switch_Port",
+    ("Logical_Switch", "dns_records"): "DNS",
     ("Logical_Switch_Port", "dhcpv4_options"): "DHCP_Options",
     ("Logical_Switch_Port", "dhcpv6_options"): "DHCP_Options",
     ("Port_Group", "ports"): "Logical_Switch_Port",
@@ -42,7 +44,7 @@ REFERENCES: Mapping[tuple[str, str], str] = {
     ("HA_Chassis_Group", "ha_chassis"): "HA_Chassis",
 }
 # Columns that map text to text. Of these, as of all others, the projection owns the whole value.
-MAPS = frozenset({"options", "other_config", "ipv6_ra_configs"})
+MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records"})
 # Rows of these tables are identified by their names, all others by their external id `novella:id`.
 NAMED_TABLES = frozenset(table for table, columns in COLUMNS.items() if "name" in columns)
 

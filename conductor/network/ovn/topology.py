@@ -15,11 +15,13 @@ class NetworkSpec:
     uuid: str
     name: str = ""
     revision: int = 0
+    project: str = ""
     mtu: int = 1442
     is_admin_up: bool = True
     is_external: bool = False
     physical_network: str = ""
     segmentation_id: int | None = None
+    dns_domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class PortSpec:
     mac_address: str
     name: str = ""
     revision: int = 0
+    project: str = ""
+    dns_name: str = ""
     is_admin_up: bool = True
     is_port_security_enabled: bool = True
     device_owner: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Count, Max, Model, QuerySet, Sum, Value
 
 from conductor.core.port_filters import AddressPair
-from conductor.network import ipv6_modes
+from conductor.network import dns_names, ipv6_modes
 from conductor.network.models import (
     AddressAllocation,
     FloatingIp,
@@ -97,11 +97,13 @@ def _network(row: Network) -> NetworkSpec:
         uuid=str(row.uuid),
         name=row.name,
         revision=row.revision_number,
+        project=row.project_id,
         mtu=row.mtu,
         is_admin_up=row.is_admin_up,
         is_external=row.is_external,
         physical_network=row.physical_network if is_physical else "",
         segmentation_id=row.segmentation_id if is_physical else None,
+        dns_domain=dns_names.domain_of(row),
     )
 
 
@@ -147,6 +149,8 @@ def _port(row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups
         mac_address=row.mac_address,
         name=row.name,
         revision=row.revision_number,
+        project=row.project_id,
+        dns_name=dns_names.name_of(row),
         is_admin_up=row.is_admin_up,
         is_port_security_enabled=row.is_port_security_enabled,
         device_owner=row.device_owner,

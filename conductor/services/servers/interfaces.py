@@ -77,7 +77,7 @@ def attach(context: RequestContext, instance_uuid: str, requested: InterfaceCrea
     row = _row(context, instance_uuid)
     actions.guard(context, str(row._state.db), ACTIONS["attach_interface"], row)  # before anything is created
     wanted = _wanted(context, requested)
-    binding = ports.Binding("", f"compute:{row.availability_zone}", row.security_groups)
+    binding = ports.Binding("", f"compute:{row.availability_zone}", row.security_groups, row.hostname)
     port_id = wanted["port_id"] or str(uuid4())
     query = ActionRequest(
         inputs={"port_id": port_id, "tag": requested.tag},

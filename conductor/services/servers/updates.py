@@ -16,6 +16,7 @@ from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.messages import message
 from conductor.core.states import VmState
 from conductor.db.transactions import database_now, write_tx
+from conductor.network import ports
 from conductor.rpc import outbox
 from conductor.services.quotas import quotas
 from conductor.services.servers import queries
@@ -61,6 +62,8 @@ def update(context: RequestContext, instance_uuid: str, values: Mapping[str, Any
                 raise
             time.sleep(PAUSE_SECONDS)
         else:
+            if "hostname" in values:
+                ports.rename_guest(instance_uuid.lower(), values["hostname"])
             break
     return queries.get(context, instance_uuid)
 

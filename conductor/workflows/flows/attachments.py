@@ -184,7 +184,9 @@ class PlugPort(Step):
                 instance_uuid=work.instance_uuid,
                 port_id=work.inputs["port_id"],
                 project_id=instance.project_id,
-                binding=ports.Binding(instance.host or "", f"compute:{instance.availability_zone}"),
+                binding=ports.Binding(
+                    instance.host or "", f"compute:{instance.availability_zone}", hostname=instance.hostname
+                ),
                 tag=work.inputs.get("tag"),
             )
         return {"port": plugged}

@@ -426,9 +426,12 @@ def _plug(work: StepContext) -> Result:
             instance_uuid=str(instance.uuid),
             project_id=instance.project_id,
             networks=instance.networks,
-            host=instance.host or "",
-            device_owner=f"compute:{instance.availability_zone}",
-            groups=instance.security_groups,
+            binding=ports.Binding(
+                instance.host or "",
+                f"compute:{instance.availability_zone}",
+                instance.security_groups,
+                instance.hostname,
+            ),
         )
     return {"ports": plugged}
 

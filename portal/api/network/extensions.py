@@ -39,6 +39,9 @@ EXTENSIONS = (
         "default-subnetpools", "Default subnet pools", "Cuts subnets from the default pool of an IP version."
     ),
     NetworkExtension(
+        "dns-integration", "DNS names", "Gives ports names, their servers' by default, that resolve on their network."
+    ),
+    NetworkExtension(
         "ext-gw-mode", "Gateway translation", "Keeps whether a router translates addresses on the way out."
     ),
     NetworkExtension(

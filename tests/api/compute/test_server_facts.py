@@ -55,8 +55,7 @@ def plugged(kept: dict[str, str], cloud: Any) -> str:
         instance_uuid=str(row.uuid),
         project_id=row.project_id,
         networks=[{"network_id": kept["network"], "port_id": "", "fixed_ip": "", "tag": "front"}],
-        host="sim-1-01",
-        device_owner="compute:az-1",
+        binding=ports.Binding("sim-1-01", "compute:az-1"),
     )
     Instance.objects.using("cell1").filter(pk=row.pk).update(addresses=reported)
     return str(reported[0]["ip_address"])

@@ -99,6 +99,7 @@ RESOURCES = [
         | {
             "admin_state_up": FLAG,
             "device_owner": st.just(""),
+            "dns_name": st.sampled_from(["", "web-1", "a.b"]),
             "extra_dhcp_opts": st.just([DHCP_OPTION]),  # a change adds to them: an empty list changes nothing
             "allowed_address_pairs": ADDRESS_PAIRS.map(
                 lambda found: [{"ip_address": one, "mac_address": "fa:16:3e:00:00:09"} for one in found]

@@ -41,6 +41,5 @@ def plug(person: Any, network_id: str, instance_uuid: str, port_id: str = "") ->
             instance_uuid=instance_uuid,
             project_id=person.project.id,
             networks=[{"network_id": network_id, "port_id": port_id, "fixed_ip": ""}],
-            host="host-1",
-            device_owner="compute:az-1",
+            binding=ports.Binding("host-1", "compute:az-1"),
         )

@@ -50,6 +50,7 @@ def test_network_life(api_client: Any, people: Any) -> None:
         "is_default": False,
         "mtu": 1450,
         "port_security_enabled": True,
+        "dns_domain": "",
         "availability_zones": ["nova"],
         "availability_zone_hints": [],
         "ipv4_address_scope": None,

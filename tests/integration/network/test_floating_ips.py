@@ -107,8 +107,7 @@ def test_a_guest_that_goes_leaves_its_floating_ip(people: Any) -> None:
             instance_uuid=instance,
             project_id=ana.project_id,
             networks=[wanted],
-            host="host-1",
-            device_owner="compute:nova",
+            binding=ports.Binding("host-1", "compute:nova"),
         )
     requested = FloatingIpCreate(network_id=outside, port_id=plugged["port_uuid"])
     made = floating_ips.create_floating_ip(ana, requested)

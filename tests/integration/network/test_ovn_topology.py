@@ -41,7 +41,7 @@ def way_out(people: Any) -> str:
     physical = {"provider_type": "vlan", "physical_network": "physnet1", "segmentation_id": 7}
     outside = str(operations.create_network(admin, {"name": "outside", "is_external": True, **physical}).uuid)
     subnets.create_subnet(admin, SubnetCreate(network_id=outside, cidr="198.51.100.0/24", is_dhcp_enabled=False))
-    network = str(operations.create_network(ana, {"name": "inner", "mtu": 1400}).uuid)
+    network = str(operations.create_network(ana, {"name": "inner", "mtu": 1400, "dns_domain": "lab.example.org."}).uuid)
     routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
     inner = subnets.create_subnet(
         ana, SubnetCreate(network_id=network, cidr="10.0.0.0/24", dns_nameservers=["9.9.9.9"], host_routes=routes)
@@ -59,6 +59,7 @@ def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> 
     network_id = _network_of(way_out)
     values = {
         "name": "web",
+        "dns_name": "web-1",
         "address_pairs": [{"ip_address": "10.0.0.100", "mac_address": "fa:16:3e:00:00:99"}],
         "dhcp_options": [{"opt_name": "mtu", "opt_value": "1300", "ip_version": 4}],
     }
@@ -89,6 +90,9 @@ def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> 
     assert inner.host_routes == (("192.0.2.0/24", "10.0.0.9"),)
     port = next(port for port in found.ports if port.uuid == str(created.uuid))
     assert (port.name, port.host, port.groups) == ("web", "h1", (str(default.uuid),))
+    assert (port.project, port.dns_name, networks["inner"].dns_domain) == (
+        people.ana.project.id, "web-1", "lab.example.org."
+    )  # fmt: skip
     assert port.addresses == (FixedAddress(inner.uuid, "10.0.0.11"),)
     assert port.pairs == (AddressPair("10.0.0.100", "fa:16:3e:00:00:99"),)
     assert port.dhcp_options == (DhcpOption("mtu", "1300"),)

@@ -250,8 +250,6 @@ def test_groups_by_id_or_name(people: Any) -> None:
             instance_uuid=str(uuid4()),
             project_id=ana.project.id,
             networks=resolve(ana, NetworkRequest(network_id=make_network(ana))),
-            host="host-1",
-            device_owner="compute:az-1",
-            groups=[str(web.uuid), "default", "web"],
+            binding=ports.Binding("host-1", "compute:az-1", [str(web.uuid), "default", "web"]),
         )
     assert sorted(group.name for group in Port.objects.get().security_groups.all()) == ["default", "web"]

@@ -25,6 +25,7 @@ NETWORK_FIELDS = {
     "router:external": "is_external",
     "mtu": "mtu",
     "port_security_enabled": "is_port_security_enabled",
+    "dns_domain": "dns_domain",
     "is_default": "is_default",
     "provider:network_type": "provider_type",
     "provider:physical_network": "physical_network",
@@ -51,7 +52,8 @@ _NUMBERS = ("mtu", "segmentation_id")
 _BOOLEANS = frozenset(
     {"admin_state_up", "shared", "router:external", "enable_dhcp", "port_security_enabled", "is_default"}
 )
-_TEXTS = frozenset({"name", "description", "provider:network_type", "provider:physical_network"})
+_NAMES = frozenset({"dns_domain", "dns_name"})  # in lower case
+_TEXTS = frozenset({"name", "description", "provider:network_type", "provider:physical_network"}) | _NAMES
 _LISTS = frozenset(
     {"dns_nameservers", "host_routes", "allocation_pools", "service_types", "allowed_address_pairs", "extra_dhcp_opts"}
 )
@@ -73,6 +75,8 @@ def fields_of(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
             value = as_boolean(value, name)
         elif value is None and name in _TEXTS | _LISTS:
             value = "" if name in _TEXTS else []
+        elif name in _NAMES:
+            value = value.lower()
         fields[names[name]] = value
     return fields
 
@@ -94,6 +98,7 @@ def network(row: Network, context: RequestContext) -> dict[str, Any]:
         "is_default": row.is_default,
         "mtu": row.mtu,
         "port_security_enabled": row.is_port_security_enabled,
+        "dns_domain": row.dns_domain,
         "availability_zones": [zones.NAME],
         "availability_zone_hints": row.availability_zone_hints or [],
         "ipv4_address_scope": _scope_id(scopes.get(4)),

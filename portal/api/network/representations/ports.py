@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conductor.core.context import RequestContext
-from conductor.network import tags
+from conductor.network import dns_names, tags
 from conductor.network.models import Port
 from conductor.network.port_operations import PortCreate
 from conductor.network.port_rows import AddressRequest
@@ -25,6 +25,7 @@ FIELDS = {
     "port_security_enabled": "is_port_security_enabled",
     "allowed_address_pairs": "address_pairs",
     "extra_dhcp_opts": "dhcp_options",
+    "dns_name": "dns_name",
     "tags": "tag_text",
     "project_id": "project_id",
     "tenant_id": "project_id",
@@ -50,6 +51,8 @@ def port(row: Port, context: RequestContext) -> dict[str, Any]:
         "port_security_enabled": row.is_port_security_enabled,
         "allowed_address_pairs": row.address_pairs or [],
         "extra_dhcp_opts": row.dhcp_options or [],
+        "dns_name": dns_names.name_of(row),
+        "dns_assignment": dns_names.assignments(row),
         "ip_allocation": "immediate" if row.addresses.all() else "none",
         "binding:vnic_type": row.vnic_type,
         "tags": tags.unpacked(row.tag_text),

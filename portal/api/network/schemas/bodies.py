@@ -32,6 +32,19 @@ ZONES: Schema = {
         "items": {"type": "string", "minLength": 1, "maxLength": 255},
     }
 }
+_LABELS = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
+DNS_NAME: Schema = {
+    "type": ["string", "null"],
+    "maxLength": 255,
+    "pattern": rf"^({_LABELS})?\Z",
+    "x-fix": "It must have letters, digits and hyphens, as in web-1.",
+}
+DNS_DOMAIN: Schema = {
+    "type": ["string", "null"],
+    "maxLength": 255,
+    "pattern": rf"^({_LABELS}\.)?\Z",
+    "x-fix": "It must be a full domain with a dot at its end, as in lab.example.org.",
+}
 DESCRIBED: Schema = {"name": named(SHORT_TEXT), "description": SHORT_TEXT}
 
 _NETWORK_CHANGES: Schema = {
@@ -41,6 +54,7 @@ _NETWORK_CHANGES: Schema = {
     "router:external": BOOLEAN,
     "mtu": {"type": ["integer", "string"], "pattern": r"^[0-9]{1,5}\Z", "minimum": MIN_MTU, "maximum": MAX_MTU},
     "port_security_enabled": BOOLEAN,
+    "dns_domain": DNS_DOMAIN,
     "is_default": BOOLEAN,
     "provider:network_type": {"enum": ["local", "flat", "vlan", "vxlan", "gre", "geneve", None]},
     "provider:physical_network": {"type": ["string", "null"], "maxLength": 64},
@@ -153,6 +167,7 @@ _PORT_CHANGES: Schema = {
         "items": closed({"ip_address": _IP_OR_CIDR, "mac_address": MAC}, required=("ip_address",)),
     },
     "extra_dhcp_opts": {"type": ["array", "null"], "maxItems": 100, "items": _DHCP_OPTION},
+    "dns_name": DNS_NAME,
 }
 CREATE_PORT = closed({**_PORT_CHANGES, **OWNER, **TAGS, "network_id": UUID}, required=("network_id",))
 UPDATE_PORT = closed(_PORT_CHANGES)
