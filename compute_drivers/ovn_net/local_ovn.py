@@ -177,7 +177,7 @@ class LocalOvn:
 
     @property
     def _mark(self) -> str:
-        """What our devices have as their alias."""
+        """Alias of our devices, by which the next start knows them."""
         return f"novella {self.folder}"[:255]
 
     def _remove(self) -> None:

@@ -23,7 +23,7 @@ HEADER = struct.Struct("!6H")
 
 
 def ask(guest: NetworkNamespace, server: str, name: str, kind: int = A) -> list[str]:
-    """Return the answers to a guest's question; [] where nobody answers it. Nothing listens at `server` itself."""
+    """Return the answers to a guest's question; [] where no server answers it. Nothing listens at `server` itself."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     question = labels + b"\0" + struct.pack("!2H", kind, 1)
     with guest.entered():
