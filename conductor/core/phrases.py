@@ -10,6 +10,7 @@ from typing import Any
 
 One = Callable[[str], str]
 Many = Callable[[str, str, int], str]
+Number = Callable[[float], str]
 
 
 class Phrase(str):
@@ -20,10 +21,10 @@ class Phrase(str):
     number: int = 0
     values: Mapping[str, Any] = {}
 
-    def render(self, one: One, many: Many) -> str:
-        """Return the sentence in another language; values that are phrases are translated too."""
+    def render(self, one: One, many: Many, number: Number) -> str:
+        """Return the sentence in another language. Values that are phrases or fractions are in that language too."""
         text = many(self.text, self.plural, self.number) if self.plural else one(self.text)
-        return _filled(text, {name: _rendered(value, one, many) for name, value in self.values.items()})
+        return _filled(text, {name: _rendered(value, one, many, number) for name, value in self.values.items()})
 
 
 def phrase(text: str, /, **values: Any) -> Phrase:
@@ -49,5 +50,7 @@ def _filled(text: str, values: Mapping[str, Any]) -> str:
     return text % values if values else text
 
 
-def _rendered(value: Any, one: One, many: Many) -> Any:
-    return value.render(one, many) if isinstance(value, Phrase) else value
+def _rendered(value: Any, one: One, many: Many, number: Number) -> Any:
+    if isinstance(value, float):
+        return number(value)
+    return value.render(one, many, number) if isinstance(value, Phrase) else value

@@ -13,7 +13,7 @@ from portal.pages.plugin_names import words
 def translated(text: str) -> str:
     """Translate a message or phrase to the active language; any other text stays as it is."""
     if isinstance(text, Phrase):
-        return text.render(_text, ngettext)
+        return text.render(_text, ngettext, decimal)
     return render(text, PAGES) if isinstance(text, Message) else text
 
 

@@ -32,5 +32,6 @@ def test_pages_say_it_in_their_language_with_all_that_is_put_in() -> None:
         assert say(copy.deepcopy(message)) == say(message)
         assert say("Free") == "Frei"
         assert say(phrase("")) == ""
+        assert say(phrase("%(milliseconds)s ms", milliseconds=1234.5)) == "1.234,5 ms"
     with translation.override("en"):
         assert say(message) == message

@@ -109,7 +109,7 @@ def _database(alias: str, answered_ms: float, *, title: str, risk: str, name: st
         troubles.append(phrase("A minimal query takes %(time)s.", time=f"{answered_ms:.0f} ms"))
     facts = (
         (KIND, KINDS.get(connections[alias].vendor, phrase("other"))),
-        (phrase("Response time"), f"{answered_ms:.1f} ms"),
+        (phrase("Response time"), _milliseconds(answered_ms)),
         (phrase("Schema"), phrase("up to date") if not behind else phrase("migration required")),
     )
     state = LOOK if troubles else UP
@@ -291,14 +291,14 @@ def _trouble_of_scheduler(one: Scheduler) -> str:
         return phrase("%(name)s isn't running. Start it, or remove its service.", name=one.name)
     if not one.is_slow:
         return ""
-    oldest = f"{one.oldest_seconds:.1f} s"
+    oldest = phrase("%(seconds)s s", seconds=round(one.oldest_seconds, 1))
     return phrase("%(name)s is slow: its oldest request waits for %(time)s.", name=one.name, time=oldest)
 
 
 def _speed(one: Scheduler) -> str:
     if not one.decisions:
         return phrase("%(count)s waiting, no decision yet", count=one.waiting)
-    took = f"{one.seconds / one.decisions * 1000:.1f} ms"
+    took = _milliseconds(one.seconds / one.decisions * 1000)
     return phrase(
         "%(count)s waiting, %(time)s per decision (%(decisions)s)",
         count=one.waiting,
@@ -451,9 +451,13 @@ def _disk() -> Component:
     )
 
 
-def _gigabytes(free: int, total: int) -> dict[str, str]:
+def _gigabytes(free: int, total: int) -> dict[str, Any]:
     share = free / total if total else 0.0
-    return {"free": f"{free / GB:.1f}", "all": f"{total / GB:.1f}", "share": f"{share:.0%}"}
+    return {"free": round(free / GB, 1), "all": round(total / GB, 1), "share": f"{share:.0%}"}
+
+
+def _milliseconds(amount: float) -> str:
+    return phrase("%(milliseconds)s ms", milliseconds=round(amount, 1))
 
 
 def _plugins() -> Component:
