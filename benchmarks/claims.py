@@ -93,13 +93,13 @@ def _report(kind: str, ours: list[float], bare: list[float], statements: int) ->
 def _fleet() -> list[str]:
     from django.db import connections
 
-    from conductor.placement.models import Inventory, ResourceProvider
+    from conductor.placement.models import ProviderInventory, ResourceProvider
 
     uuids = [str(UUID(int=index + 1)) for index in range(HOSTS)]
     rows = [ResourceProvider(uuid=uuid, name=f"host-{index}") for index, uuid in enumerate(uuids)]
     for row in ResourceProvider.objects.bulk_create(rows):
-        room = [Inventory(provider=row, resource_class=name, total=of * 10_000) for name, of in AMOUNTS.items()]
-        Inventory.objects.bulk_create(room)
+        room = [ProviderInventory(provider=row, resource_class=name, total=of * 10_000) for name, of in AMOUNTS.items()]
+        ProviderInventory.objects.bulk_create(room)
     with connections["default"].cursor() as cursor:
         cursor.execute(BARE_TABLE)
         for index in range(HOSTS):

@@ -48,7 +48,7 @@ def fill(count: int) -> None:
     from conductor.api_db.models import CellMapping
     from conductor.cell_db.models import ComputeNode, Service
     from conductor.placement.changes import COUNTER
-    from conductor.placement.models import ChangeCounter, Inventory, ResourceProvider
+    from conductor.placement.models import ChangeCounter, ProviderInventory, ResourceProvider
 
     CellMapping.objects.get_or_create(name=CELL)
     now = timezone.now() + timedelta(hours=1)  # none becomes unresponsive during the run
@@ -62,7 +62,7 @@ def fill(count: int) -> None:
     write(ResourceProvider(change_number=1), "default", ({"name": host, "uuid": uuid} for host, uuid in hosts))
     numbers = ResourceProvider.objects.order_by("pk").values_list("pk", flat=True)
     kinds = [{"resource_class": kind, "total": of} for kind, of in ROOM.items()]
-    write(Inventory(), "default", ({"provider_id": pk, **kind} for pk in numbers for kind in kinds))
+    write(ProviderInventory(), "default", ({"provider_id": pk, **kind} for pk in numbers for kind in kinds))
 
 
 def write(like: Any, alias: str, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -20,7 +20,7 @@ class UnknownLine(ValueError):
 
 
 @dataclass(frozen=True)
-class Message:
+class Arrow:
     """One arrow; `is_answer` draws it dashed."""
 
     source: str
@@ -43,7 +43,7 @@ class Sequence:
     """A parsed diagram. Rows are messages and the labels of blocks, from top to bottom."""
 
     names: dict[str, str] = field(default_factory=dict)
-    rows: list[Message | str] = field(default_factory=list)
+    rows: list[Arrow | str] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
 
 
@@ -60,7 +60,7 @@ def parse(text: str) -> Sequence:
         elif message := MESSAGE.fullmatch(line):
             number = None if number is None else number + 1
             label = message[4] if number is None else f"{number}. {message[4]}"
-            found.rows.append(Message(message[1], message[3], label, message[2] == "-->>"))
+            found.rows.append(Arrow(message[1], message[3], label, message[2] == "-->>"))
         elif line.startswith("opt "):
             opened.append(len(found.rows))
             found.rows.append(line.removeprefix("opt "))
@@ -76,11 +76,11 @@ def render(text: str) -> str:
     """Return the diagram as an SVG element, with its messages as the description for screen readers."""
     diagram = parse(text)
     columns = {name: MARGIN + LANE // 2 + LANE * index for index, name in enumerate(diagram.names)}
-    right = max((_right(row, columns) for row in diagram.rows if isinstance(row, Message)), default=0)
+    right = max((_right(row, columns) for row in diagram.rows if isinstance(row, Arrow)), default=0)
     width = max(MARGIN * 2 + LANE * len(columns), right + MARGIN)
     height = ROW * (len(diagram.rows) + 2)
     body = [*_lifelines(diagram, columns, height), *_blocks(diagram, width), *_messages(diagram, columns)]
-    description = "; ".join(row.text if isinstance(row, Message) else row for row in diagram.rows)
+    description = "; ".join(row.text if isinstance(row, Arrow) else row for row in diagram.rows)
     head = f'<svg class="sequence" role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f"{head}><title>{escape(description)}</title>{''.join(body)}</svg>"
 
@@ -89,7 +89,7 @@ def _y(row: int) -> int:
     return ROW * (row + 2)
 
 
-def _right(row: Message, columns: dict[str, int]) -> int:
+def _right(row: Arrow, columns: dict[str, int]) -> int:
     start = columns[row.source] + 30 if row.source == row.target else min(columns[row.source], columns[row.target]) + 8
     return start + LETTER * len(row.text)
 

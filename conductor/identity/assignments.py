@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.identity import domains, effective, groups, lost_roles, projects, rights, roles, users
-from conductor.identity.models import Membership, Project, Role, RoleAssignment
+from conductor.identity.models import GroupMembership, Project, Role, RoleAssignment
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AssignmentScope:
 
     def user_ids(self) -> list[str]:
         """Return the user, or the members of the group."""
-        members = Membership.objects.filter(group_id=self.group_id).values_list("user_id", flat=True)
+        members = GroupMembership.objects.filter(group_id=self.group_id).values_list("user_id", flat=True)
         return [self.user_id] if self.user_id is not None else list(members)
 
     def require(self) -> None:
@@ -203,7 +203,7 @@ def in_effect(wanted: AssignmentFilter) -> list[ListedAssignment]:
 def _to_members(held: list[RoleAssignment], wanted: AssignmentFilter) -> list[ListedAssignment]:
     group_ids = {row.group_id for row in held if row.group_id is not None}
     members: dict[str, list[Any]] = {}
-    memberships = Membership.objects.filter(group_id__in=group_ids).select_related("user__domain").order_by("id")
+    memberships = GroupMembership.objects.filter(group_id__in=group_ids).select_related("user__domain").order_by("id")
     if wanted.user_id is not None:
         memberships = memberships.filter(user_id=wanted.user_id)
     for membership in memberships if group_ids else ():

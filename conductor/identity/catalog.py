@@ -9,10 +9,10 @@ from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.db.transactions import write_tx
-from conductor.identity.models import Endpoint, ProjectEndpoint, Region, RegisteredLimit, Service
+from conductor.identity.models import Endpoint, ProjectEndpoint, Region, RegisteredLimit, RegisteredService
 
 FIRST_REGION = "RegionOne"
-R = TypeVar("R", Service, Endpoint, Region)
+R = TypeVar("R", RegisteredService, Endpoint, Region)
 
 
 def ensure_first_region() -> None:
@@ -20,21 +20,21 @@ def ensure_first_region() -> None:
     Region.objects.get_or_create(id=FIRST_REGION)
 
 
-def services() -> list[Service]:
+def services() -> list[RegisteredService]:
     """Return all added services, by type."""
-    return list(Service.objects.order_by("type", "id"))
+    return list(RegisteredService.objects.order_by("type", "id"))
 
 
-def create_service(kind: str, **fields: Any) -> Service:
+def create_service(kind: str, **fields: Any) -> RegisteredService:
     """Create a service of a type."""
     with write_tx():
-        return Service.objects.create(type=kind, **fields)
+        return RegisteredService.objects.create(type=kind, **fields)
 
 
-def change_service(service_id: str, changes: Mapping[str, Any]) -> Service:
+def change_service(service_id: str, changes: Mapping[str, Any]) -> RegisteredService:
     """Update a service. Raises NotFound."""
     with write_tx():
-        return _changed(Service.objects.filter(id=service_id).first(), "service", service_id, changes)
+        return _changed(RegisteredService.objects.filter(id=service_id).first(), "service", service_id, changes)
 
 
 def delete_service(service_id: str) -> None:
@@ -45,7 +45,7 @@ def delete_service(service_id: str) -> None:
         gone = Endpoint.objects.filter(service_id=service_id)
         ProjectEndpoint.objects.filter(endpoint_id__in=list(gone.values_list("id", flat=True))).delete()
         gone.delete()
-        _removed(Service.objects.filter(id=service_id).delete(), "service", service_id)
+        _removed(RegisteredService.objects.filter(id=service_id).delete(), "service", service_id)
 
 
 def endpoints() -> list[Endpoint]:
@@ -83,7 +83,7 @@ def delete_endpoint(endpoint_id: str) -> None:
 
 
 def _require_service(own: Collection[str], service_id: str) -> None:
-    if service_id not in own and not Service.objects.filter(id=service_id).exists():
+    if service_id not in own and not RegisteredService.objects.filter(id=service_id).exists():
         raise Invalid(f"Could not find service: {service_id}.", field="service_id")
 
 

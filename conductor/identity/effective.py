@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 
 from conductor.identity import roles
 from conductor.identity.domains import DEFAULT_ID
-from conductor.identity.models import Domain, Membership, Project, Role, RoleAssignment
+from conductor.identity.models import Domain, GroupMembership, Project, Role, RoleAssignment
 
 ANY = "any"  # value of NOVELLA_ADMIN_PROJECT with which `admin` on any project is `admin` of the cloud
 
@@ -38,7 +38,7 @@ def admin_project() -> Project | None:
 
 def assignments_of(user_id: str) -> QuerySet[RoleAssignment]:
     """Return all assignments of a user and of the user's groups."""
-    groups = Membership.objects.filter(user_id=user_id).values("group_id")
+    groups = GroupMembership.objects.filter(user_id=user_id).values("group_id")
     return RoleAssignment.objects.filter(Q(user_id=user_id) | Q(group_id__in=groups))
 
 

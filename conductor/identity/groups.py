@@ -12,7 +12,7 @@ from conductor.db.transactions import write_tx
 from conductor.identity import domains, lost_roles, rights, users
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import IdentityListQuery, narrowed, paged
-from conductor.identity.models import Group, Membership
+from conductor.identity.models import Group, GroupMembership
 
 CHANGEABLE = frozenset({"name", "description", "extra"})
 COLUMNS = {"name": "name", "domain_id": "domain_id", "id": "id"}
@@ -66,7 +66,7 @@ def delete(group_id: str, *, check: rights.Check | None = None) -> None:
     """Delete the group with its assignments. Raises NotFound, and what `check` raises."""
     with rights.changing(check):
         group = get(group_id)
-        members = list(Membership.objects.filter(group=group).values_list("user_id", flat=True))
+        members = list(GroupMembership.objects.filter(group=group).values_list("user_id", flat=True))
         group.delete()
         lost_roles.end_credentials(members)
 
@@ -75,14 +75,14 @@ def add(group_id: str, user_id: str, *, check: rights.Check | None = None) -> No
     """Add a user; idempotent. Raises NotFound, and what `check` raises."""
     group, user = get(group_id), users.get(user_id)
     with rights.changing(check):
-        Membership.objects.get_or_create(group=group, user=user)
+        GroupMembership.objects.get_or_create(group=group, user=user)
 
 
 def require_member(group_id: str, user_id: str) -> None:
     """Raise NotFound when the user is not in the group."""
     get(group_id)
     users.get(user_id)
-    if not Membership.objects.filter(group_id=group_id, user_id=user_id).exists():
+    if not GroupMembership.objects.filter(group_id=group_id, user_id=user_id).exists():
         raise NotFound(f"User {user_id} is not found in group {group_id}.")
 
 
@@ -90,7 +90,7 @@ def remove(group_id: str, user_id: str, *, check: rights.Check | None = None) ->
     """Remove a user. Raises NotFound when the user is not in the group, and what `check` raises."""
     require_member(group_id, user_id)
     with rights.changing(check):
-        Membership.objects.filter(group_id=group_id, user_id=user_id).delete()
+        GroupMembership.objects.filter(group_id=group_id, user_id=user_id).delete()
         lost_roles.end_credentials([user_id])
 
 

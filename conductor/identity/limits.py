@@ -11,7 +11,7 @@ from django.db.models import ProtectedError
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.db.transactions import write_tx
 from conductor.identity.listing import IdentityListQuery, narrowed, paged
-from conductor.identity.models import Domain, Limit, Project, Region, RegisteredLimit, Service
+from conductor.identity.models import Domain, Limit, Project, Region, RegisteredLimit, RegisteredService
 
 KEYS = ("service_id", "region_id", "resource_name")
 COLUMNS = {name: name for name in KEYS}
@@ -50,7 +50,11 @@ def register(own: Collection[str], requests: Sequence[Mapping[str, Any]]) -> lis
 
 def _require_place(own: Collection[str], requested: Mapping[str, Any]) -> None:
     service_id, region_id = requested.get("service_id"), requested.get("region_id")
-    if service_id is not None and service_id not in own and not Service.objects.filter(id=service_id).exists():
+    if (
+        service_id is not None
+        and service_id not in own
+        and not RegisteredService.objects.filter(id=service_id).exists()
+    ):
         raise Invalid(f"Could not find service: {service_id}.", field="service_id")
     if region_id is not None and not Region.objects.filter(id=region_id).exists():
         raise Invalid(f"Could not find region: {region_id}.", field="region_id")

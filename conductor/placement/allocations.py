@@ -19,7 +19,7 @@ from conductor.core.placement.forest import SHARES
 from conductor.db.transactions import bare_tx, write_tx
 from conductor.placement import statements
 from conductor.placement.changes import ALIAS, chunks, touch
-from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
+from conductor.placement.models import Allocation, Consumer, ProviderInventory, ResourceProvider
 
 INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
@@ -207,7 +207,9 @@ def shrink(consumer_uuid: UUID | str, provider_uuid: UUID | str, by: Mapping[str
         rows = Allocation.objects.filter(consumer__uuid=consumer_uuid, provider=provider)
         for row in rows.filter(resource_class__in=list(by)):
             less = min(by[row.resource_class], row.amount)
-            Inventory.objects.filter(provider=provider, resource_class=row.resource_class).update(used=F("used") - less)
+            ProviderInventory.objects.filter(provider=provider, resource_class=row.resource_class).update(
+                used=F("used") - less
+            )
             if row.amount == less:
                 row.delete()
             else:
@@ -311,7 +313,7 @@ def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
             wanted[providers[claim.provider_uuid], kind] += amount
     rows: dict[tuple[int, str], _InventoryCapacity] = {}
     for part in chunks(sorted({provider for provider, _ in wanted})):
-        found = Inventory.objects.filter(provider_id__in=part).order_by("pk").select_for_update()
+        found = ProviderInventory.objects.filter(provider_id__in=part).order_by("pk").select_for_update()
         rows |= {
             (row[0], row[1]): _InventoryCapacity(*row[2:])
             for row in found.values_list("provider_id", "resource_class", *ROOM)
@@ -363,7 +365,7 @@ def raise_used(amounts: Mapping[int, int]) -> None:
         by_amount[amount].append(pk)
     for amount, pks in by_amount.items():
         for part in chunks(pks):
-            Inventory.objects.filter(pk__in=part).update(used=F("used") + amount)
+            ProviderInventory.objects.filter(pk__in=part).update(used=F("used") + amount)
 
 
 def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:

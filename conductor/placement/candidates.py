@@ -14,7 +14,7 @@ from conductor.core.placement.candidates import Candidates, ProviderNode, Search
 from conductor.core.placement.forest import SHARES
 from conductor.core.placement.query import CandidateQuery, RequestGroup
 from conductor.placement import resource_classes, traits
-from conductor.placement.models import Inventory, ProviderAggregate, ProviderTrait, ResourceProvider
+from conductor.placement.models import ProviderAggregate, ProviderInventory, ProviderTrait, ResourceProvider
 from conductor.placement.provider_search import giving
 
 MOST_NAMED = 2000  # trees per statement
@@ -88,7 +88,9 @@ def _nodes(roots: list[int]) -> list[ProviderNode]:
     rows = ResourceProvider.objects.all() if is_long else ResourceProvider.objects.filter(root_id__in=roots)
     mine = Q() if is_long else Q(provider__root_id__in=roots)
     amounts: defaultdict[int, dict[str, Amount]] = defaultdict(dict)
-    for pk, kind, *values in Inventory.objects.filter(mine).values_list("provider_id", "resource_class", *FIELDS):
+    for pk, kind, *values in ProviderInventory.objects.filter(mine).values_list(
+        "provider_id", "resource_class", *FIELDS
+    ):
         amounts[pk][kind] = Amount(*values)
     aggregates: defaultdict[int, set[str]] = defaultdict(set)
     for pk, name in ProviderAggregate.objects.filter(mine).values_list("provider_id", "aggregate_uuid"):

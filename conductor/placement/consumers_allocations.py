@@ -18,7 +18,7 @@ from conductor.db.transactions import one_at_a_time, retried, write_tx
 from conductor.placement import allocations, codes, resource_classes
 from conductor.placement.allocations import CHUNK_OF_ROWS
 from conductor.placement.changes import ALIAS, touch
-from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
+from conductor.placement.models import Allocation, Consumer, ProviderInventory, ResourceProvider
 from conductor.placement.provider_rows import found
 
 Key = tuple[int, str]  # provider's row id, resource class
@@ -181,8 +181,8 @@ def _taken(requests: Sequence[ConsumerAllocations], providers: Mapping[str, int]
     """Change `used` from the current to the requested amounts, and return these. Raises Conflict if they do not fit."""
     wanted: Counter[Key] = Counter()
     concerned = {*(pk for pk, _ in held), *providers.values()}
-    rows: dict[Key, Inventory] = {}
-    for row in Inventory.objects.filter(provider_id__in=concerned).order_by("pk").select_for_update():
+    rows: dict[Key, ProviderInventory] = {}
+    for row in ProviderInventory.objects.filter(provider_id__in=concerned).order_by("pk").select_for_update():
         rows[row.provider_id, row.resource_class] = row
     for requested in requests:
         for provider, share in requested.allocations.items():
@@ -199,11 +199,11 @@ def _taken(requests: Sequence[ConsumerAllocations], providers: Mapping[str, int]
     return wanted
 
 
-def _amount(row: Inventory) -> Amount:
+def _amount(row: ProviderInventory) -> Amount:
     return Amount(row.total, row.reserved, row.min_unit, row.max_unit, row.step_size, row.allocation_ratio, row.used)
 
 
-def _check_units(row: Inventory | None, provider: str, kind: str, amount: int) -> None:
+def _check_units(row: ProviderInventory | None, provider: str, kind: str, amount: int) -> None:
     if row is None:
         raise _refused(provider, kind, "it has no inventory of that")
     if not _amount(row).suits(amount):

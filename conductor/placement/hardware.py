@@ -22,7 +22,7 @@ from conductor.db.transactions import write_tx
 from conductor.placement import statements
 from conductor.placement.allocations import ProviderFull
 from conductor.placement.changes import ALIAS, chunks, touch
-from conductor.placement.models import Consumer, HardwareClaim, HostHardware, Inventory, ResourceProvider
+from conductor.placement.models import Consumer, HardwareClaim, HostHardware, ProviderInventory, ResourceProvider
 
 Json = Mapping[str, Any]
 Inside = tuple[HostTopology | None, tuple[PciPool, ...]]
@@ -109,6 +109,6 @@ def _host(provider_id: int) -> Host:
 
 
 def _limits(provider_id: int) -> Limits:
-    rows = Inventory.objects.filter(provider_id=provider_id, resource_class__in=["VCPU", "MEMORY_MB"])
+    rows = ProviderInventory.objects.filter(provider_id=provider_id, resource_class__in=["VCPU", "MEMORY_MB"])
     ratios = dict(rows.values_list("resource_class", "allocation_ratio"))
     return Limits(ratios.get("VCPU", 1.0), ratios.get("MEMORY_MB", 1.0))

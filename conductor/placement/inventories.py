@@ -112,7 +112,7 @@ def write(row: ResourceProvider, amounts: Mapping[str, Amount]) -> None:
     for kind, amount in amounts.items():
         _refuse_odd(kind, amount)
         values = {name: getattr(amount, name) for name in WRITABLE}
-        kept, _ = models.Inventory.objects.update_or_create(provider=row, resource_class=kind, defaults=values)
+        kept, _ = models.ProviderInventory.objects.update_or_create(provider=row, resource_class=kind, defaults=values)
         if kept.used > amount.capacity:
             log.warning("provider over capacity: provider=%s class=%s used=%s", row.uuid, kind, kept.used)
 
@@ -177,7 +177,7 @@ def _held_or_new(provider_uuid: UUID | str, name: str) -> ResourceProvider:
         ResourceProvider.objects.bulk_create([ResourceProvider(uuid=provider_uuid, name=name)], ignore_conflicts=True)
 
 
-def _values_of(item: models.Inventory | Inventory) -> dict[str, Any]:
+def _values_of(item: models.ProviderInventory | Inventory) -> dict[str, Any]:
     return {name: getattr(item, name) for name in WRITABLE}
 
 
@@ -186,4 +186,4 @@ def _report_amounts(row: ResourceProvider, inventory: Mapping[str, Inventory]) -
     gone.filter(used=0).delete()
     gone.update(**asdict(NOTHING))
     for kind, item in inventory.items():
-        models.Inventory.objects.update_or_create(provider=row, resource_class=kind, defaults=asdict(item))
+        models.ProviderInventory.objects.update_or_create(provider=row, resource_class=kind, defaults=asdict(item))

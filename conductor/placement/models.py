@@ -74,7 +74,7 @@ class ProviderAggregate(models.Model):
         ]
 
 
-class Inventory(models.Model):
+class ProviderInventory(models.Model):
     """Amount of one resource class at a provider; capacity = (total - reserved) * allocation_ratio."""
 
     # The constraint below begins with it, and serves as its index.
@@ -89,6 +89,7 @@ class Inventory(models.Model):
     used = models.BigIntegerField(default=0)  # sum of allocations, kept in the claim's own transaction
 
     class Meta:
+        db_table = "placement_inventory"
         constraints = [
             models.UniqueConstraint(fields=["provider", "resource_class"], name="one_inventory_per_class"),
             models.CheckConstraint(condition=models.Q(used__gte=0), name="no_negative_use"),

@@ -10,7 +10,7 @@ from django.db.models import Exists, ExpressionWrapper, F, FloatField, OuterRef,
 
 from conductor.core.errors import Invalid
 from conductor.placement import resource_classes, traits
-from conductor.placement.models import Inventory, ProviderAggregate, ProviderTrait, ResourceProvider
+from conductor.placement.models import ProviderAggregate, ProviderInventory, ProviderTrait, ResourceProvider
 from conductor.placement.provider_rows import ProviderView, in_tree_of, root_id_of, view_of, with_places
 
 AnyOf = Iterable[Collection[str]]
@@ -50,10 +50,10 @@ def search(
     return [view_of(row) for row in with_places(_alone(rows, requested)).order_by("pk")]
 
 
-def giving(kind: str, amount: int) -> QuerySet[Inventory]:
+def giving(kind: str, amount: int) -> QuerySet[ProviderInventory]:
     """Select inventories that can give this amount of a resource class now."""
     capacity = ExpressionWrapper((F("total") - F("reserved")) * F("allocation_ratio"), FloatField())
-    inventories = Inventory.objects.annotate(capacity=capacity, rest=Value(amount) % F("step_size"))
+    inventories = ProviderInventory.objects.annotate(capacity=capacity, rest=Value(amount) % F("step_size"))
     return inventories.filter(
         resource_class=kind,
         min_unit__lte=amount,

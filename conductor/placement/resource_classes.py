@@ -10,7 +10,7 @@ import os_resource_classes
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.db.transactions import write_tx
 from conductor.placement.changes import ALIAS
-from conductor.placement.models import Allocation, Inventory, ResourceClass
+from conductor.placement.models import Allocation, ProviderInventory, ResourceClass
 
 STANDARD = tuple(os_resource_classes.STANDARDS)
 CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
@@ -68,7 +68,7 @@ def rename(name: str, to: str) -> str:
         if ResourceClass.objects.filter(name=to).exists():
             raise Conflict(f"There is a resource class {to} already.")
         ResourceClass.objects.filter(pk=row.pk).update(name=to)
-        for model in (Inventory, Allocation):
+        for model in (ProviderInventory, Allocation):
             model.objects.filter(resource_class=name).update(resource_class=to)
     return to
 
@@ -80,7 +80,7 @@ def delete(name: str) -> None:
         row = ResourceClass.objects.select_for_update().filter(name=name).first()
         if row is None:
             raise NotFound(f"No such resource class: {name[:255]}.")
-        if Inventory.objects.filter(resource_class=name).exists():
+        if ProviderInventory.objects.filter(resource_class=name).exists():
             raise Conflict(f"Resource class {name} cannot be deleted: providers have inventory of it.")
         row.delete()
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import Count, QuerySet, Sum
 
-from conductor.placement.models import Allocation, Inventory
+from conductor.placement.models import Allocation, ProviderInventory
 
 ALL = "all"
 UNKNOWN = "unknown"
@@ -50,7 +50,7 @@ def by_consumer_type(
 
 def of_provider(provider_uuid: UUID | str) -> dict[str, int]:
     """Return amounts by resource class that are allocated of a provider; 0 for unused classes of its inventory."""
-    rows = Inventory.objects.filter(provider__uuid=provider_uuid)
+    rows = ProviderInventory.objects.filter(provider__uuid=provider_uuid)
     return dict(rows.order_by("resource_class").values_list("resource_class", "used"))
 
 

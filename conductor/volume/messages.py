@@ -15,7 +15,7 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
 from conductor.volume.lists import order_of, page
-from conductor.volume.models import Message
+from conductor.volume.models import VolumeMessage
 
 KEPT_DAYS = 30
 NO_BACKEND = "VOLUME_VOLUME_001_002"  # event ids as clients know them: resource, action, cause
@@ -60,7 +60,7 @@ def create_message(
 ) -> None:
     """Create a message; inside the write transaction that stores the resource's result."""
     now = timezone.now()
-    Message.objects.create(
+    VolumeMessage.objects.create(
         project_id=context.project_id,
         request_id=context.request_id,
         event_id=event_id,
@@ -72,7 +72,7 @@ def create_message(
     )
 
 
-def get(context: RequestContext, message_id: str) -> Message:
+def get(context: RequestContext, message_id: str) -> VolumeMessage:
     """Return a message. Raises NotFound, also for another project's."""
     wanted = uuid_or_none(message_id)
     found = _visible(context).filter(uuid=wanted).first() if wanted else None
@@ -81,7 +81,7 @@ def get(context: RequestContext, message_id: str) -> Message:
     return found
 
 
-def list_visible(context: RequestContext, query: MessageQuery) -> list[Message]:
+def list_visible(context: RequestContext, query: MessageQuery) -> list[VolumeMessage]:
     """Return one page of the project's messages. Raises Invalid."""
     rows = _visible(context)
     for name, value in query.filters.items():
@@ -95,12 +95,12 @@ def delete(context: RequestContext, message_id: str) -> None:
     """Delete a message. Raises NotFound."""
     row = get(context, message_id)
     with write_tx():
-        Message.objects.filter(pk=row.pk).delete()
+        VolumeMessage.objects.filter(pk=row.pk).delete()
 
 
 def drop_old() -> int:
     """Delete expired messages. Return how many."""
-    old = Message.objects.filter(expires_at__lt=timezone.now())
+    old = VolumeMessage.objects.filter(expires_at__lt=timezone.now())
     if not old.exists():  # the typical case, which needs no write
         return 0
     with write_tx():
@@ -117,6 +117,6 @@ def _matches(name: str, value: str) -> Q:
     return Q(resource_uuid=wanted) if (wanted := uuid_or_none(value)) else Q(pk=None)
 
 
-def _visible(context: RequestContext) -> QuerySet[Message]:
-    rows = Message.objects.filter(expires_at__gte=timezone.now())
+def _visible(context: RequestContext) -> QuerySet[VolumeMessage]:
+    rows = VolumeMessage.objects.filter(expires_at__gte=timezone.now())
     return rows if context.is_admin else rows.filter(project_id=context.project_id)

@@ -164,7 +164,7 @@ class Transfer(models.Model):
     created_at = models.DateTimeField(db_index=True)
 
 
-class Message(models.Model):
+class VolumeMessage(models.Model):
     """A message to a project that gives the reason why its accepted request failed."""
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -177,6 +177,9 @@ class Message(models.Model):
     text = models.CharField(max_length=255)
     created_at = models.DateTimeField(db_index=True)
     expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        db_table = "volume_message"
 
 
 class VolumeQuotaClass(models.Model):

@@ -90,7 +90,7 @@ def main(what: str, folder: Path) -> None:
 
 def _make_cloud(folder: Path) -> None:
     from conductor.api_db.models import InstanceGroup, Quota
-    from conductor.placement.models import Inventory
+    from conductor.placement.models import ProviderInventory
     from tests.compute_rows import make_cloud
     from tests.fleet import add_host
     from tests.people import create_people
@@ -101,7 +101,7 @@ def _make_cloud(folder: Path) -> None:
     Quota.objects.create(project_id=ana.project_id, resource="instances", limit=QUOTA)
     for index in range(HOSTS):
         add_host(f"host-{index}", f"cell{index % 2 + 1}", size=(VCPUS, 16384, 100))
-    Inventory.objects.filter(resource_class="VCPU").update(allocation_ratio=RATIO)
+    ProviderInventory.objects.filter(resource_class="VCPU").update(allocation_ratio=RATIO)
     groups = {}
     for name, (policy, rules) in GROUPS.items():
         made = InstanceGroup.objects.create(

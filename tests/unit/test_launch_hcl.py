@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portal.pages.servers.launch_body import LaunchForm
+from portal.pages.servers.launch_body import LaunchFormValues
 from portal.pages.servers.launch_hcl import terraform
 
 FORM = {"name": "web", "image": "i-1", "flavor": "2", "network": "n-1"}
@@ -34,7 +34,7 @@ resource "openstack_compute_instance_v2" "web" {
 def test_a_whole_form_is_one_resource() -> None:
     more = {"count": "2", "key": "ana", "zone": "az-1", "security_group": "inside", "tags": "blue, green"}
     more |= {"user_data": "token-7", "group": "g-1"}
-    assert terraform(LaunchForm(**FORM, **more, answers={"form:payer": "lab"})) == WHOLE
+    assert terraform(LaunchFormValues(**FORM, **more, answers={"form:payer": "lab"})) == WHOLE
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_a_whole_form_is_one_resource() -> None:
     ],
 )
 def test_what_is_chosen_stands_there(changed: dict[str, str], stands: str, is_gone: str) -> None:
-    reported = terraform(LaunchForm(**{**FORM, **changed}))
+    reported = terraform(LaunchFormValues(**{**FORM, **changed}))
     assert stands in reported
     assert is_gone not in reported

@@ -109,7 +109,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Service",
+            name="RegisteredService",
             fields=[
                 (
                     "id",
@@ -123,6 +123,9 @@ class Migration(migrations.Migration):
                 ("is_enabled", models.BooleanField(default=True)),
                 ("extra", models.JSONField(default=dict)),
             ],
+            options={
+                "db_table": "identity_service",
+            },
         ),
         migrations.CreateModel(
             name="SignInRecord",
@@ -216,7 +219,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Membership",
+            name="GroupMembership",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
@@ -234,12 +237,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "db_table": "identity_membership",
+            },
         ),
         migrations.AddField(
             model_name="group",
             name="members",
             field=models.ManyToManyField(
-                related_name="user_groups", through="identity.Membership", to=settings.AUTH_USER_MODEL
+                related_name="user_groups", through="identity.GroupMembership", to=settings.AUTH_USER_MODEL
             ),
         ),
         migrations.CreateModel(
@@ -708,7 +714,7 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=("domain", "group", "name"), name="domain_option_once"),
         ),
         migrations.AddConstraint(
-            model_name="membership",
+            model_name="groupmembership",
             constraint=models.UniqueConstraint(fields=("group", "user"), name="member_once"),
         ),
         migrations.AddConstraint(

@@ -19,8 +19,8 @@ class Region(models.Model):
     extra = models.JSONField(default=dict)
 
 
-class Service(models.Model):
-    """A service that is not built in."""
+class RegisteredService(models.Model):
+    """A service that an operator registered, beside the built-in ones."""
 
     id = models.CharField(primary_key=True, max_length=64, default=new_id)
     type = models.CharField(max_length=255)
@@ -28,6 +28,9 @@ class Service(models.Model):
     description = models.TextField(default="")
     is_enabled = models.BooleanField(default=True)
     extra = models.JSONField(default=dict)
+
+    class Meta:
+        db_table = "identity_service"
 
 
 class Endpoint(models.Model):

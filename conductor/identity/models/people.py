@@ -126,19 +126,20 @@ class Group(models.Model):
     name = models.CharField(max_length=64)
     description = models.TextField(default="")
     extra = models.JSONField(default=dict)
-    members = models.ManyToManyField(User, through="Membership", related_name="user_groups")
+    members = models.ManyToManyField(User, through="GroupMembership", related_name="user_groups")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["domain", "name"], name="group_name_once_per_domain")]
 
 
-class Membership(models.Model):
+class GroupMembership(models.Model):
     """Membership of a user in a group."""
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
 
     class Meta:
+        db_table = "identity_membership"
         constraints = [models.UniqueConstraint(fields=["group", "user"], name="member_once")]
 
 

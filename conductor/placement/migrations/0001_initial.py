@@ -110,7 +110,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Inventory",
+            name="ProviderInventory",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("resource_class", models.CharField(max_length=255)),
@@ -131,6 +131,9 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
+            options={
+                "db_table": "placement_inventory",
+            },
         ),
         migrations.CreateModel(
             name="HostHardware",
@@ -213,11 +216,11 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddConstraint(
-            model_name="inventory",
+            model_name="providerinventory",
             constraint=models.UniqueConstraint(fields=("provider", "resource_class"), name="one_inventory_per_class"),
         ),
         migrations.AddConstraint(
-            model_name="inventory",
+            model_name="providerinventory",
             constraint=models.CheckConstraint(condition=models.Q(("used__gte", 0)), name="no_negative_use"),
         ),
         migrations.AddConstraint(

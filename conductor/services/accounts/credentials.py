@@ -13,7 +13,7 @@ from pathlib import Path
 
 from conductor.identity import assignments
 from conductor.identity.assignments import AssignmentFilter
-from conductor.identity.models import Membership, Role
+from conductor.identity.models import GroupMembership, Role
 
 PEOPLE = ("admin", "demo")  # each is also the name of a project
 PASSWORDS_FILE = "passwords.json"
@@ -115,4 +115,4 @@ def members(project_id: str) -> list[str]:
 
 def groups_of(user_id: str) -> set[str]:
     """Return the ids of the user's groups. A role that is assigned to a group applies to its members."""
-    return set(Membership.objects.filter(user_id=user_id).values_list("group_id", flat=True))
+    return set(GroupMembership.objects.filter(user_id=user_id).values_list("group_id", flat=True))

@@ -17,7 +17,7 @@ from conductor.core.errors import Forbidden
 from conductor.core.phrases import phrase
 from conductor.db.transactions import database_time
 from conductor.journal.models import WorkflowRun
-from conductor.placement.models import Inventory, ResourceProvider
+from conductor.placement.models import ProviderInventory, ResourceProvider
 from conductor.services.fleet import drains
 from conductor.services.hosts import hosts
 from conductor.services.hosts.aggregate_zones import DEFAULT_ZONE, ZONE_KEY
@@ -148,7 +148,7 @@ class _Groups:
 def _amounts() -> dict[Any, dict[str, FleetAmount]]:
     """Return placement's amounts of VCPU, MEMORY_MB and DISK_GB by provider, in two queries for the whole fleet."""
     found: dict[int, dict[str, FleetAmount]] = {}
-    rows = Inventory.objects.filter(resource_class__in=CLASSES).values_list(
+    rows = ProviderInventory.objects.filter(resource_class__in=CLASSES).values_list(
         "provider_id", "resource_class", "total", "reserved", "allocation_ratio", "used"
     )
     for pk, name, total_amount, reserved, ratio, used in rows:

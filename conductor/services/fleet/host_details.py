@@ -16,7 +16,7 @@ from conductor.core.page import Page
 from conductor.core.phrases import phrase
 from conductor.core.states import FINAL_MIGRATION_STATUSES
 from conductor.journal.models import WorkflowRun
-from conductor.placement.models import HardwareClaim, HostHardware, Inventory, ResourceProvider
+from conductor.placement.models import HardwareClaim, HostHardware, ProviderInventory, ResourceProvider
 from conductor.services.fleet import drains, fleet
 from conductor.services.fleet.drains import DrainView
 from conductor.services.hosts import aggregates, hosts
@@ -166,7 +166,7 @@ def _trees(node_uuids: Sequence[str]) -> list[ResourceProvider]:
 
 def _stocks(providers: Sequence[ResourceProvider], own: set[str]) -> list[ClassInventory]:
     names = {provider.pk: provider.name for provider in providers}
-    rows = Inventory.objects.filter(provider_id__in=list(names)).order_by("provider_id", "resource_class")
+    rows = ProviderInventory.objects.filter(provider_id__in=list(names)).order_by("provider_id", "resource_class")
     return [
         ClassInventory(
             "" if names[row.provider_id] in own else names[row.provider_id],

@@ -21,7 +21,7 @@ from conductor.core.metrics import BOOTED_AT
 from conductor.core.page import Page
 from conductor.db.transactions import database_now, write_tx
 from conductor.placement import traits
-from conductor.placement.models import Inventory
+from conductor.placement.models import ProviderInventory
 from conductor.services.hosts.types import HypervisorView, ServiceView
 
 A = TypeVar("A")
@@ -319,7 +319,7 @@ def _nodes_in(alias: str, number: int, uuids: Sequence[str]) -> list[HypervisorV
     computes = services_in(alias).filter(binary=COMPUTE, host__in={node.host for node in nodes})
     services = {row.host: service_view(row, alias, number) for row in computes}
     amounts: dict[str, dict[str, tuple[int, int]]] = {}
-    stored = Inventory.objects.filter(provider__uuid__in=[node.uuid for node in nodes])
+    stored = ProviderInventory.objects.filter(provider__uuid__in=[node.uuid for node in nodes])
     for uuid, name, total, used in stored.values_list("provider__uuid", "resource_class", "total", "used"):
         amounts.setdefault(str(uuid), {})[name] = (total, used)
     return [

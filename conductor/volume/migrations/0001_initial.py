@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Message",
+            name="VolumeMessage",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("uuid", models.UUIDField(default=uuid.uuid4, unique=True)),
@@ -39,6 +39,9 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(db_index=True)),
                 ("expires_at", models.DateTimeField(db_index=True)),
             ],
+            options={
+                "db_table": "volume_message",
+            },
         ),
         migrations.CreateModel(
             name="QosSpec",

@@ -25,7 +25,7 @@ from conductor.db.transactions import database_now, database_time, each_in_turn,
 from conductor.journal import locks, statements
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.network import ports
-from conductor.placement.models import Inventory
+from conductor.placement.models import ProviderInventory
 from conductor.rpc import backports, outbox
 from conductor.rpc.messages import CheckBuild, DestroyInstance, SpawnInstance
 from conductor.scheduler import claims, manager
@@ -88,7 +88,7 @@ def _before_first_report(works: Sequence[StepContext]) -> dict[UUID, Suspend]:
     seconds = settings.NOVELLA_FIRST_REPORT_SECONDS
     if not seconds or has_hosts.is_set():
         return {}
-    if Inventory.objects.exists():
+    if ProviderInventory.objects.exists():
         has_hosts.set()
         return {}
     keys = {work.step_key: work.run.uuid for work in works}

@@ -28,7 +28,7 @@ from portal.pages.servers.launch_body import (
     ANSWER,
     AUTO_NETWORK,
     NO_NETWORK,
-    LaunchForm,
+    LaunchFormValues,
     body_text,
     command,
     field_of,
@@ -91,7 +91,7 @@ def summary(request: PageRequest) -> HttpResponse:
     return render(request, "servers/_launch_answer.html", context)
 
 
-def _fits(request: PageRequest, form: LaunchForm, choices: LaunchOptions, sizes: Sizes) -> dict[str, Any]:
+def _fits(request: PageRequest, form: LaunchFormValues, choices: LaunchOptions, sizes: Sizes) -> dict[str, Any]:
     """Return every flavor, with why it is not available now; and the meter, once the form is complete enough."""
     flavors: list[dict[str, Any]] = [
         {"spec": one, "over_quota": _over_quota(one, choices), "why_not": sizes.get(one.flavor_id, NO_FIT).why_not}
@@ -108,7 +108,7 @@ def _fits(request: PageRequest, form: LaunchForm, choices: LaunchOptions, sizes:
     return {"flavors": flavors, "no_room": no_room, "fit": meter}
 
 
-def _sizes(request: PageRequest, form: LaunchForm, choices: LaunchOptions) -> Sizes:
+def _sizes(request: PageRequest, form: LaunchFormValues, choices: LaunchOptions) -> Sizes:
     """Return the flavors that would find a host with the form's other values; empty if some of these are missing."""
     if not choices.flavors:
         return {}
@@ -121,17 +121,17 @@ def _sizes(request: PageRequest, form: LaunchForm, choices: LaunchOptions) -> Si
         return {}
 
 
-def _read(query: Mapping[str, str]) -> LaunchForm:
-    names = [one.name for one in fields(LaunchForm) if one.name != "answers" and one.name in query]
+def _read(query: Mapping[str, str]) -> LaunchFormValues:
+    names = [one.name for one in fields(LaunchFormValues) if one.name != "answers" and one.name in query]
     texts: dict[str, Any] = {name: query[name].strip()[:MOST_TEXT] for name in names}
-    form = LaunchForm(**texts)
+    form = LaunchFormValues(**texts)
     answers = {name: text.strip()[:LONGEST_NAME] for name, text in query.items() if name.startswith(ANSWER) and text}
     # The form has the uuid of its workflow, so sending it twice launches once.
     once = str(uuid_or_none(form.once) or new_run_uuid())
     return replace(form, once=once, count=form.count or "1", answers=answers)
 
 
-def _again(request: PageRequest, choices: LaunchOptions) -> LaunchForm:
+def _again(request: PageRequest, choices: LaunchOptions) -> LaunchFormValues:
     """Return the address's values; with `like`, those that the server of that id was launched with. Raises NotFound."""
     form = _read(request.GET)
     if not request.GET.get("like"):
@@ -153,14 +153,14 @@ def _again(request: PageRequest, choices: LaunchOptions) -> LaunchForm:
     )
 
 
-def _with_defaults(form: LaunchForm, choices: LaunchOptions) -> LaunchForm:
+def _with_defaults(form: LaunchFormValues, choices: LaunchOptions) -> LaunchFormValues:
     """Fill in defaults: the first of each kind; a network only if there is just one."""
     first = choices.networks[0].network_id if len(choices.networks) > 1 else AUTO_NETWORK
     image = form.image or (choices.images[0].image_id if choices.images else "")
     return replace(form, image=image, network=form.network or first)
 
 
-def _with_flavor(form: LaunchForm, choices: LaunchOptions, sizes: Sizes) -> LaunchForm:
+def _with_flavor(form: LaunchFormValues, choices: LaunchOptions, sizes: Sizes) -> LaunchFormValues:
     """Select the first flavor that fits the quota, and a host if possible."""
     if form.flavor:
         return form
@@ -175,7 +175,7 @@ def _over_quota(flavor: FlavorSpec, choices: LaunchOptions) -> str:
     return next((f"{gettext(bar.name)}: {bar.over_text}" for bar in bars if bar.is_over), "")
 
 
-def _check(form: LaunchForm, choices: LaunchOptions) -> list[Problem]:
+def _check(form: LaunchFormValues, choices: LaunchOptions) -> list[Problem]:
     """Return the errors that the form itself can find; the service checks the rest."""
     problems = []
     if not form.name:
@@ -187,7 +187,7 @@ def _check(form: LaunchForm, choices: LaunchOptions) -> list[Problem]:
     return problems + _check_choices(form, choices)
 
 
-def _check_choices(form: LaunchForm, choices: LaunchOptions) -> list[Problem]:
+def _check_choices(form: LaunchFormValues, choices: LaunchOptions) -> list[Problem]:
     """Return the errors of values that the scheduler needs."""
     problems = []
     if not 1 <= form.number <= MOST_AT_ONCE:
@@ -206,7 +206,7 @@ def _check_choices(form: LaunchForm, choices: LaunchOptions) -> list[Problem]:
 
 def _page(
     request: PageRequest,
-    form: LaunchForm,
+    form: LaunchFormValues,
     choices: LaunchOptions,
     sizes: Sizes,
     problems: list[Problem],
@@ -234,7 +234,7 @@ def _page(
     return render(request, "servers/launch.html", context, status=400 if problems else 409 if must_confirm else 200)
 
 
-def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]]:
+def _questions(form: LaunchFormValues, problems: list[Problem]) -> list[dict[str, Any]]:
     """Return the questions of plugins, each with its answer so far and its error."""
     wrong = {problem.field: problem.message for problem in problems}
 
@@ -275,7 +275,7 @@ def _network_words(choices: LaunchOptions) -> list[dict[str, str]]:
     return [*(auto if len(named) <= 1 else []), *named, *none]
 
 
-def _summary(form: LaunchForm, choices: LaunchOptions) -> dict[str, Any]:
+def _summary(form: LaunchFormValues, choices: LaunchOptions) -> dict[str, Any]:
     flavor = next((one for one in choices.flavors if one.flavor_id == form.flavor), None)
     image = next((one for one in choices.images if one.image_id == form.image), None)
     number = min(max(form.number, 0), MOST_AT_ONCE)

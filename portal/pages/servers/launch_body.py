@@ -24,7 +24,7 @@ HINTS = "os:scheduler_hints"
 
 
 @dataclass(frozen=True)
-class LaunchForm:
+class LaunchFormValues:
     """The form's values, as strings. `boot_volume` replaces an image; `volume` is in addition to the root disk."""
 
     name: str = ""
@@ -68,7 +68,7 @@ def field_of(path: str) -> str:
     return next((FIELDS[part] for part in parts if part in FIELDS), "")
 
 
-def body_of(form: LaunchForm) -> dict[str, Any]:
+def body_of(form: LaunchFormValues) -> dict[str, Any]:
     """POST /compute/v2.1/servers."""
     server: dict[str, Any] = {"name": form.name or NAMELESS, "flavorRef": form.flavor}
     server |= {"imageRef": form.image} if form.image and not form.boot_volume else {}
@@ -88,7 +88,7 @@ def body_of(form: LaunchForm) -> dict[str, Any]:
     return {"server": server, **({HINTS: hints} if hints else {})}
 
 
-def _devices(form: LaunchForm) -> list[dict[str, Any]]:
+def _devices(form: LaunchFormValues) -> list[dict[str, Any]]:
     shared = {"source_type": "volume", "destination_type": "volume", "delete_on_termination": False}
     devices: list[dict[str, Any]] = []
     if form.boot_volume:
@@ -101,14 +101,14 @@ def _devices(form: LaunchForm) -> list[dict[str, Any]]:
     return devices
 
 
-def instance_create_of(form: LaunchForm) -> InstanceCreate:
+def instance_create_of(form: LaunchFormValues) -> InstanceCreate:
     """Return the body as the API parses it. Raises Invalid naming the field."""
     body = body_of(form)
     validate(body, schemas.create(VERSIONS.maximum))
     return replace(server_requests.instance_create(body), run_uuid=form.once)
 
 
-def body_text(form: LaunchForm) -> str:
+def body_text(form: LaunchFormValues) -> str:
     """Return the body for display, without user data, which may hold secrets."""
     body = body_of(form)
     if "user_data" in body["server"]:
@@ -116,7 +116,7 @@ def body_text(form: LaunchForm) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False)
 
 
-def command(form: LaunchForm, image: str, flavor: str) -> str:
+def command(form: LaunchFormValues, image: str, flavor: str) -> str:
     """Return the shell command for the same launch."""
     words = ["openstack server create"]
     source = f"--volume {shlex.quote(form.boot_volume)}" if form.boot_volume else f"--image {shlex.quote(image)}"

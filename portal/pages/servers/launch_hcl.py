@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from portal.pages.servers.launch_body import AUTO_NETWORK, HINTS, NAMELESS, NO_NETWORK, LaunchForm, body_of
+from portal.pages.servers.launch_body import AUTO_NETWORK, HINTS, NAMELESS, NO_NETWORK, LaunchFormValues, body_of
 
 INDENT = "  "
 NO_LETTER = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def terraform(form: LaunchForm) -> str:
+def terraform(form: LaunchFormValues) -> str:
     """Return the resource; user data is left to a file, as it may hold secrets."""
     body = body_of(form)
     lines = [f"resource {_text('openstack_compute_instance_v2')} {_text(_label(form.name or NAMELESS))} {{"]
@@ -23,7 +23,7 @@ def terraform(form: LaunchForm) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _arguments(server: Mapping[str, Any], form: LaunchForm) -> dict[str, str]:
+def _arguments(server: Mapping[str, Any], form: LaunchFormValues) -> dict[str, str]:
     settings: dict[str, str] = {}
     if form.number > 1:
         settings["count"] = str(form.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conductor.identity import rights, tokens
-from conductor.identity.models import Domain, Group, Membership, Project, Role, RoleAssignment, User
+from conductor.identity.models import Domain, Group, GroupMembership, Project, Role, RoleAssignment, User
 from conductor.identity.tokens import Origin, Scope
 from tests.api_client import ApiClient
 from tests.people import People
@@ -54,7 +54,7 @@ def group_of(name: str, domain: Domain, *members: User) -> Group:
     """Return a group with these members."""
     made = Group.objects.create(domain=domain, name=name)
     for member in members:
-        Membership.objects.create(group=made, user=member)
+        GroupMembership.objects.create(group=made, user=member)
     return made
 
 

@@ -15,8 +15,8 @@ from conductor.identity import assignments, managers, passwords, rights, users
 from conductor.identity.models import (
     Domain,
     Group,
+    GroupMembership,
     ImpliedRole,
-    Membership,
     Project,
     Role,
     RoleAssignment,
@@ -168,7 +168,7 @@ def test_a_role_that_is_given_while_a_user_joins_a_group_counts(
     rise = After(2, users.get, lambda: give(risen, "admin", people.admin.project))
     monkeypatch.setattr(users, "get", rise)
     assert statuses(manager, ("PUT", f"{IDENTITY}/groups/{own.pk}/users/{dora.pk}")) == {403}
-    assert (rise.number, Membership.objects.filter(group=own).count()) == (0, 0)
+    assert (rise.number, GroupMembership.objects.filter(group=own).count()) == (0, 0)
 
 
 def test_a_role_that_a_user_rises_to_while_another_is_given_counts(
@@ -247,7 +247,7 @@ def _state() -> tuple[list[Any], ...]:
     """All that a manager could have changed."""
     rows = RoleAssignment.objects.order_by("pk").values_list("user_id", "group_id", "role_id", "project_id")
     users = User.objects.order_by("pk").values_list("pk", "password", "is_active", "email")
-    members = Membership.objects.order_by("pk").values_list("user_id", "group_id")
+    members = GroupMembership.objects.order_by("pk").values_list("user_id", "group_id")
     groups = Group.objects.order_by("pk").values_list("pk", "name")
     projects = Project.objects.order_by("pk").values_list("pk", "name", "is_enabled")
     return list(rows), list(users), list(members), list(groups), list(projects)

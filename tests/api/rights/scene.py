@@ -12,7 +12,7 @@ from conductor.identity.models import Domain
 from conductor.journal.models import WorkflowRun
 from conductor.network.models import Network
 from conductor.volume import messages
-from conductor.volume.models import Message
+from conductor.volume.models import VolumeMessage
 from conductor.workflows.engine import executor
 from tests import factories
 from tests.api_client import ApiClient
@@ -213,7 +213,7 @@ def volume(scene: Scene) -> None:
     scene.make("attachment", f"{root}/attachments", {"attachment": body}, at=at)
     context = scene.people.ana.context()
     messages.create_message(context, messages.NO_BACKEND, "VOLUME", scene.names["lent"], "No storage is left.")
-    message = Message.objects.get(resource_uuid=scene.names["lent"])
+    message = VolumeMessage.objects.get(resource_uuid=scene.names["lent"])
     scene.names |= {"message": str(message.uuid), "request": message.request_id}
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from conductor.volume import backup_store, operations, store
-from conductor.volume.models import Backup, Message, Volume
+from conductor.volume.models import Backup, Volume, VolumeMessage
 from conductor.volume.operations import NewAttachment
 from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, at, made, settled, volume
 
@@ -131,7 +131,7 @@ def test_a_damaged_backup_is_not_restored_and_the_old_data_stay(ana: Any, source
     assert Volume.objects.get(uuid=source).status == "error_restoring"
     assert read(source, 0, len(SECOND)) == SECOND
     assert shown(ana, uuid)["status"] == "available"
-    assert "damaged" in Message.objects.get().text
+    assert "damaged" in VolumeMessage.objects.get().text
 
 
 def test_a_backup_of_a_snapshot_and_of_a_volume_in_use(ana: Any, source: str, people: Any) -> None:

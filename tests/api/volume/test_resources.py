@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from conductor.volume import operations, store
-from conductor.volume.models import Message, Snapshot, Transfer, Volume, VolumeGroup, VolumeType
+from conductor.volume.models import Snapshot, Transfer, Volume, VolumeGroup, VolumeMessage, VolumeType
 from conductor.volume.operations import NewAttachment
 from tests.fixtures.volume_requests import NEWEST, ROOT, VOLUME, act, made, settled, storage, volume
 
@@ -90,7 +90,7 @@ def test_operations_that_no_storage_supports_are_reported_by_a_message(api_clien
     assert ana.get(f"{ROOT}/messages").status_code == 404  # not in that version
     assert api_client("chi").get(f"{ROOT}/messages/{message['id']}", headers=NEWEST).status_code == 404
     assert ana.delete(f"{ROOT}/messages/{message['id']}", headers=NEWEST).status_code == 204
-    assert not Message.objects.exists()
+    assert not VolumeMessage.objects.exists()
 
 
 @pytest.mark.parametrize("noun", ["os-volume-transfer", "volume-transfers"])

@@ -13,7 +13,7 @@ from conductor.core.states import FINAL_MIGRATION_STATUSES, LIVE_RUN_STATES, Mig
 from conductor.db.transactions import database_now
 from conductor.journal.models import LockWait, OutboxMessage, ResourceLock, WorkflowRun
 from conductor.network.models import Port
-from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
+from conductor.placement.models import Allocation, Consumer, ProviderInventory, ResourceProvider
 from conductor.rpc.messages import StepAnswered
 from conductor.workflows.engine import executor
 
@@ -216,7 +216,7 @@ def assert_placement_is_true() -> None:
         if row.host and row.task_state is None:
             assert set(held_by(uuid)) == {row.host}, f"{row.name} is on {row.host} and holds {held_by(uuid)}"
     for provider in ResourceProvider.objects.all():
-        for inventory in Inventory.objects.filter(provider=provider):
+        for inventory in ProviderInventory.objects.filter(provider=provider):
             rows = Allocation.objects.filter(provider=provider, resource_class=inventory.resource_class)
             assert inventory.used == sum(rows.values_list("amount", flat=True))
 

@@ -36,7 +36,7 @@ from conductor.services.servers.server_volumes import AttachmentCreate
 from conductor.services.servers.types import InstanceCreate
 from conductor.services.volumes import volumes
 from conductor.services.volumes.volumes import VolumeCreate
-from conductor.volume.models import Message, Volume, VolumeAttachment
+from conductor.volume.models import Volume, VolumeAttachment, VolumeMessage
 from conductor.workflows.engine import executor
 from tests.fleet import silence
 from tests.guests import ImageShelf
@@ -424,7 +424,7 @@ def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(
     agents.play()
     run = WorkflowRun.objects.using(CELL).get(instance_uuid=server, flow="attach_volume")
     assert (run.state, Volume.objects.get(uuid=volume).status) == (RunState.FAILED_NOT_CLEAN, "attaching")
-    assert not Message.objects.exists()
+    assert not VolumeMessage.objects.exists()
     client = signed_in("ana")
     assert FREE_AGAIN not in text(client.get(f"/servers/{server}/activity"))
     agents.come_back(host)
@@ -437,7 +437,7 @@ def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(
     assert rows.get(kind="run.ended").data["state"] == RunState.FAILED_NOT_CLEAN
     assert rows.filter(kind__startswith="run.").last().kind == "run.cleaned"  # type: ignore[union-attr]
     assert rows.get(kind="run.cleaned").data["state"] == RunState.FAILED_UNDONE
-    message = Message.objects.get(resource_uuid=volume)
+    message = VolumeMessage.objects.get(resource_uuid=volume)
     assert message.project_id == ana.project_id
     assert message.text.startswith(f"Server {server} did not get the volume. The server's host has let it go by now")
     assert "did not get the volume" in text(client.get(f"/volumes/of/{volume}"))

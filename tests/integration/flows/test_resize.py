@@ -12,7 +12,7 @@ from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.states import RunState, TaskState, VmState
 from conductor.db.transactions import database_now
 from conductor.journal.models import WorkflowRun
-from conductor.placement.models import Inventory
+from conductor.placement.models import ProviderInventory
 from conductor.services.quotas import quotas
 from conductor.services.server_migrations import resizes
 from conductor.services.servers import flavors
@@ -236,7 +236,7 @@ def test_a_resize_fits_a_host_that_is_full_but_for_the_growth(hosts: Hosts, ana:
     home = instance_of(uuid).host or ""
     Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
     assert 0 < held_by(uuid)[home]["MEMORY_MB"] < large
-    Inventory.objects.filter(provider__name=home, resource_class="MEMORY_MB").update(total=large)
+    ProviderInventory.objects.filter(provider__name=home, resource_class="MEMORY_MB").update(total=large)
     resizes.resize(ana, uuid, "2")
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, held_by(uuid)[home]["MEMORY_MB"]) == (VmState.RESIZED, large)

@@ -21,7 +21,7 @@ from conductor.services.volumes.creation import VolumeAsk
 from conductor.services.volumes.uploads import UploadAsk
 from conductor.volume import backup_store, snapshots, store, types
 from conductor.volume.backups import BackupCreate
-from conductor.volume.models import Message, Snapshot, Volume
+from conductor.volume.models import Snapshot, Volume, VolumeMessage
 from conductor.volume.snapshots import SnapshotCreate
 from conductor.workflows.flow import Flow, Step
 from conductor.workflows.flows.volumes import (
@@ -134,7 +134,7 @@ def test_a_step_that_fails_leaves_a_whole_copy_or_an_error_that_is_explained(
     if flow is BACKUP_VOLUME:
         assert status_of(volume) == "available"
         assert (made.fail_reason is None, backup_store.is_whole(made.data_uuid)) == (is_done, is_done)
-    assert Message.objects.count() == (0 if is_done else 1)
+    assert VolumeMessage.objects.count() == (0 if is_done else 1)
     assert begins_with_data(store.path_of(volume))  # whatever was copied, it is not the worse for it
     assert not ResourceLock.objects.exists()
 
@@ -248,7 +248,7 @@ def test_a_type_that_no_storage_serves_ends_in_error_with_a_message(hosts: Stora
     wanted = types.create({"name": "fast", "extra_specs": {"storage_protocol": "NVMe-oF"}})
     row = creation.create(ana, VolumeAsk(size_gb=1, type_ref="fast"))
     assert status_of(row.uuid) == "error"
-    assert "storage_protocol=NVMe-oF" in Message.objects.get(resource_uuid=row.uuid).text
+    assert "storage_protocol=NVMe-oF" in VolumeMessage.objects.get(resource_uuid=row.uuid).text
     volumes.delete(ana, str(row.uuid))
     types.delete(ana, str(wanted.uuid))
 

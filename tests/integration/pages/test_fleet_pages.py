@@ -14,7 +14,7 @@ from conductor.api_db.models import Aggregate, AggregateHost
 from conductor.cell_db.models import Drain, Service
 from conductor.core.request_spec import FlavorSpec
 from conductor.journal.models import AuditRecord, WorkflowRun
-from conductor.placement.models import Inventory
+from conductor.placement.models import ProviderInventory
 from conductor.services.fleet import fleet
 from conductor.services.servers import flavors
 from tests import factories
@@ -42,7 +42,7 @@ def hosts(admin: Client) -> None:
     made.add_host("far-1", "cell2", zone="az-2")
     Service.objects.using("cell1").filter(host="sim-2").update(is_disabled=True, disabled_reason="new fans")
     made.silence("sim-3")
-    Inventory.objects.filter(provider__name="sim-1", resource_class="MEMORY_MB").update(used=8192)
+    ProviderInventory.objects.filter(provider__name="sim-1", resource_class="MEMORY_MB").update(used=8192)
 
 
 def guest(people: Any, name: str, host: str, **values: Any) -> Any:

@@ -13,7 +13,7 @@ from conductor import row_limits
 from conductor.api_db.models import Aggregate, Flavor, FlavorAccess, Quota, UserQuota
 from conductor.cell_db.models import Service
 from conductor.core.extra_spec_operators import fault_of
-from conductor.identity.models import Group, Membership, Project, Role, RoleAssignment, User
+from conductor.identity.models import Group, GroupMembership, Project, Role, RoleAssignment, User
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord
 from conductor.network import quotas as network_quotas
@@ -241,7 +241,7 @@ def test_who_takes_a_role_from_a_group_of_theirs_types_their_name_too(admin: Cli
     assert ident is not None
     sent = {"item": ident[1], "reason": WHY}
     assert "may not be able" not in text(admin.get("/role-assignments/do/remove", sent)), "it is a group of others"
-    Membership.objects.create(group=group, user=people.admin.user)
+    GroupMembership.objects.create(group=group, user=people.admin.user)
     assert "may not be able to restore it" in text(admin.get("/role-assignments/do/remove", sent))
     assert admin.post("/role-assignments/do/remove", sent).status_code == 400
     assert admin.post("/role-assignments/do/remove", {**sent, "confirm": "admin"}).status_code == 302

@@ -44,7 +44,7 @@ def generation(name: str) -> int:
 
 def used() -> dict[tuple[str, str], int]:
     """Return the usage in the inventories; it must equal the sum of the allocations."""
-    rows = models.Inventory.objects.exclude(used=0).values_list("provider__name", "resource_class", "used")
+    rows = models.ProviderInventory.objects.exclude(used=0).values_list("provider__name", "resource_class", "used")
     counted = {(name, kind): amount for name, kind, amount in rows}
     sums: dict[tuple[str, str], int] = {}
     held = models.Allocation.objects.values_list("provider__name", "resource_class", "amount")
@@ -58,7 +58,7 @@ def everything() -> list[object]:
     """All rows of placement: what a refusal must leave as it was."""
     kinds = (
         models.ResourceProvider,
-        models.Inventory,
+        models.ProviderInventory,
         models.Allocation,
         models.Consumer,
         models.ProviderTrait,

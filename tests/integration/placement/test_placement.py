@@ -38,7 +38,7 @@ def wants(consumer: str, provider: str, **resources: int) -> Claim:
 
 
 def used() -> dict[tuple[str, str], int]:
-    rows = models.Inventory.objects.values_list("provider__name", "resource_class", "used")
+    rows = models.ProviderInventory.objects.values_list("provider__name", "resource_class", "used")
     return {(name, kind): amount for name, kind, amount in rows}
 
 
@@ -54,7 +54,7 @@ def assert_sound() -> None:
     """Check the invariants that hold at any time."""
     in_use = {key: amount for key, amount in used().items() if amount}
     assert in_use == sums()
-    for row in models.Inventory.objects.all():
+    for row in models.ProviderInventory.objects.all():
         assert 0 <= row.used <= (row.total - row.reserved) * row.allocation_ratio
     assert not models.Consumer.objects.filter(allocations__isnull=True).exists()
 

@@ -15,7 +15,7 @@ from conductor.core.placement.forest import SHARES
 from conductor.core.request_spec import MoveSpec, RequestSpec
 from conductor.placement import aggregates, allocations, inventories, providers, traits
 from conductor.placement.allocations import Claim, ProviderFull
-from conductor.placement.models import Inventory
+from conductor.placement.models import ProviderInventory
 from conductor.scheduler import claims, manager
 from conductor.scheduler.host_manager import host_manager
 from tests.fleet import ANA, SHOP, add_host, add_instance, provider_of, requested
@@ -62,7 +62,7 @@ def row_of(host: str) -> Any:
 
 
 def used(provider: str) -> dict[str, int]:
-    return dict(Inventory.objects.filter(provider__uuid=provider).values_list("resource_class", "used"))
+    return dict(ProviderInventory.objects.filter(provider__uuid=provider).values_list("resource_class", "used"))
 
 
 def test_a_server_takes_of_its_hosts_providers_what_each_has() -> None:

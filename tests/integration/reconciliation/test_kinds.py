@@ -18,7 +18,7 @@ from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLoc
 from conductor.network.models import Port
 from conductor.placement import allocations, consumers_allocations, inventories, providers
 from conductor.placement.consumers_allocations import ConsumerAllocations, ProviderAllocation
-from conductor.placement.models import Consumer, Inventory
+from conductor.placement.models import Consumer, ProviderInventory
 from conductor.services.operations.reconciliation import reconciler
 from conductor.services.operations.reconciliation.kinds import KINDS
 from conductor.services.operations.reconciliation.reconciler import RepairOutcome
@@ -104,9 +104,9 @@ def allocation_on_wrong_host(cloud: Cloud) -> None:
 
 
 def usage_miscounted(cloud: Cloud) -> Callable[[], bool]:
-    row = Inventory.objects.get(provider__uuid=provider_of(cloud.host), resource_class="VCPU")
-    Inventory.objects.filter(pk=row.pk).update(used=row.used + 3)
-    return lambda: Inventory.objects.get(pk=row.pk).used == row.used
+    row = ProviderInventory.objects.get(provider__uuid=provider_of(cloud.host), resource_class="VCPU")
+    ProviderInventory.objects.filter(pk=row.pk).update(used=row.used + 3)
+    return lambda: ProviderInventory.objects.get(pk=row.pk).used == row.used
 
 
 # -- ports and volumes

@@ -19,7 +19,7 @@ from conductor.core.states import RunState
 from conductor.db.transactions import database_now
 from conductor.journal import periodic_leases
 from conductor.journal.models import PeriodicLease, WorkflowRun
-from conductor.placement.models import Inventory
+from conductor.placement.models import ProviderInventory
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
 from conductor.services.fleet import reports
@@ -37,7 +37,7 @@ def found(**options: Any) -> list[str]:
 
 
 def miscount() -> None:
-    Inventory.objects.filter(resource_class="VCPU", provider__name="sim-1").update(used=F("used") + 1)
+    ProviderInventory.objects.filter(resource_class="VCPU", provider__name="sim-1").update(used=F("used") + 1)
 
 
 def test_nothing_is_found_in_a_busy_cloud_at_any_moment(
@@ -111,7 +111,7 @@ def test_a_repair_waits_for_the_grace_period(hosts: Hosts) -> None:
 def test_what_passes_by_itself_is_gone_and_may_come_back(hosts: Hosts) -> None:
     miscount()
     reconciler.reconcile()
-    Inventory.objects.update(used=0)
+    ProviderInventory.objects.update(used=0)
     assert reconciler.reconcile().judged == []
     assert Finding.objects.get().gone_at is not None
     miscount()
@@ -126,7 +126,7 @@ def test_what_changes_between_two_looks_is_not_repaired(hosts: Hosts, monkeypatc
 
     def loaded(*cells: Any) -> Any:
         looks.append(load(*cells))
-        Inventory.objects.update(used=0)
+        ProviderInventory.objects.update(used=0)
         return looks[-1]
 
     monkeypatch.setattr(facts, "load", loaded)

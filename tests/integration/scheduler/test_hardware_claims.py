@@ -90,7 +90,7 @@ def test_all_or_none() -> None:
     assert caught.value.details["provider_uuid"] == host
     assert not models.Consumer.objects.exists()
     assert not models.HardwareClaim.objects.exists()
-    assert {row.used for row in models.Inventory.objects.all()} == {0}
+    assert {row.used for row in models.ProviderInventory.objects.all()} == {0}
     claim(host, asked(PINNED), *uuids[:4])
     assert free(host) == (0, 2)
 

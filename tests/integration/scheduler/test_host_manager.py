@@ -191,7 +191,7 @@ def test_a_host_without_any_service_row_is_not_up() -> None:
 def test_a_node_that_placement_does_not_know_is_left_out() -> None:
     add_host("one")
     add_host("two")
-    models.Inventory.objects.filter(provider__name="two").delete()
+    models.ProviderInventory.objects.filter(provider__name="two").delete()
     models.ResourceProvider.objects.filter(name="two").delete()
     assert HostManager().snapshot().table.names.tolist() == ["one"]
 

@@ -20,7 +20,7 @@ from conductor.core.scheduling.decision import unpacked
 from conductor.core.selection import Selection
 from conductor.db.transactions import write_tx
 from conductor.placement.allocations import Claim, claim, held_by
-from conductor.placement.models import Allocation, Consumer, Inventory
+from conductor.placement.models import Allocation, Consumer, ProviderInventory
 from conductor.scheduler import contention, manager
 from conductor.scheduler.contention import ContentionTracker
 from conductor.scheduler.host_manager import host_manager
@@ -43,10 +43,10 @@ pytestmark = pytest.mark.usefixtures("databases")
 
 
 def refused(spec: RequestSpec, count: int = 1) -> SchedulingDecision:
-    before = list(Inventory.objects.order_by("pk").values_list("pk", "used"))
+    before = list(ProviderInventory.objects.order_by("pk").values_list("pk", "used"))
     with pytest.raises(NoValidHost) as caught:
         select(spec, count)
-    assert list(Inventory.objects.order_by("pk").values_list("pk", "used")) == before
+    assert list(ProviderInventory.objects.order_by("pk").values_list("pk", "used")) == before
     return SchedulingDecision.objects.get(uuid=caught.value.details["decision_uuid"])
 
 
@@ -344,7 +344,7 @@ def test_losing_every_race_is_an_error_and_claims_nothing() -> None:
 
     @contextmanager
     def always_late(alias: str) -> Iterator[None]:
-        for row in Inventory.objects.filter(resource_class="VCPU", used=0):
+        for row in ProviderInventory.objects.filter(resource_class="VCPU", used=0):
             claim(Claim(str(uuid4()), str(row.provider.uuid), {"VCPU": 1}, SHOP, ANA))
         try:
             with write_tx(alias):

@@ -15,7 +15,7 @@ from conductor.core.context import system_context
 from conductor.core.membership import life_of
 from conductor.db.transactions import database_now, write_tx
 from conductor.journal.models import PeriodicLease
-from conductor.placement.models import Inventory, ResourceProvider
+from conductor.placement.models import ProviderInventory, ResourceProvider
 from conductor.services.audit import seals
 from conductor.services.audit.audit import AuditEntry, record
 from conductor.services.billing import budgets
@@ -71,7 +71,7 @@ def killed_at(work: str) -> str:
 
 def miscount() -> None:
     provider = ResourceProvider.objects.create(name="sim-1")
-    Inventory.objects.create(provider=provider, resource_class="VCPU", total=8, used=1)
+    ProviderInventory.objects.create(provider=provider, resource_class="VCPU", total=8, used=1)
 
 
 @pytest.mark.parametrize("work", WORK)

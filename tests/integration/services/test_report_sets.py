@@ -15,7 +15,7 @@ from conductor.cell_db.models import ComputeNode, Service
 from conductor.core.states import PowerState
 from conductor.db.transactions import database_now
 from conductor.journal.models import Event
-from conductor.placement.models import Inventory, ResourceProvider
+from conductor.placement.models import ProviderInventory, ResourceProvider
 from conductor.rpc.messages import HostReported
 from conductor.services.fleet import report_sets, reports
 from conductor.services.fleet.report_sets import RecordedSet
@@ -164,7 +164,7 @@ def test_a_due_comparison_counts_as_a_heartbeat_and_is_settled_for_all_by_a_few_
 
 
 def _lose_inventory() -> None:
-    Inventory.objects.filter(provider__name="host-3", resource_class="VCPU").update(total=1)
+    ProviderInventory.objects.filter(provider__name="host-3", resource_class="VCPU").update(total=1)
 
 
 def _lose_trait() -> None:

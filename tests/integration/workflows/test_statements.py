@@ -40,8 +40,8 @@ from conductor.placement.models import (
     Allocation,
     Consumer,
     HardwareClaim,
-    Inventory,
     ProviderAggregate,
+    ProviderInventory,
     ResourceProvider,
 )
 from tests.architecture.tree import PACKAGES, PROJECT_DIR, own_files, parsed, read
@@ -327,8 +327,8 @@ def _fill_placement(connection: BaseDatabaseWrapper) -> None:
         ResourceProvider(name=f"provider-{number}", change_number=number) for number in range(MANY)
     )
     ResourceProvider.objects.update(root=F("id"))
-    Inventory.objects.bulk_create(
-        Inventory(provider=one, resource_class="MEMORY_MB", total=1, used=1) for one in providers
+    ProviderInventory.objects.bulk_create(
+        ProviderInventory(provider=one, resource_class="MEMORY_MB", total=1, used=1) for one in providers
     )
     ProviderAggregate.objects.bulk_create(
         ProviderAggregate(provider=one, aggregate_uuid=uuid.uuid4()) for one in providers

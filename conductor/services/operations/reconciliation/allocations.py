@@ -13,7 +13,7 @@ from conductor.core.states import MigrationStatus
 from conductor.db.transactions import write_tx
 from conductor.placement import allocations
 from conductor.placement.changes import touch
-from conductor.placement.models import Allocation, Inventory, ResourceProvider
+from conductor.placement.models import Allocation, ProviderInventory, ResourceProvider
 from conductor.scheduler import claims
 from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind, Severity
@@ -130,14 +130,14 @@ def _miscounted(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
 
 def _count_again(facts: ReconciliationFacts, found: Discrepancy) -> str:
     with write_tx(API_ALIAS):
-        row = Inventory.objects.filter(pk=found.data).first()
+        row = ProviderInventory.objects.filter(pk=found.data).first()
         if row is None:
             return ""
         # Claims lock the provider first, so nothing is claimed or released during the count.
         list(ResourceProvider.objects.filter(pk=row.provider_id).select_for_update())
         held = Allocation.objects.filter(provider_id=row.provider_id, resource_class=row.resource_class)
         total = held.aggregate(total=Sum("amount"))["total"] or 0
-        changed = Inventory.objects.filter(pk=row.pk).exclude(used=total).update(used=total)
+        changed = ProviderInventory.objects.filter(pk=row.pk).exclude(used=total).update(used=total)
         touch({row.provider_id})
     return f"Counted again: {total}." if changed else ""
 

@@ -14,7 +14,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.placement.forest import SHARES
 from conductor.network.models import Port
 from conductor.placement import allocations
-from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
+from conductor.placement.models import Allocation, Consumer, ProviderInventory, ResourceProvider
 from conductor.services.operations.reconciliation import journal_facts
 from conductor.services.operations.reconciliation.journal_facts import JournalFacts
 from conductor.volume.models import VolumeAttachment
@@ -129,7 +129,7 @@ def _miscounted() -> list[UseFact]:
     """Return wrong usage counts. One query, as an allocation between two queries would be counted on one side only."""
     of_inventory = Allocation.objects.filter(provider=OuterRef("provider"), resource_class=OuterRef("resource_class"))
     held = of_inventory.values("resource_class").annotate(total=Sum("amount")).values("total")
-    rows = Inventory.objects.annotate(held=Coalesce(Subquery(held), 0)).exclude(used=F("held"))
+    rows = ProviderInventory.objects.annotate(held=Coalesce(Subquery(held), 0)).exclude(used=F("held"))
     columns = ("pk", "provider__uuid", "resource_class", "used", "held")
     return [
         UseFact(pk, str(provider), resource_class, used, total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conductor.identity.endpoint_filters import CatalogFilter
-from conductor.identity.models import Endpoint, EndpointGroup, Policy, Region, Service
+from conductor.identity.models import Endpoint, EndpointGroup, Policy, Region, RegisteredService
 from conductor.identity.tokens import Granted
 from portal.api import catalog as own
 from portal.api.base import ApiRequest
@@ -24,7 +24,7 @@ def own_service(request: ApiRequest, row: own.CatalogService) -> Document:
     }
 
 
-def added_service(request: ApiRequest, row: Service) -> Document:
+def added_service(request: ApiRequest, row: RegisteredService) -> Document:
     return {
         **row.extra,
         "id": row.id,
@@ -103,7 +103,9 @@ def narrowed(catalog: list[Document], narrowing: CatalogFilter) -> list[Document
     return left
 
 
-def for_token(base: str, granted: Granted, services: list[Service], endpoints: list[Endpoint]) -> list[Document]:
+def for_token(
+    base: str, granted: Granted, services: list[RegisteredService], endpoints: list[Endpoint]
+) -> list[Document]:
     """Return the catalog of a token: what is enabled, with the token's project in the addresses."""
     shown = own.catalog(base)
     shown += [{"id": row.id, "type": row.type, "name": row.name, "endpoints": []} for row in services if row.is_enabled]

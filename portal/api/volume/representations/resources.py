@@ -9,12 +9,12 @@ from conductor.volume.backends import HostTotals, VolumeServiceView
 from conductor.volume.models import (
     GroupSnapshot,
     GroupType,
-    Message,
     QosSpec,
     Snapshot,
     Transfer,
     VolumeAttachment,
     VolumeGroup,
+    VolumeMessage,
     VolumeType,
 )
 from portal.api.base import ApiRequest
@@ -134,11 +134,11 @@ def attachment(row: VolumeAttachment) -> dict[str, Any]:
     }
 
 
-def message(row: Message, request: ApiRequest) -> dict[str, Any]:
+def message(row: VolumeMessage, request: ApiRequest) -> dict[str, Any]:
     return {**message_fields(row), "links": links(request, "messages", str(row.uuid))}
 
 
-def message_fields(row: Message) -> dict[str, Any]:
+def message_fields(row: VolumeMessage) -> dict[str, Any]:
     return {
         "id": str(row.uuid),
         "event_id": row.event_id,

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from conductor.volume import messages
 from conductor.volume.messages import MessageQuery
-from conductor.volume.models import Message
+from conductor.volume.models import VolumeMessage
 from portal.api.base import ApiRequest
 from portal.api.volume import listing
 from portal.api.volume.representations import resources as serializers
@@ -30,7 +30,7 @@ class Messages(VolumeView):
         found = messages.list_visible(request.context, query)
         return Response(listing.answer(request, "messages", found, requested, self._one))
 
-    def _one(self, row: Message) -> dict[str, Any]:
+    def _one(self, row: VolumeMessage) -> dict[str, Any]:
         return serializers.message(row, self.request)
 
 
