@@ -59,7 +59,7 @@ def ports_of_attempts(cloud: Cloud, uuid: str) -> list[list[dict[str, Any]]]:
     return [json.loads(result)["ports"] for (result,) in cloud.rows("cell1", sql) + cloud.rows("cell2", sql)]
 
 
-def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., Cloud]) -> None:
+def test_fifty_concurrent_builds_all_become_active(new_cloud: Callable[..., Cloud]) -> None:
     cloud = new_cloud(NOVELLA_SIMULATED_HOSTS="8", NOVELLA_SIMULATED_LATENCY_SECONDS="0.2").start()
     answer = cloud.launch("fleet", min_count=50, max_count=50)
     assert answer.status == 202
@@ -78,7 +78,7 @@ def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., 
     cloud.wait_until_clean()
 
 
-def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Cloud) -> None:
+def test_after_a_failed_host_the_next_alternate_of_the_cell_builds_the_server(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
     fail_calls(cloud, "spawn", fail_times=1, error="DriverError", message="the disk is on fire")
     uuid = cloud.launch("web-1").json["server"]["id"]
@@ -97,7 +97,7 @@ def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Clou
     assert len(cloud.rows("api", "select distinct provider_id from placement_allocation")) == 1
 
 
-def test_a_host_that_refuses_is_left_before_anything_is_prepared_there(quick_cloud: Cloud) -> None:
+def test_a_host_that_refuses_the_check_is_skipped_before_anything_is_prepared(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
     fail_calls(cloud, "check_build", fail_times=1, error="DriverError", message="no memory is free now")
     uuid = cloud.launch("web-1").json["server"]["id"]
@@ -122,7 +122,7 @@ def test_a_host_that_refuses_is_left_before_anything_is_prepared_there(quick_clo
     assert used == {"host": host, "fate": "used", "reason": ""}
 
 
-def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quick_cloud: Cloud) -> None:
+def test_after_three_failed_hosts_the_fault_is_the_first_cause_and_nothing_is_leaked(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
     fail_calls(cloud, "spawn", fail_times=99, error="DriverError", message="the disk is on fire")
     uuid = cloud.launch("web-1").json["server"]["id"]
@@ -133,7 +133,7 @@ def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quic
     cloud.wait_until_clean()
 
 
-def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Cloud) -> None:
+def test_an_error_of_the_request_itself_is_not_retried_on_other_hosts(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
     fail_calls(cloud, "spawn", fail_times=99, error="BuildAborted", message="the image is damaged")
     uuid = cloud.launch("web-1").json["server"]["id"]
@@ -142,7 +142,7 @@ def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Clou
     cloud.wait_until_clean()
 
 
-def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(quick_cloud: Cloud) -> None:
+def test_a_server_without_a_valid_host_is_in_cell0_with_the_decision_as_fault(quick_cloud: Cloud) -> None:
     cloud = quick_cloud
     admin = cloud.call(
         "POST",

@@ -44,7 +44,7 @@ def await_state(crew: Crew, run: str, state: str) -> dict[str, object]:
     return found
 
 
-def test_a_step_that_takes_longer_than_its_lease_is_left_to_who_does_it(crew: Crew) -> None:
+def test_a_step_that_takes_longer_than_its_lease_keeps_its_conductor(crew: Crew) -> None:
     run = crew.open_run(FOREVER)
     crew.await_line("begin", run)
     first_ends_at, _ = crew.lease(run)
@@ -55,7 +55,7 @@ def test_a_step_that_takes_longer_than_its_lease_is_left_to_who_does_it(crew: Cr
     await_state(crew, run, "done")
 
 
-def test_who_is_stopped_is_replaced_after_its_lease_and_then_changes_nothing(crew: Crew) -> None:
+def test_a_stopped_conductor_is_replaced_after_its_lease_and_then_fenced(crew: Crew) -> None:
     run = crew.open_run(FOREVER)
     first = crew.await_line("begin", run)
     token = crew.row(run)["fencing_token"]
@@ -82,7 +82,7 @@ def test_who_is_stopped_is_replaced_after_its_lease_and_then_changes_nothing(cre
 
 
 @pytest.mark.parametrize("is_apart", [False, True], ids=["by its file", "by its session alone"])
-def test_who_is_killed_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
+def test_a_killed_conductor_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
     """Its lease outlasts the patience of this test, so that nothing but the death can have been noticed."""
     third = crew.add("c", is_apart=is_apart, lease_seconds=FOREVER)
     crew.await_seen("a", "b", "c")
@@ -100,7 +100,7 @@ def test_who_is_killed_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
     await_state(crew, run, "done")
 
 
-def test_who_is_asked_to_end_gives_up_its_leases(crew: Crew) -> None:
+def test_a_conductor_that_stops_on_request_gives_up_its_leases(crew: Crew) -> None:
     third = crew.add("d", lease_seconds=FOREVER)
     os.kill(crew.pids["a"], signal.SIGSTOP)
     os.kill(crew.pids["b"], signal.SIGSTOP)
@@ -118,7 +118,9 @@ def test_who_is_asked_to_end_gives_up_its_leases(crew: Crew) -> None:
 
 
 @pytest.mark.parametrize("start", [zookeeper.start, etcd.start], ids=["zookeeper", "etcd"])
-def test_a_group_service_hastens_and_never_hinders(start: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_group_service_speeds_up_takeovers_and_its_failure_delays_nothing(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
     """These conductors share no folder and no PostgreSQL server, and their leases are too long to wait for."""
     service = start(tmp_path / "service")
     variables = {"NOVELLA_MEMBERSHIP_URL": service.url, "NOVELLA_LEASE_SECONDS": "3600", "NOVELLA_SWEEP_SECONDS": "0.3"}

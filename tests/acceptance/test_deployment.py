@@ -53,7 +53,9 @@ def wait_until_clean(cloud: Deployment) -> None:
 
 @pytest.mark.timeout(900)  # RabbitMQ starts three times here, ten processes start twice: minutes on a busy machine
 @pytest.mark.parametrize("broker", ["rabbitmq", "redis"])
-def test_twenty_servers_also_while_conductors_and_the_broker_die(broker: str, tmp_path: Path, nursery: Nursery) -> None:
+def test_twenty_servers_are_built_while_conductors_and_the_broker_are_killed(
+    broker: str, tmp_path: Path, nursery: Nursery
+) -> None:
     with Deployment(tmp_path, broker=broker, nursery=nursery) as cloud:
         uuids = launch_all(cloud, "calm")
         wait_until_active(cloud, uuids)

@@ -78,7 +78,7 @@ def total(results: list[dict[str, Any]], what: str) -> int:
     return sum(result.get(what, 0) for result in results)
 
 
-def test_they_met_on_a_full_fleet(results: list[dict[str, Any]], ask: Ask) -> None:
+def test_the_schedulers_contended_on_a_full_fleet(results: list[dict[str, Any]], ask: Ask) -> None:
     places = int(HOSTS * VCPUS * RATIO)
     assert len(results) == PROCESSES
     assert total(results, "placed") > places, "no server was placed where another had been"
@@ -90,7 +90,7 @@ def test_they_met_on_a_full_fleet(results: list[dict[str, Any]], ask: Ask) -> No
     ]
 
 
-def test_no_host_gives_more_than_it_has(ask: Ask) -> None:
+def test_no_host_is_overcommitted(ask: Ask) -> None:
     assert ask(OVERCOMMITTED) == []
     assert ask(MISCOUNTED) == []
     assert ask(ON_SEVERAL_HOSTS) == []
@@ -111,12 +111,12 @@ def test_no_quota_is_exceeded(ask: Ask) -> None:
     assert ask("SELECT count(*) FROM api_db_instancemapping") != [["0"]]
 
 
-def test_who_is_late_finds_another_place_within_few_tries(ask: Ask) -> None:
+def test_a_lost_claim_is_followed_by_few_attempts(ask: Ask) -> None:
     [[decisions, lost]] = ask(ATTEMPTS)
     assert (int(decisions) + int(lost)) / int(decisions) <= 4.0  # on a full fleet, a quarter of them for three groups
 
 
-def test_a_decision_reads_what_changed_and_not_the_fleet(results: list[dict[str, Any]]) -> None:
+def test_a_decision_reads_changed_hosts_and_not_the_whole_fleet(results: list[dict[str, Any]]) -> None:
     """The first decision reads all hosts; a later one without contention takes so many statements."""
     later = [count for result in results for count in result["statements"][1:]]
     assert min(later) <= 35

@@ -82,7 +82,7 @@ def started(data_dir: Path) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("planted", ["", "passwords.json", "agents/sim-1-01.sqlite3", "images"])
-def test_what_another_account_made_is_refused(tmp_path: Path, planted: str) -> None:
+def test_files_of_another_account_stop_the_start(tmp_path: Path, planted: str) -> None:
     path = tmp_path / "var" / planted
     path.parent.mkdir(parents=True, exist_ok=True)
     if planted.endswith((".json", ".sqlite3")):

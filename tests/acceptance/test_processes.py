@@ -62,7 +62,7 @@ def open_page(cloud: Deployment, web: int) -> Iterator[ClientConnection]:
         yield page
 
 
-def test_every_page_hears_what_any_process_does(cloud: Deployment) -> None:
+def test_every_page_gets_events_of_every_process(cloud: Deployment) -> None:
     """Asked for through one web, built by conductors, and seen by pages of both webs."""
     with open_page(cloud, 0) as first, open_page(cloud, 1) as second:
         uuid = cloud.api(0).launch("live-1").json["server"]["id"]
@@ -89,7 +89,7 @@ def test_conductors_and_hosts_are_listed(cloud: Deployment) -> None:
     wait_until("all are listed", lambda: seen() == wanted, details=seen)
 
 
-def test_a_host_holds_no_database_open(cloud: Deployment) -> None:
+def test_a_compute_process_opens_no_database(cloud: Deployment) -> None:
     uuid = cloud.api(0).launch("held-1").json["server"]["id"]
     cloud.api(0).wait_for_status(uuid, "ACTIVE")
     assert cloud.database.port in ports_of(cloud, "cell1")

@@ -121,7 +121,7 @@ def test_a_person_launches_in_the_browser_watches_and_reads_the_console(real_clo
     real_cloud.wait_until_gone(server["id"])
 
 
-def test_a_real_guest_survives_kill_9_of_everything_and_is_found_again(real_cloud: Cloud, web_1: str) -> None:
+def test_a_real_guest_survives_kill_9_of_all_processes_and_is_found_again(real_cloud: Cloud, web_1: str) -> None:
     (process,) = qemu_of(web_1)
     real_cloud.kill_9()
     real_cloud.start()

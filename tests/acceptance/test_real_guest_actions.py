@@ -100,7 +100,7 @@ def web(cloud: Cloud) -> Real:
     return server
 
 
-def test_it_read_its_config_drive(web: Real) -> None:
+def test_the_guest_has_read_its_config_drive(web: Real) -> None:
     reported = web.line.ask("cat /run/report")
     assert f"disc uuid {web.uuid} name web-1" in reported
     assert "disc key ssh-ed25519" in reported
@@ -109,7 +109,7 @@ def test_it_read_its_config_drive(web: Real) -> None:
     assert (web.line.number(PROCESSORS), web.line.number("cat /sys/block/vda/size")) == (1, 2 << 20)
 
 
-def test_it_stands_still_and_goes_on(web: Real) -> None:
+def test_pause_and_suspend_stop_the_guest_and_it_continues(web: Real) -> None:
     before = web.line.number(UPTIME)
     web.line.ask("echo kept > /run/mark")
     web.act({"pause": None}, "PAUSED")
@@ -161,7 +161,7 @@ def _plug_a_port(web: Real) -> None:
     assert found["mac_addr"] not in web.line.ask("cat /sys/class/net/eth*/address").split()
 
 
-def test_it_boots_again_softly_and_hard_and_after_a_stop(web: Real) -> None:
+def test_the_guest_boots_after_soft_and_hard_reboots_and_a_stop(web: Real) -> None:
     web.line.ask("echo gone > /run/mark")
     web.act({"reboot": {"type": "SOFT"}}, "ACTIVE")
     assert web.line.ask("cat /run/mark 2> /dev/null || echo new") == "new"
@@ -172,7 +172,7 @@ def test_it_boots_again_softly_and_hard_and_after_a_stop(web: Real) -> None:
     assert web.has_booted()
 
 
-def test_it_is_resized_reverted_and_resized_for_good(web: Real) -> None:
+def test_a_resize_is_reverted_and_another_is_confirmed(web: Real) -> None:
     small, large = (1, 1 << 30), (2, 2 << 30)
 
     def size() -> tuple[int, int]:
@@ -194,7 +194,7 @@ def test_it_is_resized_reverted_and_resized_for_good(web: Real) -> None:
     assert list((web.cloud.data_dir / "libvirt" / "kept").iterdir()) == []
 
 
-def test_it_is_rescued_and_comes_back(web: Real) -> None:
+def test_the_guest_is_rescued_and_unrescued(web: Real) -> None:
     web.act({"rescue": {"adminPass": "correct-horse"}}, "RESCUE")
     assert web.line.number("cat /sys/block/vdb/size") * 512 == 2 << 30  # its own disk is the second
     assert "disc password set" in web.line.ask("cat /run/report")
@@ -202,7 +202,7 @@ def test_it_is_rescued_and_comes_back(web: Real) -> None:
     assert web.line.number("cat /sys/block/vda/size") * 512 == 2 << 30
 
 
-def test_a_password_without_an_agent_is_refused_in_a_sentence_and_the_server_goes_on(web: Real) -> None:
+def test_setting_a_password_without_a_guest_agent_is_refused_and_the_server_runs_on(web: Real) -> None:
     path = f"{SERVERS}/{web.uuid}/action"
     answer = web.cloud.call("POST", path, {"changePassword": {"adminPass": "correct-horse"}})
     assert answer.status == 202, answer.raw
@@ -247,7 +247,7 @@ def test_a_password_is_set_by_the_agent_inside(web: Real) -> None:
     assert web.line.ask(IS_ROOTS.format("battery-staple")) == "same"
 
 
-def test_a_backup_is_one_of_so_many_and_a_crash_dump_is_the_guest_s_own(web: Real) -> None:
+def test_backups_rotate_and_a_crash_dump_interrupts_the_guest(web: Real) -> None:
     for name in ("monday", "tuesday"):
         backup = {"name": name, "backup_type": "daily", "rotation": 1}
         web.act({"createBackup": backup}, "ACTIVE")
@@ -258,7 +258,7 @@ def test_a_backup_is_one_of_so_many_and_a_crash_dump_is_the_guest_s_own(web: Rea
     wait_until("its NMI", lambda: web.line.number(NMIS) > before)  # its kernel would dump if sysctl were set
 
 
-def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
+def test_a_guest_that_shuts_itself_down_is_noticed_at_once(web: Real) -> None:
     (process,) = qemu_of(web.uuid)
     web.line.ask("(sleep 5; poweroff -f) & true")
     wait_until("its end", lambda: process not in qemu_of(web.uuid))
@@ -303,7 +303,7 @@ def _other(server: Real) -> str:
     return next(name for name in PAIR if name != server.host)
 
 
-def test_it_has_not_noticed_a_live_migration(mover: Real) -> None:
+def test_a_live_migration_does_not_interrupt_the_guest(mover: Real) -> None:
     destination = _other(mover)
     mover.line.ask("echo kept > /run/mark")
     before = mover.line.number(UPTIME)
@@ -315,7 +315,7 @@ def test_it_has_not_noticed_a_live_migration(mover: Real) -> None:
     assert len(qemu_of(mover.uuid)) == 1
 
 
-def test_it_is_moved_cold_and_has_its_disk(mover: Real) -> None:
+def test_a_cold_migration_keeps_the_disk(mover: Real) -> None:
     destination = _other(mover)
     mover.act({"migrate": None}, "VERIFY_RESIZE", user="admin")
     mover.act({"confirmResize": None}, "ACTIVE")
@@ -332,7 +332,7 @@ def test_shelving_and_unshelving(mover: Real) -> None:
     assert mover.line.ask(READ_WORD) == "precious"
 
 
-def test_it_is_deleted_softly_and_restored(mover: Real) -> None:
+def test_a_soft_deleted_server_is_restored(mover: Real) -> None:
     assert mover.cloud.call("DELETE", f"{SERVERS}/{mover.uuid}").status == 204
     mover.wait("SOFT_DELETED")
     assert qemu_of(mover.uuid) == []
@@ -340,7 +340,7 @@ def test_it_is_deleted_softly_and_restored(mover: Real) -> None:
     assert mover.line.ask(READ_WORD) == "precious"
 
 
-def test_of_a_dead_host_another_takes_it_over_with_its_disk(mover: Real, daemons: dict[str, Daemon]) -> None:
+def test_a_server_of_a_dead_host_is_evacuated_with_its_shared_disk(mover: Real, daemons: dict[str, Daemon]) -> None:
     dead, taker = mover.host, _other(mover)
     daemons[dead].kill_9()
     for process in qemu_of(mover.uuid):
@@ -358,7 +358,7 @@ def test_of_a_dead_host_another_takes_it_over_with_its_disk(mover: Real, daemons
     assert len(qemu_of(mover.uuid)) == 1
 
 
-def test_nothing_is_left_of_them(web: Real, mover: Real) -> None:
+def test_deleted_servers_leave_nothing_behind(web: Real, mover: Real) -> None:
     for server in (web, mover):
         server.cloud.call("POST", f"{SERVERS}/{server.uuid}/action", {"forceDelete": None})
         server.cloud.wait_until_gone(server.uuid)

@@ -58,7 +58,7 @@ def launch(cloud: Deployment, name: str) -> str:
     return uuid
 
 
-def test_all_decisions_are_made_by_schedulers_once_whatever_becomes_of_one(cloud: Deployment) -> None:
+def test_each_decision_is_made_once_while_schedulers_die_or_hang(cloud: Deployment) -> None:
     uuids = [launch(cloud, f"web-{number}") for number in range(4)]
     for uuid in uuids:
         cloud.api().wait_for_status(uuid, "ACTIVE")
@@ -95,7 +95,7 @@ def test_all_decisions_are_made_by_schedulers_once_whatever_becomes_of_one(cloud
 
 
 @pytest.mark.parametrize("place", SCHEDULER_PLACES)
-def test_a_scheduler_may_die_at_each_place_and_a_build_is_decided_once(cloud: Deployment, place: str) -> None:
+def test_a_scheduler_killed_at_any_place_leaves_one_decision(cloud: Deployment, place: str) -> None:
     armed = cloud.folder / ARMED
     armed.write_text(place)
     uuid = launch(cloud, place.replace(".", "-"))

@@ -128,5 +128,5 @@ def test_a_wrong_variable_is_one_line_that_names_it(tmp_path: Path, name: str, v
     assert not (tmp_path / "var" / "api.sqlite3").exists()
 
 
-def test_nothing_of_the_tests_leaks_into_the_shell() -> None:
+def test_a_child_process_inherits_no_variable_of_the_tests() -> None:
     assert "NOVELLA_CRASH_AT" not in os.environ

@@ -88,7 +88,7 @@ def test_no_function_takes_too_much() -> None:
     assert {place: taken for place, taken in sizes.items() if taken > allowed(f"{place}()", ARGUMENTS)} == {}
 
 
-def test_no_file_is_a_drawer_for_anything() -> None:
+def test_no_module_is_named_utils_or_the_like() -> None:
     assert [str(path) for path in own_files(".py") if path.stem in REFUSED_NAMES] == []
 
 

@@ -132,7 +132,7 @@ def test_every_contract_has_a_planted_violation() -> None:
     assert {planted.contract for planted in PLANTED} == set(CONTRACTS)
 
 
-def test_a_host_speaks_to_no_database() -> None:
+def test_code_of_hosts_imports_no_database() -> None:
     imported = {
         f"{path}: {name}"
         for path in own_files(".py")

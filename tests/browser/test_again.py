@@ -31,7 +31,7 @@ def put(page: Page, left: float) -> None:
     page.evaluate("document.dispatchEvent(new CustomEvent('novella:returned'))")
 
 
-def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
+def test_an_open_page_continues_after_the_sign_in(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     page = open_page("ana")
     go(page, "/servers")
@@ -55,7 +55,7 @@ def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatc
     assert page.evaluate("window.isTheSamePage")
 
 
-def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) -> None:
+def test_a_form_is_sent_once_after_the_sign_in(open_page: OpenPage, monkeypatch: Any) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     page = open_page("ana")
     go(page, "/security-groups/do/create")
@@ -75,7 +75,7 @@ def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) ->
     expect(page.get_by_role("link", name="typed before")).to_have_count(1)
 
 
-def test_another_user_gets_nothing_of_the_page(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
+def test_a_page_is_not_continued_for_another_user(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)
     factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
@@ -89,7 +89,7 @@ def test_another_user_gets_nothing_of_the_page(open_page: OpenPage, people: Any,
     expect(page.get_by_text("web-1")).to_have_count(0)
 
 
-def test_the_end_is_counted_down_and_can_be_put_off(open_page: OpenPage) -> None:
+def test_the_end_of_a_session_is_counted_down_and_can_be_postponed(open_page: OpenPage) -> None:
     page = open_page("ana")
     go(page, "/profile")
     other = page.context.new_page()

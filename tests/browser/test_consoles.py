@@ -75,7 +75,7 @@ def still(page: Page) -> int:
     return seen[-1]
 
 
-def test_a_person_types_on_the_serial_line_and_sees_the_answer(open_page: OpenPage, server: Instance) -> None:
+def test_a_user_types_on_the_serial_console_and_sees_the_answer(open_page: OpenPage, server: Instance) -> None:
     page = open_page("ana")
     refused: list[str] = []
     page.on(
@@ -101,7 +101,7 @@ def test_a_person_types_on_the_serial_line_and_sees_the_answer(open_page: OpenPa
     assert refused == [], "styles of the terminal, such as that of its scroll bar"
 
 
-def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> None:
+def test_a_user_types_on_the_screen(open_page: OpenPage, server: Instance) -> None:
     page = open_page("ana", viewport=PHONE)
     go(page, f"/servers/{server.uuid}/console#vnc")
     connected(page, "Screen connected")
@@ -164,7 +164,7 @@ def watch_the_screen(owner: Page, watcher: Page) -> None:
     wait_until("both have drawn it", lambda: colours(owner) == colours(watcher) > before > 1000)
 
 
-def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: OpenPage, server: Instance) -> None:
+def test_a_viewer_by_link_sees_input_and_output_and_sends_none(open_page: OpenPage, server: Instance) -> None:
     owner, watcher = open_page("ana"), open_page("rea", viewport=PHONE)
     go(owner, f"/servers/{server.uuid}/console#serial")
     connected(owner, "Serial line connected")

@@ -106,14 +106,14 @@ def test_the_sign_in_page_too(open_page: OpenPage) -> None:
     assert_nothing({"sign-in": found})
 
 
-def test_twice_the_text_size_still_fits(open_page: OpenPage, ids: dict[str, str]) -> None:
+def test_pages_fit_at_twice_the_text_size(open_page: OpenPage, ids: dict[str, str]) -> None:
     page = open_page("admin", viewport={"width": 720, "height": 450})
     for name in ("servers", "timeline", "launch"):
         page.goto(PAGES[name](ids))
         assert page.evaluate("document.documentElement.scrollWidth") <= 720
 
 
-def test_tables_are_whole_on_paper(open_page: OpenPage, ids: dict[str, str]) -> None:
+def test_tables_are_printed_completely(open_page: OpenPage, ids: dict[str, str]) -> None:
     page = open_page("admin", viewport=PAPER)
     wrong: dict[str, list[str]] = {}
     for name in ("audit", "hosts", "servers", "workflows", "settings", "plugins", "project quotas"):
@@ -125,7 +125,7 @@ def test_tables_are_whole_on_paper(open_page: OpenPage, ids: dict[str, str]) -> 
     assert_nothing(wrong)
 
 
-def test_who_requested_less_motion_gets_none(open_page: OpenPage, ids: dict[str, str]) -> None:
+def test_pages_have_no_motion_for_users_that_prefer_reduced_motion(open_page: OpenPage, ids: dict[str, str]) -> None:
     page = open_page("admin", reduced_motion="reduce")
     page.goto(PAGES["timeline"](ids))
     # Long enough to be seen: what ends at once is no motion.

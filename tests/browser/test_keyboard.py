@@ -29,7 +29,7 @@ def accessible(page: Page) -> list[tuple[str, str, bool | None]]:
     ]
 
 
-def test_every_place_has_its_keys(open_page: OpenPage) -> None:
+def test_every_page_has_a_keyboard_shortcut(open_page: OpenPage) -> None:
     page = open_page("admin")
     go(page, "/")
     for keys, path in (("gs", "/servers"), ("gw", "/workflows"), ("go", "/hosts"), ("gh", "/")):
@@ -70,7 +70,7 @@ def test_question_mark_lists_the_keys_and_gives_the_focus_back(open_page: OpenPa
     expect(page.get_by_role("link", name="Servers", exact=True)).to_be_focused()
 
 
-def test_rows_are_walked_picked_and_opened(open_page: OpenPage, people: Any) -> None:
+def test_rows_are_focused_selected_and_opened_by_keys(open_page: OpenPage, people: Any) -> None:
     for number in (3, 2, 1):
         factories.instance(people.ana.context(), f"web-{number}", age=number)
     page = open_page("ana")
@@ -84,7 +84,7 @@ def test_rows_are_walked_picked_and_opened(open_page: OpenPage, people: Any) -> 
     expect(page.get_by_role("heading", name="web-2")).to_be_visible()
 
 
-def test_brackets_turn_tabs(open_page: OpenPage, people: Any) -> None:
+def test_brackets_switch_tabs(open_page: OpenPage, people: Any) -> None:
     parent, _ = factories.build(people.ana.context(), "web-1")
     page = open_page("ana")
     go(page, f"/workflows/{parent.uuid}")
@@ -177,7 +177,7 @@ def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:
     expect(page.locator("#main")).to_be_focused()
 
 
-def test_deleting_by_keyboard_asks_and_can_be_left(open_page: OpenPage, people: Any) -> None:
+def test_deleting_by_keyboard_asks_and_can_be_cancelled(open_page: OpenPage, people: Any) -> None:
     made = factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
     go(page, f"/servers/{made.uuid}")

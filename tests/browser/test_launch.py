@@ -117,7 +117,7 @@ KEEP_COUNTS = """() => {
 }"""
 
 
-def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: OpenPage) -> None:
+def test_a_late_response_keeps_newer_choices_and_is_no_error(open_page: OpenPage) -> None:
     page = open_page("ana")
     go(page, "/servers/launch")
     complaints: list[str] = []
@@ -136,7 +136,7 @@ def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: O
     assert complaints == []
 
 
-def test_an_answer_takes_no_button_from_under_the_pointer(open_page: OpenPage) -> None:
+def test_a_response_does_not_move_the_button_under_the_pointer(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
     expect(page.get_by_label("Summary").get_by_text("2 servers, each with 2 vCPU and 2 GB")).to_be_visible()
@@ -162,7 +162,7 @@ def test_a_double_click_launches_once(open_page: OpenPage) -> None:
     assert sorted(row.instance["name"] for row in BuildRequest.objects.all()) == ["web-1", "web-2"]
 
 
-def test_a_draft_outlives_the_page_and_goes_with_its_launch(open_page: OpenPage) -> None:
+def test_a_draft_is_kept_until_its_launch(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
     page.goto("/servers")
@@ -175,7 +175,7 @@ def test_a_draft_outlives_the_page_and_goes_with_its_launch(open_page: OpenPage)
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
-def test_a_session_that_ends_in_the_form_costs_nothing(open_page: OpenPage) -> None:
+def test_a_session_that_ends_during_the_form_loses_no_input(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
     Session.objects.all().delete()  # a cookie that is cleared may come back with an answer that is under way

@@ -109,7 +109,7 @@ def test_a_workflow_page_follows_each_step(open_page: OpenPage, people: Any) -> 
     expect(page.locator(".timeline rect.bar.planned")).to_have_count(0)
 
 
-def test_a_run_that_is_handed_on_is_followed_into_its_cell(open_page: OpenPage, people: Any) -> None:
+def test_a_page_follows_a_run_into_its_cell(open_page: OpenPage, people: Any) -> None:
     caller = people.ana.context()
     parent = factories.run(caller, position=2, instance_name="web-1")
     page = open_page("ana")
@@ -200,9 +200,7 @@ def test_a_page_that_is_paused_stands_still_and_catches_up(open_page: OpenPage, 
     assert [words[0], words[-2:]] == ["paused", ["catching up (2 events)", "live"]]
 
 
-def test_what_an_answer_that_broke_off_should_have_brought_comes_later(
-    open_page: OpenPage, people: Any, wire: Wire
-) -> None:
+def test_updates_of_an_interrupted_response_are_delivered_later(open_page: OpenPage, people: Any, wire: Wire) -> None:
     page = open_page("ana")
     page.goto("/servers")
     wait_until_live(page)
@@ -214,7 +212,7 @@ def test_what_an_answer_that_broke_off_should_have_brought_comes_later(
     expect(page.get_by_role("row", name="web-9")).to_be_visible()
 
 
-def test_a_page_that_gets_no_socket_asks_for_news(open_page: OpenPage, people: Any, wire: Wire) -> None:
+def test_a_page_without_a_socket_polls(open_page: OpenPage, people: Any, wire: Wire) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
     wire.lets_sockets_through = False
     page = open_page("ana")
@@ -330,7 +328,7 @@ def test_servers_of_other_projects_cannot_be_followed(open_page: OpenPage, peopl
             link.recv(timeout=1)
 
 
-def test_a_burst_melts_into_few_updates(
+def test_a_burst_of_events_is_coalesced_into_few_updates(
     open_page: OpenPage, people: Any, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pause between two updates lasts until all events are written, however long that takes."""
@@ -356,7 +354,7 @@ def test_a_burst_melts_into_few_updates(
     assert len(numbers) <= 30
 
 
-def test_what_the_layer_lost_is_found_again(
+def test_events_lost_by_the_channel_layer_are_read_from_the_log(
     open_page: OpenPage, people: Any, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower, "LOOK_SECONDS", 0.5)
@@ -370,7 +368,7 @@ def test_what_the_layer_lost_is_found_again(
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
 
 
-def test_a_reader_that_is_far_behind_reads_the_page_again(open_page: OpenPage, people: Any, wire: Wire) -> None:
+def test_a_page_that_is_far_behind_reloads(open_page: OpenPage, people: Any, wire: Wire) -> None:
     run = factories.run(people.ana.context())
     for _ in range(event_log.LONGEST_REPLAY + 1):
         factories.emit(run, "step.progress")
@@ -379,7 +377,7 @@ def test_a_reader_that_is_far_behind_reads_the_page_again(open_page: OpenPage, p
 
 
 @pytest.mark.parametrize("text", ["", "x", "[]", "{" * 5000])
-def test_what_is_not_understood_ends_the_socket(open_page: OpenPage, wire: Wire, text: str) -> None:
+def test_an_invalid_message_closes_the_socket(open_page: OpenPage, wire: Wire, text: str) -> None:
     with socket(open_page("ana"), wire) as link:
         link.send(text)
         with pytest.raises(ConnectionClosed) as closed:

@@ -73,7 +73,7 @@ def test_an_open_page_shows_that_a_host_stopped_responding(open_page: OpenPage, 
         expect(page.get_by_role("row").filter(has_text="rack-1")).to_contain_text("up")
 
 
-def test_hosts_are_picked_on_the_map(open_page: OpenPage, people: Any) -> None:
+def test_hosts_are_selected_on_the_map(open_page: OpenPage, people: Any) -> None:
     for number in range(90):
         add_host(f"rack-{number:02}")
     page = open_page("admin", viewport=DESKTOP)
@@ -113,7 +113,7 @@ def test_hosts_are_picked_on_the_map(open_page: OpenPage, people: Any) -> None:
     assert Service.objects.using(CELL).filter(is_disabled=True, disabled_reason="new fans").count() == 7
 
 
-def test_hosts_are_picked_from_far_and_on_several_pages(
+def test_hosts_are_selected_at_a_distance_and_on_several_pages(
     open_page: OpenPage, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_drawing, "MOST_LINKED", 60)  # a fleet of thousands, in small
@@ -150,7 +150,7 @@ def test_hosts_are_picked_from_far_and_on_several_pages(
     expect(bar).to_be_hidden()  # a new visit starts from the beginning
 
 
-def test_the_map_from_far_is_walked_by_keyboard(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_distant_map_is_used_by_keyboard(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_drawing, "MOST_LINKED", 20)  # a fleet of thousands, in small
     monkeypatch.setattr(fleet_drawing, "MOST_TILES", 5)
     monkeypatch.setattr(fleet, "MOST_TILES", 5)
@@ -230,7 +230,7 @@ def test_two_hosts_are_emptied_by_the_wizard(open_page: OpenPage, hosts: Hosts, 
     assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
 
 
-def test_more_quota_is_requested_and_given(open_page: OpenPage, people: Any) -> None:
+def test_more_quota_is_requested_and_approved(open_page: OpenPage, people: Any) -> None:
     factories.cells()
     page = open_page("ana")
     go(page, "/quotas")

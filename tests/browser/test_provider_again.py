@@ -40,7 +40,7 @@ def say_who(page: Page) -> None:
     page.locator("button[type=submit], input[type=submit]").first.click()
 
 
-def test_the_draft_waits_while_the_provider_is_requested(
+def test_a_draft_is_kept_while_the_user_signs_in_at_the_provider(
     open_page: OpenPage, provider: Provider, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.3)

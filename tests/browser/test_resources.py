@@ -63,7 +63,7 @@ def test_values_shown_once_can_be_saved(open_page: OpenPage) -> None:
     assert found.value.suggested_filename.startswith("laptop")
 
 
-def test_all_of_it_fits_and_can_be_read(open_page: OpenPage, people: Any) -> None:
+def test_resource_pages_fit_and_are_readable(open_page: OpenPage, people: Any) -> None:
     caller = people.ana.context()
     flavors.seed()
     factories.host("sim-1")

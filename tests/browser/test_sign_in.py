@@ -12,7 +12,7 @@ from tests import factories
 from tests.browser.conftest import OpenPage, go, sign_in
 
 
-def test_signing_in_goes_on_to_the_page_that_was_requested(open_page: OpenPage) -> None:
+def test_signing_in_opens_the_requested_page(open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/workflows")
     expect(page).to_have_title("Sign in · Novella")

@@ -85,7 +85,7 @@ def test_the_tray_counts_and_the_bell_shows_results(open_page: OpenPage, people:
     expect(page.locator(".toast")).to_have_count(0)  # shown once
 
 
-def test_many_that_end_at_once_are_one_toast(open_page: OpenPage, people: Any) -> None:
+def test_many_workflows_that_end_together_show_one_toast(open_page: OpenPage, people: Any) -> None:
     page = open_page("ana")
     runs = began_here(page, people, "web-1", "web-2", "web-3")
     WorkflowRun.objects.using("cell1").filter(pk__in=[run.pk for run in runs]).update(
@@ -96,7 +96,7 @@ def test_many_that_end_at_once_are_one_toast(open_page: OpenPage, people: Any) -
     expect(page.locator(".toast")).to_contain_text("3 workflows completed")
 
 
-def test_what_one_looks_at_needs_no_toast(open_page: OpenPage, people: Any) -> None:
+def test_the_displayed_workflow_shows_no_toast(open_page: OpenPage, people: Any) -> None:
     page = open_page("ana")
     (run,) = began_here(page, people, "web-1")
     go(page, f"/workflows/{run.uuid}")

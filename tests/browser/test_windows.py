@@ -80,7 +80,7 @@ def change_all_while_one_scrolls(page: Page, uuids: list[UUID]) -> None:
     assert page.locator("[data-rows] > [data-row]").count() < MOST_DRAWN
 
 
-def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, people: Any) -> None:
+def test_a_long_list_scrolls_with_few_rows_in_the_page(open_page: OpenPage, people: Any) -> None:
     uuids = fleet(people.ana.context())
     page = open_page("ana")
     go(page, "/servers?rows=10000")
@@ -117,7 +117,7 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     expect(page.locator("main")).to_contain_text(f"web-{COUNT - 1}")
 
 
-def test_news_of_a_window_wait_until_they_are_requested(open_page: OpenPage, people: Any) -> None:
+def test_changes_of_a_window_wait_until_the_user_loads_them(open_page: OpenPage, people: Any) -> None:
     caller = people.ana.context()
     uuids = fleet(caller)
     page = open_page("ana")

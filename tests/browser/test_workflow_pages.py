@@ -90,7 +90,7 @@ def test_every_tab_can_be_read_at_every_size(open_page: OpenPage, run: WorkflowR
         keep(page, f"phone-{scheme}-{number:02}")
 
 
-def test_news_that_would_move_rows_waits(open_page: OpenPage, people: Any) -> None:
+def test_updates_that_would_move_rows_wait(open_page: OpenPage, people: Any) -> None:
     caller = people.ana.context()
     first = factories.run(caller, "cell1", instance_name="web-1")
     page = open_page("ana")
@@ -171,7 +171,7 @@ def test_without_scripts_a_step_is_a_page(open_page: OpenPage, run: WorkflowRun)
     expect(page.get_by_text("holds the lock; this workflow is next in the queue")).to_be_visible()
 
 
-def test_why_is_answered_on_the_spot(open_page: OpenPage, run: WorkflowRun) -> None:
+def test_the_reason_of_a_wait_is_shown_in_a_popover(open_page: OpenPage, run: WorkflowRun) -> None:
     page = open_page("admin", viewport=DESKTOP)
     page.goto(f"/workflows/{run.waiter.uuid}")
     wait_until_live(page)

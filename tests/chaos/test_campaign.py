@@ -17,7 +17,7 @@ ACTIONS, KILLS, SERVER_KILLS, PLACES = 100, 8, 10, 8
 
 
 @pytest.mark.timeout(900)
-def test_a_cloud_of_processes_comes_to_rest_and_is_right(tmp_path: Path) -> None:
+def test_a_cloud_under_faults_comes_to_rest_without_violations(tmp_path: Path) -> None:
     lines: list[str] = []
     armed = {"NOVELLA_CRASH_AT": f"@{tmp_path / points.ARMED}"}
     with Campaign(tmp_path, SEED, **armed) as campaign:

@@ -57,7 +57,7 @@ def complaints(folder: Path, changes: dict[str, Any]) -> list[str]:
     return checker._answers(found, instances)
 
 
-def test_a_failure_after_which_the_port_is_free_is_an_answer(tmp_path: Path) -> None:
+def test_an_answer_500_is_right_when_the_port_is_free(tmp_path: Path) -> None:
     assert complaints(tmp_path, {}) == []
 
 

@@ -13,7 +13,7 @@ from tests.chaos.people import Answers, Person
 REFUSAL = b"HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\nX-OpenStack-Request-Id: req-1\r\n\r\n"
 
 
-def test_a_web_that_dies_while_it_refuses_has_refused(tmp_path: Path) -> None:
+def test_a_refusal_counts_although_its_web_process_dies(tmp_path: Path) -> None:
     def refuse() -> None:
         caller, _ = listener.accept()
         with caller:
@@ -30,7 +30,7 @@ def test_a_web_that_dies_while_it_refuses_has_refused(tmp_path: Path) -> None:
         web.join(timeout=120)
 
 
-def test_who_breaks_down_is_named() -> None:
+def test_a_user_thread_that_fails_is_reported() -> None:
     class Bo:
         name = "bo"
 

@@ -18,7 +18,7 @@ NOT_TURNED_BACK = {
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-def test_every_place_of_every_flow_is_walked_to(flow: Flow) -> None:
+def test_every_place_of_every_flow_is_reached_by_a_scene(flow: Flow) -> None:
     walked = {place.name for place in places("", 0, 0)}
     assert set(failpoints(flow)) <= walked, "give it a scene in tests/chaos/scenes.py"
     back = set(failpoints(flow, "undo"))
@@ -34,7 +34,7 @@ def test_scenes_consist_of_operations() -> None:
     assert named <= OPERATIONS.keys()
 
 
-def test_scenes_are_of_flows_that_there_are() -> None:
+def test_scenes_belong_to_existing_flows() -> None:
     assert {title.partition(",")[0] for title in SCENES} == {flow.name for flow in FLOWS}
 
 

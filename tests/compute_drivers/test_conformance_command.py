@@ -80,7 +80,7 @@ def outcomes(report: dict[str, Any], outcome: str) -> dict[str, str]:
     return {law["name"]: law["why"] for law in report["laws"] if law["outcome"] == outcome}
 
 
-def test_a_driver_that_keeps_the_law_has_its_level(folder: Path) -> None:
+def test_a_conforming_driver_has_its_level(folder: Path) -> None:
     ended, output, report = ask(folder, "my_driver.driver:MyDriver", "--level", "core")
     assert ended == 0, output
     assert "level: core (core)" in output
@@ -92,7 +92,7 @@ def test_a_driver_that_keeps_the_law_has_its_level(folder: Path) -> None:
     assert "test_a_process_killed_with_9_leaves_what_can_be_built_again_and_removed" in outcomes(report, KEPT)
 
 
-def test_one_that_hangs_lies_or_raises_is_named_and_keeps_what_it_has_besides(folder: Path) -> None:
+def test_a_driver_that_hangs_or_raises_is_reported_and_keeps_its_other_levels(folder: Path) -> None:
     ended, output, report = ask(folder, "wrong:Wrong", "--level", "snapshot", check_seconds=HANGS_SECONDS)
     assert ended == 1
     assert report["level"] == "core", output
@@ -103,13 +103,13 @@ def test_one_that_hangs_lies_or_raises_is_named_and_keeps_what_it_has_besides(fo
     assert "broken: test_paused_and_going_on: " in output
 
 
-def test_one_that_leaks_guests_has_no_level(folder: Path) -> None:
+def test_a_driver_that_leaks_guests_has_no_level(folder: Path) -> None:
     ended, output, report = ask(folder, "wrong:Leaking")
     assert (ended, report["level"], report["levels"]) == (1, "none", [])
     assert "guests are left: " in output
 
 
-def test_one_that_ends_its_process_is_named_and_requested_on(folder: Path) -> None:
+def test_a_driver_that_ends_its_process_is_reported_and_the_checks_continue(folder: Path) -> None:
     ended, output, report = ask(folder, "wrong:Ending")
     assert (ended, report["levels"]) == (1, []), output
     broken = outcomes(report, BROKEN)
@@ -118,7 +118,7 @@ def test_one_that_ends_its_process_is_named_and_requested_on(folder: Path) -> No
     assert not [why for why in broken.values() if "guests are left" in why]
 
 
-def test_the_levels_go_by_what_is_offered_and_kept() -> None:
+def test_levels_depend_on_declared_and_passed_capabilities() -> None:
     kept, moved = Law("a", KEPT), Law("b", KEPT, ("live_migrate",))
     both = {"migrate", "live_migrate"}
     assert levels([kept, moved], both) == [CORE, MIGRATION]

@@ -114,7 +114,7 @@ def new(driver: ContainerDriver, **values: Any) -> GuestSpec:
     return guest
 
 
-def test_inside_it_is_a_machine_of_its_own_within_its_bounds(driver: ContainerDriver) -> None:
+def test_a_container_is_isolated_and_limited(driver: ContainerDriver) -> None:
     guest = new(driver, hostname="web-7", public_key="ssh-ed25519 AAAA ana", metadata={"tier": "front"})
     uuid = guest.instance_uuid
     assert wait_for(driver, uuid, TICK).startswith(BANNER)
@@ -146,7 +146,7 @@ def test_inside_it_is_a_machine_of_its_own_within_its_bounds(driver: ContainerDr
     assert left_of(driver, uuid) == []
 
 
-def test_a_disk_ends_where_the_flavor_says(driver: ContainerDriver) -> None:
+def test_a_disk_has_the_size_of_the_flavor(driver: ContainerDriver) -> None:
     uuid = new(driver).instance_uuid
     assert int(inside(driver, uuid, "df -k / | sed -n '$s/^[^ ]* *\\([0-9]*\\).*/\\1/p'")) < 1 << 20
     (place,) = driver.node.paths.mounts_of(uuid)
@@ -156,7 +156,7 @@ def test_a_disk_ends_where_the_flavor_says(driver: ContainerDriver) -> None:
     assert disk.stat().st_size == 1 << 30
 
 
-def test_ports_are_cards_that_come_and_go(driver: ContainerDriver) -> None:
+def test_ports_are_plugged_and_unplugged_as_network_cards(driver: ContainerDriver) -> None:
     uuid = new(driver).instance_uuid
     more = (PortAddress("10.64.0.7", "10.64.0.0/20"), PortAddress("fd00::6", "fd00::/64"), PortAddress("10.9.0.1"))
     second = replace(PORT, port_uuid="q", mac_address="fa:16:3e:00:00:02", ip_address="10.64.0.6", more=more)
@@ -186,7 +186,7 @@ def test_a_console_is_a_shell_that_ends_with_its_socket(driver: ContainerDriver)
         driver.open_console(uuid, ConsoleKind.VNC)
 
 
-def test_it_is_requested_before_it_is_ended_and_its_console_goes_on(driver: ContainerDriver) -> None:
+def test_a_container_gets_time_to_shut_down_and_its_console_log_is_kept(driver: ContainerDriver) -> None:
     guest = new(driver)
     uuid = guest.instance_uuid
     wait_for(driver, uuid, TICK)
@@ -217,7 +217,7 @@ def test_a_container_that_ends_by_itself_is_off_and_starts_again(driver: Contain
     assert inside(driver, uuid, "cat /etc/note") == "mine\n"
 
 
-def test_a_snapshot_has_what_it_has_with_its_owners_and_starts(driver: ContainerDriver) -> None:
+def test_a_snapshot_keeps_files_and_owners_and_starts(driver: ContainerDriver) -> None:
     uuid, shelf = new(driver).instance_uuid, SnapshotImageStore()
     script = "echo kept > /etc/note; echo hers > /tmp/a; chown 1000:1000 /tmp/a; chmod 4750 /tmp/a; ln /tmp/a /tmp/b"
     inside(driver, uuid, script)
@@ -279,7 +279,7 @@ LIMITS = ("memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max")
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_cannot_be_built_is_one_clear_fault_and_leaves_nothing(driver: ContainerDriver, case: str) -> None:
+def test_an_impossible_build_fails_with_one_clear_error_and_leaves_nothing(driver: ContainerDriver, case: str) -> None:
     image, values, kind, complaint = WRONG[case]
     guest = guest_of(str(uuid4()), image, **values)
     with pytest.raises(kind, match=re.escape(complaint)) as refused:
@@ -331,7 +331,7 @@ def test_an_image_reaches_nothing_outside_of_its_disk_and_brings_no_devices(driv
     assert not (driver.node.paths.mounts_dir / name).exists()
 
 
-def test_a_build_that_is_stopped_anywhere_leaves_nothing(driver: ContainerDriver) -> None:
+def test_a_build_interrupted_at_any_place_leaves_nothing(driver: ContainerDriver) -> None:
     counting = RecordedProgress()
     driver.spawn(guest_of(str(uuid4()), IMAGE), counting)
     (first,) = driver.guests()
@@ -372,7 +372,7 @@ RUNTIMES = {
 
 
 @pytest.mark.parametrize("how", RUNTIMES)
-def test_a_dead_runtime_is_one_clear_fault(
+def test_a_broken_runtime_is_reported_as_one_clear_error(
     driver: ContainerDriver, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     script, complaint = RUNTIMES[how]
@@ -415,7 +415,7 @@ def test_a_container_that_cannot_be_frozen_yet_is_paused_as_soon_as_it_can(
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.PAUSED)]
 
 
-def test_it_says_what_the_machine_has(driver: ContainerDriver) -> None:
+def test_the_report_has_the_resources_of_the_machine(driver: ContainerDriver) -> None:
     report = driver.report()
     assert (report.hypervisor_type, report.supported_instances) == ("lxc", (("x86_64", "lxc", "exe"),))
     assert report.hypervisor_version >= 1_001_000

@@ -64,7 +64,7 @@ def test_it_reports_its_configured_values() -> None:
     assert FakeDriver.is_simulated
 
 
-def test_the_console_says_that_nothing_runs() -> None:
+def test_the_console_states_that_the_guest_is_simulated() -> None:
     driver, guest = started(), guest_of(str(uuid4()), IMAGE, ports=(PORT,), hostname="web-9")
     driver.spawn(guest, RecordedProgress())
     text = driver.console_log(guest.instance_uuid, 0).decode()

@@ -24,14 +24,14 @@ def inside(found: NodeReport) -> Host:
     return wire.host_from_json(found.numa_cells, found.pci_devices)
 
 
-def test_a_plain_host_reports_no_inside() -> None:
+def test_a_host_without_cells_and_devices_reports_none() -> None:
     found = report()
     assert (found.numa_cells, found.pci_devices) == ((), ())
     assert "PCPU" not in found.inventory
     assert "HW_CPU_HYPERTHREADING" not in found.traits
 
 
-def test_cells_are_equal_parts() -> None:
+def test_cells_have_equal_parts_of_the_host() -> None:
     values = {"vcpus": 16, "memory_mb": 8192, "numa_cells": 2, "threads_per_core": 2, "pinned_vcpus": 8}
     found = report(**values, huge_pages=512, pci_devices=2)
     host = inside(found)
@@ -69,6 +69,6 @@ def test_devices_of_a_host_without_cells_are_near_to_nothing() -> None:
         {"huge_pages": 4},
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, int]) -> None:
+def test_impossible_values_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(Invalid):
         FakeDriver("sim-7", options, ImageShelf().open)

@@ -85,7 +85,7 @@ def _kill_before(write: int) -> None:
 
 @pytest.mark.parametrize("write", range(WRITES_OF_A_SWITCH))
 @pytest.mark.parametrize("then", ["again", "cancel"])
-def test_a_live_move_killed_anywhere_leaves_one_guest_and_ends_right(
+def test_a_live_migration_killed_at_any_place_leaves_one_guest(
     source: FakeDriver, destination: FakeDriver, guest: GuestSpec, write: int, then: str
 ) -> None:
     life, uuid = note(source, guest).life, guest.instance_uuid
@@ -126,7 +126,7 @@ def test_a_switch_makes_no_other_writes(source: FakeDriver, destination: FakeDri
 
 @pytest.mark.parametrize("write", range(WRITES_OF_A_FINISH))
 @pytest.mark.parametrize("then", ["finish", "destroy"])
-def test_an_arrival_killed_anywhere_brings_no_guest_back(
+def test_a_finish_killed_at_any_place_restores_no_guest_at_the_source(
     source: FakeDriver, destination: FakeDriver, guest: GuestSpec, write: int, then: str
 ) -> None:
     uuid = guest.instance_uuid
@@ -140,7 +140,7 @@ def test_an_arrival_killed_anywhere_brings_no_guest_back(
 
 
 @pytest.mark.parametrize("verb", ["migrate_out", "migrate_in", "revert_migration", "confirm_migration"])
-def test_a_cold_move_killed_anywhere_goes_on(
+def test_a_cold_migration_killed_at_any_place_continues(
     source: FakeDriver, destination: FakeDriver, guest: GuestSpec, verb: str
 ) -> None:
     disk, uuid = note(source, guest).disk, guest.instance_uuid
@@ -170,7 +170,7 @@ def test_a_cold_move_killed_anywhere_goes_on(
     assert note(where, guest).disk == disk
 
 
-def test_it_is_the_same_guest_or_another(source: FakeDriver, guest: GuestSpec) -> None:
+def test_actions_keep_or_change_the_identity_of_the_guest(source: FakeDriver, guest: GuestSpec) -> None:
     uuid, first = guest.instance_uuid, note(source, guest)
     source.pause(uuid)
     source.unpause(uuid)
@@ -353,9 +353,7 @@ def test_a_failure_after_the_switch_is_not_reported_as_one_of_a_guest_that_is_st
 
 
 @pytest.mark.parametrize(("is_running", "state"), [(True, PowerState.RUNNING), (False, PowerState.SHUTDOWN)])
-def test_a_guest_that_the_host_has_lost_is_rebuilt_all_the_same(
-    is_running: bool, state: PowerState, source: FakeDriver, guest: GuestSpec
-) -> None:
+def test_a_lost_guest_can_be_rebuilt(is_running: bool, state: PowerState, source: FakeDriver, guest: GuestSpec) -> None:
     source.destroy(guest.instance_uuid)
     command = RebuildInstance(
         step_key="run:do:0:1:1",

@@ -106,7 +106,7 @@ def test_nothing_passes_a_port_before_its_rules_arrive_and_all_one_without_port_
     assert ana.reaches(bo, ana.ping(bo, b"free", address=IPv4Address("10.64.0.99").packed))
 
 
-def test_who_claims_another_card_or_address_is_not_heard_unless_the_port_is_allowed_to(
+def test_frames_with_foreign_addresses_are_dropped_unless_the_port_allows_them(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo, chi = joined(ANA, BO, CHI)
@@ -125,7 +125,7 @@ def test_who_claims_another_card_or_address_is_not_heard_unless_the_port_is_allo
     assert ana.reaches(bo, ana.ping(bo, b"virtual", address=virtual))
 
 
-def test_members_of_a_group_are_let_in_and_others_are_not(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
+def test_a_rule_about_a_group_admits_its_members_only(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
     ana, bo, chi = joined(ANA, BO, CHI)
     web = FilterRule(INGRESS, protocol="udp", low=53, high=54, remote_group="group-web")
     member = PortFilter(groups=("group-web",), rules=(OUT,))

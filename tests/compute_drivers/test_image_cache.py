@@ -40,7 +40,7 @@ def test_unused_entries_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == {"three"}
 
 
-def test_what_is_too_much_goes_the_longest_unused_first(tmp_path: Path) -> None:
+def test_beyond_the_size_limit_the_least_recently_used_images_are_removed(tmp_path: Path) -> None:
     cache = filled(tmp_path, most_bytes=9000)
     assert cache.expire(list) == ["one"]
     assert names(tmp_path) == {"two", "three"}
@@ -64,7 +64,7 @@ def test_what_a_disk_lies_on_or_is_being_built_from_stays(tmp_path: Path) -> Non
     assert names(tmp_path / "images") == {"one"}
 
 
-def test_using_an_image_makes_it_young(tmp_path: Path) -> None:
+def test_using_an_image_renews_its_age(tmp_path: Path) -> None:
     cache = filled(tmp_path, keep_seconds=150.0)
     cache.fetch(image_of("one", DATA["one"]), lambda _: None)
     assert cache.expire(list) == ["two"]
@@ -80,7 +80,7 @@ def test_a_kept_image_that_was_damaged_is_fetched_anew_by_the_next_process(tmp_p
     assert SHELF.opened["one"] == opened
 
 
-def test_what_killed_processes_left_of_rebuilds_and_snapshots_goes_at_the_start(tmp_path: Path) -> None:
+def test_files_of_killed_rebuilds_and_snapshots_are_removed_at_the_start(tmp_path: Path) -> None:
     guest = tmp_path / "guest"
     (guest / "new").mkdir(parents=True)
     for name in ("new/root.qcow2", "root.qcow2", "rescue.qcow2", "snapshot.qcow2", "config.iso"):

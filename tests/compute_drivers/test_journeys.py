@@ -141,7 +141,7 @@ def people(
     assert cloud.stop() == 0, cloud.log_tail()
 
 
-def test_a_machine_is_given_out_used_and_taken_back_clean(people: People, rack: Rack) -> None:
+def test_a_machine_is_built_used_and_cleaned(people: People, rack: Rack) -> None:
     cloud = people.cloud
     people.image("installer", IMAGES["installer"], "iso", "baremetal")
     people.image("other", IMAGES["other"], "iso", "baremetal")
@@ -173,7 +173,7 @@ def test_a_machine_is_given_out_used_and_taken_back_clean(people: People, rack: 
     cloud.wait_until_clean()
 
 
-def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People, run_dir: Path) -> None:
+def test_a_container_is_launched_limited_resized_copied_and_deleted(people: People, run_dir: Path) -> None:
     cloud = people.cloud
     people.image("busybox", ROOT, "raw", "lxc")
     people.flavor("small-box", 1, 64, 1)

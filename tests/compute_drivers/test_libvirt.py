@@ -205,7 +205,7 @@ def test_what_the_hypervisor_refuses_is_a_driver_error_without_paths_and_leaves_
     assert files_of(driver, guest.instance_uuid) == []
 
 
-def test_a_build_that_is_stopped_anywhere_leaves_nothing(driver: LibvirtDriver) -> None:
+def test_a_build_interrupted_at_any_place_leaves_nothing(driver: LibvirtDriver) -> None:
     counting = RecordedProgress()
     driver.spawn(guest_of(str(uuid4()), IMAGE), counting)
     (first,) = driver.guests()
@@ -287,7 +287,7 @@ def test_names_with_any_characters_start(driver: LibvirtDriver) -> None:
     wait_for(driver, guest.instance_uuid, TICK)
 
 
-def test_the_console_says_whether_a_guest_went_on_or_was_booted(
+def test_the_console_shows_whether_an_action_booted_the_guest(
     driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
@@ -349,7 +349,7 @@ def test_a_snapshot_that_was_cut_off_by_a_kill_is_taken_again(driver: LibvirtDri
     assert "copy" in shelf.images
 
 
-def test_a_guest_boots_from_a_volume_and_another_hangs_on_it(driver: LibvirtDriver, tmp_path: Path) -> None:
+def test_a_guest_boots_from_a_volume_with_a_second_one_attached(driver: LibvirtDriver, tmp_path: Path) -> None:
     paths = [tmp_path / "boot.raw", tmp_path / "data.raw"]
     paths[0].write_bytes(DISK)
     paths[1].write_bytes(bytes(1 << 20))

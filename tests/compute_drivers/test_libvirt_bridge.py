@@ -107,7 +107,7 @@ def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its
     assert devices() == []
 
 
-def test_what_goes_wrong_leaves_no_port(host: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_calls_leave_no_port(host: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = NetworkPort("bad", "private", "fa:16:3e:00:01:09", "fd00::5", 64, "fd01::/64")
     with pytest.raises(BuildAborted, match="which is not in 'fd01::/64'"):
         host.spawn(guest_of(str(uuid4()), IMAGE, ports=(PORT, wrong)), RecordedProgress())

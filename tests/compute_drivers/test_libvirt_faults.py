@@ -95,7 +95,7 @@ def test_a_kernel_that_is_not_there_aborts_the_build(driver: LibvirtDriver) -> N
         assert files_of(driver, guest.instance_uuid) == []
 
 
-def test_what_a_flavor_asks_for_in_vain_is_refused_before_anything_is_fetched(driver: LibvirtDriver) -> None:
+def test_unsupported_flavors_are_refused_before_an_image_is_fetched(driver: LibvirtDriver) -> None:
     image = image_of(str(uuid4()), b"never fetched")
     flavor = FlavorSpec("9", "safe", vcpus=1, memory_mb=64, root_gb=1, extra_specs={"hw:tpm_version": "2.0"})
     guest = guest_of(str(uuid4()), image, flavor=flavor)
@@ -118,7 +118,7 @@ def test_a_disk_never_shrinks_and_the_guest_comes_back(driver: LibvirtDriver) ->
     wait_for(driver, guest.instance_uuid, TICK)
 
 
-def test_a_move_back_that_was_cut_off_is_gone_on_with(driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_revert_continues(driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     guest = guest_of(str(uuid4()), IMAGE)
     driver.spawn(guest, RecordedProgress())
     error = wait_for(driver, guest.instance_uuid, TICK)
@@ -178,13 +178,13 @@ def test_options_that_cannot_be_are_refused_by_name(tmp_path: Path, options: dic
 
 
 class TestADaemon:
-    def test_none_there(self, tmp_path: Path) -> None:
+    def test_a_missing_hypervisor_stops_the_start(self, tmp_path: Path) -> None:
         options = {"state_dir": str(tmp_path), "uri": f"qemu+unix:///system?socket={tmp_path}/nobody"}
         host = LibvirtDriver("real-5", options, SHELF.open)
         with pytest.raises(DriverError, match="The hypervisor could not be opened: Failed to connect socket"):
             host.start()
 
-    def test_one_that_dies_in_a_build_is_a_clear_fault_and_all_is_found_when_it_is_back(
+    def test_a_hypervisor_that_dies_during_a_build_is_reported_and_guests_are_found_afterwards(
         self, short_folder: Path
     ) -> None:
         daemon = Daemon(short_folder / "d")

@@ -45,7 +45,7 @@ def demanding() -> GuestSpec:
     return guest_of(str(uuid4()), image, flavor=flavor, ports=(PORT,))
 
 
-def test_all_that_can_be_requested_at_once(driver: LibvirtDriver) -> None:
+def test_a_guest_with_all_supported_hardware_requests_starts(driver: LibvirtDriver) -> None:
     cpu = min(host_inventory.numa_cells()[0].cpus)
     cell = InstanceCell(0, frozenset(), frozenset({0, 1}), 64, cpu_policy="dedicated", pins=((0, cpu), (1, cpu)))
     spec = demanding()
@@ -92,7 +92,7 @@ def _allowed(process: int, thread: str) -> set[str]:
     return found
 
 
-def test_huge_pages_that_the_machine_has_not_are_a_clear_fault(driver: LibvirtDriver) -> None:
+def test_missing_huge_pages_are_reported_with_a_clear_error(driver: LibvirtDriver) -> None:
     """And where it has them, the guest runs on them."""
     cell = InstanceCell(0, frozenset({0, 1}), frozenset(), 64, page_size_kb=2048)
     spec = demanding()

@@ -62,7 +62,7 @@ def test_the_cards_are_those_that_the_guest_has_now(cards: dict[str, int], words
     assert [word.get("value") for word in found] == words
 
 
-def test_networks_that_are_played_are_played_at_the_destination() -> None:
+def test_networks_served_by_the_agent_are_served_by_the_destinations_agent() -> None:
     """The second was plugged while the guest ran."""
 
     def wires(prefix: str) -> qemu_network.BackendOf:

@@ -145,7 +145,9 @@ def inside(pair: tuple[Host, Host], tiny_linux: Path) -> Inside:
 class TestALinux:
     """One guest in all tests, in their order: each documents its final host."""
 
-    def test_aborted_it_goes_on_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
+    def test_an_aborted_migration_leaves_the_guest_running_at_the_source(
+        self, pair: tuple[Host, Host], inside: Inside
+    ) -> None:
         source, destination = pair
 
         def abort() -> None:
@@ -166,7 +168,7 @@ class TestALinux:
         assert "copying memory, pass 1" in watching.sentences
         _stays(source, destination, inside)
 
-    def test_a_destination_that_dies_leaves_it_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
+    def test_a_dead_destination_leaves_the_guest_at_the_source(self, pair: tuple[Host, Host], inside: Inside) -> None:
         source, destination = pair
         with source.with_options(**SLOWLY) as slow:
             mine = set(qemu_of(inside.uuid))
@@ -177,7 +179,7 @@ class TestALinux:
         assert not isinstance(failed.value, MigrationAborted)
         _stays(source, destination, inside)
 
-    def test_a_daemon_that_dies_leaves_it_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
+    def test_a_dead_daemon_leaves_the_guest_at_the_source(self, pair: tuple[Host, Host], inside: Inside) -> None:
         source, destination = pair
         with source.with_options(**SLOWLY) as slow:
             target = _prepared(destination, inside)
@@ -186,7 +188,7 @@ class TestALinux:
             source.daemon.start()
         _stays(source, destination, inside)
 
-    def test_busy_it_is_seen_not_to_converge_and_throttled_and_forced_it_arrives_and_has_not_noticed(
+    def test_a_busy_guest_does_not_converge_and_arrives_when_throttled_and_forced(
         self, pair: tuple[Host, Host], inside: Inside
     ) -> None:
         """It writes the same memory over and over, more than the link takes. It leaves the guest at the second host."""
@@ -211,7 +213,7 @@ class TestALinux:
         assert files_of(source.driver, inside.uuid) == []
         assert len(qemu_of(inside.uuid)) == 1
 
-    def test_it_comes_back_by_post_copy_and_tcp(self, pair: tuple[Host, Host], inside: Inside) -> None:
+    def test_the_guest_migrates_back_by_post_copy_over_tcp(self, pair: tuple[Host, Host], inside: Inside) -> None:
         """It leaves the guest at the first host."""
         back, source = pair
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
@@ -224,7 +226,9 @@ class TestALinux:
         inside.goes_on(back.driver, count)
         assert inside.uptime(back.driver) >= uptime
 
-    def test_a_move_goes_on_without_the_agent_that_began_it(self, pair: tuple[Host, Host], inside: Inside) -> None:
+    def test_a_migration_continues_without_the_agent_that_started_it(
+        self, pair: tuple[Host, Host], inside: Inside
+    ) -> None:
         """It leaves the guest at the second host."""
         source, destination = pair
         count, target = inside.goes_on(source.driver, 0), _prepared(destination, inside)
@@ -250,7 +254,7 @@ class TestALinux:
             assert not found.has_nic("card-p2")
             assert "vdb" not in found.disk_targets()
 
-    def test_switched_to_post_copy_it_goes_on_there_and_cannot_be_aborted(
+    def test_after_a_switch_to_post_copy_a_migration_cannot_be_aborted(
         self, pair: tuple[Host, Host], inside: Inside
     ) -> None:
         """It leaves the guest at the first host."""
@@ -272,7 +276,7 @@ class TestALinux:
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
 
-    def test_a_guest_that_dies_on_its_way_has_crashed_where_it_was(
+    def test_a_guest_that_dies_during_a_migration_has_crashed_at_the_source(
         self, pair: tuple[Host, Host], inside: Inside
     ) -> None:
         source, destination = pair
@@ -317,7 +321,7 @@ def test_a_tunnel_takes_a_guest_that_has_only_volumes(pair: tuple[Host, Host], t
     assert path.exists()
 
 
-def test_what_left_while_no_agent_ran_is_cleared_away_by_the_next(pair: tuple[Host, Host]) -> None:
+def test_files_of_guests_that_left_without_an_agent_are_removed_by_the_next_agent(pair: tuple[Host, Host]) -> None:
     uuid, state = str(uuid4()), state_dir(pair[0].driver)
     (state / "instances" / uuid).mkdir()
     (state / "instances" / uuid / "root.qcow2").touch()

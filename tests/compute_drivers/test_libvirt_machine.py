@@ -109,7 +109,7 @@ class TestTheMachine:
         (element,) = described(guest(specs, properties)).findall(path)
         assert tuple(element.attrib.values()) == found
 
-    def test_what_they_can_do_without(self) -> None:
+    def test_optional_requests_are_ignored(self) -> None:
         domain = described(guest({"hw_rng:allowed": "false"}, {"hw_video_model": "none"}))
         assert domain.find("devices/rng") is None
         assert domain.find("devices/graphics") is None
@@ -137,17 +137,17 @@ class TestTheMachine:
             ({"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "1"}, {"hw_cpu_max_threads": "1"}, BuildAborted, "4 CPUs"),
         ],
     )
-    def test_what_cannot_be_had_is_named(
+    def test_unsupported_requests_are_named(
         self, specs: dict[str, str], properties: dict[str, str], kind: type[Exception], complaint: str
     ) -> None:
         with pytest.raises(kind, match=complaint) as refused:
             machine_spec.from_guest(guest(specs, properties))
         assert type(refused.value) is kind
 
-    def test_secure_boot_that_is_only_liked_is_done_without(self) -> None:
+    def test_optional_secure_boot_is_left_out(self) -> None:
         assert machine_spec.from_guest(guest(properties={"os_secure_boot": "optional"})).firmware == "bios"
 
-    def test_secure_boot_is_another_machine_with_firmware_that_knows_whom_to_trust(
+    def test_secure_boot_uses_q35_and_firmware_with_enrolled_keys(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(machine_spec, "FIRMWARE_DIR", tmp_path)
@@ -210,7 +210,7 @@ class TestTheMachine:
 
 
 class TestTheDisc:
-    def test_it_says_who_the_guest_is(self) -> None:
+    def test_the_config_drive_has_the_metadata_of_the_guest(self) -> None:
         user_data = base64.b64encode(b"#!/bin/sh\necho hello\n").decode()
         spec = guest(
             ports=(PORT,), hostname="web-1", public_key="ssh-ed25519 AAAA ana", user_data=user_data, metadata={"a": "b"}
@@ -237,17 +237,17 @@ class TestTheDisc:
         assert amazon["public-keys"]["0"]["openssh-key"] == "ssh-ed25519 AAAA ana"
         assert files["ec2/2009-04-04/user-data"] == b"#!/bin/sh\necho hello\n"
 
-    def test_without_key_password_and_user_data_it_says_nothing_of_them(self) -> None:
+    def test_a_config_drive_without_key_password_and_user_data_leaves_them_out(self) -> None:
         files = metadata_files(guest())
         seed = json.loads(files["openstack/latest/meta_data.json"])
         assert not {"admin_pass", "public_keys", "keys"} & seed.keys()
         assert not [name for name in files if name.endswith(("user_data", "user-data"))]
 
-    def test_it_is_labelled_for_those_who_look_for_it(self) -> None:
+    def test_the_config_drive_has_the_label_that_cloud_init_looks_for(self) -> None:
         made = config_drive.build_iso(metadata_files(guest()))
         assert made[32808:32816] == b"config-2"
 
-    def test_only_its_owner_reads_it_and_what_cannot_be_read_is_refused(self, tmp_path: Path) -> None:
+    def test_a_config_drive_is_private_and_invalid_user_data_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "config.iso"
         for _ in range(2):
             config_drive.write(path, guest(), "secret")
@@ -290,7 +290,7 @@ class TestTheHost:
             self.make(topology / "physical_package_id", str(cpu % 4 // 2))
         return nodes, cpus
 
-    def test_its_cells(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_numa_cells_of_the_machine_are_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
         nodes, cpus = self.machine(tmp_path)
         first, second = host_inventory.numa_cells("3,7", nodes=nodes, cpus=cpus)
@@ -328,5 +328,5 @@ class TestTheHost:
         with pytest.raises(Invalid, match=r"libvirt\.pci_devices: 'gpu' is neither"):
             host_inventory.parse_pci_devices("gpu")
 
-    def test_its_traits_are_standard_or_custom(self) -> None:
+    def test_reported_traits_are_standard_or_custom(self) -> None:
         assert sorted(host_inventory.TRAITS - set(os_traits.get_traits())) == []

@@ -74,7 +74,7 @@ async def look(screen: Browser) -> int:
     return sum(map(bool, frame[16:]))
 
 
-def test_who_watches_a_real_guest_sees_it_and_types_nothing(server: Any, people: Any, api_client: Any) -> None:
+def test_a_viewer_of_a_real_guest_sees_output_and_sends_no_input(server: Any, people: Any, api_client: Any) -> None:
     path = f"/api/servers/{server.uuid}/console-shares"
     tokens = {}
     for kind in ("serial", "vnc"):

@@ -69,7 +69,7 @@ class TestRedfish(DriverConformance):
 # -- what a machine gets --------------------------------------------------------------------------------------
 
 
-def test_a_machine_boots_the_image_once_and_knows_who_it_is(rack: Rack, spare: RedfishDriver) -> None:
+def test_a_machine_boots_the_image_once_and_has_its_metadata(rack: Rack, spare: RedfishDriver) -> None:
     keys = {"public_key": "ssh-ed25519 AAAA ana", "admin_password": "tr0ub4dor", "ports": (port(1), port(2))}
     guest = guest_of(str(uuid4()), **keys)
     spare.spawn(guest, RecordedProgress())
@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[DriverError], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_built_is_one_clear_fault_and_leaves_nothing(
+def test_an_impossible_build_fails_with_one_clear_error_and_leaves_nothing(
     rack: Rack, spare: RedfishDriver, case: str
 ) -> None:
     values, kind, complaint = REFUSED[case]
@@ -187,7 +187,7 @@ def test_a_build_is_refused_where_no_free_machine_is_large_enough(spare: Redfish
         spare.check_build(guest_of(str(uuid4())))
 
 
-def test_a_build_that_is_stopped_anywhere_leaves_nothing(rack: Rack, spare: RedfishDriver) -> None:
+def test_a_build_interrupted_at_any_place_leaves_nothing(rack: Rack, spare: RedfishDriver) -> None:
     counting, guest = RecordedProgress(), guest_of(str(uuid4()))
     spare.spawn(guest, counting)
     spare.destroy(guest.instance_uuid)
@@ -211,7 +211,7 @@ def test_a_controller_that_fails_in_a_build_is_named_and_the_machine_is_clean_ag
     assert_clean(rack, spare)
 
 
-def test_a_machine_that_cannot_be_cleaned_stays_taken_until_it_is(rack: Rack, spare: RedfishDriver) -> None:
+def test_a_machine_that_cannot_be_cleaned_stays_assigned_until_it_can(rack: Rack, spare: RedfishDriver) -> None:
     guest = guest_of(str(uuid4()))
     spare.spawn(guest, RecordedProgress())
     rack.between.breaks["VirtualMedia/Floppy"] = 500
@@ -229,7 +229,7 @@ def test_a_machine_that_cannot_be_cleaned_stays_taken_until_it_is(rack: Rack, sp
     assert_clean(rack, spare)
 
 
-def test_media_that_stay_though_they_were_ejected_are_found_out(rack: Rack, options_of: Machines) -> None:
+def test_media_that_an_eject_did_not_remove_are_detected(rack: Rack, options_of: Machines) -> None:
     guest = guest_of(str(uuid4()))
     with host(options_of(SPARE, options={"request_seconds": 2.0})) as driver:
         driver.spawn(guest, RecordedProgress())
@@ -243,7 +243,7 @@ def test_media_that_stay_though_they_were_ejected_are_found_out(rack: Rack, opti
         assert_clean(rack, driver)
 
 
-def test_two_who_want_the_last_machine_get_it_once(spare: RedfishDriver) -> None:
+def test_of_two_builds_for_the_last_machine_one_gets_it(spare: RedfishDriver) -> None:
     def spawn(uuid: str) -> str:
         try:
             spare.spawn(guest_of(uuid), RecordedProgress())

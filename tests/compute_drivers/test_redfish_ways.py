@@ -137,7 +137,7 @@ class Agent:
         self.journal.close()
 
 
-def test_behind_an_agent_stale_commands_and_what_metal_cannot_do_never_reach_a_machine(
+def test_an_agent_passes_no_stale_or_unsupported_command_to_a_machine(
     rack: Rack, options_of: Machines, tmp_path: Path
 ) -> None:
     guest = guest_of(str(uuid4()), admin_password="tr0ub4dor")
@@ -165,7 +165,7 @@ def test_behind_an_agent_stale_commands_and_what_metal_cannot_do_never_reach_a_m
 # -- reports and commands of a host -----------------------------------------------------------------------------
 
 
-def test_it_says_what_its_machines_have(options_of: Machines) -> None:
+def test_the_report_has_the_resources_of_the_machines(options_of: Machines) -> None:
     with host(options_of(0, 1, reports_size=True)) as driver:
         report = driver.report()
     amounts = {name: (amount.total, amount.max_unit) for name, amount in report.inventory.items()}
@@ -182,7 +182,7 @@ def test_it_says_what_its_machines_have(options_of: Machines) -> None:
     assert not RedfishDriver.is_simulated
 
 
-def test_what_the_file_says_of_a_machine_counts(options_of: Machines) -> None:
+def test_values_in_the_machines_file_replace_reported_ones(options_of: Machines) -> None:
     options = options_of(0, reports_size=True, vcpus=4, disk_gb=10, options={"resource_class": "CUSTOM_METAL_SMALL"})
     with host(options) as driver:
         inventory = driver.report().inventory

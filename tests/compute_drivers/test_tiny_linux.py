@@ -54,7 +54,7 @@ def playing(driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
     agent.stop()
 
 
-def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itself(
+def test_the_guest_has_the_name_and_addresses_of_its_ports_and_reads_its_metadata(
     driver: LibvirtDriver,
     tiny_linux: Path,
     record_property: Callable[[str, object], None],

@@ -93,7 +93,7 @@ def test_what_a_guest_would_lose_is_named_and_not_shown(name: str, value: Any) -
     assert str(refused.value) == f"spawn_instance with {name}"
 
 
-def test_nothing_is_changed_for_who_knows_it() -> None:
+def test_a_host_that_knows_the_message_gets_it_unchanged() -> None:
     for path in CORPUS.glob("*.json"):
         frozen = json.loads(path.read_text())
         assert downgraded(frozen, SERVICE_VERSION) == frozen

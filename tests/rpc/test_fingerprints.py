@@ -126,7 +126,7 @@ def test_all_messages_are_exported_and_the_service_version_is_their_history() ->
     assert SERVICE_VERSION >= 1
 
 
-def test_an_older_command_means_what_it_meant() -> None:
+def test_older_versions_of_a_command_keep_their_meaning() -> None:
     spawn = decode(json.loads((CORPUS / "spawn_instance-1.0.json").read_text()))
     assert spawn.is_running is True
     assert decode(json.loads((CORPUS / "step_progressed-1.0.json").read_text())).figures == {}

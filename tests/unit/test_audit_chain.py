@@ -68,7 +68,7 @@ def attacks(draw: st.DrawFn) -> tuple[str, list[SealedRecord], list[SealedRecord
 
 
 @given(attacks())
-def test_whatever_is_done_is_found(attack: tuple[str, list[SealedRecord], list[SealedRecord]]) -> None:
+def test_any_change_of_the_chain_is_found(attack: tuple[str, list[SealedRecord], list[SealedRecord]]) -> None:
     action, was, rows = attack
     assert fault(was, was[-1].place) == ""
     assert fault(rows, was[-1].place), action

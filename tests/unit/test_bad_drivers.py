@@ -101,7 +101,7 @@ def leave(*_: Any) -> None:
     sys.exit("I have enough")
 
 
-def test_one_that_leaves_fails_its_command_and_the_next_is_carried_out(host: Host) -> None:
+def test_a_driver_that_raises_system_exit_fails_its_command_only(host: Host) -> None:
     host.driver.spawning = leave
     for uuid in (ANA, BO, ANA):
         answer = host.does(SpawnInstance, uuid, guest=guest_json(uuid))
@@ -132,7 +132,7 @@ def test_an_answer_that_is_no_json_is_a_failure_that_is_kept(host: Host, answers
     assert complaint in answer.error["message"]
 
 
-def test_what_ends_the_process_again_and_again_is_given_up(host: Host, tmp_path: Path) -> None:
+def test_a_command_that_repeatedly_ends_the_process_is_given_up(host: Host, tmp_path: Path) -> None:
     folder = tmp_path / "1.underway"
     for _ in range(3):
         CommandAttempts(folder).begin("k1")  # and there the process ended
@@ -228,7 +228,7 @@ def test_a_connection_closed_after_its_guest_moved_is_not_reported_as_failed(hos
     assert (answer.ok, answer.result) == (False, {})
 
 
-def test_one_that_leaves_at_a_question_has_failed(host: Host) -> None:
+def test_a_driver_that_exits_at_a_query_has_failed(host: Host) -> None:
     host.driver.capabilities = frozenset({"diagnostics", "serial_console"})
     for name in ("diagnostics", "open_console"):
         setattr(host.driver, name, leave)
@@ -268,7 +268,7 @@ def test_a_console_that_is_none_keeps_no_other_from_being_followed(host: Host, l
     assert [piece["instance_uuid"] for message in sent for piece in message.pieces] == [BO]
 
 
-def test_what_was_looked_at_is_looked_at_again_only_when_it_is_another(
+def test_an_unchanged_inventory_is_not_validated_again(
     host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     looks: list[Any] = []

@@ -96,7 +96,7 @@ def test_prefixes_are_advertised_as_the_subnets_say_and_no_port_is_a_router() ->
         ("dhcpv6-stateful", ipv6.OTHER | ipv6.MANAGED),
     ],
 )
-def test_what_else_is_to_be_requested_is_in_the_flags(mode: str, flags: int) -> None:
+def test_advertisement_flags_follow_the_address_mode(mode: str, flags: int) -> None:
     (body,) = serving(PortAddress("fd00::7", "fd00::/64", ipv6_mode=mode)).receive(solicits())
     assert checked(body)[1][5] == flags
 
@@ -121,7 +121,7 @@ def test_unsigned_and_remote_messages_are_not_accepted() -> None:
     assert segment.receive(says(ipv6.SOLICIT, OWN_ID, mac=b"\2stran")) == []
 
 
-def test_an_address_is_offered_taken_kept_and_let_go() -> None:
+def test_an_address_is_offered_requested_renewed_and_released() -> None:
     segment = serving(MADE, STATEFUL)
     wants, server = (ipv6.IA_NA, IDENTITY + bytes(8)), (ipv6.SERVER_ID, ipv6.DUID)
     kind, offered = answered(segment, says(ipv6.SOLICIT, OWN_ID, wants))

@@ -219,7 +219,9 @@ def test_a_guest_moves_while_it_runs_and_reports_figures(make: Callable[..., Hos
 
 
 @pytest.mark.parametrize("token", ["the same", "newer"])
-def test_an_abort_overtakes_the_move_that_it_is_about(make: Callable[..., Host], guest: GuestSpec, token: str) -> None:
+def test_an_abort_is_executed_before_the_migration_ends(
+    make: Callable[..., Host], guest: GuestSpec, token: str
+) -> None:
     source, destination, whole = make("sim-1", live_migration_seconds=3600.0), make("sim-2"), guest.to_json()
     source.do(m.SpawnInstance, guest, guest=whole)
     target = destination.do(m.PrepareLiveMigration, guest, guest=whole)
@@ -271,7 +273,7 @@ def test_what_a_driver_cannot_do_never_reaches_it(make: Callable[..., Host], gue
 
 
 @pytest.mark.parametrize(("kind", "action"), [(m.PauseInstance, "paused"), (m.SuspendInstance, "suspended")])
-def test_a_driver_that_only_says_so_is_not_believed(
+def test_an_action_whose_effect_the_driver_does_not_list_has_failed(
     make: Callable[..., Host], guest: GuestSpec, monkeypatch: pytest.MonkeyPatch, kind: type[Any], action: str
 ) -> None:
     host = make()

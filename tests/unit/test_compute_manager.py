@@ -357,7 +357,7 @@ def test_progress_is_reported_at_most_once_per_interval(host: Host, monkeypatch:
     assert shares[-1] == 1.0  # a share of more than all is all
 
 
-def test_an_answer_that_cannot_be_sent_is_given_when_it_is_requested_again(host: Host) -> None:
+def test_an_answer_that_could_not_be_sent_is_sent_when_the_command_is_repeated(host: Host) -> None:
     failed = threading.Event()
 
     def broken(cell: str, message: Any) -> None:

@@ -15,7 +15,7 @@ RAW = st.one_of(
 
 
 @given(RAW)
-def test_text_is_as_long_as_its_bytes_and_free_of_nul(raw: bytes) -> None:
+def test_text_has_as_many_characters_as_bytes_and_no_nul(raw: bytes) -> None:
     text = to_text(raw)
     assert len(text.encode()) == len(raw)
     assert "\0" not in text

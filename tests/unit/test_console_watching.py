@@ -61,10 +61,10 @@ def test_only_messages_that_drawing_needs_are_forwarded(
         GREETING + b"\6\0\0\0" + (MAX_MESSAGE_BYTES).to_bytes(4, "big"),
     ],
 )
-def test_what_no_watcher_says_ends_it(text: bytes) -> None:
+def test_input_that_no_viewer_sends_ends_the_connection(text: bytes) -> None:
     with pytest.raises(Forbidden):
         ScreenFilter().filter(text)
 
 
-def test_a_line_hears_nothing() -> None:
+def test_no_input_of_a_viewer_reaches_a_serial_console() -> None:
     assert SerialFilter().filter(b"\r") == b""

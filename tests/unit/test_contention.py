@@ -35,7 +35,7 @@ def contention(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> ContentionTrack
     return made
 
 
-def test_who_wins_all_claims_takes_the_best(contention: ContentionTracker) -> None:
+def test_a_scheduler_that_wins_all_claims_takes_the_best_host(contention: ContentionTracker) -> None:
     for _ in range(100):
         contention.won()
         assert contention.width("one") == 1
@@ -134,7 +134,7 @@ def attempts(deciders: int, placements: int) -> float:
     return (placed + lost) / placed
 
 
-def test_many_who_find_the_same_best_host_learn_to_keep_out_of_each_other_s_way(settings: Any) -> None:
+def test_schedulers_that_find_the_same_best_host_spread_after_lost_claims(settings: Any) -> None:
     assert attempts(1, 50) == 1.0
     assert attempts(32, 800) <= 1.2
     settings.NOVELLA_CONTENTION_SUBSET_SIZE = 1

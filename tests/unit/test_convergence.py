@@ -37,13 +37,13 @@ def test_a_guest_that_changes_more_than_the_link_moves_is_reported_in_numbers() 
     assert verdict.low is None
 
 
-def test_what_the_hypervisor_says_of_the_guest_is_believed() -> None:
+def test_the_dirty_rate_that_the_hypervisor_reports_is_used() -> None:
     lines = [Sample(at(0), 8 * GB, 0, 8 * GB, dirty_rate=2.0 * GB), Sample(at(10), 8 * GB, 4 * GB, 4 * GB, 2.0 * GB)]
     assert convergence.judge(lines, at(10)).text.startswith("Not converging: the server changes 2.0 GiB/s")
     assert convergence.rates_of(lines)[0].dirtied == 2.0 * GB
 
 
-def test_what_does_not_move_is_stalled() -> None:
+def test_a_migration_without_progress_is_stalled() -> None:
     verdict = convergence.judge(samples([(0, 0, 8), (5, 1, 7), (6, 1, 7)]), at(40))
     assert verdict.text == "Stalled: nothing has moved for 35 s."
 

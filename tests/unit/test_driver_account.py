@@ -81,7 +81,7 @@ def test_what_is_not_its_fault_is_only_a_call(statistics: DriverStatistics, erro
     assert statistics.take() == {"milliseconds": [12.5], "faults": 0, "notes": []}
 
 
-def test_it_is_bounded(statistics: DriverStatistics) -> None:
+def test_driver_statistics_are_bounded(statistics: DriverStatistics) -> None:
     for _ in range(MAX_CALLS_PER_REPORT + 5):
         call(statistics)
     assert len(statistics.take()["milliseconds"]) == MAX_CALLS_PER_REPORT

@@ -83,7 +83,7 @@ def test_an_issuer_is_reached_through_tls(url: str) -> None:
         parsed(NOVELLA_OIDC_ISSUER=url, NOVELLA_OIDC_CLIENT_ID="cloud")
 
 
-def test_who_people_sign_in_with() -> None:
+def test_settings_of_the_openid_provider() -> None:
     found = parsed(
         NOVELLA_OIDC_ISSUER="http://127.0.0.1:8080/realms/a",
         NOVELLA_OIDC_CLIENT_ID="cloud",

@@ -39,7 +39,7 @@ spans = st.lists(st.tuples(st.floats(0, 900), st.floats(0, 100)), max_size=8)
 
 @settings(max_examples=60)
 @given(spans, st.lists(st.floats(-5, 1005), max_size=10))
-def test_later_is_never_further_left(busy: list[tuple[float, float]], moments: list[float]) -> None:
+def test_later_times_are_never_drawn_further_left(busy: list[tuple[float, float]], moments: list[float]) -> None:
     axis = time_axis.fitted(BEGIN, at(1000), [(at(one), at(one + long)) for one, long in busy], 0.8)
     places = [axis.at(at(moment)) for moment in sorted(moments)]
     assert places == sorted(places)
@@ -98,7 +98,7 @@ def test_the_wait_for_the_next_try_is_no_work() -> None:
     assert second.seconds == 2
 
 
-def test_the_middle_and_the_slow_end() -> None:
+def test_typical_and_slow_durations_are_quantiles() -> None:
     assert summed_up([1, 2]) is None
     assert summed_up([float(number) for number in range(1, 101)]) == DurationStatistics(50, 95, 100)
 
@@ -106,7 +106,7 @@ def test_the_middle_and_the_slow_end() -> None:
 # -- graph ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_way_back_is_drawn_and_the_failure_stays_to_be_seen() -> None:
+def test_the_compensation_is_drawn_and_the_failed_step_stays_visible() -> None:
     steps = [
         step("Claim", 1, 2, index=0),
         step("Spawn", 2, 4, index=1, state=StepState.FAILED),
@@ -145,7 +145,7 @@ def event(kind: str, seconds: float, **data: object) -> EventView:
     return EventView("cell1", int(seconds * 10), "wf", kind, at(seconds), run_uuid=run().uuid, data=data)
 
 
-def test_the_past_knows_nothing_of_what_came_later() -> None:
+def test_an_earlier_state_shows_nothing_of_later_events() -> None:
     steps = [step("Claim", 1, 2, index=0), step("Spawn", 2, 4, index=1, state=StepState.FAILED, error={"message": "x"})]
     over = run(
         state=RunState.FAILED_UNDONE, finished_at=at(6), error={"message": "x"}, uncompensated=["a port"], steps=steps,
@@ -167,7 +167,7 @@ def test_the_past_knows_nothing_of_what_came_later() -> None:
     assert first.seconds <= timedelta(seconds=1).total_seconds()
 
 
-def test_the_past_knows_how_far_a_step_was() -> None:
+def test_an_earlier_state_shows_the_progress_of_its_step() -> None:
     going = run(steps=[step("Spawn", 2, None, progress={"message": "all but done"})], step_count=1)
     lines = [event("step.progress", 3, step="Spawn", progress={"message": "half"})]
     then = [

@@ -18,7 +18,7 @@ input()
 """
 
 
-def test_who_draws_the_same_port_at_the_same_time_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_never_draw_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process._chance, "sample", lambda ports, count: list(ports))
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", ANOTHER], stdin=pipe, stdout=pipe, text=True) as another:
@@ -31,7 +31,7 @@ def test_who_draws_the_same_port_at_the_same_time_gets_another(monkeypatch: pyte
     assert len(set(ours)) == 2
 
 
-def test_a_port_is_free_again_when_who_drew_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_is_free_again_when_the_process_that_drew_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     program = ANOTHER.replace("input()", "")
     theirs = int(subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout)
     monkeypatch.setattr(process._chance, "sample", lambda ports, count: [theirs])

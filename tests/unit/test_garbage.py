@@ -17,7 +17,7 @@ print(json.dumps([gc.get_threshold(), gc.get_freeze_count() - before >= len(old)
 """
 
 
-def test_what_is_there_once_it_can_work_is_looked_through_no_more() -> None:
+def test_objects_from_the_start_are_not_collected() -> None:
     message = subprocess.run([sys.executable, "-c", SETTLED], capture_output=True, text=True, check=True).stdout
     assert json.loads(message) == [list(THRESHOLDS), True, True]
 
@@ -32,6 +32,6 @@ print(json.dumps([rests, gc.get_freeze_count() - before >= len(loaded), gc.isena
 """
 
 
-def test_nothing_is_looked_through_while_modules_are_loaded() -> None:
+def test_no_garbage_is_collected_while_modules_are_loaded() -> None:
     message = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout
     assert json.loads(message) == [True, True, True]

@@ -53,7 +53,7 @@ class TestUids:
         accounts.release(guest)
         assert list(folder.iterdir()) == []
 
-    def test_no_two_guests_have_one_also_where_all_begin_at_the_same(
+    def test_no_two_guests_share_a_uid_even_from_the_same_starting_point(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("compute_drivers.libvirt.accounts.COUNT", 3)
@@ -144,7 +144,7 @@ class TestVolumes:
         accounts_of(folder).release_all_but(())
         assert (posix_acl.named(path), list(folder.iterdir())) == ({}, [])
 
-    def test_one_that_is_gone_closes_without_a_word(self, folder: Path, tmp_path: Path) -> None:
+    def test_releasing_a_deleted_volume_is_no_error(self, folder: Path, tmp_path: Path) -> None:
         accounts, guest, path = accounts_of(folder), str(uuid4()), tmp_path / "first.raw"
         path.touch(0o600)
         accounts.grant_volumes(guest, {str(path): READ})
@@ -191,14 +191,14 @@ class TestWithoutLists:
         yield mounted / "own"
         subprocess.run(["umount", str(mounted)], check=True)
 
-    def test_the_group_is_let_in_to_what_is_roots_alone(self, folder: Path, bare: Path) -> None:
+    def test_without_access_control_lists_a_file_of_root_is_given_to_the_group(self, folder: Path, bare: Path) -> None:
         accounts, image = accounts_of(folder), bare / "image"
         image.touch(0o600)
         for _ in range(2):
             accounts.allow_reading(image)
         assert [(path.stat().st_gid, mode_of(path)) for path in (bare, image)] == [(BASE, 0o710), (BASE, 0o640)]
 
-    def test_what_others_have_a_part_in_is_refused_and_left_as_it_is(self, folder: Path, bare: Path) -> None:
+    def test_a_file_that_other_accounts_can_open_is_refused_unchanged(self, folder: Path, bare: Path) -> None:
         bare.chmod(0o750)
         with pytest.raises(DriverError, match=r"own cannot be opened .*guest_uid_base"):
             accounts_of(folder).allow_traversal(bare)
@@ -268,7 +268,7 @@ class TestDisks:
         assert found is not None
         assert (found.path, found.disk_format) == (tmp_path / "images" / "image-1", "raw")
 
-    def test_nothing(self, disk: Path) -> None:
+    def test_a_disk_without_a_backing_file_has_none(self, disk: Path) -> None:
         disks.create_blank(disk, 1 << 20)
         assert disks.backing_of(disk) is None
 

@@ -149,7 +149,7 @@ class TestHttp:
         assert exchange.is_over
 
     @given(st.lists(st.binary(max_size=200), max_size=5))
-    def test_nothing_that_a_guest_says_breaks_it(self, pieces: list[bytes]) -> None:
+    def test_no_input_of_a_guest_raises_an_error(self, pieces: list[bytes]) -> None:
         exchange = Exchange(MetadataPages(metadata_files(GUEST), Path("/nonexistent/posted")))
         for piece in pieces:
             exchange.receive(piece)

@@ -42,7 +42,7 @@ def test_what_was_counted_has_the_names_of_the_api_and_a_disc_is_no_disk() -> No
         ({"balloon.available": 61440}, {"maximum": 128, "used": 64}),
     ],
 )
-def test_a_guest_that_says_what_it_uses_is_believed(more: dict[str, Any], memory: dict[str, int]) -> None:
+def test_memory_that_a_guest_reports_as_used_is_shown(more: dict[str, Any], memory: dict[str, int]) -> None:
     assert to_diagnostics({**STATS, **more}, ())["memory"] == memory
 
 

@@ -36,7 +36,7 @@ def test_one_host_has_the_folder_and_the_other_sees_it(hosts: tuple[LibvirtPaths
     assert other.owner_of(UUID) == DiskOwner("a")
 
 
-def test_only_who_has_it_removes_it(hosts: tuple[LibvirtPaths, LibvirtPaths]) -> None:
+def test_only_the_owner_of_a_folder_removes_it(hosts: tuple[LibvirtPaths, LibvirtPaths]) -> None:
     one, other = hosts
     (one.make_folder(UUID) / DISK).touch()
     other.remove(UUID)
@@ -59,7 +59,9 @@ def test_one_that_was_taken_over_goes_back_until_its_guest_runs(hosts: tuple[Lib
 
 
 @pytest.mark.parametrize("cut_off", ["making", "removing"])
-def test_what_was_cut_off_is_nobodys_and_in_nobodys_way(hosts: tuple[LibvirtPaths, LibvirtPaths], cut_off: str) -> None:
+def test_a_folder_of_an_interrupted_call_has_no_owner_and_blocks_no_guest(
+    hosts: tuple[LibvirtPaths, LibvirtPaths], cut_off: str
+) -> None:
     one, _ = hosts
     one.make_folder(UUID)
     left = one.folder_of(UUID).rename(one.instances_dir / f"{UUID}.a")

@@ -50,7 +50,7 @@ class TestVirtType:
             ("qemu", INTEL, True, "qemu"),
         ],
     )
-    def test_the_choice(self, wanted: str, cpu_info: str, can_open_kvm: bool, chosen: str) -> None:
+    def test_the_choice_of_the_virt_type(self, wanted: str, cpu_info: str, can_open_kvm: bool, chosen: str) -> None:
         assert choose_virt_type(wanted, cpu_info=cpu_info, can_open_kvm=can_open_kvm).name == chosen
 
     def test_the_reason_is_shown(self) -> None:
@@ -109,10 +109,10 @@ class TestUserNetwork:
             "virtio-net-pci,netdev=port-p,id=card-p,mac=fa:16:3e:00:00:01,bus=pci.0,addr=0x10",
         ]
 
-    def test_no_ports_no_words(self) -> None:
+    def test_a_guest_without_ports_has_no_arguments(self) -> None:
         assert qemu_network.arguments([], "web-1") == []
 
-    def test_a_port_without_an_address_is_a_cable_that_ends_nowhere(self) -> None:
+    def test_a_port_without_an_address_has_an_isolated_backend(self) -> None:
         words = qemu_network.arguments([port(ip_address="", cidr="")], "web-1")
         assert words[1] == "hubport,id=port-p,hubid=0"
 
@@ -236,7 +236,7 @@ class TestDomainXml:
         assert qemu.findtext("features/tcg/tb-cache") == "64"
 
     @given(st.text(), st.lists(st.text()))
-    def test_no_text_breaks_out(self, name: str, words: list[str]) -> None:
+    def test_texts_are_escaped_in_xml(self, name: str, words: list[str]) -> None:
         guest = guest_of(UUID, ImageSpec(image_id="i"), name=name)
         domain = built(guest, qemu_arguments=words)
         tags = {item.tag.rpartition("}")[2] for item in domain}
@@ -332,7 +332,7 @@ class TestShortPath:
         assert Path(uri.removeprefix("qemu:///embed?root=")).resolve() == tmp_path / "root"
 
 
-def test_the_machine_is_this_one(tmp_path: Path) -> None:
+def test_the_inventory_is_that_of_this_machine(tmp_path: Path) -> None:
     found = host_inventory.read_totals(tmp_path)
     assert found.vcpus == len(os.sched_getaffinity(0))
     assert 0 < found.free_disk_gb + 1 <= found.disk_gb + 1

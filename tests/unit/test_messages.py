@@ -41,7 +41,7 @@ def test_a_message_is_its_english_text() -> None:
     assert sentences("", "") == ""
 
 
-def test_pages_word_it_in_their_language() -> None:
+def test_pages_show_messages_in_their_language() -> None:
     with translation.override("en"):
         assert say(FULL) == "16 of 1,600 hosts: not enough memory and disk (400,000 MB needed)."
     with translation.override("de"):

@@ -75,7 +75,7 @@ def test_each_reads_its_own_pages_at_the_same_address() -> None:
         assert client.asks(client.begins()).endswith(words)
 
 
-def test_who_is_no_reader_or_claims_half_of_another_is_not_heard() -> None:
+def test_unknown_or_half_forged_senders_get_no_answer() -> None:
     segment = serving()
     for reader in (
         MetadataReader("fa:16:3e:00:00:05", "10.64.0.5"),
@@ -87,7 +87,7 @@ def test_who_is_no_reader_or_claims_half_of_another_is_not_heard() -> None:
     assert refused.flags & RST
 
 
-def test_who_asks_while_another_comes_is_not_interrupted_and_who_is_gone_is_not_heard() -> None:
+def test_connections_continue_when_readers_are_added_and_end_when_their_reader_is_removed() -> None:
     segment, mine, fresh = MetadataSegment(), pages_of("ana's"), pages_of("bo's")
     segment.configure({ANA: mine})
     client = Client(segment, ANA)
@@ -116,7 +116,7 @@ def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4, packets.IPV6]))
-def test_noise(noise: bytes, kind: int) -> None:
+def test_random_frames_raise_no_error(noise: bytes, kind: int) -> None:
     segment = serving()
     assert segment.receive(noise, 1.0) == []
     segment.receive(packets.frame(OWN_MAC, mac_of(ANA), kind, noise), 1.0)

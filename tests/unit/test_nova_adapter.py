@@ -112,7 +112,7 @@ def test_the_system_check_names_what_will_fail(settings: Settings) -> None:
     assert declared == [f"Plugin nova_adapter of novella: nova.RackFilter fails whenever it is asked: {TROUBLE}."]
 
 
-def test_what_a_module_logs_is_heard_without_being_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_of_a_class_are_captured_without_being_logged(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("racks_that_speak")
     listen_to(type("Speaks", (), {"__module__": logger.name}))
     listen_to(type("Again", (), {"__module__": logger.name}))

@@ -127,7 +127,7 @@ def test_the_measure_itself_agrees_with_published_pairs(first: Rgb, second: Rgb,
 
 @pytest.mark.parametrize("vision", VISIONS)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_no_two_states_look_alike(scheme: str, vision: str) -> None:
+def test_states_are_distinct_for_every_colour_vision(scheme: str, vision: str) -> None:
     colours = tokens(scheme)
     close = {
         (one, other): round(found, 1)

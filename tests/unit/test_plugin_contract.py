@@ -33,7 +33,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, **plugin: Any) -> Registry:
 
 
 @pytest.mark.parametrize("declared", [None, 1, 2, (1, 2), [2, 9], (-3, 1)])
-def test_one_that_speaks_a_version_of_ours_is_used(monkeypatch: pytest.MonkeyPatch, declared: Any) -> None:
+def test_a_plugin_for_a_supported_contract_version_is_used(monkeypatch: pytest.MonkeyPatch, declared: Any) -> None:
     plugin = {} if declared is None else {"novella_contract": declared}
     found = loaded(monkeypatch, **plugin)
     assert ([one.name for one in found.filters], found.quarantined) == (["Moon"], ())
@@ -51,7 +51,7 @@ def test_one_that_speaks_a_version_of_ours_is_used(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_one_that_speaks_none_is_refused_and_nothing_of_it_used(
+def test_a_plugin_for_no_supported_contract_version_is_refused_whole(
     monkeypatch: pytest.MonkeyPatch, declared: Any, reason: str
 ) -> None:
     found = loaded(monkeypatch, novella_contract=declared)

@@ -187,7 +187,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("code", "reason"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_plugin_is_shut_out_and_named_and_the_others_go_on(install: Install, code: str, reason: str) -> None:
+def test_a_broken_plugin_is_excluded_and_reported_and_the_others_load(install: Install, code: str, reason: str) -> None:
     install("broken", GOOD.replace("register_filters", "unused").replace("@hookimpl", "") + code)
     install("tides", GOOD)
     registry = found()
@@ -248,7 +248,7 @@ def test_the_system_check_names_ranges_that_are_none(settings: Settings) -> None
     ]
 
 
-def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, settings: Settings) -> None:
+def test_the_system_check_names_excluded_and_missing_plugins(install: Install, settings: Settings) -> None:
     install("broken", "raise RuntimeError")
     settings.NOVELLA_ENABLED_FILTERS = ("ComputeFilter", "Guard")
     registry.cache_clear()

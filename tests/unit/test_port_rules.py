@@ -163,7 +163,7 @@ def test_nothing_passes_without_rules_and_all_without_port_security() -> None:
     assert all(re.search(of_services, line) for line in anti_spoofing[:-1])
 
 
-def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None:
+def test_a_guest_sends_only_from_its_own_and_its_allowed_addresses() -> None:
     pairs = (AddressPair("10.64.0.77"), AddressPair("10.64.8.0/24", "FA:16:3E:00:00:99"), AddressPair("fd00::9"))
     lines = chain(ruleset(NAMES, [replace(PLUG, filter=PortFilter(pairs=pairs))]), f"spoof-{PLUG.device}")
     assert lines[-1] == "drop"

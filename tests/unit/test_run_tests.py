@@ -108,7 +108,7 @@ def run_of(tests: Path) -> Run:
     return Run(records, tests)
 
 
-def test_what_passes_is_green(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_passing_run_is_green(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(tests)
     run.run([stage(tests, PASSES, PASSES)])
     run.report()
@@ -126,7 +126,7 @@ def test_processor_time_counts_for_the_test_whose_child_spent_it(tests: Path) ->
     assert spent["test_0.py::test_a"] < 0.3
 
 
-def test_what_fails_alone_too_is_red_with_both_outputs(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_that_fails_twice_is_red_with_both_outputs(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Failed, match=r"failed twice: \n  test_0\.py::test_a$"):
         run_of(tests).run([stage(tests, FAILS, PASSES)])
     printed = capsys.readouterr().out
@@ -139,7 +139,9 @@ def test_a_module_that_cannot_be_imported_is_red(tests: Path) -> None:
         run_of(tests).run([stage(tests, PASSES, NO_MODULE)])
 
 
-def test_what_passes_alone_is_unstable_and_green(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_that_passes_alone_is_unstable_and_the_run_green(
+    tests: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_of(tests).run([stage(tests, UNSTABLE.format(count=3))])
     printed = capsys.readouterr().out
     assert printed.count("== UNSTABLE: ") == 3

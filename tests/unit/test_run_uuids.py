@@ -12,7 +12,7 @@ from conductor.core import identifiers
 from conductor.core.identifiers import new_run_uuid
 
 
-def test_each_rises_above_the_one_before_and_begins_otherwise() -> None:
+def test_uuids_rise_and_differ_in_their_first_digits() -> None:
     names = [new_run_uuid() for _ in range(5_000)]
     assert names == sorted(names)
     assert len({str(name)[:8] for name in names}) == len(names)

@@ -19,7 +19,7 @@ from tests.fixtures.timelines import at, run, step
 
 
 @pytest.mark.parametrize("state", RunState)
-def test_every_state_of_a_run_has_a_tone_and_keeps_its_word(state: str) -> None:
+def test_every_state_of_a_run_has_a_tone_and_is_shown_by_its_name(state: str) -> None:
     badge = status_badges.of_run(run(state=state))
     assert badge.tone == status_badges.RUN_TONES[state]
     assert badge.word == state
@@ -42,7 +42,7 @@ def test_a_run_that_waits_for_a_lock_says_so() -> None:
     assert status_badges.of_run(waiting) == StatusBadge("waiting", "queued", "for a lock: instance:1")
 
 
-def test_what_may_have_leaked_is_loud() -> None:
+def test_states_with_uncompensated_effects_are_highlighted() -> None:
     assert status_badges.of_run(run(state=RunState.FAILED_NOT_CLEAN)).is_loud
     assert not status_badges.of_run(run(state=RunState.FAILED_UNDONE)).is_loud
 
@@ -130,7 +130,7 @@ BACK = step("Claim", 2, None, direction="undo")
         (run(state=RunState.FAILED_UNDONE, finished_at=at(3), steps=[TRIED, AHEAD]), "not run"),
     ],
 )
-def test_what_will_never_come_is_not_planned(presenter: RunView, word: str) -> None:
+def test_steps_that_will_not_run_are_not_planned(presenter: RunView, word: str) -> None:
     presenter = run_states.with_steps_ahead(presenter)
     drawn = timeline.draw(presenter, at(9))
     assert (drawn.rows[-1].badge.word, bool(drawn.rows[-1].bars)) == (word, word == "planned")

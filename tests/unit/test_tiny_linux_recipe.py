@@ -93,7 +93,7 @@ class TestIsCurrent:
         (tmp_path / "manifest.json").write_text(json.dumps(manifest))
         return tmp_path
 
-    def test_then_nothing_is_done(self, output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_an_unchanged_recipe_is_not_built_again(self, output: Path, capsys: pytest.CaptureFixture[str]) -> None:
         before = {path.name: path.stat().st_mtime_ns for path in output.iterdir()}
         assert builder.main(["--output", str(output)]) == 0
         assert capsys.readouterr().out == "tiny-linux: all there\n"

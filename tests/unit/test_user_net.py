@@ -149,7 +149,7 @@ class TestTcp:
         client.hears(client.says(ACK))
         assert client.is_refused
 
-    def test_who_says_nothing_is_forgotten(self) -> None:
+    def test_idle_connections_are_dropped(self) -> None:
         client = Client(segment_of())
         client.wait(IDLE_SECONDS + 1)
         assert client.is_refused
@@ -160,7 +160,7 @@ class TestTcp:
         assert [client.is_refused for client in clients] == [False] * MAX_CONNECTIONS + [True]
         assert clients[0].get("/latest/meta-data/hostname") == b"web-42"
 
-    def test_other_entrances_are_closed(self) -> None:
+    def test_other_ports_are_closed(self) -> None:
         requested = Segment(40000, 22, 7, 0, SYN, 1000)
         for target in (METADATA, GATEWAY):
             (frame,) = segment_of().receive(ip(target, packets.TCP, packets.segment(HERE, target, requested)), 1.0)
@@ -210,7 +210,7 @@ class TestDhcp:
         assert answer[dhcp.ROUTES] == b"\x20" + METADATA + server
 
 
-class TestWhatIsNotHeard:
+class TestIgnoredFrames:
     asked = Segment(40000, 80, 7, 0, SYN, 1000)
 
     @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ class TestWhatIsNotHeard:
         ],
         ids=["another card", "another address", "nothing", "IPv6"],
     )
-    def test_it(self, frame: bytes) -> None:
+    def test_frames_of_other_addresses_or_protocols_get_no_answer(self, frame: bytes) -> None:
         assert segment_of().receive(frame, 1.0) == []
 
     @given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4]))
-    def test_noise(self, noise: bytes, kind: int) -> None:
+    def test_random_frames_raise_no_error(self, noise: bytes, kind: int) -> None:
         segment_of().receive(packets.frame(NEIGHBOR_MAC, MAC, kind, noise), 1.0)
 
     @given(st.binary(max_size=300), st.sampled_from([packets.TCP, packets.UDP, packets.ICMP]))
@@ -300,7 +300,7 @@ class TestWires:
         assert not paths.ours.exists()
         guest.close()
 
-    def test_a_guest_that_says_too_much_does_not_keep_others_from_being_heard(
+    def test_a_guest_that_sends_too_many_frames_does_not_block_others(
         self, wires: Wires, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("compute_drivers.user_net.wires.MAX_FRAMES_PER_TICK", 20)

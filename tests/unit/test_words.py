@@ -157,5 +157,5 @@ def test_words_follow_the_language() -> None:
     ("header", "language"),
     [("de-AT,de;q=0.9,en;q=0.5", "de"), ("en-GB,de;q=0.2", "en"), ("fr, *;q=0.1", "en"), ("", "en"), ("\x00;;q", "en")],
 )
-def test_the_browser_is_requested_its_language(header: str, language: str) -> None:
+def test_the_language_of_a_browser_is_taken_from_its_header(header: str, language: str) -> None:
     assert languages.of_header(header) == language

@@ -61,7 +61,7 @@ def test_a_launch_is_on_record_for_each_of_its_servers(cloud: Any, api_client: A
     assert [one.instance_uuid for one in records("default", action="server.delete")] == [made[0].instance_uuid]
 
 
-def test_what_an_operator_does_to_a_server_is_on_record_as_theirs(cloud: Any, api_client: Any) -> None:
+def test_actions_of_an_operator_on_a_server_are_audited_with_the_operator_as_actor(cloud: Any, api_client: Any) -> None:
     """The owners find it by their project, and it names the project that the operator acted from."""
     row, admin = factories.instance(cloud.ana.context(), "web"), api_client("admin", version="2.90")
     path = f"/compute/v2.1/servers/{row.uuid}"
@@ -82,7 +82,7 @@ def test_a_refused_action_leaves_no_record_of_success(cloud: Any, api_client: An
     assert records(instance_uuid=row.uuid, result="done") == []
 
 
-def test_a_deletion_is_answerable_when_its_workflow_is_long_gone(cloud: Any, api_client: Any) -> None:
+def test_a_deletion_is_in_the_audit_log_after_its_workflow_was_pruned(cloud: Any, api_client: Any) -> None:
     row = factories.instance(cloud.ana.context(), "web")
     assert api_client("ana").delete(f"/compute/v2.1/servers/{row.uuid}").status_code == 204
     seals.seal("cell1")

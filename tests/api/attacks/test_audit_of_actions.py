@@ -147,7 +147,7 @@ def test_every_action_of_a_server_that_is_accepted_is_on_record(
     assert tried | CHANGE_NOTHING == set(OFFERED), "walk through new actions too"
 
 
-def test_what_a_server_gets_and_gives_back_is_on_record(
+def test_attaching_and_detaching_volumes_and_ports_is_audited(
     web: str, hosts: ObedientHosts, call: Act, api_client: Any
 ) -> None:
     ana = api_client("ana")

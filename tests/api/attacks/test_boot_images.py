@@ -87,7 +87,7 @@ def reaches_a_host(image_id: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["kernel_id", "ramdisk_id"])
-def test_an_image_names_none_that_its_owner_does_not_see(kernel: str, chi: Any, name: str) -> None:
+def test_an_image_cannot_name_a_kernel_that_its_owner_does_not_see(kernel: str, chi: Any, name: str) -> None:
     refused = chi.post(BASE, {"name": "bait", "disk_format": "raw", "container_format": "bare", name: kernel})
     assert refused.status_code == 400
     assert not Image.objects.filter(name="bait").exists()
@@ -96,7 +96,7 @@ def test_an_image_names_none_that_its_owner_does_not_see(kernel: str, chi: Any, 
     assert Image.objects.get(uuid=bait).properties == {}
 
 
-def test_nothing_boots_from_an_image_that_is_shared_no_more(
+def test_no_server_boots_from_an_image_that_is_not_shared_any_more(
     kernel: str, chi: Any, hosts: Hosts, lend: Callable[[], Callable[[], None]]
 ) -> None:
     uuid = running(chi, hosts)
@@ -114,7 +114,7 @@ def test_nothing_boots_from_an_image_that_is_shared_no_more(
     assert not reaches_a_host(kernel)
 
 
-def test_what_a_volume_says_of_its_image_opens_no_other(kernel: str, chi: Any, hosts: Hosts) -> None:
+def test_image_metadata_of_a_volume_gives_no_access_to_other_images(kernel: str, chi: Any, hosts: Hosts) -> None:
     made = chi.post(VOLUMES, {"volume": {"size": 1, "imageRef": bootable(chi)}})
     assert made.status_code == 202, made.content
     volume = made.json()["volume"]["id"]
@@ -133,7 +133,7 @@ def test_what_a_volume_says_of_its_image_opens_no_other(kernel: str, chi: Any, h
 
 
 @pytest.mark.parametrize("is_part", [True, False])
-def test_a_grant_that_is_withdrawn_before_the_host_fetches_counts_no_more(
+def test_access_to_an_image_is_checked_again_before_the_host_fetches_it(
     kernel: str, chi: Any, ana: Any, hosts: Hosts, lend: Callable[[], Callable[[], None]], is_part: bool
 ) -> None:
     withdraw = lend()
@@ -152,7 +152,7 @@ def test_a_grant_that_is_withdrawn_before_the_host_fetches_counts_no_more(
     assert not reaches_a_host(kernel)
 
 
-def test_an_image_made_of_a_server_brings_its_kernel_to_no_other_project(kernel: str, chi: Any, hosts: Hosts) -> None:
+def test_an_image_of_a_server_does_not_share_the_servers_kernel(kernel: str, chi: Any, hosts: Hosts) -> None:
     """Properties that were written before they were checked count as little."""
     bait = bootable(chi)
     Image.objects.filter(uuid=bait).update(properties={"kernel_id": kernel, "ramdisk_id": kernel})
@@ -160,7 +160,7 @@ def test_an_image_made_of_a_server_brings_its_kernel_to_no_other_project(kernel:
     assert not InstanceMapping.objects.exists()
 
 
-def test_another_project_keeps_no_image_from_being_deleted(
+def test_references_of_another_project_do_not_prevent_the_delete_of_an_image(
     kernel: str, ana: Any, chi: Any, lend: Callable[[], Callable[[], None]]
 ) -> None:
     lend()

@@ -39,7 +39,7 @@ def stored(people: Any, api_client: Any) -> str:
 
 
 @pytest.mark.parametrize("handed_on", [by_trust, restricted])
-def test_what_was_handed_on_makes_and_reads_nothing_that_outlives_it(
+def test_delegated_tokens_create_and_read_no_lasting_secrets(
     people: Any, api_client: Any, handed_on: Callable[..., Any]
 ) -> None:
     secret_id, ana = stored(people, api_client), people.ana.user.id
@@ -76,7 +76,7 @@ def test_what_was_handed_on_makes_and_reads_nothing_that_outlives_it(
     assert set(User.objects.values_list("id", "password")) == hashes
 
 
-def test_a_used_up_trust_is_shown_and_ended_with_all_that_it_opened(people: Any, api_client: Any) -> None:
+def test_deleting_a_used_up_trust_ends_its_tokens(people: Any, api_client: Any) -> None:
     trust_id, chi = trusted(people, api_client, remaining_uses=1)
     again = log_in(by_password(people.chi), **{"OS-TRUST:trust": {"id": trust_id}})
     assert again.status_code == 401
@@ -99,7 +99,7 @@ def test_a_token_of_a_trust_ends_that_trust_and_no_other(people: Any, api_client
     assert list(Trust.objects.values_list("id", flat=True)) == [second]
 
 
-def test_an_unrestricted_credential_makes_others_that_end_and_reach_no_further(people: Any, api_client: Any) -> None:
+def test_credentials_created_by_a_credential_have_no_longer_life_or_wider_rights(people: Any, api_client: Any) -> None:
     ana, end = people.ana.user.id, "2100-01-01T00:00:00Z"
     rules = [{"service": "identity", "method": method, "path": "/v3/**"} for method in ("POST", "GET", "DELETE")]
     client = with_credential(
@@ -164,7 +164,7 @@ def test_every_kind_of_token_has_its_row(people: Any, api_client: Any) -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "a", "seven-7"])
-def test_a_credential_has_no_secret_that_is_guessed_at_once(people: Any, api_client: Any, secret: str) -> None:
+def test_a_credential_refuses_a_secret_that_is_easy_to_guess(people: Any, api_client: Any, secret: str) -> None:
     refused = credential_of(api_client("ana"), people.ana.user.id, secret=secret)
     assert refused.status_code == 400
     assert "secret" in refused.json()["error"]["message"]

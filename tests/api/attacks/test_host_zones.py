@@ -25,14 +25,14 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
         {"availability_zone": "other"},
     ],
 )
-def test_a_new_host_enters_no_aggregate_that_is_more_than_its_zone(metadata: dict[str, Any]) -> None:
+def test_a_new_host_joins_no_aggregate_with_other_metadata_than_a_zone(metadata: dict[str, Any]) -> None:
     Aggregate.objects.create(name="gold", metadata=metadata)
     reports.record(CELL, report(1, availability_zone="gold"))
     assert not AggregateHost.objects.exists()
     assert service().availability_zone == "nova"
 
 
-def test_a_new_host_enters_the_zone_of_others() -> None:
+def test_a_new_host_joins_an_existing_zone() -> None:
     reports.record(CELL, report(1, availability_zone="az-1"))
     reports.record(CELL, report(1, host="host-2", availability_zone="az-1"))
     assert sorted(AggregateHost.objects.values_list("host", "aggregate__name")) == [

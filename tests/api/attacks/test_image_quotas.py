@@ -122,7 +122,7 @@ def converted(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return begun
 
 
-def test_its_size_is_looked_at_again_before_it_is_converted(
+def test_the_size_of_an_image_is_checked_again_before_its_conversion(
     ana: Any, qcow2: str, storage: Path, converted: list[Callable[[], None]]
 ) -> None:
     conversions = count()
@@ -136,7 +136,7 @@ def test_its_size_is_looked_at_again_before_it_is_converted(
     assert next(conversions) == 0, "not begun"
 
 
-def test_nothing_is_written_when_the_disk_has_no_room_to_give(ana: Any, storage: Path, settings: Any) -> None:
+def test_no_image_is_written_on_a_full_disk(ana: Any, storage: Path, settings: Any) -> None:
     full = create(ana)["id"]
     image_id = create(ana)["id"]
     assert upload(ana, image_id).status_code == 204
@@ -153,7 +153,7 @@ def test_nothing_is_written_when_the_disk_has_no_room_to_give(ana: Any, storage:
     assert Volume.objects.count() == 1
 
 
-def test_a_conversion_ends_when_the_room_does(
+def test_a_conversion_stops_when_the_disk_becomes_full(
     ana: Any, qcow2: str, storage: Path, settings: Any, monkeypatch: Any, converted: list[Callable[[], None]]
 ) -> None:
     """There was room when it began; others fill the disk while it runs."""

@@ -60,7 +60,7 @@ class Upload:
         return self.sent[0]["status"], dict(self.sent[0]["headers"]), body
 
 
-def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(
+def test_stalled_uploads_leave_slots_for_other_projects_and_are_disconnected(
     people: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from portal import asgi
@@ -101,7 +101,7 @@ def test_uploads_that_stop_leave_a_place_to_others_and_are_cut_off(
     assert set(Image.objects.filter(uuid__in=[late_id, other_id]).values_list("status", flat=True)) == {"active"}
 
 
-def test_one_project_takes_half_at_most_and_others_always_get_one() -> None:
+def test_one_project_has_at_most_half_of_the_transfers() -> None:
     shares = TransferShares(total=6, per_project=6)
     for _ in range(3):
         shares.take("shop")
@@ -117,7 +117,7 @@ def test_one_project_takes_half_at_most_and_others_always_get_one() -> None:
     shares.take("bar")
 
 
-def test_a_download_whose_client_stops_reading_frees_its_place(api_client: Any, monkeypatch: Any) -> None:
+def test_a_stalled_download_releases_its_slot(api_client: Any, monkeypatch: Any) -> None:
     ana = api_client("ana")
     image_id = create(ana)["id"]
     assert upload(ana, image_id).status_code == 204

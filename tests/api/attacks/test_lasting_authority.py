@@ -80,7 +80,7 @@ def requests_of(server: Any) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("handed_on", [one_use_trust, restricted, with_rules])
-def test_what_was_handed_on_leaves_no_work_behind(
+def test_delegated_tokens_cannot_create_lasting_work(
     people: Any, api_client: Any, server: Any, handed_on: Callable[..., ApiClient]
 ) -> None:
     client = handed_on(people, api_client("ana"))
@@ -112,7 +112,7 @@ def test_work_of_a_credential_ends_with_it(people: Any, api_client: Any, server:
         consoles.check(hashed, lambda _: None)
 
 
-def test_work_has_the_roles_that_were_handed_on(people: Any, api_client: Any) -> None:
+def test_work_of_a_credential_has_the_credentials_roles_only(people: Any, api_client: Any) -> None:
     factories.cells()
     admin = api_client("admin")
     robot = credential(people.admin, admin, unrestricted=True, roles=[{"name": "member"}])
@@ -151,7 +151,7 @@ def test_a_credential_turns_no_other_subscription_to_itself(people: Any, api_cli
 
 
 @pytest.mark.parametrize("handed_on", [one_use_trust, restricted])
-def test_what_was_handed_on_replaces_no_key_pair(
+def test_delegated_tokens_cannot_replace_key_pairs_of_the_user(
     people: Any, api_client: Any, handed_on: Callable[..., ApiClient]
 ) -> None:
     ana = api_client("ana")

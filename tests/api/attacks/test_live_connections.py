@@ -43,7 +43,7 @@ async def _half_sent(polls_: LivePolls, session: str) -> Poll:
     return poll
 
 
-def test_half_sent_polls_of_no_session_take_no_place(people: Any) -> None:
+def test_incomplete_polls_without_a_session_take_no_slot(people: Any) -> None:
     middleware, session = LivePolls(elsewhere), people.ana.session()
     middleware.shares.most = 3
 
@@ -57,7 +57,9 @@ def test_half_sent_polls_of_no_session_take_no_place(people: Any) -> None:
     assert middleware.shares.count == 0
 
 
-def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_polls_of_a_user_end_and_leave_slots_for_others(
+    people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits: list[asyncio.Timeout] = []
 
     def far(_: float) -> asyncio.Timeout:

@@ -90,7 +90,7 @@ ABOVE = (
 
 
 @pytest.mark.parametrize("make", ABOVE)
-def test_a_manager_touches_no_user_with_a_role_above(make: Any, people: People) -> None:
+def test_a_manager_cannot_change_users_with_higher_roles(make: Any, people: People) -> None:
     home = home_of(people)
     _, manager = with_role("mia", "manager", home, home)
     dora, own = user("dora", home), group_of("own", home)
@@ -110,7 +110,7 @@ def test_a_manager_touches_no_user_with_a_role_above(make: Any, people: People) 
     assert _state() == before
 
 
-def test_a_manager_joins_and_changes_no_group_with_a_role_above(people: People) -> None:
+def test_a_manager_cannot_join_or_change_groups_with_higher_roles(people: People) -> None:
     home = home_of(people)
     mia, manager = with_role("mia", "manager", home, home)
     admins = group_of("admins", home, people.admin.user)
@@ -171,7 +171,7 @@ def test_a_role_that_is_given_while_a_user_joins_a_group_counts(
     assert (rise.number, GroupMembership.objects.filter(group=own).count()) == (0, 0)
 
 
-def test_a_role_that_a_user_rises_to_while_another_is_given_counts(
+def test_a_role_given_concurrently_counts_when_a_manager_grants_another(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = home_of(people)
@@ -184,7 +184,7 @@ def test_a_role_that_a_user_rises_to_while_another_is_given_counts(
     assert (rise.number, RoleAssignment.objects.filter(user=dora, project_id=shop).count()) == (0, 0)
 
 
-def test_a_manager_grants_nothing_above_and_nothing_on_the_way_to_the_cloud(people: People) -> None:
+def test_a_manager_grants_no_higher_roles_and_none_that_imply_cloud_rights(people: People) -> None:
     home = home_of(people)
     mia, manager = with_role("mia", "manager", home, home)
     eve, boss = with_role("eve", "admin", home, home)
@@ -301,7 +301,7 @@ def _play(manager: ApiClient, cast: Cast, numbers: tuple[int, int, int, int, int
     assert manager.call(method, f"{IDENTITY}/{path}", *body).status_code < 500
 
 
-def test_no_sequence_of_actions_of_a_manager_leads_above_the_manager(people: People) -> None:
+def test_no_sequence_of_actions_raises_a_manager_or_changes_higher_users(people: People) -> None:
     """Users above the manager stay the same, and as they were: no user rises, no user above is changed."""
     home = home_of(people)
     mia, manager = with_role("mia", "manager", home, home)

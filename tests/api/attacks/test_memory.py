@@ -111,7 +111,7 @@ def test_bodies_of_many_addresses_leave_memory_to_users() -> None:
     run_at_most(WAIT_SECONDS, work())
 
 
-def test_answers_that_are_not_read_have_a_sum_and_shares() -> None:
+def test_unread_responses_are_limited_in_total_and_per_caller() -> None:
     async def work() -> None:
         known, other = Callers(), Client("203.0.113.9", "bo")
         clients = [Client(token="ana", reads=1) for _ in range(60)]
@@ -135,7 +135,7 @@ def test_answers_that_are_not_read_have_a_sum_and_shares() -> None:
     run_at_most(WAIT_SECONDS, work())
 
 
-def test_many_callers_cannot_have_more_than_all_of_it() -> None:
+def test_many_callers_together_stay_within_the_total() -> None:
     async def work() -> None:
         known = Callers()
         clients = [Client(token=f"t{number}", reads=1) for number in range(60)]
@@ -169,7 +169,7 @@ def properties(count: int, size: int) -> dict[str, str]:
     return {f"p{number}": "x" * size for number in range(count)}
 
 
-def test_the_properties_of_an_image_have_a_sum(api_client: Any) -> None:
+def test_the_properties_of_an_image_are_limited_in_total(api_client: Any) -> None:
     ana = api_client("ana")
     refused = ana.post("/image/v2/images", {"name": "big", **properties(120, 18_000)})
     assert refused.status_code == 400

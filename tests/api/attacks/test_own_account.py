@@ -74,7 +74,7 @@ def test_a_token_needs_both_factors_of_one_person(people: Any) -> None:
     assert log_in(ana, code=code).status_code == 401  # no code is taken twice
 
 
-def test_a_stolen_password_does_not_replace_itself_without_the_second_factor(people: Any, api_client: Any) -> None:
+def test_a_stolen_password_cannot_be_changed_without_the_second_factor(people: Any, api_client: Any) -> None:
     ana = people.ana.user
     app, before = Authenticator(ana), stored(ana)
     refused = [
@@ -93,7 +93,7 @@ def test_a_stolen_password_does_not_replace_itself_without_the_second_factor(peo
     assert ApiClient(token).get("/identity/v3/auth/projects").status_code == 401
 
 
-def test_a_token_that_was_handed_on_changes_no_password(people: Any, api_client: Any) -> None:
+def test_delegated_tokens_cannot_change_passwords(people: Any, api_client: Any) -> None:
     ana, before = people.ana.user, stored(people.ana.user)
     path = f"/identity/v3/users/{ana.id}/application_credentials"
     made = api_client("ana").post(path, {"application_credential": {"name": "robot"}}).json()["application_credential"]
@@ -105,7 +105,7 @@ def test_a_token_that_was_handed_on_changes_no_password(people: Any, api_client:
     assert change(ana).status_code == 204
 
 
-def test_an_administrator_s_session_does_not_get_around_the_own_second_factor(people: Any, api_client: Any) -> None:
+def test_an_administrator_needs_the_own_second_factor_for_the_own_account(people: Any, api_client: Any) -> None:
     admin = people.admin.user
     app, before = Authenticator(admin), stored(admin)
     client, path = api_client("admin"), f"/identity/v3/users/{admin.id}"
@@ -143,7 +143,7 @@ def test_the_page_asks_for_a_code_too(people: Any) -> None:
 
 
 @pytest.mark.parametrize("weak", ["", "x", "short-7", "Ana-12345", "2026.a.n.a", "password123", "x" * 4097])
-def test_no_way_sets_a_password_that_is_guessed_at_once(people: Any, api_client: Any, weak: str) -> None:
+def test_no_interface_accepts_a_password_that_is_easy_to_guess(people: Any, api_client: Any, weak: str) -> None:
     factories.cells()
     ana, before, admin = people.ana.user, stored(people.ana.user), api_client("admin")
     path, own = f"/identity/v3/users/{ana.id}", {"original_password": PASSWORD, "password": weak}

@@ -46,7 +46,7 @@ def test_no_port_becomes_an_interface_of_anothers_router(api_client: Any, router
     assert Port.objects.filter(device_id=router, device_owner=owner).exclude(uuid__in=before).count() == 0
 
 
-def test_a_port_that_serves_anothers_router_stays_and_does_not_say_which(api_client: Any) -> None:
+def test_a_port_of_another_projects_router_is_kept_without_naming_the_router(api_client: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     network_id, _ = make_network(ana)
     router = make(admin, "routers", name="theirs")["id"]

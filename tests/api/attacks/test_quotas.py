@@ -103,7 +103,7 @@ def test_rows_of_each_kind_are_so_many_and_no_more(kind: str, api_client: Any, p
     assert apps.get_model("identity.ApplicationCredential").objects.count() == credentials_before
 
 
-def test_a_volume_that_goes_back_and_forth_leaves_no_rows_behind(api_client: Any) -> None:
+def test_attaching_a_volume_repeatedly_leaves_no_rows(api_client: Any) -> None:
     ana, chi = api_client("ana"), api_client("chi")
     held = volume(ana)
     for giver, taker in ((ana, chi), (chi, ana)) * 2:
@@ -115,9 +115,7 @@ def test_a_volume_that_goes_back_and_forth_leaves_no_rows_behind(api_client: Any
         assert Transfer.objects.count() == 1
 
 
-def test_requests_that_are_withdrawn_again_and_again_do_not_pile_up(
-    api_client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_withdrawn_requests_do_not_accumulate(api_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST_CLOSED", 3)
     ana, chi, path = api_client("ana"), api_client("chi"), "/api/quota-requests"
     body = {"wanted": {"volumes": 150}, "reason": "backups"}
@@ -151,7 +149,7 @@ def test_pools_and_ports_are_limited_from_the_start(
     assert Port.objects.filter(project_id=people.ana.project.id).count() == 1
 
 
-def test_a_project_takes_its_share_of_a_shared_network_and_no_more(api_client: Any, people: Any) -> None:
+def test_a_project_takes_at_most_its_share_of_a_shared_network(api_client: Any, people: Any) -> None:
     admin, chi, ana = api_client("admin"), api_client("chi"), api_client("ana")
     network_id, subnet_id = make_network(admin, "10.0.0.0/26", shared=True)
     share = 61 * 25 // 100  # of the addresses between network, gateway and broadcast

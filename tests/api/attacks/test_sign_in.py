@@ -52,7 +52,7 @@ def seen(answer: Any, name: str) -> tuple[int, bytes, bool]:
 
 # The API has the domain beside the name; the page has it behind an @.
 @pytest.mark.parametrize(("sign_in", "domain"), [(api, ""), (page, "@Default")])
-def test_guessing_is_stopped_and_does_not_show_which_accounts_exist(
+def test_guessing_is_limited_and_does_not_reveal_accounts(
     people: Any, sign_in: Callable[..., Any], domain: str, settings: Any
 ) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0  # no second of the test refills it
@@ -70,7 +70,7 @@ def test_guessing_is_stopped_and_does_not_show_which_accounts_exist(
 
 
 @pytest.mark.parametrize("sign_in", [api, page])
-def test_a_success_of_an_account_of_nearly_the_same_name_clears_no_failures(
+def test_a_sign_in_of_a_similar_name_clears_no_failures(
     people: Any, sign_in: Callable[..., Any], settings: Any
 ) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
@@ -89,7 +89,7 @@ def test_a_success_of_an_account_of_nearly_the_same_name_clears_no_failures(
     assert at("192.0.2.1").post(TOKENS, {"auth": by_id}).status_code == 429
 
 
-def test_guesses_at_a_credential_count_together_however_it_is_named(people: Any, settings: Any) -> None:
+def test_guesses_at_a_credential_are_counted_together_by_id_and_name(people: Any, settings: Any) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
     user_id = people["ana"].user.id
     made = ApiClient(people["ana"].token()).post(
@@ -112,9 +112,7 @@ def test_guesses_at_a_credential_count_together_however_it_is_named(people: Any,
     assert api("ana", PASSWORD).status_code == 201  # its owner's password is another secret
 
 
-def test_guesses_at_the_same_moment_learn_no_more_than_the_limit(
-    people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_guesses_stay_within_the_limit(people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
     monkeypatch.setattr(passwords, "limiter", HashLimiter(30))
     all_are_in, check = threading.Barrier(30), passwords._matches
@@ -158,7 +156,7 @@ def test_one_address_does_not_try_many_accounts(people: Any, settings: Any) -> N
     assert api("rea", PASSWORD, "192.0.2.1").status_code == 201
 
 
-def test_an_attack_from_everywhere_does_not_lock_its_victim_out(people: Any, settings: Any) -> None:
+def test_a_distributed_attack_does_not_lock_out_the_user(people: Any, settings: Any) -> None:
     settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT = 4
     home, new = "198.51.100.1", "198.51.100.2"
     assert api("ana", PASSWORD, home).status_code == 201
@@ -244,7 +242,7 @@ def test_every_refusal_costs_one_hash(people: Any, monkeypatch: pytest.MonkeyPat
     assert limiter.count == 0
 
 
-def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
+def test_a_storm_of_sign_ins_waits_in_a_short_queue_and_occupies_few_workers(
     people: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert api("bo", PASSWORD, "198.51.100.1").status_code == 201
@@ -291,7 +289,7 @@ def test_a_full_queue_gives_up_after_a_while() -> None:
         assert limiter._waiting == {True: 0, False: 0}
 
 
-def test_records_are_gone_when_they_say_nothing_any_more(people: Any, settings: Any) -> None:
+def test_expired_sign_in_records_are_deleted(people: Any, settings: Any) -> None:
     settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0
     settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS = settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT = 0
     for number in range(4):

@@ -66,7 +66,7 @@ def _answers(client: ApiClient, requests: list[tuple[Any, ...]], ids: tuple[str,
     return found
 
 
-def test_what_is_hidden_is_answered_as_what_is_missing(people: People) -> None:
+def test_hidden_resources_get_the_same_answer_as_missing_ones(people: People) -> None:
     south = Domain.objects.create(name="south")
     far = Project.objects.create(name="far", domain=south)
     eve = user("eve", south)
@@ -84,7 +84,7 @@ def test_what_is_hidden_is_answered_as_what_is_missing(people: People) -> None:
     assert list(Project.objects.filter(domain=south)) == [far]
 
 
-def test_own_assignments_on_a_hidden_project_are_those_on_a_missing_one(people: People) -> None:
+def test_the_own_assignments_on_a_hidden_project_look_like_those_on_a_missing_one(people: People) -> None:
     far = Project.objects.create(name="far", domain=Domain.objects.create(name="south"))
     bo = ApiClient(people.bo.token())
     for flag in ("", "&effective"):

@@ -95,7 +95,9 @@ def test_refused_in_another_state_and_kept_on_record(
 
 
 @pytest.mark.parametrize(("body", "state", "name"), SIMPLE, ids=lambda value: str(value)[:30])
-def test_who_may_not(body: dict[str, Any], state: str, name: str, web: Instance, api_client: Any) -> None:
+def test_callers_without_the_right_are_refused(
+    body: dict[str, Any], state: str, name: str, web: Instance, api_client: Any
+) -> None:
     set_state(web, vm_state=state)
     before = everything()
     for person, status in (("rea", 403), ("chi", 404)):  # a reader; a user of another project
@@ -134,7 +136,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("version", "body", "words"), BAD, ids=lambda value: str(value)[:60])
-def test_a_body_that_cannot_be_is_named_and_nothing_changes(
+def test_an_invalid_body_names_the_field_and_changes_nothing(
     version: str, body: dict[str, Any], words: str, web: Instance, cloud: Cloud, api_client: Any
 ) -> None:
     body = json.loads(json.dumps(body).replace("$image", str(cloud.image.uuid)))
@@ -162,7 +164,7 @@ def test_rescue_answers_with_the_password_and_no_page_has_it(
     assert password not in shown.content.decode()
 
 
-def test_rebuild_answers_with_the_server_as_it_will_be(web: Instance, cloud: Cloud, api_client: Any) -> None:
+def test_rebuild_returns_the_server_with_its_new_image(web: Instance, cloud: Cloud, api_client: Any) -> None:
     client = api_client("ana", version="2.96")
     set_state(web, image={"image_id": str(uuid4()), "name": "old"})
     wanted = {
@@ -204,7 +206,7 @@ def test_rebuild_refuses_an_image_that_is_too_big(web: Instance, cloud: Cloud, a
     assert everything() == before
 
 
-def test_what_never_ran_cannot_be_rebuilt(web: Instance, cloud: Cloud, api_client: Any) -> None:
+def test_a_server_that_never_ran_cannot_be_rebuilt(web: Instance, cloud: Cloud, api_client: Any) -> None:
     set_state(web, launched_at=None)
     answer = act(api_client("ana"), web, {"rebuild": {"imageRef": str(cloud.image.uuid)}})
     assert answer.status_code == 409
@@ -219,7 +221,7 @@ def locked(client: Any, web: Instance) -> tuple[bool, str | None]:
     return shown["locked"], shown["locked_reason"]
 
 
-def test_a_lock_holds_its_project_off_and_says_why(web: Instance, api_client: Any) -> None:
+def test_a_locked_server_refuses_its_project_with_the_reason(web: Instance, api_client: Any) -> None:
     ana, admin = api_client("ana", version="2.73"), api_client("admin", version="2.73")
     answer = act(ana, web, {"lock": {"locked_reason": "do not touch"}})
     assert (answer.status_code, locked(ana, web)) == (202, (True, "do not touch"))
@@ -259,7 +261,7 @@ def test_before_2_73_a_lock_has_no_reason(web: Instance, api_client: Any) -> Non
 
 
 @pytest.mark.parametrize("state", ["active", "error"])
-def test_an_administrator_says_what_state_it_is_in(state: str, web: Instance, api_client: Any) -> None:
+def test_an_administrator_resets_the_state(state: str, web: Instance, api_client: Any) -> None:
     set_state(web, vm_state="paused", task_state="pausing")
     answer = act(api_client("admin"), web, {"os-resetState": {"state": state}})
     assert answer.status_code == 202, answer.content
@@ -279,7 +281,7 @@ def test_members_may_not_reset_states(web: Instance, api_client: Any) -> None:
     assert everything() == before
 
 
-def test_a_reset_cancels_nothing_behind_anybodys_back(web: Instance, api_client: Any) -> None:
+def test_a_reset_is_refused_while_a_workflow_is_active(web: Instance, api_client: Any) -> None:
     act(api_client("ana"), web, {"os-stop": None})
     run = WorkflowRun.objects.using("cell1").get()
     before = everything()
@@ -289,7 +291,7 @@ def test_a_reset_cancels_nothing_behind_anybodys_back(web: Instance, api_client:
     assert everything() == before
 
 
-def test_a_driver_that_cannot_is_answered_501(web: Instance, api_client: Any) -> None:
+def test_an_unsupported_action_is_answered_501(web: Instance, api_client: Any) -> None:
     ComputeNode.objects.using("cell1").update(report={"capabilities": {"actions": []}})
     before = everything()
     answer = act(api_client("ana"), web, {"pause": None})
@@ -298,7 +300,7 @@ def test_a_driver_that_cannot_is_answered_501(web: Instance, api_client: Any) ->
     assert everything() == before
 
 
-def test_try_again_is_ours(cloud: Cloud, api_client: Any) -> None:
+def test_retry_of_a_build_is_no_action_of_the_compute_api(cloud: Cloud, api_client: Any) -> None:
     ana = cloud.people.ana.context()
     failed = make_instance(ana, "cell2", "failed", vm_state="error", launched_at=None, power_state=0)
     path = f"/api/servers/{failed.uuid}/try-again"

@@ -20,7 +20,7 @@ def token(kept: dict[str, str], api_client: Any) -> str:
     return str(answer["remote_console"]["url"].rpartition("/")[2])
 
 
-def test_what_a_token_opens(kept: dict[str, str], token: str, api_client: Any) -> None:
+def test_a_console_token_gives_host_and_port(kept: dict[str, str], token: str, api_client: Any) -> None:
     admin = api_client("admin", version="2.31")
     place = {"instance_uuid": kept["web"], "host": "10.0.0.7", "port": 7000, "internal_access_path": None}
     assert admin.get(TOKENS.format(token)).json() == {"console": place}
@@ -30,7 +30,7 @@ def test_what_a_token_opens(kept: dict[str, str], token: str, api_client: Any) -
 
 
 @pytest.mark.parametrize("change", [{"used_at": database_now()}, {"expires_at": database_now(-1)}])
-def test_a_token_that_opens_nothing_more_is_not_found(token: str, api_client: Any, change: dict[str, Any]) -> None:
+def test_an_expired_console_token_is_not_found(token: str, api_client: Any, change: dict[str, Any]) -> None:
     ConsoleToken.objects.update(**change)
     assert api_client("admin", version="2.31").get(TOKENS.format(token)).status_code == 404
 

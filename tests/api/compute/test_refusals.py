@@ -72,7 +72,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "words"), REFUSED)
-def test_a_launch_that_cannot_be(values: dict[str, Any], words: str, kept: dict[str, str], api_client: Any) -> None:
+def test_invalid_launches_are_refused(
+    values: dict[str, Any], words: str, kept: dict[str, str], api_client: Any
+) -> None:
     before = written()
     answer = api_client("ana", version="2.96").post(SERVERS, body(kept, **values))
     assert answer.status_code == 400, answer.content
@@ -92,7 +94,7 @@ EARLY: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("version", "values"), EARLY)
-def test_what_a_later_version_brought(
+def test_fields_of_later_versions_are_refused_in_earlier_ones(
     version: str, values: dict[str, Any], kept: dict[str, str], api_client: Any
 ) -> None:
     before = written()
@@ -167,7 +169,7 @@ MEMBERS = (
 
 @settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(member=st.sampled_from(MEMBERS), value=json_values, hints=json_values)
-def test_whatever_is_sent_is_answered(
+def test_any_body_gets_an_answer_other_than_500(
     member: str, value: Any, hints: Any, kept: dict[str, str], api_client: Any
 ) -> None:
     client = api_client("ana", version="2.96")

@@ -52,7 +52,7 @@ def test_the_page_of_routes_is_what_the_table_says() -> None:
     assert read(reference.PAGE) == reference.page(), "Run: make reference"
 
 
-def test_the_table_is_of_one_piece() -> None:
+def test_the_route_table_is_consistent() -> None:
     paths = [route.path for route in ROUTES]
     assert len(paths) == len(set(paths)) > 100
     rules = [full_name(case.operation.rule) for case in CASES if case.operation.rule]
@@ -94,7 +94,7 @@ def _beside(text: str, step: int) -> str:
     return f"{version.major}.{version.minor + step}"
 
 
-def test_what_takes_no_query_refuses_one_since_the_version_that_says_so(people: People) -> None:
+def test_routes_without_query_parameters_refuse_them_from_their_version_on(people: People) -> None:
     asks = [case for case in CASES if case.method == "GET" and getattr(case.route.view, "bare_since", None)]
     assert len(asks) == 29
     admin = ApiClient(people.admin.token())

@@ -165,7 +165,7 @@ def test_the_metrics_of_a_server_are_shown_to_its_project(kept: dict[str, str], 
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is another", "is gone"])
-def test_a_host_that_does_not_answer_hides_neither_what_its_cell_knows_nor_that(
+def test_an_unresponsive_host_is_reported_beside_what_the_cell_knows(
     trouble: str, web: str, answering: Answering, api_client: Any
 ) -> None:
     address = ConsoleAddress.objects.using("cell1").filter(host="sim-1-01")
@@ -215,7 +215,7 @@ def test_there_are_no_shares(web: str, api_client: Any) -> None:
     assert api_client("ana", version="2.96").get(f"{web}/shares").status_code == 404
 
 
-def test_groups_of_a_server_have_the_rules_that_let_in(web: str, plugged: str, api_client: Any) -> None:
+def test_security_groups_of_a_server_show_their_ingress_rules(web: str, plugged: str, api_client: Any) -> None:
     (group,) = api_client("ana").get(f"{web}/os-security-groups").json()["security_groups"]
     assert (group["name"], len(group["rules"])) == ("default", 2)
     assert group["rules"][0]["group"]["name"] == "default"
@@ -227,7 +227,7 @@ def test_ports_of_a_launch_have_the_tags_that_were_requested(web: str, plugged: 
     assert shown["tag"] == "front"
 
 
-def test_an_address_more_and_one_less(web: str, plugged: str, kept: dict[str, str], api_client: Any) -> None:
+def test_adding_and_removing_a_fixed_ip(web: str, plugged: str, kept: dict[str, str], api_client: Any) -> None:
     client = api_client("ana", version="2.43")
     assert client.post(f"{web}/action", {"addFixedIp": {"networkId": kept["network"]}}).status_code == 202
     shown = client.get(f"{web}/ips").json()["addresses"]["private"]
@@ -237,7 +237,7 @@ def test_an_address_more_and_one_less(web: str, plugged: str, kept: dict[str, st
     assert [row.action for row in WorkflowRun.objects.using("cell1").order_by("pk")] == ["addFixedIp", "removeFixedIp"]
 
 
-def test_a_port_has_a_handful_of_addresses_and_no_more(
+def test_the_number_of_addresses_of_a_port_is_limited(
     web: str, plugged: str, kept: dict[str, str], api_client: Any
 ) -> None:
     """Else one port could take all addresses of its subnet, one action after another."""
@@ -272,7 +272,7 @@ def test_what_is_refused_changes_no_address(
     assert not WorkflowRun.objects.using("cell1").exists()
 
 
-def test_a_floating_ip_leads_to_a_server_and_away(
+def test_a_floating_ip_is_attached_to_a_server_and_detached(
     web: str, plugged: str, kept: dict[str, str], cloud: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = api_client("ana", version="2.43")

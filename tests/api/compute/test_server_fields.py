@@ -88,7 +88,7 @@ def test_members_of_a_changed_server(version: str, kept: dict[str, str], api_cli
     }
 
 
-def test_the_flavor_changes_its_form_with_2_47(kept: dict[str, str], api_client: Any) -> None:
+def test_the_flavor_is_embedded_from_2_47_on(kept: dict[str, str], api_client: Any) -> None:
     path = f"/compute/v2.1/servers/{kept['web']}"
     before = api_client("ana", version="2.46").get(path).json()["server"]["flavor"]
     assert before == {"id": "1", "links": [{"rel": "bookmark", "href": "http://testserver/compute/flavors/1"}]}
@@ -125,7 +125,7 @@ def test_images_show_their_properties_from_2_98(kept: dict[str, str], api_client
     assert image["properties"] == {"hw_disk_bus": "scsi"}
 
 
-def test_a_hint_of_one_word_is_shown_as_that_word(kept: dict[str, str], api_client: Any) -> None:
+def test_a_hint_with_one_value_is_shown_as_a_string(kept: dict[str, str], api_client: Any) -> None:
     hints = {"same_host": [kept["broken"]], "different_host": [kept["broken"], kept["web"]]}
     Instance.objects.using("cell1").filter(uuid=kept["web"]).update(scheduler_hints=hints)
     server = api_client("ana", version="2.100").get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
@@ -150,7 +150,7 @@ def test_a_server_is_bound_to_its_zone_or_to_none(kept: dict[str, str], api_clie
     assert old.status_code == 400
 
 
-def test_addresses_of_the_sixth_version_have_one_spelling(kept: dict[str, str], api_client: Any) -> None:
+def test_ipv6_addresses_are_shown_in_canonical_form(kept: dict[str, str], api_client: Any) -> None:
     client = api_client("ana", version="2.75")
     body = {"server": {"accessIPv6": "0000:0000:0000:0000:0000:babe:220.12.22.2"}}
     changed = client.put(f"/compute/v2.1/servers/{kept['web']}", body).json()["server"]

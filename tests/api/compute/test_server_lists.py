@@ -32,7 +32,7 @@ def listed(cloud: Cloud, api_client: Any) -> Any:
     return names
 
 
-def test_a_status_of_a_task_finds_what_shows_it(listed: Any) -> None:
+def test_a_status_filter_finds_servers_that_show_this_status(listed: Any) -> None:
     assert listed("status=REBOOT") == ["rebooting"]
     assert listed("status=resize") == ["moving"]
     assert listed("status=RESIZE&status=REBOOT") == ["moving", "rebooting"]
@@ -41,7 +41,7 @@ def test_a_status_of_a_task_finds_what_shows_it(listed: Any) -> None:
     assert listed("status=MIGRATING") == []
 
 
-def test_what_is_gone_is_listed_only_where_it_is_requested(listed: Any) -> None:
+def test_deleted_servers_are_listed_only_on_request(listed: Any) -> None:
     alive = ["calm", "halted", "moving", "rebooting"]
     assert listed("") == alive
     assert listed("deleted=True&soft_deleted=True") == alive  # members have no such filters

@@ -40,7 +40,7 @@ def test_an_image_is_named_in_a_header_and_later_in_the_body(api_client: Any, we
     assert api_client("ana").get(f"{ROOT}/{web}").json()["server"]["OS-EXT-STS:task_state"] == "image_snapshot_pending"
 
 
-def test_a_backup_answers_alike(api_client: Any, web: str) -> None:
+def test_a_backup_is_answered_like_an_image(api_client: Any, web: str) -> None:
     value = {"name": "nightly", "backup_type": "daily", "rotation": "2"}
     answer = act(api_client("ana", version="2.45"), web, createBackup=value)
     assert answer.status_code == 202
@@ -49,7 +49,7 @@ def test_a_backup_answers_alike(api_client: Any, web: str) -> None:
     assert WorkflowRun.objects.using("cell1").get().inputs["rotation"] == 2
 
 
-def test_an_image_under_work_is_nobodys_to_fill_and_may_be_given_up(api_client: Any, web: str) -> None:
+def test_an_image_of_a_running_snapshot_accepts_no_upload_and_can_be_deleted(api_client: Any, web: str) -> None:
     ana = api_client("ana", version="2.45")
     image_id = act(ana, web, createImage={"name": "gold"}).json()["image_id"]
     run_uuid = str(WorkflowRun.objects.using("cell1").get().uuid)
@@ -83,7 +83,7 @@ def test_bodies_are_strict(version: str, action: dict[str, Any], words: str, api
     assert runs() == []
 
 
-def test_who_may_shelve_and_who_may_not(api_client: Any, web: str) -> None:
+def test_roles_that_may_shelve(api_client: Any, web: str) -> None:
     assert act(api_client("chi"), web, shelve=None).status_code == 404
     assert act(api_client("rea"), web, shelve=None).status_code == 403
     assert act(api_client("ana"), web, shelveOffload=None).status_code == 403
@@ -168,7 +168,7 @@ def test_an_attachment_is_changed_and_ended(api_client: Any, web: str, volume: s
     assert ana.delete(f"{path}/{volume}").status_code == 409  # it is still being attached
 
 
-def test_services_put_another_volume_in_the_place_of_one(api_client: Any, web: str, cloud: Cloud, volume: str) -> None:
+def test_services_swap_volumes(api_client: Any, web: str, cloud: Cloud, volume: str) -> None:
     path, admin = f"{ROOT}/{web}/os-volume_attachments", api_client("admin", version="2.85")
     make_device(web, volume)
     new, tiny = (str(volumes.create(cloud.people.ana.context(), VolumeCreate(size_gb=size)).uuid) for size in (2, 1))

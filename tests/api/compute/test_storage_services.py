@@ -35,7 +35,7 @@ def gone(snapshot_id: str, volume_id: str) -> str:
     return f"{PATH}/{snapshot_id}?delete_info={quote(json.dumps({'volume_id': volume_id}))}"
 
 
-def test_it_is_taken_under_the_id_of_the_service_and_goes_also_while_it_is_taken(
+def test_an_assisted_snapshot_has_the_services_id_and_can_be_deleted_at_any_time(
     api_client: Any, web: str, volume: str
 ) -> None:
     admin, ana, wanted = api_client("admin"), api_client("ana"), str(uuid4())
@@ -67,7 +67,7 @@ def test_it_is_taken_under_the_id_of_the_service_and_goes_also_while_it_is_taken
     assert not store.snapshot_path_of(wanted).exists()
 
 
-def test_a_volume_that_grows_under_its_server_is_on_record_there(api_client: Any, web: str, volume: str) -> None:
+def test_extending_an_attached_volume_is_an_action_of_the_server(api_client: Any, web: str, volume: str) -> None:
     ana = api_client("ana")
     store.ensure(volume, 1)
     make_device(web, volume)

@@ -18,7 +18,7 @@ from tests.integration.flows.storing import StorageHosts
 __all__ = ["ana", "hosts", "image"]
 
 
-def test_a_shared_volume_goes_to_two_servers_survives_a_resize_and_is_let_go_one_by_one(
+def test_a_multi_attach_volume_is_attached_to_two_servers_resized_and_detached_one_by_one(
     hosts: StorageHosts, api_client: Any, ana: Any, image: str
 ) -> None:
     specs = {"multiattach": "<is> True"}

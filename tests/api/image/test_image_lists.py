@@ -11,7 +11,7 @@ from conductor.image.models import Image
 from tests.api.image.calls import BASE, create, names, patch, upload
 
 
-def test_projects_are_walls(api_client: Any) -> None:
+def test_resources_of_other_projects_are_not_found(api_client: Any) -> None:
     ana, bo, chi, admin = (api_client(name) for name in ("ana", "bo", "chi", "admin"))
     image_id = create(ana, name="secret", visibility="private")["id"]
     upload(ana, image_id)
@@ -155,7 +155,7 @@ def test_wrong_queries_are_400(api_client: Any, query: str) -> None:
 
 
 @pytest.mark.parametrize("sort", ["", "&sort=name:asc", "&sort=size:desc,name:asc", "&sort_key=size&sort_dir=asc"])
-def test_a_walk_meets_every_image_once(api_client: Any, sort: str) -> None:
+def test_paging_returns_every_image_once(api_client: Any, sort: str) -> None:
     ana = api_client("ana")
     for number in range(7):
         image_id = create(ana, name=f"n{number % 3}")["id"]
@@ -173,7 +173,7 @@ def test_a_walk_meets_every_image_once(api_client: Any, sort: str) -> None:
     assert seen == whole
 
 
-def test_a_walk_goes_on_when_its_marker_left_the_filter(api_client: Any) -> None:
+def test_paging_continues_after_a_marker_that_does_not_match_the_filter(api_client: Any) -> None:
     ana = api_client("ana")
     ids = [create(ana)["id"] for _ in range(3)]
     upload(ana, ids[2])

@@ -155,7 +155,7 @@ def test_upload_needs_formats_and_octets(api_client: Any) -> None:
     assert on_disk() == set()
 
 
-def test_larger_than_memory_limit_is_no_limit(api_client: Any) -> None:
+def test_an_image_may_be_larger_than_the_memory_limit_of_bodies(api_client: Any) -> None:
     ana = api_client("ana")
     image_id = create(ana)["id"]
     data = bytes(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
@@ -266,7 +266,7 @@ def test_tags(api_client: Any) -> None:
     assert Image.objects.get().tags == []
 
 
-def test_what_clients_ask_beside(api_client: Any) -> None:
+def test_further_requests_of_clients(api_client: Any) -> None:
     ana = api_client("ana")
     image_id = create(ana)["id"]
     assert ana.get(f"{BASE}/{image_id}/tasks").json() == {"tasks": []}

@@ -80,7 +80,7 @@ def test_lookup_by_name_as_the_sdk_does(api_client: Any, people: Any) -> None:
     assert found[0]["shared"] is True
 
 
-def test_from_the_first_network_a_floating_ip_finds_its_way(api_client: Any, people: Any) -> None:
+def test_a_floating_ip_reaches_a_port_of_the_auto_allocated_network(api_client: Any, people: Any) -> None:
     for _ in range(2):
         seed.seed(people.admin.project.id, leads_out=True)
     admin, ana = api_client("admin"), api_client("ana")
@@ -260,7 +260,7 @@ def test_wrong_queries_are_400(api_client: Any, query: str) -> None:
 
 
 @pytest.mark.parametrize("sort", ["", "&sort_key=name&sort_dir=desc"])
-def test_a_walk_meets_every_network_once(api_client: Any, sort: str) -> None:
+def test_paging_returns_every_network_once(api_client: Any, sort: str) -> None:
     ana = api_client("ana")
     for number in range(5):
         make(ana, "networks", name=f"n{number % 2}")
@@ -288,7 +288,7 @@ def test_lists_cost_the_same_for_many(api_client: Any, django_assert_max_num_que
     assert len(answer.json()[collection.replace("-", "_")]) >= 8
 
 
-def test_projects_are_walls(api_client: Any) -> None:
+def test_resources_of_other_projects_are_not_found(api_client: Any) -> None:
     ana, bo, chi = api_client("ana"), api_client("bo"), api_client("chi")
     network_id, subnet_id = make_network(ana)
     port_id = make(ana, "ports", network_id=network_id)["id"]
@@ -334,7 +334,7 @@ def test_readers_only_read(api_client: Any) -> None:
     assert Network.objects.count() == 0
 
 
-def test_what_clients_ask_beside(api_client: Any, people: Any) -> None:
+def test_further_requests_of_clients(api_client: Any, people: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     extensions = {extension["alias"] for extension in ana.get(f"{V2}/extensions").json()["extensions"]}
     assert {"security-group", "external-net", "binding", "quotas", "project-id", "router"} <= extensions

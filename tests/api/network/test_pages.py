@@ -46,7 +46,7 @@ def get(client: Any, href: str) -> dict[str, Any]:
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 9])
 @pytest.mark.parametrize("direction", ["asc", "desc"])
 @pytest.mark.parametrize(("reverse", "rel"), [("", "next"), ("&page_reverse=true", "previous")])
-def test_a_walk_in_either_direction_meets_all_once(
+def test_paging_in_either_direction_returns_all_once(
     ids: dict[str, str], api_client: Any, limit: int, direction: str, reverse: str, rel: str
 ) -> None:
     ana, pages = api_client("ana"), []

@@ -46,7 +46,7 @@ def answer_of(found: dict[str, Any], word: str) -> str:
     return next(urlsplit(one["href"]).path for one in found["links"] if one["rel"] == word)
 
 
-def test_one_asks_and_another_agrees_to_what_was_seen(run: WorkflowRun, people: Any, api_client: Any) -> None:
+def test_a_second_operator_approves_the_seen_revision(run: WorkflowRun, people: Any, api_client: Any) -> None:
     admin, bo = api_client("admin"), second(people)
     assert admin.get(LIST).json()["approvals"] == []
     mine = asked(run, admin)
@@ -82,7 +82,7 @@ def handed_on(client: ApiClient, person: Any) -> ApiClient:
     return ApiClient(log_in(by_credential(made)).headers["X-Subject-Token"])
 
 
-def test_a_token_that_was_handed_on_takes_neither_part(run: WorkflowRun, people: Any, api_client: Any) -> None:
+def test_a_delegated_token_can_neither_request_nor_approve(run: WorkflowRun, people: Any, api_client: Any) -> None:
     """Its holder could be the other person as well."""
     admin, bo = api_client("admin"), second(people)
     robot = handed_on(bo, people.bo)

@@ -36,7 +36,7 @@ def test_a_refused_action_is_on_record(people: Any, api_client: Any) -> None:
     assert record["request_id"].startswith("req-")
 
 
-def test_projects_are_walls_and_administrators_see_all(people: Any, api_client: Any) -> None:
+def test_members_see_their_own_project_and_administrators_all(people: Any, api_client: Any) -> None:
     refuse(people.ana)
     refuse(people.chi, "stop")
     names = {
@@ -76,7 +76,7 @@ def test_filters_narrow(people: Any, api_client: Any) -> None:
         ("limit=-1", "limit"),
     ],
 )
-def test_a_query_that_means_nothing_is_refused_by_name(api_client: Any, query: str, named: str) -> None:
+def test_an_unknown_query_parameter_is_refused_by_name(api_client: Any, query: str, named: str) -> None:
     answer = api_client("admin").get(f"/api/audit?{query}")
     assert answer.status_code == 400
     assert named in answer.json()["error"]["message"]
@@ -97,7 +97,7 @@ def test_pages_hold_every_record_once_across_databases(people: Any, api_client: 
     assert sorted(seen) == ["b0", "b1", "b2", "server.a0", "server.a1", "server.a2"]
 
 
-def test_who_reads_is_on_record_once_in_a_while_with_what_was_looked_for(people: Any, api_client: Any) -> None:
+def test_reading_the_audit_log_is_audited_once_in_a_while_with_its_filters(people: Any, api_client: Any) -> None:
     refuse(people.ana)
     for _ in range(2):
         api_client("bo").get("/api/audit?result=refused")

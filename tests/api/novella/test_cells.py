@@ -18,7 +18,7 @@ from tests.compute_rows import make_cloud, make_instance
 from tests.integration.page_clients import signed_in
 
 
-def test_a_cell_is_requested_closed_and_opened_on_record(api_client: Any) -> None:
+def test_a_cell_is_checked_closed_and_opened_and_each_is_audited(api_client: Any) -> None:
     factories.cells()
     made.add_host("sim-1")
     made.add_host("sim-2")
@@ -48,7 +48,7 @@ def test_a_cell_is_requested_closed_and_opened_on_record(api_client: Any) -> Non
     assert [one.data for one in rows] == [{"is_disabled": True}, {"is_disabled": False}]
 
 
-def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
+def test_a_quarantined_cell_is_unreachable_until_the_quarantine_is_lifted(
     api_client: Any, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is asked of it, changed or begun there; what waits goes on afterwards."""
@@ -84,7 +84,7 @@ def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
     assert list(actions) == [("cell.quarantine", "done"), ("cell.quarantine", "refused"), ("cell.lift", "done")]
 
 
-def test_what_a_cell_in_quarantine_has_is_named_as_missing(api_client: Any, people: Any) -> None:
+def test_lists_name_a_quarantined_cell_as_missing(api_client: Any, people: Any) -> None:
     cloud, admin = make_cloud(people), api_client("admin")
     made.add_host("one", "cell1")
     made.add_host("two", "cell2", size=(64, 65536, 1000))
@@ -106,9 +106,7 @@ def test_what_a_cell_in_quarantine_has_is_named_as_missing(api_client: Any, peop
     assert "nonsense" not in words[1], "the operator's words are not for tenants"
 
 
-def test_in_quarantine_what_is_under_way_goes_on_and_nothing_begins(
-    people: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workflows_in_a_quarantined_cell_continue_and_none_begins(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     factories.cells()
     ana = people.ana.context()
     cell_actions.execute(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
@@ -125,7 +123,7 @@ def test_in_quarantine_what_is_under_way_goes_on_and_nothing_begins(
     assert worked[-1] == str(fresh.uuid)
 
 
-def test_who_is_cut_off_is_looked_up_again_and_again(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quarantine_of_a_cell_is_read_again_regularly(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
     factories.cells()
     monkeypatch.setattr(quarantine, "LOOK_EVERY_SECONDS", 0.0)
     quarantine.look()

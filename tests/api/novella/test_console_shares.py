@@ -35,7 +35,7 @@ def path(people: Any) -> Iterator[str]:
     relay.stop()
 
 
-def test_a_link_is_shown_once_listed_and_ended(path: str, api_client: Any) -> None:
+def test_a_console_share_is_shown_once_listed_and_revoked(path: str, api_client: Any) -> None:
     ana = api_client("ana")
     answer = ana.post(path, REQUEST)
     assert (answer.status_code, answer["Cache-Control"]) == (201, "no-store")
@@ -74,7 +74,7 @@ def test_what_cannot_be_is_refused_by_name(path: str, api_client: Any, body: dic
     assert (answer.status_code, named in answer.json()["error"]["message"]) == (400, True)
 
 
-def test_who_may(path: str, api_client: Any) -> None:
+def test_roles_that_may_share_consoles(path: str, api_client: Any) -> None:
     assert api_client("rea").post(path, REQUEST).status_code == 403
     assert api_client("chi").post(path, REQUEST).status_code == 404
     assert api_client("chi").get(path).status_code == 404

@@ -77,7 +77,7 @@ def test_lists_are_newest_first_and_narrowed(people: Any, api_client: Any, fleet
         (None, "", 401, ""),
     ],
 )
-def test_bad_questions_are_refused(
+def test_invalid_queries_are_refused(
     people: Any, api_client: Any, who: str | None, query: str, status: int, word: str
 ) -> None:
     answer = api_client(who).get(f"/api/decisions?{query}")
@@ -102,7 +102,7 @@ def test_operators_see_hosts_weights_and_every_verdict(people: Any, api_client: 
     assert [weight["host"] for weight in admin.get(f"{path}/weights").json()["weights"]] == ["quokka", "wombat"]
 
 
-def test_the_matrix_is_of_the_hosts_as_they_were(people: Any, api_client: Any, fleet: None) -> None:
+def test_the_matrix_shows_the_hosts_at_the_time_of_the_decision(people: Any, api_client: Any, fleet: None) -> None:
     row = decided(people.ana, memory_mb=3000)
     add_host("newcomer")
     Service.objects.using("cell1").update(is_disabled=True)
@@ -122,7 +122,9 @@ def test_the_matrix_is_of_the_hosts_as_they_were(people: Any, api_client: Any, f
     assert admin.get(f"/api/decisions/{row.uuid}/matrix?marker=moon/moon").status_code == 404
 
 
-def test_why_this_host_and_why_not(people: Any, api_client: Any, fleet: None) -> None:
+def test_a_host_is_explained_with_the_reason_for_its_choice_or_rejection(
+    people: Any, api_client: Any, fleet: None
+) -> None:
     row = decided(people.ana)
     admin = api_client("admin")
     chosen = admin.get(f"/api/decisions/{row.uuid}/hosts/quokka").json()["host"]

@@ -67,7 +67,7 @@ def test_all_users_may_read_it(databases: None, api_client: Any) -> None:
     assert re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|\son[a-z]+=", text) is None
 
 
-def test_an_annotation_without_a_field_is_a_fault_of_ours() -> None:
+def test_an_annotation_without_a_field_raises_an_error() -> None:
     assert field_of(int | None).allow_null
     with pytest.raises(TypeError, match="no field"):
         field_of(complex)

@@ -100,7 +100,7 @@ def test_a_right_that_ends_ends_the_stream(
         ("/api/workflows/{lab}/events/stream", "ana", 404),
     ],
 )
-def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
+def test_an_invalid_stream_is_refused_like_the_page(
     middleware: EventStreams, runs: Any, people: Any, path: str, who: str | None, status: int
 ) -> None:
     async def work() -> None:
@@ -112,7 +112,7 @@ def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
     asyncio.run(work())
 
 
-def test_streams_are_so_many_and_no_more(middleware: EventStreams, people: Any) -> None:
+def test_the_number_of_streams_is_limited(middleware: EventStreams, people: Any) -> None:
     middleware.shares.most = 1
     token = people.ana.token()
 

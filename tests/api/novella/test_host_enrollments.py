@@ -44,14 +44,14 @@ def test_a_token_enrolls_its_host_once(anonymous: Any) -> None:
     assert token not in str(list(AuditRecord.objects.values()))
 
 
-def test_a_token_and_a_broker_password_are_no_options_on_a_command_line(anonymous: Any) -> None:
+def test_secrets_are_not_accepted_as_command_line_options(anonymous: Any) -> None:
     words = [keys.create_token(system_context(), "rack-1", "cell1") for _ in range(200)]
     words += [Account.of_host("rack-1", "cell1").password for _ in range(200)]
     words += [Account.of_conductors().password for _ in range(200)]
     assert [word for word in words if word.startswith("-")] == []
 
 
-def test_without_a_token_that_counts_no_key_is_taken(anonymous: Any, api_client: Any) -> None:
+def test_no_key_is_accepted_without_a_valid_token(anonymous: Any, api_client: Any) -> None:
     token = keys.create_token(system_context(), "rack-1", "cell1")
     late = keys.create_token(system_context(), "rack-2", "cell1", seconds=-1.0)
     for client in (anonymous, api_client("ana"), api_client("admin")):
@@ -64,6 +64,6 @@ def test_without_a_token_that_counts_no_key_is_taken(anonymous: Any, api_client:
     assert hand_in(anonymous, token).status_code == 201  # nothing of it used up the token
 
 
-def test_an_address_cannot_try_tokens_for_ever(anonymous: Any) -> None:
+def test_enrolment_attempts_are_limited_by_address(anonymous: Any) -> None:
     answers = [hand_in(anonymous, "x").status_code for _ in range(MOST_PER_MINUTE + 1)]
     assert answers == [401] * MOST_PER_MINUTE + [429]

@@ -19,7 +19,7 @@ from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_
 __all__ = ["ana", "hosts", "launch"]
 
 
-def test_a_host_is_planned_emptied_and_opened(api_client: Any, hosts: Hosts, launch: Any) -> None:
+def test_a_host_is_drained_after_a_dry_run_and_opened(api_client: Any, hosts: Hosts, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host
     admin = api_client("admin")
@@ -77,7 +77,7 @@ def test_what_is_refused_changes_nothing(
     assert not Service.objects.using(CELL).filter(is_disabled=True).exists()
 
 
-def test_all_of_a_dead_host_go(api_client: Any, hosts: Hosts, launch: Any) -> None:
+def test_all_servers_of_a_dead_host_are_evacuated(api_client: Any, hosts: Hosts, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     hosts.mute.add(home)

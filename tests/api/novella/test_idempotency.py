@@ -68,7 +68,7 @@ def test_another_body_under_the_same_key_is_refused(api_client: Any, launch: dic
     assert (again.status_code, BuildRequest.objects.count()) == (409, 1)
 
 
-def test_a_key_is_its_users_alone(api_client: Any, launch: dict[str, Any]) -> None:
+def test_an_idempotency_key_belongs_to_one_user(api_client: Any, launch: dict[str, Any]) -> None:
     answers = [create(api_client(who, version="2.90"), launch).json()["server"]["id"] for who in ("ana", "bo")]
     assert len(set(answers)) == BuildRequest.objects.count() == 2
 
@@ -81,7 +81,7 @@ def test_a_refused_request_leaves_its_key_free(api_client: Any, launch: dict[str
 
 
 @pytest.mark.parametrize("key", ["short", "x" * 129, "with a space in it", "späße-überall"])
-def test_a_key_that_cannot_be_is_named(api_client: Any, launch: dict[str, Any], key: str) -> None:
+def test_an_invalid_idempotency_key_is_named(api_client: Any, launch: dict[str, Any], key: str) -> None:
     answer = api_client("ana", version="2.90").post("/compute/v2.1/servers", launch, headers={"Idempotency-Key": key})
     assert (answer.status_code, "Idempotency-Key" in answer.json()["badRequest"]["message"]) == (400, True)
     assert BuildRequest.objects.count() == ClientRequest.objects.count() == 0
@@ -103,7 +103,7 @@ def test_a_volume_commits_together_with_its_answer(api_client: Any, people: Any,
     assert Volume.objects.count() == 1
 
 
-def test_who_takes_over_from_a_dead_process_finds_what_it_made(api_client: Any, launch: dict[str, Any]) -> None:
+def test_a_repeated_request_finds_what_a_dead_process_created(api_client: Any, launch: dict[str, Any]) -> None:
     ana = api_client("ana", version="2.90")
     first = create(ana, launch).json()["server"]["id"]
     ClientRequest.objects.update(answer="")  # it died after its commit
@@ -114,7 +114,7 @@ def test_who_takes_over_from_a_dead_process_finds_what_it_made(api_client: Any, 
     assert has_its_action(ana, again)
 
 
-def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
+def test_of_concurrent_equal_requests_one_is_executed(people: Any) -> None:
     context, done, barrier = people.ana.context(), [], threading.Barrier(4)
     heard: list[str] = []
 
@@ -142,7 +142,7 @@ def test_of_equal_requests_at_the_same_moment_one_is_done(people: Any) -> None:
     assert set(heard) <= {"{'n': 1}", "in use"}
 
 
-def test_after_a_failure_of_unknown_effect_the_name_stays(people: Any) -> None:
+def test_after_a_failure_of_unknown_effect_the_key_stays_taken(people: Any) -> None:
     context, names = people.ana.context(), []
 
     def fail(name: str) -> StoredResponse:

@@ -159,7 +159,7 @@ def test_what_the_old_compute_routes_change(ana: Any) -> None:
     ]
 
 
-def test_what_is_lent_given_away_or_kept_together(ana: Any, people: Any, api_client: Any) -> None:
+def test_sharing_transfers_and_groups_are_audited(ana: Any, people: Any, api_client: Any) -> None:
     admin, chi = api_client("admin"), api_client("chi")
     kind = made(admin, f"{VOLUME}/group_types", {"group_type": {"name": "together"}}, headers=NEWEST)["id"]
     group = {"name": "both", "group_type": kind, "volume_types": ["files"]}
@@ -234,7 +234,7 @@ def test_credentials_are_reported_and_their_secrets_are_not(ana: Any, people: An
         assert secret not in kept
 
 
-def test_what_a_server_is_called_is_on_record_with_it(ana: Any, people: Any) -> None:
+def test_renaming_a_server_is_audited_with_its_name(ana: Any, people: Any) -> None:
     server = str(factories.instance(people.ana.context(), "web").uuid)
     done(ana.put(f"{COMPUTE}/servers/{server}", {"server": {"name": "web-1"}}))
     done(ana.put(f"{COMPUTE}/servers/{server}/metadata/a", {"meta": {"a": "b"}}))
@@ -296,7 +296,7 @@ def test_what_an_administrator_is_refused_is_on_record(ana: Any, people: Any, ap
     assert [one["action"] for one in ana.get("/api/audit").json()["records"]] == ["image.delete"], "it is the shop's"
 
 
-def test_whose_thing_it_is_sees_what_an_administrator_did_to_it(ana: Any, people: Any, api_client: Any) -> None:
+def test_owners_see_what_an_administrator_did_to_their_resources(ana: Any, people: Any, api_client: Any) -> None:
     network = made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})["id"]
     done(api_client("admin").delete(f"{NETWORK}/networks/{network}", headers={"Novella-Reason": "unused"}))
     deleted = ana.get("/api/audit?action=network.delete").json()["records"][0]
@@ -305,7 +305,7 @@ def test_whose_thing_it_is_sees_what_an_administrator_did_to_it(ana: Any, people
     assert records(api_client("chi")) == []
 
 
-def test_an_answer_given_again_is_not_a_change(ana: Any) -> None:
+def test_a_replayed_response_is_not_audited_again(ana: Any) -> None:
     for _ in range(2):
         made(
             ana,

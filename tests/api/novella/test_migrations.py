@@ -21,7 +21,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-def test_a_move_is_looked_at_and_steered(api_client: Any, people: Any, hosts: Hosts, launch: Any) -> None:
+def test_a_live_migration_is_shown_and_steered(api_client: Any, people: Any, hosts: Hosts, launch: Any) -> None:
     admin, chi = api_client("admin"), api_client("chi")
     uuid = launch()
     run_uuid = live_migrations.begin(people.admin.context(), uuid)

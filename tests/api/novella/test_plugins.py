@@ -31,7 +31,7 @@ def running(client: Any, path: str) -> list[str]:
     return [one["name"] for one in client.get(path).json()["plugins"] if one["enabled"]]
 
 
-def test_the_catalogue_says_what_there_is(api_client: Any) -> None:
+def test_the_catalogue_lists_all_plugins(api_client: Any) -> None:
     body = api_client("admin").get("/api/plugins").json()
     by_name = {(one["kind"], one["name"]): one for one in body["plugins"]}
     assert body["versions"] == {"filter": 0, "weigher": 0}
@@ -83,7 +83,7 @@ def test_a_change_is_in_force_at_the_next_decision(api_client: Any) -> None:
     assert shown["ComputeFilter"]["state"] == "watches"
 
 
-def test_a_choice_goes_back_to_its_defaults(api_client: Any) -> None:
+def test_plugin_settings_are_reset_to_their_defaults(api_client: Any) -> None:
     client = api_client("admin")
     before, digest = in_force().filters, in_force().digest
     assert digest == registry().digest()
@@ -95,7 +95,7 @@ def test_a_choice_goes_back_to_its_defaults(api_client: Any) -> None:
     assert PluginChoice.objects.get(kind="filter").choice == {"order": [], "plugins": {}}
 
 
-def test_a_multiplier_is_over_that_of_the_settings(api_client: Any, settings: Any) -> None:
+def test_a_stored_multiplier_overrides_the_setting(api_client: Any, settings: Any) -> None:
     settings.NOVELLA_WEIGHT_MULTIPLIERS = {"ram_weight_multiplier": 2.0, "cpu_weight_multiplier": 3.0}
     change(api_client("admin"), WEIGHERS, {"plugins": {"RAMWeigher": {"multiplier": -1.5}}})
     chain = pipeline()
@@ -103,7 +103,7 @@ def test_a_multiplier_is_over_that_of_the_settings(api_client: Any, settings: An
     assert (factors["RAMWeigher"], factors["CPUWeigher"]) == (-1.5, 3.0)
 
 
-def test_a_change_that_others_were_faster_with_is_refused(api_client: Any) -> None:
+def test_a_change_based_on_an_outdated_version_is_refused_with_412(api_client: Any) -> None:
     client = api_client("admin")
     assert change(client, FILTERS, {"order": ["ComputeFilter"]}, '"0"').status_code == 200
     late = change(client, FILTERS, {"order": ["SameHostFilter"]}, '"0"')
@@ -179,7 +179,7 @@ def test_every_change_is_on_record_with_before_and_after(api_client: Any) -> Non
     assert PluginChoice.objects.get().version == 2
 
 
-def test_a_plugin_is_shut_out_and_let_in_again(api_client: Any) -> None:
+def test_a_plugin_is_quarantined_and_released(api_client: Any) -> None:
     client = api_client("admin")
     path = f"{FILTERS}/SameHostFilter"
     answer = client.post(f"{path}/quarantine", {"reason": "It looks wrong.", "seconds": 60})
@@ -214,7 +214,7 @@ def output(*words: str) -> str:
     return out.getvalue()
 
 
-def test_the_command_says_that_nothing_was_set_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_that_the_databases_do_not_exist_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: Any) -> Any:
         raise OperationalError("no such table: api_db_pluginchoice")
 

@@ -36,7 +36,7 @@ def proposed(admin: Any, **body: Any) -> tuple[str, Any]:
     return f"{PATH}/{made['uuid']}", answer
 
 
-def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: Any) -> None:
+def test_a_proposal_is_shown_and_applied_at_the_seen_version(admin: Any, people: Any) -> None:
     place, _ = proposed(admin, question="/what-if?flavor=1&off=filter%3AIoOpsFilter")
     seen = admin.get(place)
     found = seen.json()["proposal"]
@@ -107,7 +107,7 @@ def test_what_cannot_be_proposed_is_refused_by_name(admin: Any, body: dict[str, 
     assert admin.get(PATH).json()["proposals"] == []
 
 
-def test_a_token_that_was_handed_on_neither_proposes_nor_applies(admin: Any, people: Any, settings: Any) -> None:
+def test_a_delegated_token_can_neither_propose_nor_apply(admin: Any, people: Any, settings: Any) -> None:
     place, _ = proposed(admin)
     settings.NOVELLA_SECOND_PERSON = True
     RoleAssignment.objects.create(user=people.bo.user, project=people.admin.project, role=people.admin.role)

@@ -43,7 +43,7 @@ def test_a_page_over_the_rate_limit_says_how_long_to_wait(people: Any, settings:
     assert "More than 2 requests a minute; try again in 30 s." in text(late)
 
 
-def test_changes_are_counted_besides_and_nothing_is_done(api_client: Any, settings: Any) -> None:
+def test_changes_have_a_rate_limit_of_their_own_and_refused_ones_do_nothing(api_client: Any, settings: Any) -> None:
     settings.NOVELLA_CHANGES_PER_MINUTE = 1
     admin, path = api_client("admin"), "/api/plugins/filter/{}/quarantine"
     first = admin.post(path.format("ComputeFilter"), {"reason": "a test"})
@@ -53,7 +53,7 @@ def test_changes_are_counted_besides_and_nothing_is_done(api_client: Any, settin
     assert admin.get("/api/plugins").status_code == 200
 
 
-def test_who_tries_passwords_is_counted_by_address(databases: None, api_client: Any, settings: Any) -> None:
+def test_password_attempts_are_counted_by_address(databases: None, api_client: Any, settings: Any) -> None:
     settings.NOVELLA_CHANGES_PER_MINUTE = 2
     codes = [api_client(None).post("/identity/v3/auth/tokens", {}).status_code for _ in range(3)]
     assert codes == [400, 400, 429]
@@ -65,7 +65,7 @@ def test_failures_are_counted_only_if_configured(api_client: Any) -> None:
     assert not rate_limits.buckets._levels
 
 
-def test_buckets_are_full_again_after_a_minute_and_never_fuller() -> None:
+def test_token_buckets_refill_within_a_minute_up_to_their_size() -> None:
     clock = [0.0]
     buckets = Buckets(lambda: clock[0])
     assert [buckets.take("a", 3) for _ in range(4)] == [0, 0, 0, pytest.approx(20)]

@@ -93,7 +93,7 @@ def test_a_password_is_shown_once_and_stored_unreadably(
             assert MARK not in api_client(who).get(path).content.decode(), path
 
 
-def test_a_failure_of_ours_says_nothing_but_its_number(
+def test_an_internal_error_shows_only_the_request_id(
     image: str, api_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:

@@ -58,7 +58,7 @@ def test_it_is_reported_from_its_creation(api_client: Any) -> None:
     assert all(NotificationPlace.objects.using(alias).filter(sink=name).exists() for alias in ("default", "cell1"))
 
 
-def test_of_two_writers_none_loses_his_change(api_client: Any) -> None:
+def test_of_two_concurrent_changes_the_second_is_refused_with_412(api_client: Any) -> None:
     ana = api_client("ana")
     one = made(ana)
     first = change(ana, one, {"events": ["*.end"]})
@@ -148,7 +148,7 @@ def test_a_change_that_is_refused_changes_nothing(api_client: Any) -> None:
     assert list(Subscription.objects.values()) == before
 
 
-def test_projects_and_people_are_walls(api_client: Any) -> None:
+def test_subscriptions_of_other_projects_and_users_are_not_found(api_client: Any) -> None:
     one = made(api_client("ana"))
     for who in ("bo", "chi", "rea"):
         client = api_client(who)
@@ -173,7 +173,7 @@ def test_servers_of_the_project_alone_narrow(api_client: Any, people: Any) -> No
     assert (wide["cloud_wide"], wide["servers"]) == (True, [str(theirs.uuid)])
 
 
-def test_there_is_an_end_to_how_many(api_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_subscriptions_is_limited(api_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MOST", 2)
     ana = api_client("ana")
     made(ana)
@@ -184,12 +184,12 @@ def test_there_is_an_end_to_how_many(api_client: Any, monkeypatch: pytest.Monkey
     assert Subscription.objects.count() == 2
 
 
-def test_private_targets_are_for_whom_the_operator_lets(api_client: Any, settings: Any) -> None:
+def test_private_addresses_are_refused_unless_the_operator_allows_them(api_client: Any, settings: Any) -> None:
     settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
     assert made(api_client("ana"), url="http://127.0.0.1:9/x")["address"] == "http://127.0.0.1:9/…"
 
 
-def test_a_test_is_requested_and_the_log_is_paged(api_client: Any) -> None:
+def test_a_test_message_is_sent_and_the_log_has_pages(api_client: Any) -> None:
     ana = api_client("ana")
     one = made(ana)
     path = f"{PATH}/{one['uuid']}"
@@ -217,7 +217,7 @@ def test_a_test_is_requested_and_the_log_is_paged(api_client: Any) -> None:
     assert NotificationDelivery.objects.using("cell1").filter(outcome="asked").count() == 0
 
 
-def test_who_unsubscribes_is_forgotten_and_it_is_on_record(api_client: Any) -> None:
+def test_unsubscribing_deletes_the_subscription_and_is_audited(api_client: Any) -> None:
     ana = api_client("ana")
     one = made(ana)
     assert ana.delete(f"{PATH}/{one['uuid']}", headers={"If-Match": '"1"'}).status_code == 204

@@ -66,7 +66,7 @@ def test_one_that_does_not_says_how_many_and_what_would_help(api_client: Any) ->
 
 
 @pytest.mark.usefixtures("nothing_changes")
-def test_another_fleet_is_for_operators(api_client: Any) -> None:
+def test_only_operators_change_the_fleet_of_a_question(api_client: Any) -> None:
     big = {
         "count": 2,
         "like": "sim-1",
@@ -82,7 +82,7 @@ def test_another_fleet_is_for_operators(api_client: Any) -> None:
 
 
 @pytest.mark.usefixtures("nothing_changes")
-def test_hosts_of_closed_cells_are_turned_away_with_a_word(api_client: Any) -> None:
+def test_hosts_of_closed_cells_are_rejected_with_the_reason(api_client: Any) -> None:
     CellMapping.objects.filter(name=CELL).update(is_disabled=True, disabled_reason="new racks")
     fit = asked(api_client("admin"))
     assert (fit["fits"], fit["num_hosts"], fit["funnel"][0]["filter"], fit["funnel"][0]["rejected"]) == (
@@ -139,7 +139,7 @@ def test_what_cannot_be_requested_is_named(api_client: Any, body: Any, word: str
     assert word in json.dumps(answer)
 
 
-def test_where_the_guests_of_a_host_would_go(api_client: Any, hosts: Hosts, launch: Any) -> None:
+def test_a_what_if_drain_shows_the_destination_of_each_guest(api_client: Any, hosts: Hosts, launch: Any) -> None:
     first, second = launch("web-1"), launch("web-2")
     home = instance_of(first).host or ""
     admin = api_client("admin")
@@ -167,7 +167,7 @@ def test_where_the_guests_of_a_host_would_go(api_client: Any, hosts: Hosts, laun
     assert not Service.objects.using(CELL).filter(is_disabled=True).exists()
 
 
-def test_could_it_move_or_be_resized(api_client: Any, hosts: Hosts, launch: Any, people: Any) -> None:
+def test_what_if_moves_and_resizes_are_answered(api_client: Any, hosts: Hosts, launch: Any, people: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host
     runs = WorkflowRun.objects.using(CELL).count()

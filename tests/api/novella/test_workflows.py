@@ -76,13 +76,13 @@ def test_pages_of_a_narrowed_list_give_each_once(builds: Any, api_client: Any) -
         ("/api/hosts?colour=red", "colour"),
     ],
 )
-def test_what_no_list_knows_is_named(databases: None, api_client: Any, path: str, named: str) -> None:
+def test_unknown_filters_are_named(databases: None, api_client: Any, path: str, named: str) -> None:
     factories.cells()
     answer = api_client("admin").get(path)
     assert (answer.status_code, named in answer.json()["error"]["message"]) == (400, True)
 
 
-def test_steps_and_actions_stand_alone_too(builds: Any, api_client: Any) -> None:
+def test_steps_and_actions_of_a_workflow_have_routes_of_their_own(builds: Any, api_client: Any) -> None:
     parent, child = builds[0]
     ana = api_client("ana")
     whole = ana.get(f"/api/workflows/{parent.uuid}").json()["workflow"]
@@ -105,7 +105,7 @@ def test_steps_and_actions_stand_alone_too(builds: Any, api_client: Any) -> None
         assert codes == [401, 404]
 
 
-def test_events_of_the_project_go_on_from_a_cursor(builds: Any, api_client: Any) -> None:
+def test_events_of_the_project_continue_after_a_cursor(builds: Any, api_client: Any) -> None:
     ana, chi, admin = (api_client(who) for who in ("ana", "chi", "admin"))
     here = ana.get("/api/events").json()
     assert here["events"] == []
@@ -121,7 +121,7 @@ def test_events_of_the_project_go_on_from_a_cursor(builds: Any, api_client: Any)
     assert ana.get(f"{path}&kind=run.").json()["events"] == []
 
 
-def test_locks_name_their_holders_and_who_waits(builds: Any, people: Any, api_client: Any) -> None:
+def test_locks_name_their_holders_and_waiters(builds: Any, people: Any, api_client: Any) -> None:
     run = builds[0][1]
     waiting = factories.run(people.bo.context(), "cell1", flow="delete_instance", action="delete", state="queued")
     foreign = factories.run(people.chi.context(), "cell1", flow="attach_volume", action="attach_volume")

@@ -143,7 +143,7 @@ def fault(*pairs: tuple[str, str]) -> Invalid | None:
 
 
 @pytest.mark.parametrize("key", BAD)
-def test_each_mistake_is_found_in_its_key(key: str) -> None:
+def test_each_invalid_query_names_its_key(key: str) -> None:
     for value in BAD[key]:
         found = fault(*(GOOD | {key: value}).items())
         assert found is not None, value
@@ -159,7 +159,7 @@ def test_a_key_that_does_not_exist_is_named() -> None:
 
 
 @pytest.mark.parametrize("strange", STRANGE, ids=str)
-def test_what_is_only_strange_is_requested(strange: dict[str, str]) -> None:
+def test_unusual_but_valid_queries_are_accepted(strange: dict[str, str]) -> None:
     assert fault(*(GOOD | strange).items()) is None
 
 

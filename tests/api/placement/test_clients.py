@@ -85,7 +85,7 @@ def test_commands_build_a_tree_and_find_candidates_in_it(cli: Cli) -> None:
     assert found == {SHED: "VCPU=16", SHELF: "CUSTOM_BOX=4"}
 
 
-def test_commands_hold_count_and_give_back(cli: Cli, people: Any) -> None:
+def test_commands_create_show_and_delete_allocations(cli: Cli, people: Any) -> None:
     project, user = people.ana.project.id, people.ana.user.id
     owner = f"--project-id {project} --user-id {user} --consumer-type INSTANCE"
     answers = cli(

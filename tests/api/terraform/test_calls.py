@@ -20,7 +20,9 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5i6Sd4yHAbcfhVJnYFx+0C0jqwWqQmjwg0v
 
 
 @pytest.mark.parametrize("scenario", load(Path(__file__).parent), ids=str)
-def test_a_resource_lives(scenario: Scenario, people: Any, api_client: Any, settings: Any, tmp_path: Path) -> None:
+def test_a_resource_is_created_read_updated_and_deleted(
+    scenario: Scenario, people: Any, api_client: Any, settings: Any, tmp_path: Path
+) -> None:
     settings.NOVELLA_DATA = tmp_path
     settings.NOVELLA_IMAGE_DIR = tmp_path / "images"
     names = {"v2": "/network/v2.0", "v3": "/volume/v3", "id3": "/identity/v3", "nova": "/compute/v2.1", "key": KEY}

@@ -26,7 +26,7 @@ def volume(api_client: Any, settings: Any, tmp_path: Path) -> str:
     return str(made["id"])
 
 
-def test_a_full_page_names_the_next_one_though_it_be_empty(volume: str, api_client: Any) -> None:
+def test_a_full_page_links_to_the_next_one_even_if_that_is_empty(volume: str, api_client: Any) -> None:
     ana = api_client("ana")
     page = ana.get(f"{ROOT}/volumes?limit=1").json()
     assert [row["id"] for row in page["volumes"]] == [volume]
@@ -35,7 +35,7 @@ def test_a_full_page_names_the_next_one_though_it_be_empty(volume: str, api_clie
     assert "volumes_links" not in ana.get(f"{ROOT}/volumes?limit=2").json()
 
 
-def test_what_hangs_nowhere_is_detached_as_it_is(volume: str, api_client: Any) -> None:
+def test_detaching_a_volume_without_an_attachment_is_accepted(volume: str, api_client: Any) -> None:
     ana = api_client("ana")
     path = f"{ROOT}/volumes/{volume}"
     assert ana.post(f"{path}/action", {"os-detach": {}}).status_code == 202
@@ -44,7 +44,7 @@ def test_what_hangs_nowhere_is_detached_as_it_is(volume: str, api_client: Any) -
     assert ana.post(f"{path}/action", unknown).status_code == 400
 
 
-def test_a_detailed_list_makes_nothing(volume: str, api_client: Any) -> None:
+def test_a_post_to_a_detailed_list_creates_nothing(volume: str, api_client: Any) -> None:
     ana = api_client("ana")
     assert ana.post(f"{ROOT}/volumes/detail", {"volume": {"size": 1}}).status_code == 405
     assert len(ana.get(f"{ROOT}/volumes").json()["volumes"]) == 1
@@ -71,7 +71,7 @@ def test_types_of_groups_are_listed_by_whether_they_are_public(
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00%2B23:00", "yesterday"])
-def test_a_time_that_no_calendar_has_is_named(moment: str, api_client: Any) -> None:
+def test_an_invalid_date_is_named(moment: str, api_client: Any) -> None:
     answer = api_client("ana").get(f"{ROOT}/volumes?created_at=gt:{moment}", headers=NEWEST)
     assert answer.status_code == 400
     assert "created_at" in answer.json()["badRequest"]["message"]

@@ -28,7 +28,7 @@ def storage(people: Any, settings: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["lots", "-1", "1.5", "²", "", TOO_MUCH])
 @pytest.mark.parametrize("name", ["min_ram", "min_disk"])
-def test_a_number_that_is_none_is_refused(storage: None, api_client: Any, name: str, text: str) -> None:
+def test_an_invalid_number_is_refused(storage: None, api_client: Any, name: str, text: str) -> None:
     ana = api_client("ana")
     path = f"{VOLUME}/{volume(ana)}"
     answer = ana.post(f"{path}/action", {"os-set_image_metadata": {"metadata": {name: text, "os_distro": "x"}}})
@@ -39,7 +39,7 @@ def test_a_number_that_is_none_is_refused(storage: None, api_client: Any, name: 
 
 
 @pytest.mark.parametrize("text", ["lots", TOO_MUCH])
-def test_a_text_that_came_with_the_volume_counts_as_none(storage: None, api_client: Any, text: str) -> None:
+def test_invalid_image_metadata_of_a_volume_is_ignored(storage: None, api_client: Any, text: str) -> None:
     """A backup's record brings whatever its volume had elsewhere."""
     ana = api_client("ana", version="2.87")
     uuid = volume(ana)

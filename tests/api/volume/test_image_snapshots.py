@@ -189,9 +189,7 @@ def test_an_image_that_another_project_describes_neither_reads_nor_keeps_the_dat
     assert_refused()
 
 
-def test_an_image_boots_from_what_it_keeps_and_not_from_what_another_one_does(
-    hosts: StorageHosts, ana: Any, image: str
-) -> None:
+def test_an_image_boots_from_its_own_snapshots_only(hosts: StorageHosts, ana: Any, image: str) -> None:
     """Also within a project: a list is no more than a list."""
     listed = ana.get(f"{BASE}/{image}").json()["block_device_mapping"]
     other = create(ana, name="other", block_device_mapping=listed)["id"]
@@ -229,7 +227,7 @@ def test_an_image_that_is_deleted_while_a_volume_is_made_keeps_its_data_until_th
     assert (ImageSnapshot.objects.count(), store.snapshot_path_of(snapshot).exists()) == (0, False)
 
 
-def test_what_a_deletion_left_half_done_is_finished_by_the_upkeep(ana: Any, image: str) -> None:
+def test_an_interrupted_deletion_is_finished_by_the_upkeep(ana: Any, image: str) -> None:
     snapshot = delete_snapshot(ana)
     storage_cleanup.tend()
     assert store.snapshot_path_of(snapshot).exists(), "the image is there"
@@ -238,7 +236,7 @@ def test_what_a_deletion_left_half_done_is_finished_by_the_upkeep(ana: Any, imag
     assert (ImageSnapshot.objects.count(), store.snapshot_path_of(snapshot).exists()) == (0, False)
 
 
-def test_data_go_where_snapshot_and_image_are_deleted_at_the_same_moment(ana: Any, image: str) -> None:
+def test_data_are_deleted_when_snapshot_and_image_are_deleted_concurrently(ana: Any, image: str) -> None:
     """Both are on record as deleted before either has looked for the other."""
     snapshot = Snapshot.objects.get().uuid
     Snapshot.objects.update(status="deleting")
@@ -261,7 +259,7 @@ def test_the_file_of_a_kept_snapshot_has_one_owner(api_client: Any, ana: Any, se
     assert (Snapshot.objects.count(), store.snapshot_path_of(snapshot).exists()) == (0, True)
 
 
-def test_what_an_image_keeps_fills_the_quota_of_snapshots(
+def test_snapshots_kept_by_an_image_count_against_the_quota(
     hosts: StorageHosts, api_client: Any, ana: Any, people: Any, server: str, image: str
 ) -> None:
     delete_snapshot(ana)

@@ -79,7 +79,7 @@ def test_a_file_becomes_a_volume_and_a_file_again(admin: Any) -> None:
     assert beginning(again.json()["volume"]["id"]) == DATA
 
 
-def test_a_snapshot_is_let_go_and_taken_back(admin: Any) -> None:
+def test_a_snapshot_is_unmanaged_and_managed_again(admin: Any) -> None:
     source = volume(admin)
     uuid = made(admin, "snapshots", "snapshot", {"volume_id": source})["id"]
     settled()
@@ -107,7 +107,7 @@ def test_a_snapshot_is_let_go_and_taken_back(admin: Any) -> None:
     assert Snapshot.objects.count() == 1
 
 
-def test_what_cannot_be_managed_stays_as_it_is(admin: Any, api_client: Any, people: Any) -> None:
+def test_files_that_cannot_be_managed_are_unchanged(admin: Any, api_client: Any, people: Any) -> None:
     file = put_file("brought")
     for values, status in (
         ({"host": "elsewhere@files"}, 400),
@@ -133,7 +133,7 @@ def test_what_cannot_be_managed_stays_as_it_is(admin: Any, api_client: Any, peop
         assert admin.post(f"{ROOT}/{noun}", {}, headers=at("3.7")).status_code == 404
 
 
-def test_a_file_has_its_name_again_when_the_row_does_not_come(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_keeps_its_name_when_managing_it_fails(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put_file("brought")
 
     def fails(*args: Any) -> bool:
@@ -146,7 +146,7 @@ def test_a_file_has_its_name_again_when_the_row_does_not_come(admin: Any, monkey
     assert manage(admin, "brought").status_code == 202
 
 
-def test_what_a_dead_process_left_half_let_go_is_finished(admin: Any) -> None:
+def test_an_interrupted_unmanage_is_finished(admin: Any) -> None:
     uuid = volume(admin)
     Volume.objects.update(status="unmanaging")
     unmanaged_files.let_go(unmanaged_files.VOLUME, Volume.objects.get().uuid)  # and there it died

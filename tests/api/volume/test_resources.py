@@ -55,7 +55,7 @@ def test_lists_of_snapshots_are_paged_filtered_and_sorted(api_client: Any) -> No
         assert ana.get(f"{ROOT}/snapshots?{query}").status_code == status
 
 
-def test_types_decide_who_may_use_them_and_what_they_ask_for(api_client: Any, people: Any) -> None:
+def test_volume_types_have_access_lists_and_extra_specs(api_client: Any, people: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     wanted = {"name": "own", "os-volume-type-access:is_public": False, "extra_specs": {"vendor_name": "Novella"}}
     assert ana.post(f"{ROOT}/types", {"volume_type": wanted}).status_code == 403
@@ -145,7 +145,7 @@ def test_attachments_are_listed_newest_first_or_in_the_requested_order(api_clien
         assert [row["id"] for row in found] == wanted, query
 
 
-def test_a_volume_for_several_servers_is_free_when_the_last_has_let_go(api_client: Any) -> None:
+def test_a_multi_attach_volume_is_available_after_its_last_detach(api_client: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     specs = {"multiattach": "<is> True"}
     made(admin, "types", "volume_type", {"name": "shared", "extra_specs": specs}, status=200)
@@ -186,7 +186,7 @@ def test_a_group_is_snapshotted_and_copied_as_one(api_client: Any) -> None:
     assert (Snapshot.objects.count(), Volume.objects.count(), VolumeGroup.objects.count()) == (0, 2, 1)
 
 
-def test_operators_close_the_storage_and_set_the_limits_of_all_projects(api_client: Any) -> None:
+def test_operators_disable_the_storage_and_set_the_limits_of_all_projects(api_client: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     for path in ("os-services", "os-hosts", "scheduler-stats/get_pools", "capabilities/novella@files", "qos-specs"):
         assert ana.get(f"{ROOT}/{path}").status_code == 403
@@ -218,7 +218,7 @@ def test_operators_close_the_storage_and_set_the_limits_of_all_projects(api_clie
         ("os-force_delete", None, 403),
     ],
 )
-def test_an_action_that_cannot_be_changes_nothing(action: str, values: Any, status: int, api_client: Any) -> None:
+def test_a_refused_action_changes_nothing(action: str, values: Any, status: int, api_client: Any) -> None:
     ana = api_client("ana")
     path = f"{VOLUME}/{volume(ana)}"
     before = ana.get(path).json()

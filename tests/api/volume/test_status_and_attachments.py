@@ -65,7 +65,7 @@ FOR_FREE_ONES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("status", ["available", "error"])
 @pytest.mark.parametrize("action", FOR_FREE_ONES)
-def test_nothing_is_done_with_it_that_needs_a_free_one(
+def test_actions_that_need_an_available_volume_are_refused(
     action: str, status: str, api_client: Any, ana: Any, disk: str, first: str
 ) -> None:
     admin = api_client("admin")

@@ -57,7 +57,7 @@ def test_a_volume_is_made_shown_and_deleted(api_client: Any, people: Any) -> Non
     assert not store.path_of(made["id"]).exists()
 
 
-def test_projects_are_walls(api_client: Any, people: Any) -> None:
+def test_resources_of_other_projects_are_not_found(api_client: Any, people: Any) -> None:
     made = created(api_client("ana"), name="data")
     chi = api_client("chi")
     for answer in (
@@ -160,7 +160,7 @@ def test_limits_are_counted(api_client: Any, people: Any) -> None:
     assert ana.get(path).json()["quota_set"]["volumes"] == 100
 
 
-def test_what_a_workflow_works_on_is_left_alone(api_client: Any) -> None:
+def test_a_volume_that_a_workflow_has_locked_is_unchanged(api_client: Any) -> None:
     ana = api_client("ana")
     made = created(ana)
     holder = "11111111-2222-4333-8444-555555555555"
@@ -211,7 +211,7 @@ def test_discovery_needs_no_token_and_the_rest_does(api_client: Any, people: Any
 
 
 @pytest.mark.parametrize("status", ["creating", "extending", "deleting"])
-def test_what_died_half_way_is_finished(status: str, people: Any) -> None:
+def test_interrupted_operations_are_finished(status: str, people: Any) -> None:
     volume = operations.insert(people.ana.context(), VolumeCreate(size_gb=1))
     Volume.objects.update(status=status)
     assert operations.settle_all() == 1

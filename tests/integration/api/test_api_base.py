@@ -88,7 +88,7 @@ def test_without_a_token_nothing_runs(api_client: Any) -> None:
         check_headers(answer, "2.1")
 
 
-def test_rules_and_versions_close_methods(api_client: Any) -> None:
+def test_methods_check_rules_and_versions(api_client: Any) -> None:
     assert api_client("rea").get(THINGS).status_code == 403
     assert api_client("admin").put(THINGS).status_code == 404
     forbidden = api_client("ana", version="2.10").put(THINGS)
@@ -97,7 +97,7 @@ def test_rules_and_versions_close_methods(api_client: Any) -> None:
 
 
 @pytest.mark.parametrize(("version", "status", "used"), [("2.11", 406, None), ("2.x", 400, None)])
-def test_a_version_that_cannot_be(api_client: Any, version: str, status: int, used: str | None) -> None:
+def test_invalid_versions_are_refused(api_client: Any, version: str, status: int, used: str | None) -> None:
     answer = api_client("ana", version=version).get(THINGS)
     assert answer.status_code == status
     check_headers(answer, used)
@@ -123,7 +123,7 @@ def test_an_unavailable_part_is_named(api_client: Any) -> None:
     )
 
 
-def test_methods_and_routes_that_are_not_there(api_client: Any) -> None:
+def test_unknown_methods_and_routes_are_refused(api_client: Any) -> None:
     client = api_client("ana")
     requested = client.call("OPTIONS", THINGS)
     assert (requested.status_code, requested.content) == (204, b"")
@@ -193,7 +193,7 @@ def test_the_next_page_carries_every_filter(api_client: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", ["-1", "x", "", "1.5", "²"])
-def test_a_limit_that_is_none(api_client: Any, limit: str) -> None:
+def test_an_invalid_limit_is_refused(api_client: Any, limit: str) -> None:
     answer = api_client("ana").get(f"{THINGS}?limit={limit}")
     assert answer.status_code == 400
     assert "limit" in answer.json()["badRequest"]["message"]

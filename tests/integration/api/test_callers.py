@@ -61,13 +61,13 @@ def test_without_a_known_proof_a_request_counts_to_its_address_if_that_is_known(
     assert known.of(scope_of("192.0.2.9", x_auth_token="made-up")).share == ANONYMOUS
 
 
-def test_who_has_no_project_has_a_share_of_their_own() -> None:
+def test_a_user_without_a_project_has_a_share_of_their_own() -> None:
     known, scope = Callers(), scope_of(x_auth_token="t")
     reported(known, scope, "", "bo")
     assert known.of(scope).share == "project:bo"
 
 
-def test_a_request_that_no_worker_has_accepted_teaches_nothing() -> None:
+def test_a_request_that_no_worker_has_accepted_does_not_identify_its_caller() -> None:
     known, scope = Callers(), scope_of(x_auth_token="t")
     assert known.learn(known.opened(scope)) is None
     assert known.of(scope).share == ANONYMOUS

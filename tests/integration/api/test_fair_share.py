@@ -66,12 +66,12 @@ def served_in_turn(costs: dict[str, float], counts: dict[str, int]) -> list[str]
     return served
 
 
-def test_the_caller_with_many_requests_does_not_go_before_the_one_with_few() -> None:
+def test_a_caller_with_many_requests_does_not_delay_one_with_few() -> None:
     served = served_in_turn({"bo": 0.1, "ana": 0.1}, {"bo": 10, "ana": 2})
     assert max(position for position, name in enumerate(served) if name == "ana") <= 4
 
 
-def test_who_has_more_than_a_few_requests_gets_a_quarter_of_the_share() -> None:
+def test_a_caller_with_many_requests_gets_a_quarter_of_the_share() -> None:
     served = served_in_turn({"bo": 0.1, "ana": 0.1}, {"bo": 100, "ana": 12})
     last = max(position for position, name in enumerate(served) if name == "ana")
     assert 0.6 <= 12 / (last + 1) <= 0.9  # four to one, but for the first charges
@@ -137,7 +137,7 @@ def test_a_member_leaves_half_of_its_callers_places_to_others() -> None:
     run(work, workers=1, at_once=1, most_waiting=40)
 
 
-def test_a_caller_who_was_away_has_saved_nothing_up() -> None:
+def test_a_caller_that_was_idle_has_saved_no_time() -> None:
     served: list[str] = []
 
     async def work(queue: FairQueue) -> None:
@@ -154,7 +154,7 @@ def test_a_caller_who_was_away_has_saved_nothing_up() -> None:
     assert served[:10].count("bo") >= 3
 
 
-def test_one_caller_leaves_places_for_others_who_are_there() -> None:
+def test_one_caller_leaves_workers_for_other_active_callers() -> None:
     async def work(queue: FairQueue) -> None:
         (await queue.turn("ana", SECONDS)).end(0.0)
         bos = [asyncio.create_task(queue.turn("bo", SECONDS)) for _ in range(10)]
@@ -167,7 +167,7 @@ def test_one_caller_leaves_places_for_others_who_are_there() -> None:
     run(work)
 
 
-def test_a_caller_alone_has_all_that_compute_at_once() -> None:
+def test_a_single_caller_gets_all_computing_slots() -> None:
     async def work(queue: FairQueue) -> None:
         bos = [asyncio.create_task(queue.turn("bo", SECONDS)) for _ in range(10)]
         await let_all_run()
@@ -197,7 +197,7 @@ async def _end_all(requested: list[asyncio.Task[WorkerSlot]]) -> None:
         (await one).end(0.0)
 
 
-def test_who_waits_too_long_or_beside_too_many_is_refused() -> None:
+def test_a_request_that_waits_too_long_or_with_too_many_others_is_refused() -> None:
     async def work(queue: FairQueue) -> None:
         held = await queue.turn("ana", SECONDS)
         first = asyncio.create_task(queue.turn("bo", SECONDS))

@@ -8,7 +8,7 @@ from django.db import connections
 from django.test import Client
 
 
-def test_alive_and_ready(databases: None) -> None:
+def test_health_endpoints_of_a_ready_process(databases: None) -> None:
     assert Client().get("/healthz").json() == {"status": "ok"}
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})

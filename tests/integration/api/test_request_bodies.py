@@ -86,7 +86,7 @@ def test_a_whole_body_arrives(client: requests.Session, server: str, is_chunked:
         ("Content-Length: 500", b"hello"),
     ],
 )
-def test_a_body_that_broke_off_is_no_image(
+def test_an_incomplete_upload_makes_no_image(
     client: requests.Session, server: str, people: Any, head: str, body: bytes
 ) -> None:
     url = make(client, server)

@@ -49,7 +49,7 @@ def test_a_project_without_aggregate_goes_anywhere_unless_it_must_have_one(setti
     assert "an aggregate that the request may use" in Placement(needs_of(request)).host_passes(host(), request).reason
 
 
-def test_an_isolated_aggregate_takes_only_who_asks_for_its_trait(settings: Any) -> None:
+def test_an_isolated_aggregate_takes_only_requests_for_its_trait(settings: Any) -> None:
     settings.NOVELLA_PREFILTERS = (ISOLATED,)
     gold = Aggregate.objects.create(name="gold", metadata={"trait:CUSTOM_GOLD": "required"})
     inside = {"aggregates": frozenset({str(gold.uuid)}), "traits": frozenset({"CUSTOM_GOLD"})}

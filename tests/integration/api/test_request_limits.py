@@ -184,7 +184,7 @@ def test_a_chunked_body_reaches_the_view_with_its_length() -> None:
     run(work())
 
 
-def test_what_is_under_way_of_a_body_that_is_refused_does_not_take_the_answer_along() -> None:
+def test_a_refused_body_that_still_arrives_does_not_discard_the_response() -> None:
     async def work() -> None:
         pieces = (b"x" * 1_048_577, *(b"x" * 100_000 for _ in range(20)))
         client = Client("/api/what-if/launch", pieces)
@@ -265,7 +265,7 @@ def test_an_answer_that_does_not_come_is_a_503_and_its_worker_comes_back() -> No
     run(work())
 
 
-def test_who_is_sent_away_in_the_middle_keeps_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_refused_during_its_upload_occupies_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits, "MOST_BUFFERED", 1000)
 
     async def work() -> None:
@@ -409,7 +409,7 @@ def test_headers_are_bounded() -> None:
         connected(each)
 
 
-def test_who_never_ends_his_headers_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_ends_its_headers_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conductor.management.http_protocol.HEADER_SECONDS", 0.5)
 
     async def check(protocol: BoundedProtocol, wire: Wire) -> None:

@@ -51,7 +51,7 @@ def test_use_renews_it_and_what_a_page_asks_by_itself_does_not(ana: Client) -> N
     assert left_of(ana) == pytest.approx(WHOLE)
 
 
-def test_who_stays_has_the_whole_time_again(ana: Client) -> None:
+def test_renewing_a_session_restarts_its_whole_lifetime(ana: Client) -> None:
     put(ana, 20)
     assert ana.post("/session", headers={"HX-Request": "true"}).json()["left"] == pytest.approx(WHOLE)
     put(ana, 20)

@@ -36,7 +36,7 @@ def answer_to(sent: bytes) -> Wire:
         (b"GET /" + b"a" * MOST_HEADER_BYTES + b" HTTP/1.1\r\n\r\n", 431),
     ],
 )
-def test_what_cannot_be_read_is_answered_with_a_request_id(sent: bytes, status: int) -> None:
+def test_malformed_requests_are_answered_with_a_request_id(sent: bytes, status: int) -> None:
     wire = answer_to(sent)
     head, _, text = wire.written.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
@@ -46,7 +46,7 @@ def test_what_cannot_be_read_is_answered_with_a_request_id(sent: bytes, status: 
     assert wire.is_closed
 
 
-def test_a_socket_that_there_is_not_is_refused_before_it_opens(databases: None) -> None:
+def test_a_socket_without_a_route_is_refused_before_it_opens(databases: None) -> None:
     async def work() -> None:
         scope = {"type": "websocket", "path": "/nothing", "query_string": b"", "headers": [], "subprotocols": []}
         socket = ApplicationCommunicator(application, scope)

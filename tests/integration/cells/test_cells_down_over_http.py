@@ -60,7 +60,9 @@ def test_an_operator_may_want_whole_lists_or_none(api_client: Any, lost: str, se
     assert len(ask(api_client, SERVERS, "2.69").json()["servers"]) == 3
 
 
-def test_why_a_cell_does_not_answer_is_for_operators(api_client: Any, people: People, lost: str) -> None:
+def test_the_reason_of_an_unreachable_cell_is_shown_to_operators_only(
+    api_client: Any, people: People, lost: str
+) -> None:
     parent = factories.run(people.ana.context(), state="done")
     for path, part in (("/api/workflows", None), (f"/api/workflows/{parent.uuid}", "workflow")):
         for name, why in (("ana", "did not answer"), ("admin", "DatabaseError: the cell is down")):
@@ -71,7 +73,7 @@ def test_why_a_cell_does_not_answer_is_for_operators(api_client: Any, people: Pe
     assert "unknown" in page
 
 
-def test_the_page_of_a_lost_server_claims_nothing(people: People, lost: str) -> None:
+def test_the_page_of_a_server_in_an_unreachable_cell_shows_only_known_data(people: People, lost: str) -> None:
     page = signed_in("ana").get(f"/servers/{lost}").content.decode()
     for words in (f'<h1 class="break">{lost[:8]}</h1>', "cell2 doesn't respond", "Not available while"):
         assert words in page

@@ -15,7 +15,7 @@ from tests.fleet import add_host, requested
 pytestmark = pytest.mark.usefixtures("databases")
 
 
-def test_a_closed_cell_takes_its_hosts_with_it() -> None:
+def test_hosts_of_a_closed_cell_are_not_chosen() -> None:
     add_host("one", "cell1", size=(8, 32768, 100))
     add_host("two", "cell2")
     assert select(requested())[0][0].host == "one"

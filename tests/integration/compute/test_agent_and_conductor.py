@@ -111,7 +111,7 @@ def spawn(instance: Instance) -> dict[str, Any]:
     )
 
 
-def test_a_guest_is_built_shown_and_turned_out_when_its_instance_is_gone(
+def test_a_guest_is_built_reported_and_destroyed_when_its_instance_is_gone(
     agent: ComputeAgent, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reports, "FULL_LOOK_SECONDS", 1)  # its row goes without a word to the host

@@ -79,9 +79,7 @@ SPAWN = encode(SpawnInstance(**address("k1", 5), guest=guest_json(ANA)))
 DESTROY = encode(DestroyInstance(**address("k2", 6)))
 
 
-def test_a_spawn_that_was_cut_off_runs_again_when_it_is_repeated_and_then_never_more(
-    started: Any, tmp_path: Path
-) -> None:
+def test_an_interrupted_spawn_runs_once_more_when_it_is_repeated(started: Any, tmp_path: Path) -> None:
     (tmp_path / "hold").touch()
     agent = started()
     before = agent.first_report
@@ -106,7 +104,9 @@ def test_a_spawn_that_was_cut_off_runs_again_when_it_is_repeated_and_then_never_
     assert calls(tmp_path) == [f"spawn {ANA}"] * 2
 
 
-def test_a_spawn_that_was_cut_off_and_overtaken_is_refused_and_its_guest_goes(started: Any, tmp_path: Path) -> None:
+def test_an_interrupted_spawn_with_a_stale_token_is_refused_and_its_guest_destroyed(
+    started: Any, tmp_path: Path
+) -> None:
     (tmp_path / "hold").touch()
     agent = started()
     agent.send(SPAWN)
@@ -168,7 +168,7 @@ VERBS: dict[str, tuple[type[Any], dict[str, Any], Callable[[dict[str, Any]], boo
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before its effect", "after its effect"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_that_was_cut_off_by_a_kill_is_done_when_it_comes_again(
+def test_a_command_interrupted_by_a_kill_is_done_when_it_is_repeated(
     started: Any, tmp_path: Path, verb: str, is_after: bool
 ) -> None:
     kind, fields, is_done = VERBS[verb]

@@ -115,7 +115,7 @@ def test_a_driver_that_hangs_ends_the_action_with_a_sentence(ana: Any, settings:
     assert held() == LIVING
 
 
-def test_a_delete_of_whose_driver_hangs_says_so_at_once_and_goes_on(ana: Any, settings: Any) -> None:
+def test_a_delete_reports_a_hanging_driver_at_once_and_continues(ana: Any, settings: Any) -> None:
     uuid = built(ana)
     instances.delete(ana, uuid)
     run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")

@@ -69,7 +69,7 @@ def end(run: WorkflowRun) -> None:
 
 
 @pytest.mark.parametrize("round_number", range(5))
-def test_of_two_equal_requests_in_the_same_millisecond_one_wins(people: People, round_number: int) -> None:
+def test_of_two_equal_concurrent_requests_one_wins(people: People, round_number: int) -> None:
     context = people.ana.context()
     resource = f"instance:{uuid4()}"
     results = at_once(8, lambda number: open_run(context, resource, f"port:{number}"))
@@ -84,7 +84,7 @@ def test_of_two_equal_requests_in_the_same_millisecond_one_wins(people: People, 
     assert held == {(resource, won[0].pk), (f"port:{results.index(won[0])}", won[0].pk)}
 
 
-def test_sets_that_overlap_are_taken_whole_or_not_at_all(people: People) -> None:
+def test_overlapping_lock_sets_are_acquired_completely_or_not_at_all(people: People) -> None:
     context = people.ana.context()
     names = [f"port:{number}" for number in range(6)]
 
@@ -102,7 +102,7 @@ def test_sets_that_overlap_are_taken_whole_or_not_at_all(people: People) -> None
     assert WorkflowRun.objects.using(CELL).count() == len(won)
 
 
-def test_no_run_that_waits_for_locks_sleeps_for_ever(people: People) -> None:
+def test_every_run_that_waits_for_locks_is_woken(people: People) -> None:
     """Runs register as waiters while holders end; each wants two of three resources, and ends once it has them."""
     context = people.ana.context()
     names = ["host:a", "host:b", "host:c"]
@@ -202,7 +202,7 @@ def test_a_run_of_a_dead_owner_is_claimed_at_the_first_notification_however_many
     assert sorted(at_once(6, notice)) == [False] * 5 + [True]
 
 
-def test_readers_of_the_log_miss_nothing_and_see_each_resource_in_order(people: People) -> None:
+def test_readers_of_the_log_miss_no_event_and_get_the_events_of_a_resource_in_order(people: People) -> None:
     """Eight writers whose commits overtake each other; a reader that goes on from its cursor all the while."""
     writers, rounds = 8, 25
     topics = [f"server:{uuid4()}" for _ in range(3)]

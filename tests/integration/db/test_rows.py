@@ -104,13 +104,13 @@ def test_only_the_row_that_is_named_is_written(instance: Instance) -> None:
     assert ROWS.get(connections[ALIAS], instance.uuid).task_state == TaskState.SPAWNING
 
 
-def test_what_is_not_there_is_missed_as_the_orm_misses_it() -> None:
+def test_a_missing_row_raises_the_same_error_as_the_orm() -> None:
     assert ROWS.find(connections[ALIAS], uuid4()) is None
     with pytest.raises(Instance.DoesNotExist):
         ROWS.get(connections[ALIAS], uuid4())
 
 
-def test_a_row_goes_in_as_the_orm_puts_it_in() -> None:
+def test_an_inserted_row_equals_that_of_the_orm() -> None:
     network, now = make_network(), database_time()
     values: dict[str, Any] = {"project_id": "b" * 32, "created_at": now, "updated_at": now, "network": network}
     by_hand, twin = Port(mac_address="fa:16:3e:00:00:01", **values), Port(mac_address="fa:16:3e:00:00:02", **values)
@@ -148,7 +148,7 @@ def test_a_row_is_found_by_two_columns() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
-def test_those_are_found_whose_key_is_among_values(count: int, instance: Instance) -> None:
+def test_rows_are_found_by_a_set_of_values(count: int, instance: Instance) -> None:
     """For any number of values: each row once, none for an unknown value."""
     wanted = [instance, *(make() for _ in range(4))][:count]
     found = ROWS.among(connections[ALIAS], [*(row.uuid for row in wanted), uuid4()])
@@ -157,7 +157,7 @@ def test_those_are_found_whose_key_is_among_values(count: int, instance: Instanc
     assert ROWS.among(connections[ALIAS], []) == []
 
 
-def test_many_rows_go_in_as_the_orm_puts_them_in() -> None:
+def test_many_inserted_rows_equal_those_of_the_orm() -> None:
     factories.cells()
     now = database_time(ALIAS)
     defaults: dict[str, Any] = {
@@ -185,7 +185,7 @@ def test_many_rows_go_in_as_the_orm_puts_them_in() -> None:
         }
 
 
-def test_many_rows_go_in_together_or_not_at_all() -> None:
+def test_many_rows_are_inserted_together_or_not_at_all() -> None:
     network, now = make_network(), database_time()
     values = {"project_id": "b" * 32, "created_at": now, "updated_at": now, "network_id": network.pk}
     twice = [{"mac_address": "fa:16:3e:00:00:03", **values}] * 2

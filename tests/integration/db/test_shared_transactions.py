@@ -83,7 +83,7 @@ def records(run: WorkflowRun) -> list[tuple[str, str]]:
     return list(StepRecord.objects.using(ALIAS).filter(run=run).order_by("pk").values_list("name", "state"))
 
 
-def test_what_does_nothing_outside_and_a_command_leave_with_the_claim(run_of: Any) -> None:
+def test_steps_without_external_effects_and_the_next_command_commit_with_the_claim(run_of: Any) -> None:
     run = run_of(NothingOutside("first"), NotedLocal(), NotedRemote())
     with counted(ALIAS) as seen:
         executor.run(ALIAS, run.uuid)
@@ -105,7 +105,7 @@ def test_what_does_nothing_outside_and_a_command_leave_with_the_claim(run_of: An
 
 
 @pytest.mark.parametrize("line", ["do second", "apply second"])
-def test_what_fails_in_the_shared_transaction_leaves_what_was_before_it(run_of: Any, line: str) -> None:
+def test_a_failure_in_the_shared_transaction_keeps_earlier_steps(run_of: Any, line: str) -> None:
     run = run_of(NothingOutside("first"), NothingOutside("second"), NotedRemote())
     DIARY.failures[line] = 1
     executor.run(ALIAS, run.uuid)

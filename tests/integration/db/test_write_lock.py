@@ -80,7 +80,7 @@ def by_hand() -> None:
         emit("by hand")
 
 
-def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
+def test_concurrent_writers_share_one_commit_and_continue_after_it(
     pool: ThreadPoolExecutor, commits: list[list[str]]
 ) -> None:
     for future in together(pool, *(emitting(f"{number}") for number in range(5)), by_hand):
@@ -90,7 +90,7 @@ def test_who_comes_together_shares_one_commit_and_goes_on_after_it(
     assert_write_lock_is_free()
 
 
-def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commits: list[list[str]]) -> None:
+def test_a_failed_writer_rolls_back_only_its_own_changes(pool: ThreadPoolExecutor, commits: list[list[str]]) -> None:
     one, fails, gives_up, two, last = together(pool, emitting("one"), failing, giving_up, emitting("two"), failing)
     for future in (fails, last):
         with pytest.raises(Conflict):
@@ -101,7 +101,7 @@ def test_who_fails_takes_back_his_own_part_alone(pool: ThreadPoolExecutor, commi
     assert_write_lock_is_free()
 
 
-def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolExecutor) -> None:
+def test_a_failed_group_commit_fails_for_all_writers_and_can_be_retried(pool: ThreadPoolExecutor) -> None:
     with pytest.raises(OperationalError) as mine:
         together(pool, emitting("one"), breaking_a_constraint)
     assert is_serialization_failure(mine.value)
@@ -116,7 +116,7 @@ def test_a_commit_that_fails_is_nobodys_and_may_be_done_again(pool: ThreadPoolEx
     assert sorted(emitted()) == ["again", "too"]  # each writer by itself for a while
 
 
-def test_who_is_in_another_transaction_waits_for_nobodys_commit(
+def test_a_writer_inside_another_transaction_does_not_join_a_group_commit(
     pool: ThreadPoolExecutor, commits: list[list[str]]
 ) -> None:
     with transaction.atomic(using="default"):

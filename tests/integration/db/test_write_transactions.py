@@ -39,7 +39,7 @@ def assert_is_as_before() -> None:
     assert emitted() == [*before, "next"]
 
 
-def test_what_follows_the_commit_finds_it_done_and_may_write() -> None:
+def test_on_commit_hooks_see_the_commit_and_may_write() -> None:
     seen: list[list[str]] = []
 
     def follow() -> None:
@@ -69,7 +69,7 @@ def break_a_constraint() -> None:
 
 
 @pytest.mark.parametrize(("last", "error"), [(fail, Conflict), (break_a_constraint, IntegrityError)])
-def test_what_fails_inside_or_at_the_commit_leaves_nothing(last: Callable[[], None], error: type[Exception]) -> None:
+def test_a_failure_inside_or_at_the_commit_leaves_nothing(last: Callable[[], None], error: type[Exception]) -> None:
     followed: list[str] = []
 
     def write() -> None:
@@ -90,7 +90,7 @@ def emit_and_fail() -> None:
         fail()
 
 
-def test_a_savepoint_goes_alone() -> None:
+def test_a_savepoint_is_rolled_back_alone() -> None:
     with write_tx(ALIAS):
         emit("kept")
         with pytest.raises(Conflict):
@@ -101,7 +101,7 @@ def test_a_savepoint_goes_alone() -> None:
     assert_is_as_before()
 
 
-def test_a_transaction_that_was_given_up_ends_without_an_error_and_without_a_trace() -> None:
+def test_a_rolled_back_transaction_ends_without_an_error_or_a_trace() -> None:
     with write_tx(ALIAS):
         emit("undone")
         transaction.set_rollback(True, using=ALIAS)

@@ -67,7 +67,7 @@ def test_a_backup_is_made_watched_and_put_back(ana: Client, hosts: StorageHosts)
         assert file.read(len(DATA)) == DATA
 
 
-def test_an_incremental_backup_holds_on_to_what_it_builds_upon(ana: Client, hosts: StorageHosts) -> None:
+def test_a_backup_with_dependent_backups_is_not_deleted(ana: Client, hosts: StorageHosts) -> None:
     volume = volume_of(ana)
     refused = backup_of(ana, volume, kind="incremental")
     assert refused.status_code == 400
@@ -100,7 +100,7 @@ def test_a_backup_outlives_its_volume(ana: Client, hosts: StorageHosts) -> None:
     assert signed_in("chi").get(f"/backups/of/{Backup.objects.get().uuid}").status_code == 404
 
 
-def test_operators_give_a_volume_out_of_hand_and_take_it_in_again(ana: Client, hosts: StorageHosts) -> None:
+def test_operators_unmanage_a_volume_and_manage_it_again(ana: Client, hosts: StorageHosts) -> None:
     admin = signed_in("admin")
     volume = volume_of(admin)
     assert ana.post("/volumes/do/unmanage", {"item": str(volume.uuid), "reason": "r"}).status_code in (403, 404)

@@ -81,7 +81,7 @@ def test_a_server_boots_from_a_new_volume_of_an_image(hosts: StorageHosts, ana: 
     assert_nothing_under_way(uuid)
 
 
-def test_the_delete_frees_or_takes_along(hosts: StorageHosts, ana: Any, image: str, system: str) -> None:
+def test_a_delete_detaches_volumes_or_deletes_them(hosts: StorageHosts, ana: Any, image: str, system: str) -> None:
     uuid = launched(hosts, ana, of_volume(system), BLANK)
     assert len(statuses()) == 2
     instances.delete(ana, uuid)
@@ -175,7 +175,7 @@ def test_an_unresponsive_host_keeps_the_volumes_until_it_has_detached_them(
     assert not BlockDevice.objects.using(CELL).exists()
 
 
-def test_a_request_that_finds_no_host_gives_them_back(hosts: StorageHosts, ana: Any, image: str, system: str) -> None:
+def test_a_request_without_a_host_releases_its_volumes(hosts: StorageHosts, ana: Any, image: str, system: str) -> None:
     (uuid,) = instances.create(ana, requested(of_volume(system), BLANK, availability_zone="nova")).instance_uuids
     for host in ("sim-1", "sim-2", "sim-3"):
         silence(host)
@@ -188,7 +188,7 @@ def test_a_request_that_finds_no_host_gives_them_back(hosts: StorageHosts, ana: 
         build_retries.try_again(ana, uuid)
 
 
-def test_a_delete_before_there_is_a_host_gives_them_back(hosts: StorageHosts, ana: Any, system: str) -> None:
+def test_a_delete_before_scheduling_releases_the_volumes(hosts: StorageHosts, ana: Any, system: str) -> None:
     (uuid,) = instances.create(ana, requested(of_volume(system), BLANK)).instance_uuids
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
@@ -215,7 +215,7 @@ def test_a_delete_before_there_is_a_host_gives_them_back(hosts: StorageHosts, an
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_devices_that_cannot_be_are_refused_and_nothing_is_taken(
+def test_invalid_block_devices_are_refused_and_nothing_is_reserved(
     devices: list[DeviceRequest], says: str, hosts: StorageHosts, ana: Any, image: str, system: str
 ) -> None:
     plain = str(volumes.create(ana, VolumeCreate(size_gb=1)).uuid)
@@ -296,7 +296,7 @@ def test_a_rebuild_builds_a_guest_that_its_host_has_lost(
     assert_nothing_under_way(uuid)
 
 
-def test_a_rebuild_of_a_lost_guest_that_fails_is_undone_and_leaves_nothing_open(
+def test_a_failed_rebuild_of_a_lost_guest_is_rolled_back_completely(
     hosts: StorageHosts, ana: Any, image: str, trouble: Any
 ) -> None:
     uuid = launched(hosts, ana, of_image(image))

@@ -138,7 +138,7 @@ def test_a_launch_that_is_refused_meanwhile_ends_the_try(
     assert "Quota exceeded" in (service().disabled_reason or "")
 
 
-def test_what_cannot_be_tried_is_refused(closed: Hosts, admin: Any, api_client: Any) -> None:
+def test_canaries_are_refused_where_they_make_no_sense(closed: Hosts, admin: Any, api_client: Any) -> None:
     client = api_client("admin")
     with pytest.raises(Conflict, match="is in service"):
         canaries.begin(admin, "sim-1")

@@ -60,7 +60,7 @@ def fates() -> dict[str, tuple[str, str]]:
     return {one["host"]: (one["fate"], one["reason"]) for one in (found, *found["alternates"])}
 
 
-def test_a_refusal_leads_to_the_next_host_without_anything_to_undo(hosts: Checking, launch: Any) -> None:
+def test_after_a_refused_check_the_next_host_is_tried_with_nothing_to_undo(hosts: Checking, launch: Any) -> None:
     refuse(hosts, times=1)
     uuid = launch(user_data="c2VjcmV0")
     first, second = (host for message, host in hosts.commands if message == "check_build")
@@ -87,7 +87,7 @@ def test_all_hosts_refuse(hosts: Checking, launch: Any) -> None:
     assert held() == {}
 
 
-def test_what_no_host_can_build_is_asked_once(hosts: Checking, launch: Any) -> None:
+def test_a_server_that_no_host_can_build_is_checked_once(hosts: Checking, launch: Any) -> None:
     refuse(hosts, times=9, fault="BuildAborted")
     uuid = launch()
     assert instance_of(uuid).vm_state == VmState.ERROR

@@ -254,7 +254,7 @@ def test_an_action_waits_for_what_its_host_has_to_do_first(agents: Agents, ana: 
     assert [*dict.fromkeys(agents.done)][-2:] == [("revert_migration", source), ("pause_instance", source)]
 
 
-def test_what_a_cancelled_move_could_not_take_back_goes_with_its_server(
+def test_effects_that_a_cancelled_migration_could_not_undo_are_removed_with_the_server(
     agents: Agents, ana: Any, admin: Any, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its source was there all the time, and failed."""
@@ -272,7 +272,7 @@ def test_what_a_cancelled_move_could_not_take_back_goes_with_its_server(
     assert_nothing_is_left(agents, server)
 
 
-def test_a_deferred_command_that_fails_does_not_keep_its_guest_alive(
+def test_a_failed_deferred_command_does_not_prevent_the_destroy_of_its_guest(
     agents: Agents, ana: Any, admin: Any, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the guest follows it, so it is not sent again for ever."""
@@ -285,7 +285,7 @@ def test_a_deferred_command_that_fails_does_not_keep_its_guest_alive(
     assert_nothing_is_left(agents, server)
 
 
-def test_what_was_left_at_a_host_is_reported_compared_and_removed(
+def test_uncompensated_effects_at_a_host_are_reported_compared_and_removed(
     agents: Agents, ana: Any, admin: Any, server: str, settings: Any
 ) -> None:
     """However it was left: here the cell takes the move for confirmed, and its source was never notified."""
@@ -367,7 +367,7 @@ def test_an_undo_goes_on_when_another_workflow_releases_the_server(
     assert_clean(held_up)
 
 
-def test_an_undo_needs_no_second_person_when_the_system_finishes_it(
+def test_a_rollback_that_the_system_finishes_needs_no_approval(
     agents: Agents, held_up: WorkflowRun, settings: Any
 ) -> None:
     settings.NOVELLA_SECOND_PERSON = True

@@ -56,7 +56,7 @@ def cell_down(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("state", [state for state in VmState if state != VmState.DELETED])
-def test_from_every_state(state: str, ana: Any) -> None:
+def test_a_server_is_deleted_from_every_state(state: str, ana: Any) -> None:
     uuid = built(ana, vm_state=state)
     instances.delete(ana, uuid)
     assert instance_of(uuid).task_state == TaskState.DELETING
@@ -189,7 +189,7 @@ def kept(settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_it_is_kept_and_can_be_had_back(ana: Any) -> None:
+def test_a_soft_deleted_server_is_kept_and_can_be_restored(ana: Any) -> None:
     uuid = built(ana)
     instances.delete(ana, uuid)
     assert instance_of(uuid).task_state == TaskState.SOFT_DELETING
@@ -207,7 +207,7 @@ def test_it_is_kept_and_can_be_had_back(ana: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_forced_it_goes_at_once(ana: Any) -> None:
+def test_a_forced_delete_is_immediate(ana: Any) -> None:
     uuid = built(ana)
     instances.delete(ana, uuid)
     run_to_the_end()
@@ -217,7 +217,7 @@ def test_forced_it_goes_at_once(ana: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_what_never_ran_is_not_kept(ana: Any) -> None:
+def test_a_server_that_never_ran_is_not_soft_deleted(ana: Any) -> None:
     uuid = launch(ana)
     run_to_the_end(refused=2)
     instances.delete(ana, uuid)
@@ -226,7 +226,7 @@ def test_what_never_ran_is_not_kept(ana: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_on_an_unresponsive_host_it_is_stored_without_a_command(ana: Any) -> None:
+def test_a_soft_delete_on_an_unresponsive_host_sends_no_command(ana: Any) -> None:
     uuid = built(ana)
     silence(instance_of(uuid).host or "")
     instances.delete(ana, uuid)
@@ -235,7 +235,7 @@ def test_on_an_unresponsive_host_it_is_stored_without_a_command(ana: Any) -> Non
 
 
 @pytest.mark.usefixtures("kept")
-def test_what_is_being_destroyed_is_not_kept_instead(ana: Any) -> None:
+def test_a_running_delete_does_not_become_a_soft_delete(ana: Any) -> None:
     uuid = built(ana)
     instances.delete(ana, uuid, is_forced=True)
     instances.delete(ana, uuid)
@@ -245,7 +245,7 @@ def test_what_is_being_destroyed_is_not_kept_instead(ana: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_it_is_reclaimed_when_its_time_is_over_and_not_before(ana: Any) -> None:
+def test_a_soft_deleted_server_is_reclaimed_when_its_time_is_over(ana: Any) -> None:
     old, young = built(ana), built(ana)
     for uuid in (old, young):
         instances.delete(ana, uuid)
@@ -267,7 +267,7 @@ def test_without_the_setting_nothing_is_reclaimed(ana: Any) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_restored_at_the_last_moment_it_stays(ana: Any) -> None:
+def test_a_server_restored_at_the_last_moment_stays(ana: Any) -> None:
     uuid = built(ana, vm_state=VmState.SOFT_DELETED, soft_deleted_at=database_now(-3700))
     actions.begin(ana, uuid, "restore")
     assert deletions.reclaim("cell1") == 0
@@ -275,6 +275,6 @@ def test_restored_at_the_last_moment_it_stays(ana: Any) -> None:
     assert (instance_of(uuid).vm_state, held()) == (VmState.ACTIVE, LIVING)
 
 
-def test_opening_a_delete_of_what_is_not_there_says_so(ana: RequestContext) -> None:
+def test_deleting_a_missing_server_raises_not_found(ana: RequestContext) -> None:
     with write_tx("cell1"):
         assert deletes.open_delete("cell1", ana, uuid4()) is False

@@ -77,7 +77,7 @@ def test_a_host_is_emptied_live_and_cold_and_stays_closed(hosts: Hosts, admin: A
     assert traits.DISABLED not in traits.of_provider(provider_of("sim-1"))[1]
 
 
-def test_who_cannot_leave_is_named_with_the_reason(hosts: Hosts, admin: Any, packed: list[str]) -> None:
+def test_servers_that_cannot_move_are_listed_with_the_reason(hosts: Hosts, admin: Any, packed: list[str]) -> None:
     stuck = packed[1]
     Instance.objects.using(CELL).filter(uuid=stuck).update(vm_state=VmState.SUSPENDED)
     drains.begin(admin, "sim-1", DrainRequest(most_at_once=4))
@@ -94,7 +94,9 @@ def test_who_cannot_leave_is_named_with_the_reason(hosts: Hosts, admin: Any, pac
     assert run_of_drain().state == RunState.DONE
 
 
-def test_what_fails_live_goes_cold_where_it_may(hosts: Hosts, admin: Any, packed: list[str]) -> None:
+def test_a_failed_live_migration_of_a_drain_is_followed_by_a_cold_one_where_allowed(
+    hosts: Hosts, admin: Any, packed: list[str]
+) -> None:
     hosts.fails = lambda message, host: "DriverError" if message == "live_migrate" else None
     drains.begin(admin, "sim-1", DrainRequest(most_at_once=4, allows_cold=True))
     assert drained(hosts)
@@ -105,7 +107,7 @@ def test_what_fails_live_goes_cold_where_it_may(hosts: Hosts, admin: Any, packed
     assert_placement_is_true()
 
 
-def test_what_fails_again_and_again_is_left_alone(hosts: Hosts, admin: Any, packed: list[str]) -> None:
+def test_a_drain_leaves_a_server_in_place_after_repeated_failures(hosts: Hosts, admin: Any, packed: list[str]) -> None:
     hosts.fails = lambda message, host: "DriverError" if message == "live_migrate" else None
     drains.begin(admin, "sim-1", DrainRequest(most_at_once=4, allows_cold=False))
     assert not drained(hosts, rounds=60)
@@ -189,7 +191,7 @@ def test_a_note_on_a_host_goes_with_its_return(hosts: Hosts, admin: Any) -> None
     assert kept() == "", "given up, it is in service as before"
 
 
-def test_two_drains_of_one_host_are_one_too_many(hosts: Hosts, admin: Any) -> None:
+def test_a_second_drain_of_a_host_is_refused(hosts: Hosts, admin: Any) -> None:
     drains.begin(admin, "sim-1", DrainRequest())
     with pytest.raises(ResourceLocked, match="drain"):
         drains.begin(admin, "sim-1", DrainRequest())
@@ -200,9 +202,7 @@ def test_two_drains_of_one_host_are_one_too_many(hosts: Hosts, admin: Any) -> No
     assert WorkflowRun.objects.using(CELL).filter(flow="drain_host").count() == 1
 
 
-def test_what_was_on_its_way_is_waited_for_and_what_comes_later_goes_elsewhere(
-    hosts: Hosts, admin: Any, launch: Any
-) -> None:
+def test_a_drain_waits_for_arriving_servers_and_later_ones_go_elsewhere(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     away = sorted({"sim-1", "sim-2", "sim-3"} - {home})[0]

@@ -51,7 +51,7 @@ def service_of(context: Any, host: str) -> Any:
     return found
 
 
-def test_a_server_of_a_dead_host_lives_on_elsewhere(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_a_server_of_a_dead_host_is_evacuated_to_another(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     held = held_by(uuid)
@@ -195,7 +195,7 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
     assert_at_rest(hosts, uuid)
 
 
-def test_what_was_under_way_on_a_dead_host_gives_way(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_workflows_on_a_dead_host_end_for_its_evacuation(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     hosts.mute.add(home)
@@ -216,7 +216,7 @@ def test_what_was_under_way_on_a_dead_host_gives_way(hosts: Hosts, admin: Any, l
     assert_placement_is_true()
 
 
-def test_all_of_a_dead_host_go_at_once(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_all_servers_of_a_dead_host_are_evacuated_together(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuids = [launch(f"web-{number}") for number in range(4)]
     home = instance_of(uuids[0]).host or ""
     there = [uuid for uuid in uuids if instance_of(uuid).host == home]
@@ -228,7 +228,7 @@ def test_all_of_a_dead_host_go_at_once(hosts: Hosts, admin: Any, launch: Any) ->
     assert_placement_is_true()
 
 
-def test_only_so_many_go_at_once_and_to_ask_again_disturbs_none(
+def test_concurrent_evacuations_are_limited_and_a_repeated_request_changes_nothing(
     hosts: Hosts, admin: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evacuations, "MOST_AT_ONCE", 2)

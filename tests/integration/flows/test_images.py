@@ -112,7 +112,7 @@ def test_a_delete_in_the_middle_takes_the_half_made_image_along(hosts: StorageHo
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_an_image_that_is_given_up_while_it_is_made_leaves_nothing(
+def test_an_image_deleted_while_it_is_made_leaves_nothing(
     turns: int, hosts: StorageHosts, ana: Any, launch: Any
 ) -> None:
     uuid = launch()
@@ -178,7 +178,7 @@ def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: 
     assert_nothing_under_way(uuid)
 
 
-def test_an_image_whose_caller_died_goes_and_one_under_work_stays(
+def test_an_image_of_a_dead_process_is_deleted_and_one_of_a_workflow_stays(
     hosts: StorageHosts, ana: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_images, "ABANDONED_SECONDS", -1.0)

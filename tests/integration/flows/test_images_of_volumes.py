@@ -185,7 +185,7 @@ def test_a_delete_before_the_copy_takes_all_of_it_along(hosts: StorageHosts, ana
     assert instance_of(server).vm_state == VmState.DELETED
 
 
-def test_an_image_that_is_given_up_while_it_is_made_leaves_no_snapshot(
+def test_an_image_of_volumes_deleted_while_it_is_made_leaves_no_snapshot(
     hosts: StorageHosts, ana: Any, server: str
 ) -> None:
     made = server_images.create_image(ana, server, ServerImageCreate("kept"))
@@ -195,7 +195,7 @@ def test_an_image_that_is_given_up_while_it_is_made_leaves_no_snapshot(
     assert_nothing_under_way(server)
 
 
-def test_what_a_process_reserved_and_died_goes_and_nothing_else(
+def test_only_reservations_of_a_dead_process_are_deleted(
     hosts: StorageHosts, ana: Any, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_images, "ABANDONED_SECONDS", -1.0)

@@ -162,7 +162,7 @@ def test_what_is_refused_makes_no_port(hosts: StorageHosts, ana: Any, people: An
     assert_nothing_under_way(uuid)
 
 
-def test_a_port_under_work_is_left_alone_and_the_holder_named(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_a_locked_port_is_refused_with_its_holder(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid, other = launch(), launch("web-2")
     port_id = given_port(ana)
     run_uuid = interfaces.attach(ana, uuid, InterfaceCreate(port_id=port_id)).run_uuid
@@ -253,7 +253,7 @@ def test_ports_that_a_server_gets_later_count_against_the_quota(
     assert client.post(path, {"interfaceAttachment": {"port_id": given}}).status_code == 200, "it counts already"
 
 
-def test_no_way_of_a_server_takes_more_than_the_share_of_a_shared_network(
+def test_no_action_of_a_server_takes_more_than_the_share_of_a_shared_network(
     hosts: StorageHosts, ana: Any, launch: Any, api_client: Any, settings: Any
 ) -> None:
     settings.NOVELLA_SHARED_SUBNET_PERCENT = 0  # the least share there is
@@ -321,7 +321,9 @@ def test_no_more_requests_wait_than_half_of_the_threads(hosts: StorageHosts, ana
 
 
 @pytest.mark.parametrize("verb", ["attach", "detach"])
-def test_who_waits_for_its_turn_goes_with_the_server(verb: str, hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_a_run_that_waits_for_a_lock_is_cancelled_with_its_server(
+    verb: str, hosts: StorageHosts, ana: Any, launch: Any
+) -> None:
     uuid = launch()
     before = {"ports": Port.objects.count() - 1}
     interfaces.attach(ana, uuid, InterfaceCreate(network_id=network()))

@@ -71,7 +71,9 @@ def assert_goes_with_the_server(hosts: StorageHosts, ana: Any, uuid: str, volume
     assert_nothing_under_way(uuid)
 
 
-def test_a_volume_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+def test_a_volume_that_a_failed_host_may_still_use_is_kept(
+    hosts: StorageHosts, ana: Any, launch: Any, volume: str
+) -> None:
     uuid = launch()
     break_down(hosts)
     server_volumes.attach(ana, uuid, AttachmentCreate(volume))
@@ -84,7 +86,9 @@ def test_a_volume_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launc
     assert_goes_with_the_server(hosts, ana, uuid, volume)
 
 
-def test_a_guest_that_cannot_be_removed(hosts: StorageHosts, ana: Any, volume: str) -> None:
+def test_resources_of_a_guest_that_a_failed_host_could_not_remove_are_kept(
+    hosts: StorageHosts, ana: Any, volume: str
+) -> None:
     break_down(hosts)
     root = DeviceRequest(source="volume", destination="volume", uuid=volume, boot_index=0)
     requested = InstanceCreate(name="web-1", flavor_ref="1", image_ref="", devices=(root,))
@@ -95,7 +99,7 @@ def test_a_guest_that_cannot_be_removed(hosts: StorageHosts, ana: Any, volume: s
     assert_goes_with_the_server(hosts, ana, uuid, volume)
 
 
-def test_a_port_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_a_port_that_a_failed_host_may_still_use_is_kept(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     host = instance_of(uuid).host
     port_id = str(port_operations.create_port(ana, PortCreate(str(Network.objects.get(name="private").uuid))).uuid)

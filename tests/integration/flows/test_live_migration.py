@@ -54,7 +54,9 @@ def test_a_server_moves_while_it_runs(hosts: Hosts, admin: Any, launch: Any) -> 
     assert_at_rest(hosts, uuid)
 
 
-def test_it_goes_to_the_host_that_was_named_if_that_passes(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_a_live_migration_goes_to_the_requested_host_if_it_passes_the_filters(
+    hosts: Hosts, admin: Any, launch: Any
+) -> None:
     uuid = launch()
     home = instance_of(uuid).host
     away = ({"sim-1", "sim-2", "sim-3"} - {home}).pop()
@@ -72,7 +74,7 @@ def test_it_goes_to_the_host_that_was_named_if_that_passes(hosts: Hosts, admin: 
 
 @pytest.mark.parametrize("times", [1, EVER], ids=["once", "for ever"])
 @pytest.mark.parametrize("step", LIVE_MIGRATE_INSTANCE.steps, ids=lambda step: step.name)
-def test_each_step_fails_and_the_guest_is_there_once(
+def test_each_failing_step_leaves_the_guest_on_one_host(
     step: Step, times: int, hosts: Hosts, admin: Any, launch: Any, trouble: Any
 ) -> None:
     uuid = launch()
@@ -98,7 +100,7 @@ def test_each_step_fails_and_the_guest_is_there_once(
     assert_at_rest(hosts, uuid)
 
 
-def test_a_destination_that_cannot_is_followed_by_another(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_a_destination_that_fails_is_followed_by_another(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     refused: list[str] = []
 
@@ -141,7 +143,7 @@ def test_a_source_that_stops_responding_leaves_the_result_to_the_destination(
 
 
 @pytest.mark.parametrize("has_arrived", [True, False], ids=["arrived", "not arrived"])
-def test_a_source_that_lost_its_guest_in_a_failure_leaves_the_word_to_the_destination(
+def test_when_the_source_fails_without_its_guest_the_destination_decides_the_outcome(
     has_arrived: bool, hosts: Hosts, admin: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taken for a failed move, the guest that has arrived would be one too many, and be ended."""
@@ -183,7 +185,9 @@ ORDERS: dict[str, tuple[str, Callable[[Any, str, str], str]]] = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_an_action_on_a_migration_carries_the_token_of_the_migration(
+    order: str, hosts: Hosts, admin: Any, launch: Any
+) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     live_migrations.begin(admin, uuid)
@@ -215,7 +219,7 @@ def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin:
     assert_at_rest(hosts, uuid)
 
 
-def test_an_order_that_comes_too_late_or_is_wrong_changes_nothing(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_a_late_or_invalid_action_on_a_migration_changes_nothing(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     live_migrations.begin(admin, uuid)
     ref = str(migration_of(uuid).uuid)
@@ -281,7 +285,9 @@ def test_its_figures_are_shown_while_it_moves(hosts: Hosts, admin: Any, launch: 
     assert migrations.of_server(admin, uuid) == []
 
 
-def test_two_members_that_must_not_meet_do_not(hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
+def test_members_of_an_anti_affinity_group_are_not_migrated_to_one_host(
+    hosts: Hosts, ana: Any, admin: Any, launch: Any
+) -> None:
     group = groups.create(ana, "apart", "anti-affinity", {})
     first, second = (launch(name, scheduler_hints={"group": [group.uuid]}) for name in ("web-1", "web-2"))
     homes = {instance_of(first).host, instance_of(second).host}
@@ -296,7 +302,7 @@ def test_two_members_that_must_not_meet_do_not(hosts: Hosts, ana: Any, admin: An
         assert_at_rest(hosts, uuid)
 
 
-def test_the_destination_is_held_and_reports_it(hosts: Hosts, admin: Any, launch: Any) -> None:
+def test_the_destination_claims_its_resources_and_reports_the_guest(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     live_migrations.begin(admin, uuid)
     run = until_it_moves(hosts, uuid)
@@ -307,7 +313,7 @@ def test_the_destination_is_held_and_reports_it(hosts: Hosts, admin: Any, launch
     assert_at_rest(hosts, uuid)
 
 
-def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, people: Any, admin: Any, launch: Any) -> None:
+def test_invalid_moves_are_refused_and_nothing_changes(hosts: Hosts, people: Any, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     refusals: list[tuple[type[Exception], str, Any]] = [

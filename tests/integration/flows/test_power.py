@@ -130,7 +130,7 @@ def test_an_action_shows_that_it_is_under_way_and_ends_in_its_state(one: Case, a
 
 
 @pytest.mark.parametrize(("one", "step"), STEPS)
-def test_a_step_that_fails_for_ever_leaves_the_server_as_it_was(
+def test_a_step_that_always_fails_leaves_the_server_unchanged(
     one: Case, step: Step, ana: Any, trouble: Trouble
 ) -> None:
     uuid = built(ana, one.before)
@@ -159,7 +159,7 @@ def test_a_step_that_fails_for_ever_leaves_the_server_as_it_was(
 
 
 @pytest.mark.parametrize(("one", "step"), STEPS)
-def test_what_fails_once_leaves_the_server_where_it_was_or_where_it_was_to_go(
+def test_a_step_that_fails_once_leaves_the_server_in_its_old_or_new_state(
     one: Case, step: Step, ana: Any, trouble: Trouble
 ) -> None:
     uuid = built(ana, one.before)
@@ -198,7 +198,7 @@ def test_a_wrong_state_is_refused_and_nothing_changes(one: Case, ana: Any) -> No
 
 
 @pytest.mark.parametrize("one", CASES, ids=str)
-def test_a_lock_is_for_all_but_administrators(one: Case, ana: Any, people: Any) -> None:
+def test_a_locked_server_is_refused_to_all_but_administrators(one: Case, ana: Any, people: Any) -> None:
     uuid = built(ana, one.before)
     Instance.objects.using("cell1").filter(uuid=uuid).update(is_locked=True, locked_by="owner")
     before = everything()
@@ -211,7 +211,7 @@ def test_a_lock_is_for_all_but_administrators(one: Case, ana: Any, people: Any) 
 
 
 @pytest.mark.parametrize("one", CASES, ids=str)
-def test_another_project_learns_nothing(one: Case, ana: Any, people: Any) -> None:
+def test_servers_of_another_project_are_not_found(one: Case, ana: Any, people: Any) -> None:
     uuid = built(ana, one.before)
     before = everything()
     with pytest.raises(NotFound, match=f"Instance {uuid} could not be found."):
@@ -263,7 +263,7 @@ def test_what_a_host_without_the_guest_refused_needs_no_undo(ana: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["reboot", "pause", "suspend"])
-def test_a_hard_reboot_cuts_through_what_hangs(name: str, ana: Any) -> None:
+def test_a_hard_reboot_cancels_a_hanging_action(name: str, ana: Any) -> None:
     uuid = built(ana)
     hanging = actions.begin(ana, uuid, name)
     executor.run("cell1", hanging)  # sent, and never answered
@@ -292,7 +292,7 @@ def test_a_delete_in_the_middle_of_an_action_wins(one: Case, ana: Any) -> None:
     assert held() == {}
 
 
-def test_a_password_is_nowhere_but_with_its_run_and_its_command(ana: Any) -> None:
+def test_a_password_is_stored_only_with_its_run_and_its_command(ana: Any) -> None:
     uuid = built(ana)
     run_uuid = change_password(ana, uuid)
     assert sealing.unseal(run_of(run_uuid).secrets) == {"admin_password": SECRET}

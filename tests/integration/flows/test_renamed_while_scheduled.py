@@ -39,7 +39,7 @@ def test_a_request_that_waits_for_the_scheduler_takes_the_change(ana: Any) -> No
 
 @pytest.mark.parametrize("step", BUILD_INSTANCES.steps, ids=lambda step: step.name)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_requested_around_any_step_it_holds_or_is_refused(
+def test_a_change_requested_around_any_step_is_kept_or_refused(
     step: Step, when: str, ana: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = type(step).execute
@@ -71,7 +71,7 @@ def test_requested_around_any_step_it_holds_or_is_refused(
     assert outcome[0] is (step.name != "CreateInCells")
 
 
-def test_requested_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_requested_during_the_copy_waits_for_it(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, waits, launched = CreateInCells.execute, threading.Event(), []
     monkeypatch.setattr(updates, "COPYING_SECONDS", 600.0)
     wait = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: waits.set() or threading.Event().wait(seconds))
@@ -96,7 +96,7 @@ def test_requested_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatc
     assert kept(uuid) == VALUES
 
 
-def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) -> None:
+def test_a_failed_request_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) -> None:
     trouble.strike(BUILD_INSTANCES.steps[0], "execute", times=10_000)
     uuid = launch(ana)
     updates.update(ana, uuid, VALUES)
@@ -104,7 +104,7 @@ def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) 
     assert (kept(uuid), instance_of(uuid)._state.db) == (VALUES, "cell0")
 
 
-def test_one_that_is_being_deleted_and_one_of_others_is_left_alone(
+def test_requests_that_are_deleted_or_of_other_projects_cannot_be_renamed(
     ana: Any, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "COPYING_SECONDS", 0.0)

@@ -63,7 +63,7 @@ def test_a_resize_ends_in_its_new_size_and_holds_both_ends(hosts: Hosts, ana: An
 
 
 @pytest.mark.parametrize("end", ["confirm", "revert"])
-def test_what_was_resized_is_kept_or_goes_back(end: str, hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
+def test_a_resize_is_confirmed_or_reverted(end: str, hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
     uuid = launch()
     before = instance_of(uuid)
     held = held_by(uuid)
@@ -141,7 +141,7 @@ def test_a_host_that_fails_is_followed_by_another(message: str, hosts: Hosts, ad
 
 
 @pytest.mark.parametrize("step", [*CONFIRM_RESIZE.steps], ids=lambda step: step.name)
-def test_a_confirmation_goes_on_until_it_is_done(
+def test_a_failing_confirm_is_repeated_until_it_succeeds(
     step: Step, hosts: Hosts, ana: Any, admin: Any, launch: Any, trouble: Any
 ) -> None:
     uuid = launch()
@@ -157,7 +157,7 @@ def test_a_confirmation_goes_on_until_it_is_done(
 
 @pytest.mark.parametrize("times", [1, 4], ids=["once", "again and again"])
 @pytest.mark.parametrize("step", REVERT_RESIZE.steps[:-1], ids=lambda step: step.name)
-def test_a_revert_fails_into_the_new_size_or_goes_on(
+def test_a_failed_revert_keeps_the_new_size_or_is_repeated(
     step: Step, times: int, hosts: Hosts, admin: Any, launch: Any, trouble: Any
 ) -> None:
     uuid = launch()
@@ -230,7 +230,7 @@ def test_a_resize_on_its_own_host_counts_the_larger_of_both(hosts: Hosts, ana: A
     assert_at_rest(hosts, uuid)
 
 
-def test_a_resize_fits_a_host_that_is_full_but_for_the_growth(hosts: Hosts, ana: Any, launch: Any) -> None:
+def test_a_resize_on_its_own_host_needs_capacity_for_the_growth_only(hosts: Hosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     large = flavors.get(ana, "2").spec.memory_mb
     home = instance_of(uuid).host or ""
@@ -245,7 +245,7 @@ def test_a_resize_fits_a_host_that_is_full_but_for_the_growth(hosts: Hosts, ana:
     assert_at_rest(hosts, uuid)
 
 
-def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, ana: Any, people: Any, launch: Any) -> None:
+def test_invalid_moves_are_refused_and_nothing_changes(hosts: Hosts, ana: Any, people: Any, launch: Any) -> None:
     uuid = launch()
     chi, admin = people.chi.context(), people.admin.context()
     refusals: list[tuple[type[Exception], str, Any]] = [
@@ -283,7 +283,7 @@ def test_the_quota_counts_the_growth_until_it_is_settled(hosts: Hosts, ana: Any,
     assert quotas.usage(ana.project_id).ram == small
 
 
-def test_nothing_waits_for_a_word_longer_than_allowed(hosts: Hosts, admin: Any, launch: Any, settings: Any) -> None:
+def test_an_overdue_resize_is_confirmed_by_itself(hosts: Hosts, admin: Any, launch: Any, settings: Any) -> None:
     uuid = launch()
     resizes.migrate(admin, uuid)
     run_to_the_end(hosts)

@@ -54,7 +54,9 @@ def shelved(hosts: StorageHosts, ana: Any, launch: Any) -> str:
     return uuid
 
 
-def test_shelved_it_is_off_and_kept_on_its_host(hosts: StorageHosts, ana: Any, launch: Any, keep_hosts: None) -> None:
+def test_a_shelved_server_is_off_and_stays_on_its_host(
+    hosts: StorageHosts, ana: Any, launch: Any, keep_hosts: None
+) -> None:
     uuid = launch()
     before, host = taken(), instance_of(uuid).host
     server_images.shelve(ana, uuid)
@@ -67,7 +69,7 @@ def test_shelved_it_is_off_and_kept_on_its_host(hosts: StorageHosts, ana: Any, l
     assert_nothing_under_way(uuid)
 
 
-def test_it_comes_back_on_its_host_and_its_image_goes(
+def test_unshelving_starts_the_server_on_its_host_and_deletes_the_image(
     hosts: StorageHosts, ana: Any, launch: Any, keep_hosts: None
 ) -> None:
     uuid = shelved(hosts, ana, launch)
@@ -81,7 +83,7 @@ def test_it_comes_back_on_its_host_and_its_image_goes(
     assert_nothing_under_way(uuid)
 
 
-def test_offloaded_it_holds_no_host_and_keeps_ports_and_quota(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_an_offloaded_server_uses_no_host_and_keeps_ports_and_quota(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     before, addresses = taken(), instance_of(uuid).addresses
     server_images.shelve(ana, uuid)
@@ -93,7 +95,7 @@ def test_offloaded_it_holds_no_host_and_keeps_ports_and_quota(hosts: StorageHost
     assert_nothing_under_way(uuid)
 
 
-def test_it_comes_back_on_a_host_with_room_from_its_image(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_unshelving_an_offloaded_server_builds_it_from_its_image(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     before, addresses = taken(), instance_of(uuid).addresses
     server_images.shelve(ana, uuid)
@@ -130,7 +132,7 @@ def test_a_step_that_fails_while_shelving_leaves_it_running(
 
 
 @pytest.mark.parametrize("step", OFFLOAD_INSTANCE.steps, ids=lambda step: step.name)
-def test_an_offload_goes_on_until_it_is_done(
+def test_a_failing_offload_is_repeated_until_it_succeeds(
     step: Step, hosts: StorageHosts, ana: Any, launch: Any, trouble: Any
 ) -> None:
     trouble.strike(step, part_of(step), times=4)
@@ -162,7 +164,7 @@ def test_a_step_that_fails_while_unshelving_leaves_it_offloaded_and_nothing_else
     assert_nothing_under_way(uuid)
 
 
-def test_without_a_host_that_fits_it_stays_as_it_was(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_without_a_valid_host_a_shelved_server_is_unchanged(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = shelved(hosts, ana, launch)
     for host in ("sim-1", "sim-2", "sim-3"):
         silence(host)
@@ -173,7 +175,9 @@ def test_without_a_host_that_fits_it_stays_as_it_was(hosts: StorageHosts, ana: A
     assert_nothing_under_way(uuid)
 
 
-def test_without_its_image_it_stays_as_it_was_and_says_why(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_without_its_image_a_shelved_server_is_unchanged_and_shows_the_reason(
+    hosts: StorageHosts, ana: Any, launch: Any
+) -> None:
     uuid = shelved(hosts, ana, launch)
     Image.objects.filter(uuid=instance_of(uuid).shelved_image_id).update(deleted_at="2026-01-01T00:00:00Z")
     server_images.unshelve(ana, uuid)
@@ -199,7 +203,7 @@ def test_a_zone_or_a_host_can_be_requested(hosts: StorageHosts, ana: Any, admin:
     assert (row.vm_state, row.host, row.pinned_availability_zone) == (VmState.ACTIVE, "sim-2", "")
 
 
-def test_a_zone_without_room_does_not_stick(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+def test_a_zone_of_a_failed_unshelve_is_not_kept(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     into_zone("az-2", "sim-3")
     uuid = shelved(hosts, ana, launch)
     silence("sim-3")
@@ -242,7 +246,7 @@ def test_deleted_while_shelved_nothing_is_left(hosts: StorageHosts, ana: Any, la
     assert_nothing_under_way(uuid)
 
 
-def test_a_shelved_server_gives_its_host_up_when_its_time_has_come(
+def test_a_shelved_server_is_offloaded_after_the_configured_time(
     hosts: StorageHosts, ana: Any, launch: Any, settings: Any
 ) -> None:
     settings.NOVELLA_SHELVED_OFFLOAD_SECONDS = 3600.0

@@ -70,7 +70,7 @@ def bell(person: Any) -> list[str]:
     return [one.title for one in notices.of(person.context())[0] if one.event_type == ERROR]
 
 
-def test_backups_of_a_server_come_round_and_the_oldest_go(hosts: StorageHosts, people: Any, launch: Any) -> None:
+def test_scheduled_backups_of_a_server_rotate(hosts: StorageHosts, people: Any, launch: Any) -> None:
     uuid = launch()
     made = schedule(people.ana.context(), SERVER, uuid)
     assert carry_out("one")
@@ -93,7 +93,7 @@ def test_backups_of_a_server_come_round_and_the_oldest_go(hosts: StorageHosts, p
     assert snapshot_schedules.get(people.ana.context(), made.uuid).next_at is not None
 
 
-def test_snapshots_of_a_volume_come_round_and_those_of_people_stay(
+def test_scheduled_snapshots_of_a_volume_rotate_and_manual_ones_stay(
     hosts: StorageHosts, people: Any, volume: str
 ) -> None:
     ana = people.ana.context()
@@ -114,7 +114,7 @@ def test_snapshots_of_a_volume_come_round_and_those_of_people_stay(
 
 
 @pytest.mark.parametrize("kind", [SERVER, VOLUME])
-def test_of_several_conductors_one_begins_it_and_a_killed_one_is_made_up_for(
+def test_one_conductor_starts_a_scheduled_snapshot_and_another_replaces_a_killed_one(
     hosts: StorageHosts, people: Any, launch: Any, volume: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule(people.ana.context(), kind, launch() if kind == SERVER else volume)
@@ -227,7 +227,7 @@ def test_a_schedule_ends_with_its_right_or_its_server_and_says_so(
     assert not WorkflowRun.objects.using(CELL).filter(action="createBackup").exists()
 
 
-def test_schedules_that_have_ended_do_not_pile_up(
+def test_ended_schedules_are_deleted(
     hosts: StorageHosts, people: Any, volume: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_schedules, "MOST_ENDED", 2)
@@ -238,7 +238,7 @@ def test_schedules_that_have_ended_do_not_pile_up(
     assert {str(row.uuid) for row in SnapshotSchedule.objects.all()} == set(made[2:])
 
 
-def test_who_may_schedule_what(hosts: StorageHosts, people: Any, launch: Any, volume: str) -> None:
+def test_permissions_for_snapshot_schedules(hosts: StorageHosts, people: Any, launch: Any, volume: str) -> None:
     ana, uuid = people.ana.context(), launch()
     for who, error in ((people.rea, Forbidden), (people.chi, NotFound)):
         for kind, subject in ((SERVER, uuid), (VOLUME, volume)):

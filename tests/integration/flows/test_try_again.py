@@ -97,7 +97,7 @@ def test_a_step_that_fails_for_ever_leaves_it_in_error_once(fail: Any, step: Ste
     assert held() == {}
 
 
-def test_it_may_fail_and_be_tried_again_and_again(ana: Any) -> None:
+def test_a_build_can_be_retried_repeatedly(ana: Any) -> None:
     uuid = failed_without_a_host(ana)
     for host in HOSTS:
         silence(host)
@@ -161,7 +161,7 @@ def test_a_delete_that_looked_before_and_comes_after_finds_the_request(ana: Any)
     assert held() == {}
 
 
-def test_requested_twice_it_is_done_once(ana: Any) -> None:
+def test_a_retry_requested_twice_runs_once(ana: Any) -> None:
     uuid = failed_without_a_host(ana)
     build_retries.try_again(ana, uuid)
     before = everything()
@@ -205,7 +205,7 @@ def test_a_build_that_left_something_is_not_tried_again(ana: Any) -> None:
         build_retries.try_again(ana, uuid)
 
 
-def test_another_project_learns_nothing(ana: Any, people: Any) -> None:
+def test_servers_of_another_project_are_not_found(ana: Any, people: Any) -> None:
     uuid = failed_on_its_hosts(ana)
     before = everything()
     with pytest.raises(NotFound):

@@ -215,9 +215,7 @@ def test_what_cannot_be_reimaged_is_left_as_it_is(hosts: StorageHosts, ana: Any,
     assert (status_of(volume), WorkflowRun.objects.count()) == ("available", 0)
 
 
-def test_a_snapshot_keeps_its_volume_and_goes_with_it_where_that_is_requested(
-    hosts: StorageHosts, ana: Any, volume: str
-) -> None:
+def test_a_volume_with_snapshots_is_deleted_only_with_cascade(hosts: StorageHosts, ana: Any, volume: str) -> None:
     row = snapshot_of(hosts, ana, volume)
     with pytest.raises(Invalid, match="dependent snapshots"):
         volumes.delete(ana, volume)

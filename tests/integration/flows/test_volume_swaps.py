@@ -65,7 +65,7 @@ def assert_has(hosts: StorageHosts, uuid: str, volume: str, other: str) -> None:
     assert_nothing_under_way(uuid)
 
 
-def test_another_volume_takes_the_place(hosts: StorageHosts, ana: Any, admin: Any, server: Any) -> None:
+def test_a_swap_replaces_the_volume(hosts: StorageHosts, ana: Any, admin: Any, server: Any) -> None:
     uuid, old, new = server
     run_uuid = volume_swaps.swap(admin, uuid, old, new)
     held = set(ResourceLock.objects.filter(holder_uuid=run_uuid).values_list("resource", flat=True))
@@ -121,7 +121,9 @@ def test_disks_that_an_unresponsive_host_may_write_to_are_given_to_no_other(
     assert BlockDevice.objects.using(CELL).filter(instance_uuid=uuid).count() == 2
 
 
-def test_a_host_that_can_go_neither_way_keeps_both(hosts: StorageHosts, ana: Any, admin: Any, server: Any) -> None:
+def test_a_host_that_fails_at_swap_and_undo_keeps_both_volumes(
+    hosts: StorageHosts, ana: Any, admin: Any, server: Any
+) -> None:
     uuid, old, new = server
     hosts.fails = lambda message, _: "DriverError" if message == "swap_volume" else None
     volume_swaps.swap(admin, uuid, old, new)

@@ -248,7 +248,9 @@ def test_several_volumes_come_and_go_one_after_the_other(
         assert_free(hosts, uuid, one)
 
 
-def test_on_no_host_it_is_attached_and_comes_along(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+def test_a_volume_attached_to_an_offloaded_server_is_connected_when_it_is_unshelved(
+    hosts: StorageHosts, ana: Any, launch: Any, volume: str
+) -> None:
     uuid = launch()
     server_images.shelve(ana, uuid)
     run_to_the_end(hosts)
@@ -261,7 +263,7 @@ def test_on_no_host_it_is_attached_and_comes_along(hosts: StorageHosts, ana: Any
 
 
 @pytest.mark.parametrize("goes", [False, True], ids=["stays", "goes"])
-def test_a_server_that_is_deleted_lets_go_or_takes_along(
+def test_deleting_a_server_detaches_or_deletes_its_volumes(
     goes: bool, hosts: StorageHosts, ana: Any, launch: Any, volume: str
 ) -> None:
     uuid = launch()

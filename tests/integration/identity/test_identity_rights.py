@@ -127,7 +127,7 @@ def test_a_role_of_one_domain_stands_only_for_what_it_implies(people: Any) -> No
         tokens.issue(people.ana.user, lab, ["password"])
 
 
-def test_a_name_of_a_rule_s_word_gives_no_right(people: Any, api_client: Any) -> None:
+def test_a_role_named_like_a_keyword_of_the_policies_gives_no_right(people: Any, api_client: Any) -> None:
     for word in ("anyone", "owner", "system_reader", "own_project"):
         role = roles.create(word)
         assignments.grant(AssignmentScope(user_id=people.ana.user.id, project_id=people.ana.project.id), role.id)

@@ -56,7 +56,7 @@ def test_a_changed_password_outlives_a_restart(databases: None) -> None:
     assert passwords.is_right(demo, "my-own-ducks-swim")
 
 
-def test_a_right_that_was_taken_is_not_given_back(databases: None) -> None:
+def test_seeding_again_does_not_restore_a_revoked_role(databases: None) -> None:
     seed.seed("one", "two")
     RoleAssignment.objects.filter(user__username="demo").delete()
     seed.seed("one", "two")
@@ -131,7 +131,7 @@ def test_the_administrator_goes_straight_into_the_portal(client: Client) -> None
 
 
 @pytest.mark.usefixtures("databases")
-def test_who_has_signed_in_without_a_project_is_requested_one(client: Client) -> None:
+def test_a_user_of_several_projects_is_asked_for_one_after_the_sign_in(client: Client) -> None:
     seed.seed(admin_password="a long enough one", demo_password="another long one")
     User.objects.update(default_project_id=None)
     client.post("/sign-in", {"username": "admin", "password": "a long enough one"})

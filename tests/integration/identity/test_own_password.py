@@ -26,7 +26,7 @@ def form(**changed: str) -> dict[str, str]:
     return {"original": PASSWORD, "password": NEW, "again": NEW, **changed}
 
 
-def test_a_new_password_ends_what_the_old_one_began(people: Any) -> None:
+def test_a_new_password_ends_earlier_sessions(people: Any) -> None:
     here, elsewhere, token = signed_in("ana"), signed_in("ana"), people.ana.token()
     assert 'autocomplete="current-password"' in text(here.get(PAGE))
     answer = here.post(PAGE, form())
@@ -50,7 +50,7 @@ def test_a_new_password_ends_what_the_old_one_began(people: Any) -> None:
         ({"again": "another"}, "again"),
     ],
 )
-def test_what_is_wrong_stands_at_its_field_and_nothing_is_kept(wrong: dict[str, str], field: str) -> None:
+def test_errors_are_shown_at_their_fields_and_no_password_is_kept(wrong: dict[str, str], field: str) -> None:
     ana = signed_in("ana", headers={"Accept-Language": "de"})
     answer = ana.post(PAGE, form(**wrong))
     assert (answer.status_code, answer["Cache-Control"]) == (400, "no-store")
@@ -90,7 +90,7 @@ def test_accounts_with_a_locked_or_no_password_are_refused_with_the_reason(peopl
     assert 'name="original"' not in page
 
 
-def test_who_has_no_project_has_the_own_pages(people: Any) -> None:
+def test_a_user_without_a_project_has_account_pages(people: Any) -> None:
     RoleAssignment.objects.filter(user=people.bo.user).delete()
     bo = signed_in("bo")
     assert bo.get("/servers")["Location"] == "/project"

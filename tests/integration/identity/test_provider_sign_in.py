@@ -59,13 +59,13 @@ def rights() -> set[tuple[str, str]]:
     return set(rows)
 
 
-def test_without_a_provider_nothing_speaks_of_one(people: Any) -> None:
+def test_without_a_provider_no_page_mentions_one(people: Any) -> None:
     assert "Sign in with" not in text(Client().get("/sign-in"))
     assert Client().get("/sign-in/provider").status_code == 404
     assert Client().get("/sign-in/provider/answer?code=x&state=y").status_code == 404
 
 
-def test_the_first_time_makes_an_account_and_every_time_is_the_same_one(provider: Provider) -> None:
+def test_the_first_sign_in_creates_an_account_and_later_ones_use_it(provider: Provider) -> None:
     client = Client()
     assert 'href="/sign-in/provider?next=%2Fvolumes"' in client.get("/sign-in?next=/volumes").content.decode()
     address = way_there(client, next="/volumes")
@@ -88,7 +88,7 @@ def test_the_first_time_makes_an_account_and_every_time_is_the_same_one(provider
     assert AuditRecord.objects.filter(action__contains="provider").count() == 1
 
 
-def test_roles_follow_what_the_provider_says_and_what_people_gave_stays(provider: Provider) -> None:
+def test_roles_follow_the_providers_claims_and_manual_roles_stay(provider: Provider) -> None:
     enter(Client(), provider)
     factories.user("eve", lab="manager")
     provider.knows("eve-1", preferred_username="evelyn", groups="chiefs")  # one word, and another name
@@ -121,7 +121,7 @@ def test_missing_roles_are_reported_to_the_operator(
     assert "no project shop or no role captain" in caplog.text
 
 
-def test_claims_that_the_token_lacks_are_requested(provider: Provider) -> None:
+def test_claims_that_the_token_lacks_are_read_from_the_userinfo_endpoint(provider: Provider) -> None:
     provider.forge({"groups": None})
     assert enter(Client(), provider).status_code == 302
     assert ("shop", "member") in rights()
@@ -146,7 +146,7 @@ def test_a_token_that_is_not_for_this_sign_in_is_refused(provider: Provider) -> 
         refused(enter(Client(), provider), 502, "be verified")
 
 
-def test_a_signature_must_be_the_providers(provider: Provider) -> None:
+def test_a_token_with_another_signature_is_refused(provider: Provider) -> None:
     provider.forge({}, algorithm="RS512")  # not an announced algorithm
     refused(enter(Client(), provider), 502, "be verified")
     provider.quiet()
@@ -180,7 +180,7 @@ def test_declining_at_the_provider_does_not_sign_in(provider: Provider) -> None:
     refused(client.get(f"{back}&iss=http://localhost:1"), 502, "be verified")
 
 
-def test_a_wrong_secret_is_no_proof(provider: Provider, settings: LazySettings) -> None:
+def test_a_wrong_client_secret_is_refused(provider: Provider, settings: LazySettings) -> None:
     settings.NOVELLA_OIDC_CLIENT_SECRET = "wrong"
     refused(enter(Client(), provider), 403, "Sign-in with Harbour failed")
 
@@ -201,7 +201,7 @@ def test_an_equal_name_does_not_link_an_account(provider: Provider, people: Any)
     assert RoleAssignment.objects.filter(user=people.ana.user).count() == 1
 
 
-def test_who_is_disabled_stays_out_and_gets_nothing(provider: Provider) -> None:
+def test_a_disabled_user_cannot_sign_in_by_the_provider_and_gets_no_roles(provider: Provider) -> None:
     enter(Client(), provider)
     User.objects.filter(username="eve").update(is_active=False)
     provider.knows("eve-1", preferred_username="eve", groups=["chiefs"])
@@ -217,7 +217,7 @@ def test_without_a_name_from_the_provider_the_subject_is_the_name(provider: Prov
     assert User.objects.get(username="no address").email == ""
 
 
-def test_an_authenticator_is_requested_all_the_same(provider: Provider) -> None:
+def test_a_provider_sign_in_also_asks_for_the_second_factor(provider: Provider) -> None:
     client = Client()
     enter(client, provider, project=factories.project("shop").id)
     page = client.get("/profile/second-factor").content.decode()
@@ -228,7 +228,7 @@ def test_an_authenticator_is_requested_all_the_same(provider: Provider) -> None:
     assert other.get("/volumes")["Location"].startswith("/sign-in")
 
 
-def test_signing_out_leads_to_the_providers_own(provider: Provider) -> None:
+def test_signing_out_offers_the_sign_out_of_the_provider(provider: Provider) -> None:
     client = Client()
     enter(client, provider, project=factories.project("shop").id)
     answer = client.post("/sign-out")

@@ -73,7 +73,7 @@ def half_in(next_page: str = "/servers") -> Client:
     return client
 
 
-def test_until_it_is_confirmed_nothing_is_requested(ana: Client, key: str) -> None:
+def test_an_unconfirmed_authenticator_is_not_asked_for(ana: Client, key: str) -> None:
     assert "<svg" in ana.get(PAGE).content.decode()
     answer = ana.post(PAGE, {"do": "confirm", "code": "000000" if code_of(key) != "000000" else "111111"})
     assert answer.status_code == 400
@@ -82,7 +82,7 @@ def test_until_it_is_confirmed_nothing_is_requested(ana: Client, key: str) -> No
     assert password(Client()).headers["Location"] == "/servers"
 
 
-def test_a_code_lets_in_once(codes: list[str], key: str) -> None:
+def test_a_code_works_once(codes: list[str], key: str) -> None:
     first, second = half_in(), half_in()
     assert first.get("/servers").headers["Location"].startswith("/sign-in?")  # half of the way opens nothing
     code = code_of(key)
@@ -100,7 +100,7 @@ def test_a_clock_may_be_one_step_off_and_not_two(codes: list[str], key: str, peo
     second_factors.prove(people.ana.user.id, code_of(key, -1))
 
 
-def test_a_recovery_code_lets_in_once(codes: list[str]) -> None:
+def test_a_recovery_code_works_once(codes: list[str]) -> None:
     assert len(set(codes)) == 10
     assert half_in().post("/sign-in/code", {"code": codes[3].upper()}).headers["Location"] == "/servers"
     assert half_in().post("/sign-in/code", {"code": codes[3]}).status_code == 401
@@ -127,7 +127,7 @@ def test_the_api_refuses_the_password_alone(codes: list[str], people: Any) -> No
     assert granted.status_code == 201
 
 
-def test_half_a_session_ends(codes: list[str], key: str, people: Any) -> None:
+def test_a_session_that_waits_for_its_code_expires(codes: list[str], key: str, people: Any) -> None:
     late = half_in()
     session = late.session
     session["half_signed_in"] = {**session["half_signed_in"], "at": time.time() - 301}
@@ -144,7 +144,7 @@ def over_a_page(client: Client, path: str, caller: str, **given: str) -> Any:
     return client.post(path, {"caller": caller, **given}, headers={"HX-Request": "true"})
 
 
-def test_over_a_page_the_code_is_requested_too(codes: list[str], key: str, people: Any) -> None:
+def test_signing_in_on_top_of_a_page_also_asks_for_the_code(codes: list[str], key: str, people: Any) -> None:
     client, caller = Client(), f"{people.ana.user.id}:{people.ana.project.id}"
     answer = over_a_page(client, "/sign-in", caller, username="ana", password=PASSWORD)
     assert answer.json()["code"] == "/sign-in/code"

@@ -32,7 +32,7 @@ def test_only_the_digest_is_stored(people: Any) -> None:
     assert granted.context("req-1").roles == {"member", "reader"}
 
 
-def test_an_expired_token_opens_nothing_and_is_swept_by_a_login_two_days_later(people: Any) -> None:
+def test_an_expired_token_is_refused_and_pruned_at_a_later_sign_in(people: Any) -> None:
     text, granted = logins.log_in(login(people.ana))
     Token.objects.update(expires_at=granted.issued_at - timedelta(seconds=1))
     rights.changed()
@@ -84,7 +84,7 @@ def test_each_way_to_end_a_session(people: Any) -> None:
             tokens.validate(text)
 
 
-def test_revoking_what_is_not_there(people: Any) -> None:
+def test_revoking_an_unknown_token_is_no_error(people: Any) -> None:
     with pytest.raises(NotFound):
         tokens.revoke("never-issued")
 
@@ -102,7 +102,7 @@ def test_a_refused_login_leaves_nothing(people: Any) -> None:
     assert Token.objects.count() == 0
 
 
-def test_a_token_and_a_password_of_two_people_open_nothing(people: Any) -> None:
+def test_a_token_and_a_password_of_different_users_are_refused(people: Any) -> None:
     mixed = Login(user=Reference(id=people.ana.user.id), password=PASSWORD, token=people.bo.token())
     with pytest.raises(NotAuthenticated):
         logins.log_in(mixed)

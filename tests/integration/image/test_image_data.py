@@ -160,7 +160,7 @@ def test_the_next_upload_takes_over_from_a_killed_one(killed_upload: str, people
     assert on_disk(images_dir) == {killed_upload}
 
 
-def test_opening_stays_inside_of_the_store(people: Any, images_dir: Path) -> None:
+def test_image_files_outside_of_the_store_are_not_opened(people: Any, images_dir: Path) -> None:
     (images_dir / "outside").write_text("secret")
     for name in ("outside", "../images/outside", "/etc/passwd", "", make(people)):
         with pytest.raises(NotFound):
@@ -210,7 +210,7 @@ def test_seed_follows_a_new_kernel(people: Any, tmp_path: Path) -> None:
     assert Image.objects.get(uuid=new["tiny-linux"]).properties["kernel_id"] == new["tiny-linux-kernel"]
 
 
-def test_seed_mends_lost_data(people: Any, images_dir: Path) -> None:
+def test_seed_restores_lost_data(people: Any, images_dir: Path) -> None:
     old = seed.seed(people.admin.project.id, None)["simulated-linux"]
     (images_dir / old).unlink()
     new = seed.seed(people.admin.project.id, None)["simulated-linux"]

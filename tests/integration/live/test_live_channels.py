@@ -103,7 +103,7 @@ async def until(is_so: Callable[[], bool]) -> None:
     await wait_until_async("the browsers have it", is_so)
 
 
-def test_those_who_see_the_same_are_drawn_for_once(
+def test_viewers_that_see_the_same_share_one_rendering(
     people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, drawn = factories.run(people.ana.context()), []
@@ -141,7 +141,7 @@ def test_those_who_see_the_same_are_drawn_for_once(
     in_a_loop(work)
 
 
-def test_a_right_that_is_gone_is_gone_with_the_next_update(people: Any, here: dict[str, int]) -> None:
+def test_a_revoked_right_ends_updates_at_once(people: Any, here: dict[str, int]) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
 
     async def work() -> None:
@@ -159,7 +159,7 @@ def test_a_right_that_is_gone_is_gone_with_the_next_update(people: Any, here: di
     in_a_loop(work)
 
 
-def test_who_gains_rights_is_sent_to_where_they_count(
+def test_a_viewer_with_new_rights_reconnects_with_these(
     people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     monkeypatch.setattr(channels, "HEAL_SECONDS", 0.05)
@@ -238,7 +238,7 @@ def test_a_browser_that_reads_nothing_delays_no_other(
     in_a_loop(work)
 
 
-def test_a_log_that_was_put_back_is_read_anew(
+def test_a_restored_log_is_read_from_its_new_end(
     people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A database was restored from a backup: positions are used a second time."""

@@ -121,7 +121,7 @@ def test_anonymous_users_are_asked_to_sign_in(middleware: LivePolls) -> None:
         ({}, b'{"follow": [' + b" " * polls.LONGEST_BODY + b"]}", 400),
     ],
 )
-def test_what_is_no_poll_is_refused(middleware: LivePolls, people: Any, options: Any, body: Any, status: int) -> None:
+def test_invalid_polls_are_refused(middleware: LivePolls, people: Any, options: Any, body: Any, status: int) -> None:
     session = people.ana.session()
 
     async def work() -> None:
@@ -132,7 +132,7 @@ def test_what_is_no_poll_is_refused(middleware: LivePolls, people: Any, options:
     in_a_loop(work)
 
 
-def test_so_many_are_held_and_no_more(middleware: LivePolls, people: Any) -> None:
+def test_the_number_of_held_polls_is_limited(middleware: LivePolls, people: Any) -> None:
     middleware.shares.most = 0
     session = people.ana.session()
 

@@ -35,7 +35,7 @@ def test_many_are_read_in_three_statements_and_few_see_different_things(people: 
     assert again[tickets[0]] == again[tickets[5]] != again[tickets[10]]  # ana and bo see the same, chi another project
 
 
-def test_what_a_person_requests_counts_with_the_next_reading(ana: Person) -> None:
+def test_changed_preferences_apply_at_the_next_read(ana: Person) -> None:
     mine = ticket(ana)
     assert viewers.read(mine).language == "en"
     preferences.change(ana.user.id, {"language": "de", "time_zone": "Europe/Berlin"})
@@ -74,7 +74,7 @@ def let_time_pass(person: Person, key: str) -> None:
 @pytest.mark.parametrize(
     "change", [end_session, change_password, disable_person, disable_project, look_at_another, let_time_pass]
 )
-def test_who_may_look_no_more_is_signed_out_with_the_next_reading(ana: Person, change: Any) -> None:
+def test_viewers_without_rights_are_signed_out_at_the_next_read(ana: Person, change: Any) -> None:
     mine = ticket(ana)
     assert viewers.read(mine).caller.project_id == ana.project.id
     change(ana, mine.session_key)

@@ -37,7 +37,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def test_what_few_need_is_loaded_when_they_need_it(tmp_path: Path) -> None:
+def test_rarely_used_modules_are_loaded_on_demand(tmp_path: Path) -> None:
     loaded = _loaded("import portal.asgi, portal.urls", tmp_path)
     assert {"portal.pages.urls", "rest_framework.compat", "portal.openid"} <= loaded
     assert {name: why for name, why in LATER.items() if name in loaded} == {}

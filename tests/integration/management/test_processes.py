@@ -68,7 +68,7 @@ def test_an_unknown_cell_is_refused_by_name() -> None:
         charge(cells=["cell1", "cell9"], is_api_level=False)
 
 
-def test_a_conductor_is_kept_to_one_core_that_there_is() -> None:
+def test_a_conductor_is_pinned_to_an_existing_core() -> None:
     usable = os.sched_getaffinity(0)
     try:
         with pytest.raises(CommandError, match=r"--core: 4096 is not a core that this process may use"):
@@ -89,7 +89,7 @@ def test_a_conductor_is_kept_to_one_core_that_there_is() -> None:
         ({"options": ["latency"]}, '--option: "latency" is not of the form key=value.'),
     ],
 )
-def test_a_wrong_host_is_refused_by_the_word_that_is_wrong(wrong: dict[str, Any], line: str) -> None:
+def test_an_invalid_host_is_refused_and_the_invalid_part_named(wrong: dict[str, Any], line: str) -> None:
     given = {"host": "h1", "cell": "cell1", "driver": "fake", "zone": "nova", "options": []} | wrong
     with pytest.raises(CommandError) as refused:
         host_config(given.pop("host"), given.pop("cell"), given.pop("driver"), **given)
@@ -102,7 +102,7 @@ def test_options_are_numbers_where_they_look_like_numbers() -> None:
     assert config.journal_path.name == "h1.sqlite3"
 
 
-def test_a_fork_does_not_pass_for_its_parent() -> None:
+def test_a_forked_process_has_an_identity_of_its_own() -> None:
     reported, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -114,7 +114,7 @@ def test_a_fork_does_not_pass_for_its_parent() -> None:
     assert name != leases.WORKER
 
 
-def test_what_a_process_still_owns_at_its_end_is_free_at_once(
+def test_leases_of_a_process_are_released_at_its_end(
     databases: None, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.NOVELLA_LEASE_SECONDS = 3600.0  # no lease ends by itself
@@ -137,7 +137,7 @@ def test_what_a_process_still_owns_at_its_end_is_free_at_once(
     assert WorkflowRun.objects.using("cell1").get(pk=run.pk).owner == "another"
 
 
-def test_a_conductor_is_a_service_and_never_speaks_for_a_host_of_its_name(databases: None) -> None:
+def test_a_conductor_is_a_service_and_sends_no_heartbeat_for_a_host_of_its_name(databases: None) -> None:
     health.record("cell1", "node-7")
     first = Service.objects.using("cell1").get(binary="nova-conductor", host="node-7")
     health.record("cell1", "node-7")

@@ -119,7 +119,7 @@ def test_there_is_one_for_each_kind_and_the_index_names_them() -> None:
     assert [name for name in PAGES if f"]({name}.md)" not in index] == []
 
 
-def test_what_was_written_passes_its_tests(follower: Follower) -> None:
+def test_packages_of_the_tutorials_pass_their_tests(follower: Follower) -> None:
     assert [folder.name for folder in follower.folders] == ["folder_cloud", "near_racks", "event_file", "quiet_hosts"]
     done = judged(*follower.folders)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -92,7 +92,7 @@ def test_a_killed_process_is_missed_at_once_and_a_stopped_one_is_not(tmp_path: P
     assert os.listdir(tmp_path / FOLDER) == []
 
 
-def test_what_an_earlier_death_left_is_seen_by_who_starts_later(tmp_path: Path) -> None:
+def test_a_process_that_starts_later_notices_earlier_deaths(tmp_path: Path) -> None:
     gone: queue.Queue[str] = queue.Queue()
     worker = a_worker()
     with sleeper(tmp_path, worker):
@@ -102,7 +102,7 @@ def test_what_an_earlier_death_left_is_seen_by_who_starts_later(tmp_path: Path) 
         assert gone.get(timeout=WAIT_SECONDS) == worker.rpartition(":")[2]
 
 
-def test_who_leaves_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_member_that_leaves_does_not_count_as_dead(tmp_path: Path) -> None:
     gone: queue.Queue[str] = queue.Queue()
     watch = FileWatch(tmp_path)
     with joined(watch, "watcher", gone.put):
@@ -161,7 +161,7 @@ def test_a_lost_session_is_missed_at_once(on_server: postgresql.Service, life: s
         wait_until("only one is there", lambda: [one.worker for one in watch.members()] == [me.worker])
 
 
-def test_a_server_that_dies_makes_no_member_look_dead(on_server: postgresql.Service) -> None:
+def test_a_dead_database_server_does_not_make_members_dead(on_server: postgresql.Service) -> None:
     gone: queue.Queue[str] = queue.Queue()
     watches = [SessionWatch("default"), SessionWatch("default")]
     with joined(watches[0], "one", gone.put) as one, joined(watches[1], "two", gone.put) as two:
@@ -199,9 +199,7 @@ def owned_run(resource: str) -> WorkflowRun:
     return claimed
 
 
-def test_only_the_runs_of_the_dead_are_freed_and_their_bells_rung(
-    databases: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_runs_of_dead_members_are_released_and_notified(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rung: list[str] = []
     monkeypatch.setattr(leases, "WORKER", "rack-1:7:aaaaaaaa")
     first = owned_run("instance:1")
@@ -219,7 +217,7 @@ def test_only_the_runs_of_the_dead_are_freed_and_their_bells_rung(
     assert taken.fencing_token > first.fencing_token
 
 
-def test_a_run_that_was_given_up_for_want_of_its_database_is_freed_once_that_answers(
+def test_a_run_whose_database_was_unreachable_is_released_when_it_answers(
     databases: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rung: list[str] = []

@@ -53,7 +53,7 @@ def test_a_second_subnet_takes_over(databases: None) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves=st.lists(st.one_of(st.none(), st.integers(min_value=0, max_value=4)), max_size=25))
-def test_any_order_of_taking_and_giving_back(databases: None, moves: list[int | None]) -> None:
+def test_addresses_are_allocated_and_released_in_any_order(databases: None, moves: list[int | None]) -> None:
     """None takes an address; a number releases one of those held. A model gives the expected result."""
     empty_all()
     network = make_network(pools=POOLS)
@@ -110,7 +110,7 @@ def test_pools_that_begin_lower_are_used_from_there(databases: None) -> None:
     assert [make_port(network).addresses.get().ip_address for _ in range(2)] == ["10.0.0.9", "10.0.2.0"]
 
 
-def test_an_address_that_is_requested_is_free_no_longer(databases: None) -> None:
+def test_a_requested_address_is_not_free_any_more(databases: None) -> None:
     network = make_network(pools=POOLS)
     ports = [make_port(network) for _ in range(3)]
     ports[0].delete()

@@ -54,7 +54,7 @@ def at_once(work: Callable[[int], Any], times: int) -> list[str]:
         return sorted(pool.map(one, range(times)))
 
 
-def test_many_takers_never_share_an_address(people: Any) -> None:
+def test_concurrent_allocations_never_share_a_floating_ip(people: Any) -> None:
     outside = make_outside("198.18.0.0/29")
     requested = FloatingIpCreate(network_id=outside)
     message = at_once(lambda _: floating_ips.create_floating_ip(people.ana.context(), requested), 8)
@@ -65,7 +65,7 @@ def test_many_takers_never_share_an_address(people: Any) -> None:
     assert Port.objects.count() == 5
 
 
-def test_takers_at_once_keep_to_the_quota(people: Any) -> None:
+def test_concurrent_allocations_stay_within_the_quota(people: Any) -> None:
     outside = make_outside("198.18.0.0/24")
     ana = people.ana
     quotas.set_limits(people.admin.context(), ana.project.id, {"floatingip": 3}, is_checked=False)
@@ -84,7 +84,7 @@ def make_way_out(context: RequestContext) -> tuple[str, str]:
     return outside, network_id
 
 
-def test_only_one_leads_to_an_address(people: Any) -> None:
+def test_only_one_floating_ip_is_attached_to_an_address(people: Any) -> None:
     ana = people.ana.context()
     outside, network_id = make_way_out(ana)
     port_id = str(port_operations.create_port(ana, PortCreate(network_id=network_id)).uuid)
@@ -97,7 +97,7 @@ def test_only_one_leads_to_an_address(people: Any) -> None:
     assert FloatingIp.objects.filter(port__uuid=port_id, fixed_ip_address="10.0.0.2").count() == 1
 
 
-def test_a_guest_that_goes_leaves_its_floating_ip(people: Any) -> None:
+def test_deleting_a_server_keeps_its_floating_ip(people: Any) -> None:
     ana = people.ana.context()
     outside, network_id = make_way_out(ana)
     instance = str(uuid4())

@@ -200,7 +200,7 @@ def test_plugging_is_all_or_nothing(people: Any) -> None:
     assert everything() == before
 
 
-def test_what_went_away_since_aborts_the_build(people: Any) -> None:
+def test_a_network_deleted_meanwhile_aborts_the_build(people: Any) -> None:
     ana = people.ana
     network_id = make_network(ana)
     port_id = make_port(ana, network_id)
@@ -229,7 +229,7 @@ def test_a_port_goes_to_one_of_two_builds(people: Any) -> None:
     assert Port.objects.get().device_id == winner
 
 
-def test_a_label_on_somebodys_port_is_no_plug(people: Any) -> None:
+def test_a_device_id_that_another_project_sets_on_its_port_does_not_plug_it(people: Any) -> None:
     """chi names ana's instance on a port of her own: it must neither be shown to ana's guest nor be lost."""
     ana, chi = people.ana, people.chi
     instance = str(uuid4())

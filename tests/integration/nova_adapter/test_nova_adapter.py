@@ -59,12 +59,12 @@ def test_ours_and_novas_agree_about_every_host_of_random_fleets(corpus: dict[str
     assert len(turned_away) >= 20  # it was about something
 
 
-def test_what_nova_cannot_put_into_words_it_refuses_itself(corpus: dict[str, Any]) -> None:
+def test_requests_that_nova_cannot_express_are_refused_by_nova(corpus: dict[str, Any]) -> None:
     assert all(kind.startswith("nova.exception.") for kind in corpus["refused"])
     assert sum(corpus["refused"].values()) <= 3
 
 
-def test_a_filter_decides_in_its_turn_and_says_why_as_it_logs_it(decisions: dict[str, Any]) -> None:
+def test_a_filter_of_nova_decides_in_order_and_its_log_line_is_the_reason(decisions: dict[str, Any]) -> None:
     both = decisions["both"]
     assert both["chosen"] == ["host-1"]
     assert funnel(both) == {"nova.RackFilter": (6, 3), "nova.OccupancyFilter": (3, 1)}
@@ -74,7 +74,7 @@ def test_a_filter_decides_in_its_turn_and_says_why_as_it_logs_it(decisions: dict
     assert rejections["host-5"] == ("nova.OccupancyFilter", f"{PLACE}.OccupancyFilter", "")  # by its option
 
 
-def test_attributes_of_the_class_say_when_it_is_requested(decisions: dict[str, Any]) -> None:
+def test_attributes_of_the_class_decide_when_a_filter_is_called(decisions: dict[str, Any]) -> None:
     assert decisions["names"] == [["nova.RackFilter", True, False], ["nova.OccupancyFilter", False, True]]
     assert funnel(decisions["rebuild"]) == {"nova.OccupancyFilter": (6, 3)}
 
@@ -89,7 +89,7 @@ def test_a_weigher_weighs_the_candidates_against_each_other(decisions: dict[str,
     assert decisions["by the operator"]["chosen"] == ["host-5"]
 
 
-def test_one_that_raises_is_a_plugin_that_fails_and_its_words_are_not_shown(decisions: dict[str, Any]) -> None:
+def test_a_class_that_raises_is_a_failed_plugin_and_its_message_is_hidden(decisions: dict[str, Any]) -> None:
     failing = decisions["failing"]
     assert (failing["chosen"], funnel(failing)) == ([], {"nova.FailingFilter": (6, 0)})
     assert [(fault["error"], fault["consequence"]) for fault in failing["faults"]] == [("RuntimeError", "turned away")]
@@ -100,7 +100,7 @@ def test_one_that_raises_is_a_plugin_that_fails_and_its_words_are_not_shown(deci
     assert (shadow["plugin"], shadow["mode"], shadow["faults"]) == ("nova.FailingFilter", "shadow", 6)
 
 
-def test_one_that_cannot_be_had_turns_away_and_is_named(decisions: dict[str, Any]) -> None:
+def test_a_class_that_cannot_be_loaded_rejects_hosts_and_is_named(decisions: dict[str, Any]) -> None:
     assert decisions["broken"]["shut out"] == 0
     assert decisions["broken"]["warnings"] == [
         "nova.NotOne fails whenever it is asked: it is no subclass of BaseHostFilter",

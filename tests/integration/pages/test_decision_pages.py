@@ -61,7 +61,7 @@ def test_tenants_read_what_to_change_and_no_hosts_name(run: WorkflowRun, people:
         assert Client().get(f"/decisions/{row.uuid}{path}").status_code == 302
 
 
-def test_who_loses_the_last_place_reads_who_took_it_and_what_came_next(people: Any) -> None:
+def test_a_lost_claim_is_shown_with_the_winner_and_the_next_host(people: Any) -> None:
     for host, memory_mb in (("best", 8192), ("next", 4096)):
         add_host(host, size=(1, memory_mb, 100))
     (winner, _), (loser, decision) = raced(people.ana, people.ana)

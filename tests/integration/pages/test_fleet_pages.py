@@ -75,7 +75,7 @@ def test_the_map_says_how_many_are_in_which_state_and_how_full_they_are(admin: C
     assert tile(near, "sim-1") == "sim-1: up, vcpus used 0 %"
 
 
-def test_what_is_looked_for_stands_out(admin: Client, hosts: None) -> None:
+def test_matching_hosts_are_highlighted_on_the_map(admin: Client, hosts: None) -> None:
     page = text(admin.get("/fleet?q=AZ-2"))
     assert "1 host matches" in page
     assert page.count("fleet-tile dim") == 3
@@ -200,7 +200,7 @@ def test_a_host_is_closed_and_opened_with_a_reason_on_record(admin: Client, host
     assert AuditRecord.objects.filter(action="host.close", result="refused").count() == 2
 
 
-def test_what_may_destroy_is_confirmed_by_name(admin: Client, hosts: None) -> None:
+def test_destructive_actions_are_confirmed_by_the_hosts_name(admin: Client, hosts: None) -> None:
     answer = admin.post("/hosts/sim-3/do/fence", {"reason": "no power", "confirm": "sim-2"})
     assert (answer.status_code, "Type sim-3 to confirm." in text(answer)) == (400, True)
     assert not Service.objects.using("cell1").filter(is_forced_down=True).exists()
@@ -243,7 +243,7 @@ def test_a_drain_is_shown_before_it_is_begun(admin: Client, people: Any, hosts: 
     assert "The host is being drained: cancel the drain first." in text(admin.get("/hosts/sim-1"))
 
 
-def test_what_is_done_to_a_host_stands_on_it_until_it_is_back(admin: Client, hosts: None) -> None:
+def test_the_maintenance_note_of_a_host_is_shown_until_it_is_back(admin: Client, hosts: None) -> None:
     early = admin.post("/hosts/sim-1/note", {"note": "new fans"})
     assert (early.status_code, "before you add a maintenance note" in text(early)) == (409, True)
     admin.post("/hosts/sim-1/do/close", {"reason": "fans"})

@@ -42,7 +42,7 @@ def test_a_member_sees_what_a_member_may(run: WorkflowRun) -> None:
     assert f"/workflows/{run.uuid}/do/cancel" not in text(signed_in("rea").get(f"/workflows/{run.uuid}"))
 
 
-def test_a_disabled_button_says_why(run: WorkflowRun) -> None:
+def test_a_disabled_button_shows_the_reason(run: WorkflowRun) -> None:
     html = text(signed_in("admin").get(f"/workflows/{run.uuid}"))
     assert "Nothing is left to clean up." in html
     assert "Unavailable actions (7)" in html
@@ -75,7 +75,7 @@ def test_a_form_that_does_not_fit_changes_nothing_and_says_so(
     assert snapshot() == before
 
 
-def test_who_reschedules_sees_which_hosts_come_next(run: WorkflowRun) -> None:
+def test_the_form_to_reschedule_shows_the_next_hosts(run: WorkflowRun) -> None:
     made, place = factories.some_decision(), f"/workflows/{run.uuid}/do/reschedule"
     chosen = [{"host": host, "cell": "cell1"} for host in ("sim-1", "sim-4", "sim-2")]
     summary = made["summary"] | {
@@ -99,7 +99,7 @@ def test_what_is_not_allowed_is_refused_in_words(run: WorkflowRun) -> None:
     assert AuditRecord.objects.using(ALIAS).count() == 2
 
 
-def test_what_takes_two_says_so_and_shows_who_waits(run: WorkflowRun, settings: Any) -> None:
+def test_an_intervention_under_four_eyes_says_so_and_shows_pending_requests(run: WorkflowRun, settings: Any) -> None:
     settings.NOVELLA_SECOND_PERSON = True
     WorkflowRun.objects.using(ALIAS).update(state="needs operator", owner=None)
     admin, place = signed_in("admin"), f"/workflows/{run.uuid}"
@@ -138,7 +138,7 @@ def test_reasons_are_text_on_every_page(run: WorkflowRun) -> None:
         assert "<script>x" not in text(ana.get(f"/workflows/{run.uuid}{tab}"))
 
 
-def test_operators_see_who_was_heard_last_when(people: Any, settings: Any) -> None:
+def test_operators_see_when_each_owner_last_responded(people: Any, settings: Any) -> None:
     settings.NOVELLA_LEASE_SECONDS = 10.0
     factories.cells()
     _, child = factories.build(people.ana.context(), "web-1")

@@ -13,7 +13,7 @@ from conductor.services.accounts import preferences
 from tests.waiting import WAIT_SECONDS
 
 
-def test_of_windows_that_keep_views_at_once_none_loses_its_own(people: Any) -> None:
+def test_views_saved_concurrently_from_several_windows_are_all_kept(people: Any) -> None:
     user_id = people.ana.user.id
     names = [f"view {number}" for number in range(8)]
     begin = threading.Barrier(len(names))
@@ -33,7 +33,9 @@ def test_of_windows_that_keep_views_at_once_none_loses_its_own(people: Any) -> N
     assert sorted(preferences.of(user_id).views) == names
 
 
-def test_one_too_many_is_refused_and_a_known_name_is_not(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_beyond_the_limit_are_refused_unless_the_name_exists(
+    people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preferences, "MOST_VIEWS", 2)
     user_id = people.ana.user.id
     for name in ("one", "two"):

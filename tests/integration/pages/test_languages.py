@@ -26,7 +26,7 @@ def text(answer: Any) -> str:
     return answer.content.decode()
 
 
-def test_the_browser_says_which_language(ana: Client) -> None:
+def test_the_language_follows_the_browser(ana: Client) -> None:
     german = text(ana.get("/servers", **GERMAN))
     assert '<html lang="de"' in german
     assert "Noch keine Server" in german
@@ -37,7 +37,7 @@ def test_the_browser_says_which_language(ana: Client) -> None:
     assert "/words/" not in english
 
 
-def test_what_the_person_has_chosen_wins(ana: Client, people: Any) -> None:
+def test_the_language_of_the_profile_has_precedence(ana: Client, people: Any) -> None:
     form = {"theme": "light", "density": "compact", "time_zone": "Europe/Berlin", "language": "de"}
     answer = ana.post("/profile", form)
     assert answer.status_code == 302
@@ -56,7 +56,7 @@ def test_back_to_what_the_browser_asks(ana: Client, people: Any) -> None:
     assert "No servers yet" in text(ana.get("/servers", HTTP_ACCEPT_LANGUAGE="en"))
 
 
-def test_a_language_that_there_is_not_changes_nothing(ana: Client, people: Any) -> None:
+def test_an_unknown_language_changes_nothing(ana: Client, people: Any) -> None:
     answer = ana.post("/profile", {"language": "xx", "theme": "dark", "density": "compact", "time_zone": "UTC"})
     assert answer.status_code == 400
     assert "Select a language: en, de." in text(answer)
@@ -74,7 +74,7 @@ def test_the_note_after_a_redirect_is_translated(ana: Client) -> None:
     assert "Geben Sie der Ansicht einen Namen von 1 bis 60 Zeichen." in page
 
 
-def test_those_who_have_not_signed_in_are_heard_too(ana: Client) -> None:
+def test_pages_before_the_sign_in_use_the_language_of_the_browser(ana: Client) -> None:
     page = text(Client().get("/sign-in", **GERMAN))
     assert "<h1>Anmelden</h1>" in page
     refused = Client().post("/sign-in", {"username": "ana", "password": "wrong"}, **GERMAN)
@@ -82,7 +82,7 @@ def test_those_who_have_not_signed_in_are_heard_too(ana: Client) -> None:
     assert "Benutzername oder Passwort falsch" in text(refused)
 
 
-def test_the_apis_speak_english_whatever_was_requested_before(ana: Client, people: Any) -> None:
+def test_the_apis_answer_in_english_after_a_page_in_another_language(ana: Client, people: Any) -> None:
     ana.get("/servers", **GERMAN)
     assert translation.get_language() in (None, "en")
     answer = Client().get("/compute/v2.1/servers/nothing", **GERMAN, HTTP_X_AUTH_TOKEN=people.ana.token())

@@ -87,7 +87,7 @@ def test_servers_boot_from_volumes_too(ana: Client, wares: dict[str, str]) -> No
     assert InstanceMapping.objects.count() == 1
 
 
-def test_a_volume_comes_beside_the_root_disk(ana: Client, wares: dict[str, str]) -> None:
+def test_a_volume_is_attached_in_addition_to_the_root_disk(ana: Client, wares: dict[str, str]) -> None:
     ana.post("/volumes/do/create", {"name": "data", "size": "5"})
     answer = ana.post("/servers/launch", {**wares, "name": "web", "volume": str(Volume.objects.get().uuid)})
     assert answer.status_code == 302, text(answer)

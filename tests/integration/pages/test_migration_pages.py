@@ -93,7 +93,7 @@ def test_only_what_would_have_an_effect_is_offered(
         }  # fmt: skip
 
 
-def test_a_move_is_steered_from_its_page_and_shows_who_did_it(moving: WorkflowRun) -> None:
+def test_a_migration_is_steered_from_its_page_which_shows_the_operator(moving: WorkflowRun) -> None:
     admin, ana = signed_in("admin"), signed_in("ana")
     requested = f"/workflows/{moving.uuid}/migration"
     for reported in Event.objects.using("cell1").filter(kind="step.progress"):

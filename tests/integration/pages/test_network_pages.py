@@ -393,7 +393,7 @@ def test_unconnected_networks_are_reported(people: Any) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "port"), [("tcp", ""), ("tcp", "0"), ("tcp", "65536"), ("gre", "1")])
-def test_questions_that_make_no_sense_are_refused(ana: Client, people: Any, protocol: str, port: str) -> None:
+def test_invalid_connectivity_checks_are_refused(ana: Client, people: Any, protocol: str, port: str) -> None:
     server = factories.instance(people.ana.context(), "a")
     with pytest.raises(Invalid):
         reachability.ask(people.ana.context(), str(server.uuid), str(server.uuid), protocol, port)

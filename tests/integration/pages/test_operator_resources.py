@@ -64,7 +64,7 @@ def test_every_kind_has_its_pages_for_administrators_alone(admin: Client, resour
     assert f'href="/{resource.id}"' not in ana.get("/").content.decode()
 
 
-def test_an_aggregate_lives_through_its_forms(admin: Client) -> None:
+def test_an_aggregate_is_created_changed_and_deleted_by_forms(admin: Client) -> None:
     factories.host("sim-1")
     answer = admin.post("/aggregates/do/create", {"name": "fast disks", "availability_zone": "west"})
     row = Aggregate.objects.get()
@@ -104,7 +104,7 @@ def test_lines_that_are_no_pairs_are_refused_at_their_field(admin: Client) -> No
     assert pairs_of(pairs_text({"b": "2", "a": "x = y"})) == {"a": "x = y", "b": "2"}
 
 
-def test_a_flavor_lives_through_its_forms(admin: Client, people: Any) -> None:
+def test_a_flavor_is_created_changed_and_deleted_by_forms(admin: Client, people: Any) -> None:
     sent = {"name": "huge", "vcpus": "8", "ram": "16384", "disk": "100", "ephemeral": "0", "swap": "0", "id": "h1"}
     assert admin.post("/flavors/do/create", sent)["Location"] == "/flavors/of/h1"
     row = Flavor.objects.get(flavor_id="h1")
@@ -168,7 +168,7 @@ def test_services_are_closed_with_a_reason_and_forgotten_when_they_are_gone(admi
     assert "No services match this filter." in text(admin.get("/services", {"q": "nothing"}))
 
 
-def test_a_user_lives_through_the_forms(admin: Client, people: Any) -> None:
+def test_a_user_is_created_changed_and_deleted_by_forms(admin: Client, people: Any) -> None:
     sent = {"name": "dan", "password": "eight-geese-fly", "email": "dan@shop.example", "description": ""}
     answer = admin.post("/users/do/create", {**sent, "default_project_id": people.ana.project.id})
     dan = User.objects.get(username="dan")
@@ -218,7 +218,7 @@ def test_a_role_is_taken_away_with_a_reason(admin: Client, people: Any) -> None:
     assert people.bo.user.id in record.details["path"]
 
 
-def test_who_takes_a_role_from_themselves_types_their_name(admin: Client, people: Any) -> None:
+def test_removing_the_callers_own_role_asks_for_their_name(admin: Client, people: Any) -> None:
     page = admin.get("/role-assignments", {"q": "admin on"}).content.decode()
     ident = re.search(r'name="item" value="([^"]+)"', page)
     assert ident is not None
@@ -233,7 +233,7 @@ def test_who_takes_a_role_from_themselves_types_their_name(admin: Client, people
     assert RoleAssignment.objects.filter(user=people.admin.user).count() == before - 1
 
 
-def test_who_takes_a_role_from_a_group_of_theirs_types_their_name_too(admin: Client, people: Any) -> None:
+def test_removing_a_role_of_the_callers_group_asks_for_the_callers_name(admin: Client, people: Any) -> None:
     group = Group.objects.create(name="operators", domain=people.admin.user.domain)
     RoleAssignment.objects.create(group=group, role=people.admin.role, project=people.admin.project)
     page = admin.get("/role-assignments", {"q": "group operators"}).content.decode()
@@ -340,7 +340,7 @@ def test_limits_of_a_project_are_those_that_the_apis_show(people: Any) -> None:
     assert read(people.admin.context(), shop) == defaults
 
 
-def test_default_limits_hold_for_who_has_none_of_their_own(admin: Client, people: Any) -> None:
+def test_default_limits_apply_to_projects_without_limits_of_their_own(admin: Client, people: Any) -> None:
     assert admin.post("/project-quotas/do/defaults", {"instances": "9", "reason": WHY})["Location"] == "/project-quotas"
     assert admin.post("/project-quotas/do/storage-defaults", {"volumes": "8", "reason": WHY}).status_code == 302
     assert admin.post("/project-quotas/do/network-defaults", {"port": "7", "reason": WHY}).status_code == 302

@@ -71,12 +71,12 @@ def test_wrong_names_and_wrong_passwords_get_the_same_answer(people: Any) -> Non
 
 
 @pytest.mark.parametrize("evil", ["//evil.test/x", "https://evil.test", "javascript:alert(1)", "/\\evil.test"])
-def test_signing_in_leads_to_pages_of_ours_only(people: Any, evil: str) -> None:
+def test_signing_in_redirects_to_pages_of_the_portal_only(people: Any, evil: str) -> None:
     answer = Client().post("/sign-in", {"username": "ana", "password": PASSWORD, "next": evil})
     assert answer["Location"] == "/"
 
 
-def test_signing_in_leads_to_where_one_wanted_to_go(people: Any) -> None:
+def test_signing_in_redirects_to_the_requested_page(people: Any) -> None:
     answer = Client().post("/sign-in", {"username": "ana", "password": PASSWORD, "next": "/workflows?view=failed"})
     assert answer["Location"] == "/workflows?view=failed"
 
@@ -119,7 +119,7 @@ def test_the_theme_is_kept_with_the_person(ana: Client) -> None:
     assert 'data-theme="dark"' in ana.get("/").content.decode()
 
 
-def test_projects_are_walls(ana: Client, people: Any) -> None:
+def test_resources_of_other_projects_are_not_found(ana: Client, people: Any) -> None:
     parent, child = factories.build(people.ana.context(), "secret-7")
     chi = signed_in("chi")
     paths = [f"/servers/{child.instance_uuid}{tab}" for tab in ("", "/console", "/activity")]
@@ -165,14 +165,14 @@ def test_a_large_fleet_comes_page_by_page_and_by_name(people: Any, monkeypatch: 
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/servers/x", "/workflows/x", "/workflows?view=odd", "/servers/x/y"])
-def test_what_is_not_there_gets_our_own_page(ana: Client, path: str) -> None:
+def test_an_unknown_address_shows_the_portals_404_page(ana: Client, path: str) -> None:
     answer = ana.get(path)
     assert answer.status_code == 404
     assert "Page not found" in answer.content.decode()
     assert answer["x-openstack-request-id"] in answer.content.decode()
 
 
-def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_only_the_request_id_to_quote(ana: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("secret inner words")
 
@@ -187,7 +187,7 @@ def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkey
     assert 'href="/workflows?all=1">Retry' in html
 
 
-def test_a_marker_that_is_none_is_an_error_in_words(ana: Client) -> None:
+def test_an_invalid_marker_is_reported_in_a_sentence(ana: Client) -> None:
     answer = ana.get("/workflows?marker=x")
     assert answer.status_code == 400
     assert "Marker x could not be found." in answer.content.decode()
@@ -206,7 +206,7 @@ def queries(client: Client, path: str) -> int:
 
 
 @pytest.mark.parametrize("path", ["/", "/servers", "/workflows"])
-def test_pages_ask_as_often_for_many_rows_as_for_few(ana: Client, people: Any, path: str) -> None:
+def test_pages_take_as_many_queries_for_many_rows_as_for_few(ana: Client, people: Any, path: str) -> None:
     caller = people.ana.context()
     factories.builds(caller, ["a-1", "a-2"])
     few = queries(ana, path)
@@ -237,7 +237,7 @@ def test_names_are_shown_as_text(ana: Client, people: Any) -> None:
     assert "&lt;img src=x" in html
 
 
-def test_a_launch_leads_to_its_workflow(ana: Client, wares: dict[str, str]) -> None:
+def test_a_launch_redirects_to_its_workflow(ana: Client, wares: dict[str, str]) -> None:
     html = ana.get("/servers/launch").content.decode()
     assert "simulated-linux" in html
     assert "kernel" not in html

@@ -145,7 +145,7 @@ def test_a_refusal_says_why_keeps_what_was_typed_and_changes_nothing(
     assert not PluginChoice.objects.exclude(version=0).exists()
 
 
-def test_a_plugin_is_shut_out_and_let_in_again(admin: Client) -> None:
+def test_a_plugin_is_quarantined_and_released(admin: Client) -> None:
     assert "all hosts are rejected" in text(admin.get(FILTER))
     refused = admin.post(f"{FILTER}/quarantine", {"reason": " ", "minutes": "5"})
     assert (refused.status_code, "Enter a reason" in text(refused)) == (400, True)
@@ -176,7 +176,7 @@ def test_a_class_of_nova_has_its_page_which_says_why_it_will_fail(admin: Client,
     assert PluginChoice.objects.get().choice["plugins"] == {"nova.RackFilter": {"mode": "shadow"}}
 
 
-def test_for_others_there_is_no_such_page(people: Any) -> None:
+def test_the_pages_of_plugins_are_not_found_for_other_users(people: Any) -> None:
     ana = signed_in("ana")
     assert "/plugins" not in text(ana.get("/"))
     for path in ("/plugins", FILTER):

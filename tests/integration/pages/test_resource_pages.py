@@ -108,7 +108,7 @@ def test_a_private_key_is_shown_once_and_kept_nowhere(ana: Client) -> None:
     assert "PRIVATE KEY" not in json.dumps(list(KeyPair.objects.values()), default=str)
 
 
-def test_a_volume_lives_through_its_forms(ana: Client) -> None:
+def test_a_volume_is_created_changed_and_deleted_by_forms(ana: Client) -> None:
     volume = made(ana)
     page = text(ana.get(f"/volumes/of/{volume.uuid}"))
     assert "available" in page
@@ -152,7 +152,7 @@ def test_several_are_deleted_with_a_result_for_each(ana: Client) -> None:
     assert Volume.objects.get(uuid=second.uuid).status == "in-use"
 
 
-def test_who_only_reads_is_offered_nothing_and_can_do_nothing(ana: Client) -> None:
+def test_readers_are_offered_no_actions_and_are_refused_them(ana: Client) -> None:
     volume = made(ana)
     rea = signed_in("rea")
     page = text(rea.get(f"/volumes/of/{volume.uuid}"))
@@ -186,7 +186,7 @@ def test_forms_by_their_address_are_for_whom_they_are_offered(people: Any) -> No
         assert rea.get(address).status_code == 403, address
 
 
-def test_what_others_share_can_be_used_and_not_changed(ana: Client, people: Any) -> None:
+def test_resources_shared_by_other_projects_can_be_used_and_not_changed(ana: Client, people: Any) -> None:
     """Nothing is offered that would be refused, no page is named that is for operators alone."""
     image = factories.image("linux", people.admin.context())
     network = factories.network("private", people.admin.context())
@@ -217,18 +217,18 @@ def test_the_group_that_every_project_has_stays(ana: Client) -> None:
         "/usage?from=9999-12-31&to=9999-12-31",
     ],
 )
-def test_an_address_that_nothing_can_have_is_no_fault_of_ours(ana: Client, address: str) -> None:
+def test_an_impossible_address_is_answered_404(ana: Client, address: str) -> None:
     assert ana.get(address).status_code in (400, 404)
 
 
-def test_what_was_typed_is_no_way_to_another_place(ana: Client, people: Any) -> None:
+def test_typed_values_are_escaped_in_paths(ana: Client, people: Any) -> None:
     server = factories.instance(people.ana.context(), "web-1")
     for port in ("ж", "../../../../volume/v3/volumes"):
         refused = ana.post("/server/do/detach-port", {"item": str(server.uuid), "port": port})
         assert (refused.status_code, "Couldn't save" in text(refused)) == (404, True)
 
 
-def test_projects_are_walls(ana: Client) -> None:
+def test_resources_of_other_projects_are_not_found(ana: Client) -> None:
     volume = made(ana, "secret-9")
     chi = signed_in("chi")
     assert "secret-9" not in text(chi.get("/volumes"))
@@ -321,7 +321,7 @@ def test_a_number_that_cannot_be_is_answered_with_those_that_can(
     assert f'value="{next(iter(typed.values()))}"' in text(answer)
 
 
-def test_every_number_of_every_form_knows_what_is_the_least() -> None:
+def test_every_number_field_of_every_form_has_a_minimum() -> None:
     fields = [field for resource in RESOURCES for action in resource.actions for field in action.fields]
     numbers = [field for field in fields if field.kind == "number"]
     assert len(numbers) > 20

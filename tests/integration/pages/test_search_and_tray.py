@@ -80,7 +80,7 @@ def test_what_is_typed_is_text_not_a_pattern(ana: Client, people: Any) -> None:
         assert b"<b>" not in answer.content
 
 
-def test_kinds_that_there_is_no_time_for_are_named(ana: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_that_were_not_searched_in_time_are_named(ana: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "SECONDS", -1.0)
     page = find(ana, "web")
     assert "Not searched" in page
@@ -155,7 +155,7 @@ def test_clearing_keeps_the_other_requests(ana: Client, people: Any) -> None:
     assert User.objects.get(pk=people.ana.user.pk).preferences["density"] == "compact"
 
 
-def test_what_this_browser_began_is_marked(ana: Client, people: Any) -> None:
+def test_workflows_started_by_this_browser_are_marked(ana: Client, people: Any) -> None:
     """Another browser of the same user shows no toast: it has started nothing."""
     caller = people.ana.context()
     answer = ana.post("/theme", {"theme": "dark"}, headers=SCRIPT)

@@ -101,7 +101,7 @@ def test_what_the_driver_cannot_do_is_not_offered(cloud: Any) -> None:
     assert '<span class="soft" id="not-pause">The driver of its host cannot do this.</span>' in shown
 
 
-def test_a_button_leads_to_a_question_and_the_answer_to_a_workflow(cloud: Any) -> None:
+def test_a_button_opens_a_confirmation_that_starts_a_workflow(cloud: Any) -> None:
     row, ana = server(cloud), signed_in("ana")
     requested = page(ana, f"/servers/do/stop?server={row.uuid}")
     assert "Stop?" in requested
@@ -148,7 +148,7 @@ def test_rebuild_asks_for_an_image_and_a_name(cloud: Any) -> None:
     assert (run.inputs["values"]["name"], run.inputs["values"]["image"]["image_id"]) == ("fresh", str(image.uuid))
 
 
-def test_a_password_never_comes_back(cloud: Any) -> None:
+def test_a_typed_password_is_not_rendered_again(cloud: Any) -> None:
     row, ana = server(cloud, vm_state="stopped"), signed_in("ana")
     answer = ana.post("/servers/do/change-password", {"server": str(row.uuid), "password": "hush-hush-hush"})
     assert answer.status_code == 409
@@ -170,7 +170,7 @@ def test_lock_and_unlock(cloud: Any) -> None:
     assert (now(row).is_locked, now(row).locked_reason) == (False, None)
 
 
-def test_who_may_not(cloud: Any) -> None:
+def test_callers_without_the_right_are_refused(cloud: Any) -> None:
     row = server(cloud)
     before = everything()
     assert signed_in("chi").post("/servers/do/stop", {"server": str(row.uuid)}).status_code == 404
@@ -182,7 +182,7 @@ def test_who_may_not(cloud: Any) -> None:
     assert everything() == before
 
 
-def test_what_is_no_action_is_no_page(cloud: Any) -> None:
+def test_unknown_actions_have_no_page(cloud: Any) -> None:
     row, ana = server(cloud), signed_in("ana")
     assert ana.get(f"/servers/do/dance?server={row.uuid}").status_code == 404
     assert ana.get("/servers/do/stop")["Location"] == "/servers"

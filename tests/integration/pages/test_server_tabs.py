@@ -120,7 +120,7 @@ def test_a_volume_is_attached_from_the_servers_page(ana: Client, people: Any) ->
     assert WorkflowRun.objects.using("cell1").count() == 1
 
 
-def test_words_of_a_server_are_changed(ana: Client, people: Any) -> None:
+def test_metadata_and_tags_of_a_server_are_changed(ana: Client, people: Any) -> None:
     server = factories.instance(people.ana.context(), "web-0", metadata={"old": "1"})
     item = str(server.uuid)
     assert ana.post("/server/do/metadata", {"item": item, "metadata": "a = 1\nb=2"}).status_code == 302
@@ -133,7 +133,7 @@ def test_words_of_a_server_are_changed(ana: Client, people: Any) -> None:
     assert 'value="a/b"' in text(wrong)
 
 
-def test_who_only_reads_gets_no_forms(ana: Client, people: Any) -> None:
+def test_readers_get_no_forms(ana: Client, people: Any) -> None:
     server = factories.instance(people.ana.context(), "web-0")
     rea = Client()
     rea.post("/sign-in", {"username": "rea", "password": PASSWORD})
@@ -144,7 +144,7 @@ def test_who_only_reads_gets_no_forms(ana: Client, people: Any) -> None:
     assert Instance.objects.using("cell1").get(uuid=server.uuid).name == "web-0"
 
 
-def test_who_only_reads_launches_and_deletes_nothing(ana: Client, people: Any) -> None:
+def test_readers_cannot_launch_or_delete(ana: Client, people: Any) -> None:
     """Neither is offered anywhere, and the pages refuse what the API refuses."""
     server = factories.instance(people.ana.context(), "web-0")
     one = f"/servers/{server.uuid}"

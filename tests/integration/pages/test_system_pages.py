@@ -76,7 +76,7 @@ def test_a_cell_whose_database_is_unresponsive_is_down(
     assert "OperationalError: gone" in text(admin.get("/system"))
 
 
-def test_services_at_addresses_are_knocked_at_and_their_passwords_stay(people: Any) -> None:
+def test_addresses_of_services_are_checked_and_their_passwords_hidden(people: Any) -> None:
     factories.cells()
     caller = people.admin.context()
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -63,7 +63,7 @@ def test_racks_go_and_hosts_come(caller: Any) -> None:
     assert {host.host for host in more.hosts if host.fate == "new"} == {"new-1", "new-2"}
 
 
-def test_other_filters_and_weights_decide_otherwise(caller: Any) -> None:
+def test_other_filters_and_weights_change_the_decision(caller: Any) -> None:
     before, choices = everything(), in_force()
     zoned = question(availability_zone="az-2")
     off = {"filter": {"ComputeFilter": PluginSettingsChange(is_enabled=False, keys=frozenset({"is_enabled"}))}}
@@ -91,13 +91,13 @@ def test_other_filters_and_weights_decide_otherwise(caller: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_supposed_is_named(caller: Any, supposed: dict[str, Any], field: str) -> None:
+def test_invalid_what_if_changes_are_named(caller: Any, supposed: dict[str, Any], field: str) -> None:
     with pytest.raises(Invalid) as caught:
         ask(caller, **supposed)
     assert caught.value.details["field"] == field
 
 
-def test_the_page_is_its_address(caller: Any, people: Any) -> None:
+def test_the_address_of_the_page_has_the_whole_question(caller: Any, people: Any) -> None:
     admin = signed_in("admin")
     empty = text(admin.get("/what-if"))
     assert "Select a flavor, or paste a decision ID" in empty

@@ -80,7 +80,7 @@ def test_facets_narrow_and_count_as_if_they_were_not_narrowed(caller: Any) -> No
     assert "No workflows match the selected filters." in page
 
 
-def test_who_is_parked_while_a_host_works_is_found_by_the_word_that_it_shows(caller: Any) -> None:
+def test_a_run_that_waits_for_a_host_is_found_by_the_state_that_pages_show(caller: Any) -> None:
     on_a_host, on_a_timer = {"cause": "host", "detail": "sim-1"}, {"cause": "timer", "detail": "next try"}
     for name, direction, waits_for in (
         ("there", "do", on_a_host), ("back", "undo", on_a_host), ("late", "undo", on_a_timer), ("lost", "do", None),
@@ -98,7 +98,7 @@ def test_who_is_parked_while_a_host_works_is_found_by_the_word_that_it_shows(cal
     assert not lists.search(caller, WorkflowListQuery(chosen={"cause": ("host",)})).page.items
 
 
-def test_the_slow_are_those_that_nineteen_of_twenty_outrun(caller: Any) -> None:
+def test_slow_workflows_are_those_above_the_95th_percentile(caller: Any) -> None:
     for _ in range(20):
         ended(caller, 10)
     ended(caller, 40, instance_name="slow-1")
@@ -123,7 +123,7 @@ def test_operators_narrow_by_cell_owner_and_project(caller: Any, people: Any) ->
     assert "worker-7" not in signed_in("ana").get("/workflows?cell=cell1").content.decode()
 
 
-def test_the_list_asks_as_often_for_many_as_for_few(caller: Any) -> None:
+def test_the_list_takes_as_many_queries_for_many_rows_as_for_few(caller: Any) -> None:
     client = signed_in("ana")
 
     def requested() -> int:
@@ -187,7 +187,7 @@ def test_tenants_see_their_steps_and_logs_without_hosts(caller: Any) -> None:
 # -- placement and comparing ----------------------------------------------------------------------------------------
 
 
-def test_the_funnel_leads_to_the_hosts_that_it_lost(caller: Any, people: Any) -> None:
+def test_each_stage_of_the_funnel_links_to_the_hosts_that_it_rejected(caller: Any, people: Any) -> None:
     parent, _ = factories.build(people.admin.context(), "web-1")
     made, place = factories.some_decision(), f"/workflows/{parent.uuid}/placement"
     assert ("The scheduling decision for this server is no longer stored.") in signed_in("admin").get(
@@ -211,7 +211,7 @@ def test_the_funnel_leads_to_the_hosts_that_it_lost(caller: Any, people: Any) ->
     assert re.findall(r'<td class="lead">(sim-\d)', page) == ["sim-1", "sim-2", "sim-3"]
 
 
-def test_two_of_a_kind_are_compared(caller: Any) -> None:
+def test_two_workflows_of_one_kind_are_compared(caller: Any) -> None:
     _, one = factories.build(caller, "web-1", age=20)
     _, other = factories.build(caller, "web-2", age=40)
     runs = WorkflowRun.objects.using("cell1")

@@ -57,7 +57,7 @@ def some_query(dice: random.Random) -> CandidateQuery:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_answer_is_that_of_a_search_through_everything(seed: int) -> None:
+def test_candidates_equal_those_of_an_exhaustive_search(seed: int) -> None:
     dice = random.Random(seed)
     shares = seed % 2
     for number in range(12):

@@ -37,7 +37,7 @@ def put(*requests: ConsumerAllocations) -> None:
     consumers_allocations.put(requests)
 
 
-def test_what_is_put_is_what_is_held() -> None:
+def test_written_allocations_are_those_that_are_read() -> None:
     make("host", VCPU=4, MEMORY_MB=512)
     make("disks", DISK_GB=100)
     put(requested("a", None, host={"VCPU": 2, "MEMORY_MB": 64}, disks={"DISK_GB": 10}))
@@ -60,7 +60,7 @@ def test_what_is_put_is_what_is_held() -> None:
     assert not models.Consumer.objects.exists()
 
 
-def test_generations_of_consumers_are_a_lock() -> None:
+def test_generations_of_consumers_detect_concurrent_changes() -> None:
     make("host", VCPU=4)
     refused(ConcurrentUpdate, lambda: put(requested("a", 1, host={"VCPU": 1})), STALE)
     put(requested("a", None, host={"VCPU": 1}))
@@ -83,7 +83,7 @@ def test_several_consumers_change_together_or_not_at_all() -> None:
     assert allocations.held_by(uuid_of("instance")) == {}
 
 
-def test_requests_that_cannot_be() -> None:
+def test_invalid_allocations_are_refused() -> None:
     make("host", VCPU=Amount(8, min_unit=2, max_unit=4, step_size=2))
     for amount in (1, 3, 6):
         refused(Conflict, lambda amount=amount: put(requested("a", None, host={"VCPU": amount})))  # type: ignore[misc]
@@ -97,7 +97,7 @@ def test_requests_that_cannot_be() -> None:
     put()
 
 
-def test_a_provider_over_capacity_takes_what_makes_it_no_worse() -> None:
+def test_a_provider_over_capacity_accepts_smaller_allocations_only() -> None:
     uuid = make("host", VCPU=8)
     put(requested("a", None, host={"VCPU": 4}), requested("b", None, host={"VCPU": 4}))
     inventories.put(uuid, "VCPU", Amount(3), generation("host"))
@@ -183,7 +183,7 @@ def test_claims_take_from_several_providers_of_a_tree() -> None:
     assert used() == {}
 
 
-def test_of_many_who_claim_as_new_exactly_one_wins() -> None:
+def test_of_many_claims_of_one_new_consumer_exactly_one_wins() -> None:
     for name in "xyz":
         make(name, VCPU=8)
     results = at_once(6, lambda number: put(requested("a", None, **{"xyz"[number % 3]: {"VCPU": 1}})))
@@ -192,7 +192,7 @@ def test_of_many_who_claim_as_new_exactly_one_wins() -> None:
     assert sum(used().values()) == 1
 
 
-def test_of_many_who_write_on_one_generation_exactly_one_wins() -> None:
+def test_of_many_writes_on_one_generation_exactly_one_wins() -> None:
     uuid = make("host", VCPU=8)
     results = at_once(6, lambda number: inventories.put(uuid, "VCPU", Amount(10 + number), 1))
     won = [result for result in results if not isinstance(result, Exception)]
@@ -201,7 +201,7 @@ def test_of_many_who_write_on_one_generation_exactly_one_wins() -> None:
     assert inventories.all_of(uuid) == won[0]
 
 
-def test_of_many_who_make_one_provider_exactly_one_wins() -> None:
+def test_of_many_creations_of_one_provider_exactly_one_wins() -> None:
     results = at_once(6, lambda number: providers.create("host"))
     assert sum(not isinstance(result, Exception) for result in results) == 1
     assert all(isinstance(result, Conflict) for result in results if isinstance(result, Exception))
@@ -227,7 +227,7 @@ def test_two_concurrent_moves_of_branches_make_no_cycle() -> None:
     assert len({one.root_uuid for one in providers.search()}) == 1
 
 
-def test_puts_claims_releases_and_removals_at_once_leave_the_books_straight() -> None:
+def test_concurrent_changes_keep_used_equal_to_the_sum_of_allocations() -> None:
     """The database does not look for consumers and providers of what is held: that writers lock them has to do."""
     names = ("x", "y", "z")
     for name in names:

@@ -70,7 +70,9 @@ def outcomes(seed: int) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_both_ways_write_and_refuse_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_short_and_the_long_path_write_and_refuse_the_same_claims(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     short = outcomes(seed)
 
     def refuse(claims: Sequence[Claim]) -> None:

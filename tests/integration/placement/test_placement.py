@@ -101,7 +101,7 @@ def test_amounts_keep_to_the_inventory_s_units(amount: int, fits: bool) -> None:
     assert used() == {("one", "VCPU"): amount if fits else 0}
 
 
-def test_capacity_is_what_is_not_reserved_times_the_ratio() -> None:
+def test_capacity_is_total_minus_reserved_times_the_ratio() -> None:
     inventories.report(uuid_of("one"), "one", {"VCPU": Inventory(total=5, reserved=1, allocation_ratio=1.5)})
     allocations.claim(wants("a", "one", VCPU=6))
     with pytest.raises(ProviderFull):
@@ -122,7 +122,7 @@ def test_the_same_claim_again_changes_nothing_and_another_is_refused() -> None:
     assert (providers.position(), used()) == before
 
 
-def test_release_gives_back_once() -> None:
+def test_releasing_twice_frees_resources_once() -> None:
     make("one", VCPU=4)
     allocations.claim_many([wants("a", "one", VCPU=2), wants("b", "one", VCPU=1)])
     assert allocations.release([uuid_of("a"), uuid_of("nobody")]) == 1
@@ -158,7 +158,7 @@ def test_a_report_that_says_nothing_new_writes_nothing() -> None:
     assert models.ResourceProvider.objects.count() == 1
 
 
-def test_a_class_in_use_that_is_reported_no_more_gives_nothing_out() -> None:
+def test_a_class_in_use_that_is_not_reported_any_more_has_no_capacity() -> None:
     make("one", VCPU=4, DISK_GB=10)
     allocations.claim(wants("a", "one", VCPU=1, DISK_GB=5))
     stock = {"VCPU": Inventory(4)}
@@ -171,7 +171,7 @@ def test_a_class_in_use_that_is_reported_no_more_gives_nothing_out() -> None:
     assert used() == {("one", "VCPU"): 0}
 
 
-def test_less_than_in_use_is_accepted_and_nothing_more_is_given() -> None:
+def test_an_inventory_below_the_usage_is_accepted_and_grants_nothing() -> None:
     make("one", VCPU=4)
     allocations.claim(wants("a", "one", VCPU=3))
     inventories.report(uuid_of("one"), "one", {"VCPU": Inventory(2)})
@@ -253,7 +253,7 @@ def test_used_is_always_the_sum_of_what_is_held(operations: list[tuple[str, list
     }
 
 
-def test_threads_that_claim_and_release_leave_the_books_straight() -> None:
+def test_threads_that_claim_and_release_keep_used_correct() -> None:
     names = [f"host-{index}" for index in range(3)]
     for name in names:
         make(name, VCPU=6, MEMORY_MB=2048)

@@ -86,7 +86,7 @@ def test_a_server_takes_of_its_hosts_providers_what_each_has() -> None:
     assert row_of("deep").num_instances == 0
 
 
-def test_a_batch_fills_all_parts_of_a_host_and_no_part_twice() -> None:
+def test_a_batch_fills_each_provider_of_a_host_once() -> None:
     cells = add_tree("deep")
     query = requested(vcpus=4, memory_mb=1024)
 
@@ -99,7 +99,7 @@ def test_a_batch_fills_all_parts_of_a_host_and_no_part_twice() -> None:
     assert [used(cell)["VCPU"] for cell in cells] == [4, 4]
 
 
-def test_what_others_take_of_a_part_is_seen() -> None:
+def test_claims_of_others_on_a_provider_are_seen() -> None:
     cells = add_tree("deep")
     assert row_of("deep").free_vcpus == 8
 
@@ -123,7 +123,7 @@ def test_a_host_whose_parts_are_removed_is_one_provider_again() -> None:
     assert chosen.by_provider == {}
 
 
-def test_shared_disk_is_seen_by_all_who_share_it() -> None:
+def test_shared_disk_counts_for_all_hosts_that_share_it() -> None:
     for host in ("one", "two"):
         add_tree(host, disk_gb=0)
     add_host("apart", size=(8, 8192, 10))
@@ -153,7 +153,7 @@ def test_a_batch_does_not_count_on_shared_disk_twice() -> None:
     assert used(pool) == {"DISK_GB": 0}
 
 
-def test_an_alternate_is_claimed_with_all_its_parts_and_but_once() -> None:
+def test_an_alternate_is_claimed_once_with_all_its_providers() -> None:
     for host in ("one", "two"):
         add_tree(host)
     uuid = str(uuid4())

@@ -55,7 +55,7 @@ def test_a_tree_is_made_moved_and_taken_apart() -> None:
     refused(NotFound, lambda: providers.view(uuid_of("host")))
 
 
-def test_places_that_cannot_be() -> None:
+def test_invalid_parents_are_refused() -> None:
     make("host")
     make("cell", under="host")
     make("nic", under="cell")
@@ -90,7 +90,7 @@ def test_a_provider_in_use_stays_and_a_removed_host_takes_its_parts_along() -> N
     assert providers.position().removed_number == providers.position().number
 
 
-def test_inventories_are_written_on_what_was_read() -> None:
+def test_inventories_are_written_at_the_read_generation_only() -> None:
     uuid = make("host")
     first, stock = inventories.replace(uuid, {"VCPU": Amount(4, allocation_ratio=2.0), "DISK_GB": Amount(10)}, 0)
     assert (first, stock["VCPU"].capacity) == (1, 8.0)
@@ -118,7 +118,7 @@ def test_inventories_are_written_on_what_was_read() -> None:
     refused(NotFound, lambda: inventories.all_of(uuid_of("nobody")))
 
 
-def test_a_class_in_use_may_shrink_but_not_go() -> None:
+def test_an_inventory_in_use_may_shrink_but_not_be_deleted() -> None:
     uuid = make("host", VCPU=4, DISK_GB=10)
     hold("a", "host", VCPU=3)
     in_use = "placement.inventory.inuse"

@@ -143,7 +143,7 @@ def test_only_the_last_are_kept_and_nothing_is_lost_while_the_database_is_away(
     assert kept == [*(f"line {number}" for number in range(1, AT_MOST)), "one more"]
 
 
-def test_what_came_of_the_law_is_on_record_with_its_date(people: Any, api_client: Any, tmp_path: Path) -> None:
+def test_conformance_results_are_stored_with_their_date(people: Any, api_client: Any, tmp_path: Path) -> None:
     assert conformance_records.record(OPERATOR, report()) == [("driver", "fake")]
     path = tmp_path / "report.json"
     path.write_text(json.dumps(of_filter("kept", "broken", "not tested")))
@@ -183,7 +183,7 @@ def test_what_came_of_the_law_is_on_record_with_its_date(people: Any, api_client
         (of_filter("kept", name="Nobody"), "plugins[0].plugin", "No plugin brings a filter Nobody."),
     ],
 )
-def test_a_report_that_cannot_be_is_refused_and_nothing_is_changed(given: Any, field: str, reason: str) -> None:
+def test_an_invalid_conformance_report_is_refused_and_changes_nothing(given: Any, field: str, reason: str) -> None:
     conformance_records.record(OPERATOR, report())
     before = list(PluginConformance.objects.values())
     with pytest.raises(Invalid) as refusal:
@@ -193,9 +193,7 @@ def test_a_report_that_cannot_be_is_refused_and_nothing_is_changed(given: Any, f
     assert list(PluginConformance.objects.values()) == before
 
 
-def test_the_command_puts_its_own_report_on_record(
-    databases: None, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_stores_its_own_report(databases: None, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin_check, "_ask_elsewhere", lambda *words: None)  # dear, and asked in tests of its own
     assert plugin_check.main(["AllHostsFilter", "--record"]) == 0
     row = PluginConformance.objects.get()

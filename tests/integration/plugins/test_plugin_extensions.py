@@ -42,7 +42,7 @@ def stored(kind: str, name: str) -> PluginMetric:
     return PluginMetric.objects.get(kind=kind, name=name)
 
 
-def test_a_prefilter_demands_of_placement_and_refuses_in_its_words(use: Use) -> None:
+def test_a_prefilter_adds_requirements_and_refuses_with_its_message(use: Use) -> None:
     assert placement_bounds.bounded(spec(rack=["r1"])).bounds.to_json() == {}
     use("prefilter", "RackTrait", trait="CUSTOM_ROW_7")
     assert placement_bounds.bounded(spec(rack=["r1"])).bounds.to_json() == {"root_required": ["CUSTOM_ROW_7"]}
@@ -52,13 +52,13 @@ def test_a_prefilter_demands_of_placement_and_refuses_in_its_words(use: Use) -> 
 
 
 @pytest.mark.parametrize(("mode", "why"), [("lies", "returned dict instead of Bounds"), ("writes", "TypeError")])
-def test_a_prefilter_that_fails_is_never_taken_for_one_that_demands_nothing(use: Use, mode: str, why: str) -> None:
+def test_a_failed_prefilter_refuses_the_request(use: Use, mode: str, why: str) -> None:
     use("prefilter", "TroubleTrait", mode=mode)
     with pytest.raises(Unavailable, match=f"The pre-filter TroubleTrait gave no answer: {why}"):
         placement_bounds.bounded(spec(rack=["r1"]))
 
 
-def test_a_quota_source_tightens_and_never_widens(use: Use) -> None:
+def test_a_quota_source_lowers_limits_and_never_raises_them(use: Use) -> None:
     before = quotas.limits("shop")
     use("quota_source", "RackLimits", instances=2)
     assert quotas.limits("shop") == {**before, "instances": 2}
@@ -166,7 +166,7 @@ def test_a_server_has_the_card_on_its_page_and_what_is_in_it_is_text(use: Use, p
     assert "Door key at the desk." in card
 
 
-def test_a_plugin_that_fails_too_often_is_shut_out(use: Use, people: Any, settings: Settings) -> None:
+def test_a_plugin_that_fails_too_often_is_quarantined(use: Use, people: Any, settings: Settings) -> None:
     settings.NOVELLA_QUARANTINE_AFTER = 2
     use("panel", "RackPanel", mode="raises")
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_a_converter_reads_and_writes_its_format_and_what_it_refuses_leaves_noth
     assert converters.written() == {"rack"}
 
 
-def test_a_converter_that_fails_too_often_is_counted_and_shut_out_and_leaves_nothing(
+def test_a_converter_that_fails_too_often_is_quarantined_and_leaves_no_files(
     use: Use, settings: Settings, tmp_path: Path
 ) -> None:
     settings.NOVELLA_QUARANTINE_AFTER = 2
@@ -224,7 +224,7 @@ def deliveries() -> Iterator[None]:
         events._listeners.remove(workflow_observers._hear)
 
 
-def test_an_observer_hears_what_was_committed_in_order_and_one_that_hangs_is_passed_by(
+def test_an_observer_gets_committed_events_in_order_and_a_hanging_one_is_skipped(
     use: Use, deliveries: None, tmp_path: Path
 ) -> None:
     use("flow_observer", "TroubleLog", path=str(tmp_path / "log"), stops_at="server.stuck", mode="counts")
@@ -260,7 +260,7 @@ def test_invalid_settings_are_reported_by_check(use: Use, settings: Settings) ->
     )
 
 
-def test_nothing_is_requested_where_the_operator_names_nothing(client: Client) -> None:
+def test_extensions_that_the_operator_does_not_name_are_not_called(client: Client) -> None:
     assert active_plugins.in_use("panel") == []
     assert launch_questions.applied(InstanceCreate("web", "1")) == InstanceCreate("web", "1")
 

@@ -39,7 +39,7 @@ def shown() -> PluginView:
     return next(one for one in catalog.catalogue(OPERATOR, FILTER).plugins if one.name == "Moody")
 
 
-def test_who_fails_too_often_is_shut_out_and_comes_back_by_itself(moody: Any, caplog: Any) -> None:
+def test_a_plugin_that_fails_too_often_is_quarantined_and_returns_by_itself(moody: Any, caplog: Any) -> None:
     decisions = [ask() for _ in range(3)]
     assert [one.summary["faults"][0]["error"] for one in decisions] == ["RuntimeError"] * 3
     assert decisions[-1].summary["plugin_uses"] == [
@@ -80,14 +80,14 @@ def test_every_scheduler_agrees_and_an_operator_lets_it_in_again(moody: Any, mon
     assert not plugin_health.end(KEY)
 
 
-def test_trouble_now_and_then_is_no_reason(moody: Any) -> None:
+def test_occasional_failures_do_not_quarantine_a_plugin(moody: Any) -> None:
     for mood in ("raises", "passes", "passes", "raises", "passes", "passes", "passes", "raises"):
         moody.mood = mood
         ask()
     assert not PluginQuarantine.objects.exists()
 
 
-def test_who_takes_too_long_is_cut_short_and_shut_out(
+def test_a_plugin_that_exceeds_its_time_limit_is_stopped_and_quarantined(
     moody: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.NOVELLA_PLUGIN_SECONDS = 0.05
@@ -101,7 +101,7 @@ def test_who_takes_too_long_is_cut_short_and_shut_out(
     assert PluginQuarantine.objects.get().cause == "overruns"
 
 
-def test_one_that_loops_whatever_it_catches_is_stopped_and_shut_out_at_once(
+def test_a_plugin_that_loops_and_catches_everything_is_stopped_and_quarantined_at_once(
     moody: Any, people: Any, settings: Any, caplog: Any
 ) -> None:
     settings.NOVELLA_PLUGIN_SECONDS = 0.05
@@ -119,7 +119,7 @@ def test_one_that_loops_whatever_it_catches_is_stopped_and_shut_out_at_once(
     assert "in quarantine" in client.get("/plugins").content.decode()
 
 
-def test_one_that_never_comes_back_from_a_library_is_stopped(moody: Any, settings: Any) -> None:
+def test_a_plugin_that_hangs_in_a_library_is_stopped(moody: Any, settings: Any) -> None:
     """Each of these ends neither by an exception nor by a thread that gives up; two never let another thread run."""
     settings.NOVELLA_PLUGIN_SECONDS = 0.05
     choose(on_failure="let pass")
@@ -136,7 +136,7 @@ def test_one_that_never_comes_back_from_a_library_is_stopped(moody: Any, setting
     assert ask().summary["faults"] == []
 
 
-def test_one_that_ends_its_process_ends_no_other(moody: Any) -> None:
+def test_a_plugin_that_ends_its_process_ends_no_other_process(moody: Any) -> None:
     moody.mood = "exits"
     [fault] = ask().summary["faults"]
     assert (fault["error"], fault["count"], fault["consequence"]) == ("it ended its process", 2, "turned away")
@@ -147,7 +147,7 @@ def test_one_that_ends_its_process_ends_no_other(moody: Any) -> None:
     assert ask().is_successful
 
 
-def test_one_that_hangs_again_after_its_quarantine_is_shut_out_for_twice_as_long(moody: Any, settings: Any) -> None:
+def test_a_plugin_that_hangs_again_is_quarantined_for_twice_as_long(moody: Any, settings: Any) -> None:
     settings.NOVELLA_QUARANTINE_FIRST_SECONDS, settings.NOVELLA_QUARANTINE_SECONDS = 30.0, 100.0
     choose(on_failure="let pass")
     moody.mood = "exits"
@@ -174,7 +174,7 @@ def test_with_zero_no_plugin_is_quarantined(moody: Any, settings: Any) -> None:
     assert not PluginQuarantine.objects.exists()
 
 
-def test_in_the_shadow_it_decides_nothing_and_is_recorded(moody: Any) -> None:
+def test_a_plugin_in_dry_run_decides_nothing_and_its_verdicts_are_recorded(moody: Any) -> None:
     choose(mode="shadow")
     moody.mood = "rejects"
     decision = ask()
@@ -196,7 +196,7 @@ def test_a_server_that_stays_on_its_host_goes_by_the_same_rule(moody: Any) -> No
     check_rebuild(requested(), "one")
 
 
-def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_statistics_are_stored_periodically_and_summed(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin_health, "FLUSH_SECONDS", NEVER)
     ask()
     assert not PluginMetric.objects.exists()
@@ -235,7 +235,7 @@ def test_a_database_that_refuses_the_account_keeps_no_decision_from_being_made(
     assert PluginMetric.objects.get(name="Moody").calls == 1  # nothing was lost
 
 
-def test_who_finds_another_scheduler_at_the_accounts_keeps_its_own_for_the_next_time(
+def test_statistics_are_kept_for_later_while_another_scheduler_stores_its_own(
     moody: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     moody.mood = "passes"
@@ -253,7 +253,7 @@ def test_who_finds_another_scheduler_at_the_accounts_keeps_its_own_for_the_next_
     assert PluginMetric.objects.get(name="Moody").calls == 1
 
 
-def test_options_of_others_are_held_to_what_they_declare(moody: Any) -> None:
+def test_options_of_external_plugins_are_checked_against_their_declaration(moody: Any) -> None:
     choose(options={"mood": "good", "token": "hush-hush-hush"})
     chosen = next(one for one in in_force().filters if one.name == "Moody")
     assert chosen.options == {"mood": "good", "token": "hush-hush-hush", "odd": 1}
@@ -275,7 +275,7 @@ def test_options_of_others_are_held_to_what_they_declare(moody: Any) -> None:
     assert shown().options[0].source == "default"
 
 
-def test_one_that_is_not_installed_any_more_is_missed_until_it_is_disabled(moody: Any, tmp_path: Path) -> None:
+def test_a_configured_plugin_that_is_not_installed_is_reported_until_it_is_disabled(moody: Any, tmp_path: Path) -> None:
     choose(is_enabled=True, mode="decides")
     (tmp_path / "mood_plugins-1.0.dist-info" / "entry_points.txt").write_text("")
     registry.cache_clear()

@@ -78,7 +78,7 @@ OUTCOMES: Mapping[str, Callable[..., None]] = {
 
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("mode", WAYS)
-def test_an_extension_that_never_comes_back_is_stopped_and_shut_out(
+def test_an_extension_that_hangs_is_stopped_and_quarantined(
     use: Any, people: Any, choices: Any, tmp_path: Path, kind: str, mode: str
 ) -> None:
     before = quotas.limits("shop")
@@ -94,7 +94,7 @@ def test_an_extension_that_never_comes_back_is_stopped_and_shut_out(
         OUTCOMES[kind]("in quarantine", **given)
 
 
-def test_an_answer_of_a_class_that_only_the_plugin_has_is_none(use: Any, people: Any) -> None:
+def test_a_result_of_a_class_of_the_plugin_is_refused(use: Any, people: Any) -> None:
     """To read it would import the plugin here."""
     use("panel", "TroublePanel", mode="lies")
     (view,) = panels.shown(people.admin.context(), SUBJECT)

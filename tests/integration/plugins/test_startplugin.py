@@ -115,13 +115,13 @@ def test_no_placeholder_is_left_and_nothing_but_the_package_is_written(packages:
         ("json", "name: there is a Python package json already"),
     ],
 )
-def test_a_name_that_does_not_do_is_refused_and_nothing_is_written(tmp_path: Path, name: str, complaint: str) -> None:
+def test_an_invalid_package_name_is_refused_and_nothing_is_written(tmp_path: Path, name: str, complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         call_command("startplugin", "filter", name, str(tmp_path / "new"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(CommandError, match="is there already"):
         call_command("startplugin", "filter", "my_filter", str(tmp_path))

@@ -374,7 +374,7 @@ def test_what_a_move_of_a_deleted_server_holds_is_freed(cloud: Cloud) -> None:
     assert found_by(grace_seconds=0) == {}
 
 
-def test_what_others_hold_and_parts_of_a_host_are_no_findings(cloud: Cloud) -> None:
+def test_allocations_of_other_consumers_and_providers_within_a_host_are_no_findings(cloud: Cloud) -> None:
     home = provider_of(cloud.host)
     part = providers.create("part", parent=home).uuid
     inventories.replace(part, {"VGPU": Amount(2)}, 0)

@@ -68,7 +68,7 @@ def test_nothing_is_found_in_a_busy_cloud_at_any_moment(
     assert not Finding.objects.exists()
 
 
-def test_what_is_under_work_is_left_alone(launch: Any, ana: Any) -> None:
+def test_locked_resources_are_not_repaired(launch: Any, ana: Any) -> None:
     uuid = launch()
     Instance.objects.using(CELL).filter(uuid=uuid).update(task_state="powering-off")
     run = factories.run(ana, CELL, state=RunState.WAITING, owner=None, wake_at=factories.ago(-60))
@@ -82,7 +82,7 @@ def test_what_is_under_work_is_left_alone(launch: Any, ana: Any) -> None:
     assert instance_of(uuid).task_state is None
 
 
-def test_what_has_only_just_ended_is_left_alone(launch: Any, settings: Any) -> None:
+def test_resources_of_workflows_that_just_ended_are_not_repaired(launch: Any, settings: Any) -> None:
     """Earlier reports and earlier reads do not include it yet."""
     uuid = launch()
     host = instance_of(uuid).host
@@ -108,7 +108,7 @@ def test_a_repair_waits_for_the_grace_period(hosts: Hosts) -> None:
     assert reconciler.reconcile().judged == []
 
 
-def test_what_passes_by_itself_is_gone_and_may_come_back(hosts: Hosts) -> None:
+def test_a_finding_that_disappears_is_closed_and_may_open_again(hosts: Hosts) -> None:
     miscount()
     reconciler.reconcile()
     ProviderInventory.objects.update(used=0)
@@ -120,7 +120,9 @@ def test_what_passes_by_itself_is_gone_and_may_come_back(hosts: Hosts) -> None:
     assert (row.gone_at, row.times_seen) == (None, 1)
 
 
-def test_what_changes_between_two_looks_is_not_repaired(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_that_changes_between_two_checks_is_not_repaired(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     miscount()
     load, looks = facts.load, []
 
@@ -188,7 +190,7 @@ def test_one_process_does_it_for_all_and_not_too_often(hosts: Hosts, settings: A
     assert Finding.objects.get().times_seen == 2
 
 
-def test_a_pass_that_fails_is_not_a_pass(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pass_does_not_count(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "load", lambda cells: 1 / 0)
     periodic.run_periodic_work((), "mine")  # logged, not raised
     monkeypatch.undo()
@@ -206,7 +208,7 @@ def run_command(*words: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def test_the_command_says_what_is_left_by_its_code(hosts: Hosts) -> None:
+def test_the_exit_code_of_the_command_shows_open_findings(hosts: Hosts) -> None:
     assert run_command() == (0, "Everything agrees.\n")
     miscount()
     code, text = run_command("--dry-run", "--grace", "0")
@@ -227,7 +229,7 @@ def test_the_command_says_what_is_left_by_its_code(hosts: Hosts) -> None:
         (("--grace", "nan"), "--grace"),
     ],
 )
-def test_the_command_refuses_what_cannot_be(hosts: Hosts, words: tuple[str, ...], fault: str) -> None:
+def test_the_command_refuses_invalid_arguments(hosts: Hosts, words: tuple[str, ...], fault: str) -> None:
     with pytest.raises(CommandError, match=fault):
         call_command("reconcile", *words)
 

@@ -135,7 +135,7 @@ def test_notifications_before_the_first_listener_are_received(run: Any, carrier:
 
 
 @pytest.mark.parametrize("service", KINDS, indirect=True)
-def test_a_message_too_new_comes_round_again(
+def test_a_message_of_a_newer_release_is_delivered_again(
     worker: dramatiq.Worker, carrier: dramatiq.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = threading.Semaphore(0)
@@ -207,7 +207,7 @@ def test_a_host_has_its_own_queue(service: Any, carrier: dramatiq.Broker, settin
 
 
 @pytest.mark.parametrize("service", APART, indirect=True)
-def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
+def test_the_queue_of_a_removed_host_is_deleted_and_created_when_it_returns(
     service: Any, carrier: dramatiq.Broker, settings: Any
 ) -> None:
     settings.NOVELLA_COMPUTE_QUEUES = "per-host"
@@ -254,6 +254,6 @@ def test_without_a_broker_all_hosts_share_a_queue(settings: Any) -> None:
     assert broker.compute_queue("h1") == broker.compute_queue("h2") == "compute"
 
 
-def test_what_the_operator_says_in_the_url_stays() -> None:
+def test_options_in_the_broker_url_are_kept() -> None:
     shown = broker._with_defaults("amqp://u:p%40@h:1/v?heartbeat=7&x=y", {"heartbeat": "30", "socket_timeout": "3"})
     assert shown == "amqp://u:p%40@h:1/v?heartbeat=7&socket_timeout=3&x=y"

@@ -75,7 +75,7 @@ def test_a_host_that_was_upgraded_before_others_can_do_what_is_new(hosts: Hosts,
     assert instance_of(uuid).vm_state == "stopped"
 
 
-def test_what_a_host_has_no_words_for_fails_and_says_what_to_do(hosts: Hosts, launch: Any, ana: Any) -> None:
+def test_a_command_unknown_to_a_host_fails_and_advises_an_upgrade(hosts: Hosts, launch: Any, ana: Any) -> None:
     uuid = launch()
     upgrade(1)
     run_uuid = actions.begin(ana, uuid, "stop")
@@ -150,7 +150,7 @@ def check() -> tuple[int, dict[str, Any]]:
     return 0, json.loads(out.getvalue())
 
 
-def test_the_check_says_who_is_old_and_what_cannot_go_on(hosts: Hosts, ana: Any) -> None:
+def test_upgrade_check_lists_old_hosts_and_runs_that_cannot_continue(hosts: Hosts, ana: Any) -> None:
     assert check()[0] == 0
     upgrade(1, "sim-2")
     code, commands = check()

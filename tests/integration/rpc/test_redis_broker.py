@@ -50,7 +50,9 @@ def start(carrier: LeanRedisBroker) -> Worker:
     return worker
 
 
-def test_what_was_done_is_gone_from_redis_while_the_worker_idles(carrier: LeanRedisBroker, heard: list[str]) -> None:
+def test_finished_messages_are_deleted_from_redis_while_the_worker_is_idle(
+    carrier: LeanRedisBroker, heard: list[str]
+) -> None:
     words = [f"word {number}" for number in range(100)]
     send(carrier, *words)
     worker = start(carrier)
@@ -79,7 +81,7 @@ def _fetch_only(self: LeanRedisBroker, queue_name: str, count: int) -> Any:
     return self._run_all([("fetch", queue_name, count)])[-1]
 
 
-def test_many_messages_take_few_questions(
+def test_many_messages_take_few_round_trips(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested: list[int] = []
@@ -114,7 +116,7 @@ class StoppedClock:
         take_time(seconds)
 
 
-def test_an_idle_worker_waits_in_redis_and_hears_at_once(
+def test_an_idle_worker_blocks_in_redis_and_gets_messages_at_once(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked once in LOOK_SECONDS by a queue and by that of the delayed, and not hundreds of times."""
@@ -140,7 +142,7 @@ def test_an_idle_worker_waits_in_redis_and_hears_at_once(
         worker.stop(timeout=STOP_MILLISECONDS)
 
 
-def test_where_redis_cannot_be_waited_in_it_is_requested_now_and_then(
+def test_a_redis_without_blocking_commands_is_polled(
     carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one older than 6.2, which does not know the command that this one is forbidden."""
@@ -186,7 +188,7 @@ def test_two_workers_that_wait_share_what_comes(redis_service: Any, carrier: Lea
         other.close()
 
 
-def test_what_leaves_together_keeps_its_order(carrier: LeanRedisBroker) -> None:
+def test_messages_sent_together_keep_their_order(carrier: LeanRedisBroker) -> None:
     carrier.declare_queue(QUEUE)
     with carrier.together():
         send(carrier, "one", "two")
@@ -231,7 +233,7 @@ def _gone(**options: Any) -> Any:
     raise redis.ConnectionError("gone")
 
 
-def test_what_a_dead_worker_had_taken_comes_to_another(
+def test_messages_of_a_dead_worker_are_delivered_to_another(
     redis_service: Any, carrier: LeanRedisBroker, heard: list[str]
 ) -> None:
     dead, sender = broker.make(redis_service.url)
@@ -247,7 +249,7 @@ def test_what_a_dead_worker_had_taken_comes_to_another(
         dead.close()
 
 
-def test_a_slow_message_keeps_no_other_waiting(carrier: LeanRedisBroker) -> None:
+def test_a_slow_message_delays_no_other(carrier: LeanRedisBroker) -> None:
     done: list[str] = []
     go = threading.Event()
 

@@ -194,7 +194,7 @@ def test_a_conductor_takes_nothing_about_a_host_that_the_host_did_not_sign(scene
         ("guests_counted", "guest"),
     ],
 )
-def test_the_key_of_one_host_says_nothing_of_the_guests_and_steps_of_another(
+def test_the_key_of_one_host_is_not_accepted_for_guests_and_steps_of_another(
     scene: Scene, kind: str, cause: str
 ) -> None:
     before = everything()
@@ -215,7 +215,7 @@ def test_an_answer_counts_for_the_run_of_its_step_only(scene: Scene, people: Any
     refused("step")
 
 
-def test_of_several_guests_only_those_of_others_are_left_out(scene: Scene, people: Any) -> None:
+def test_guests_of_other_hosts_are_left_out_of_a_report(scene: Scene, people: Any) -> None:
     own = factories.instance(people.ana.context(), "web-2", host="host-a")
     pieces = [{"instance_uuid": str(one.uuid), "offset": 0, "text": "new"} for one in (own, scene.guest)]
     wire = m.ConsolesWritten(host="host-a", pieces=pieces)
@@ -250,7 +250,7 @@ def test_a_host_reports_no_node_with_the_name_of_another_host(scene: Scene, tmp_
     assert (row["sender"], row["kind"]) == ("host:host-a", "host_reported")
 
 
-def test_a_host_speaks_in_its_own_cell_only(scene: Scene) -> None:
+def test_messages_of_a_host_count_in_its_own_cell_only(scene: Scene) -> None:
     before = everything()
     wire = reported("host-a", {})
     conductor_actors.conductor_message(keys.sealed(scene.a.signer, "cell2", wire))
@@ -261,7 +261,7 @@ def test_a_host_speaks_in_its_own_cell_only(scene: Scene) -> None:
     assert everything() == before
 
 
-def test_what_the_host_itself_says_is_taken_once(scene: Scene) -> None:
+def test_a_message_of_the_host_itself_is_accepted_once(scene: Scene) -> None:
     wire = scene.about("host-b")["step_progressed"]
     sealed = keys.sealed(scene.b.signer, CELL, wire)
     before = everything()
@@ -371,7 +371,7 @@ def command(kind: str, host: str = "host-b") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", OF_CONDUCTORS)
-def test_a_host_obeys_conductors_only(scene: Scene, agent: Agent, kind: str) -> None:
+def test_a_host_accepts_commands_of_conductors_only(scene: Scene, agent: Agent, kind: str) -> None:
     wire, conductor = command(kind), STORE.signer()
     late = {**conductor.seal(kind, "host:host-b", wire), "issued_at": time.time() - 301}
     before = everything()
@@ -446,7 +446,7 @@ def test_a_host_reports_no_refusals_under_names_that_nothing_can_store(scene: Sc
 # -- noise
 
 
-def test_noise_fills_neither_the_audit_log_nor_memory(scene: Scene) -> None:
+def test_invalid_messages_do_not_fill_the_audit_log_or_memory(scene: Scene) -> None:
     for number in range(500):
         sealed = keys.sealed(forged(f"host:{number}"), CELL, reported("host-b", {}))
         conductor_actors.conductor_message({**sealed, "sender": f"host:{number}"})

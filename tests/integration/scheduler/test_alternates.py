@@ -58,7 +58,7 @@ def fill(host: str) -> None:
     claim(Claim(str(uuid4()), provider_of(host), {"VCPU": 4}, SHOP, ANA))
 
 
-def test_alternates_are_tried_in_order_and_each_fate_is_kept() -> None:
+def test_alternates_are_tried_in_order_and_each_outcome_is_stored() -> None:
     build = Build()
     assert [selection.host for selection in build.selections] == ["best", "runner-up", "third"]
     assert build.fates() == {"best": "used", "runner-up": "not needed", "third": "not needed"}
@@ -105,7 +105,7 @@ def test_an_alternate_must_suit_the_group_as_it_is_now() -> None:
     assert InstanceGroupMember.objects.get(instance_uuid=build.uuid).host == ""
 
 
-def test_a_fate_can_be_noted_by_hand() -> None:
+def test_an_outcome_can_be_stored_explicitly() -> None:
     build = Build()
     manager.mark_alternate(build.run_uuid, build.uuid, "best", "failed")
     manager.mark_alternate(build.run_uuid, str(uuid4()), "best", "used")

@@ -82,7 +82,7 @@ def test_a_claim_takes_cpus_and_devices_and_gives_them_back() -> None:
     assert not models.HardwareClaim.objects.exists()
 
 
-def test_all_or_none() -> None:
+def test_hardware_claims_are_granted_together_or_not_at_all() -> None:
     host = provider()
     uuids = [str(uuid4()) for _ in range(5)]
     with pytest.raises(ProviderFull) as caught:  # each cell holds two
@@ -96,7 +96,7 @@ def test_all_or_none() -> None:
 
 
 @pytest.mark.parametrize("requested", [PINNED, {"pci_passthrough:alias": "gpu:1"}, {"hw:numa_nodes": "1"}])
-def test_a_host_that_reported_no_inside_gives_none(requested: dict[str, str]) -> None:
+def test_a_host_without_reported_hardware_grants_none(requested: dict[str, str]) -> None:
     host = provider(cells=[], devices=[])
     with pytest.raises(ProviderFull):
         claim(host, asked(requested))
@@ -199,7 +199,7 @@ def test_many_deciders_never_give_a_cpu_or_device_twice() -> None:
     assert not models.HardwareClaim.objects.exclude(consumer__allocations__isnull=False).exists()
 
 
-def test_nothing_is_written_for_who_wants_nothing() -> None:
+def test_a_request_without_hardware_writes_no_claim() -> None:
     host = provider()
     (uuid,) = claim(host, asked())
     assert hardware.held_by(uuid) == {}

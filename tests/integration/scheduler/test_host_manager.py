@@ -142,7 +142,7 @@ ACTS: tuple[Callable[[World], None], ...] = (
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_the_kept_table_is_that_of_a_fresh_look(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cached_host_table_always_equals_a_new_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IO_OPS_EVERY_SECONDS", 0.0)
     dice = random.Random(seed)
     world, kept = World(dice), HostManager()
@@ -165,7 +165,7 @@ def test_a_snapshot_does_not_change_with_the_next() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_look_costs_the_same_number_of_queries_however_many_hosts_there_are(count: int) -> None:
+def test_a_refresh_takes_as_many_queries_for_many_hosts_as_for_few(count: int) -> None:
     for index in range(count):
         add_host(f"host-{index}", "cell1" if index % 2 else "cell2", zone="az-1")
     manager = HostManager()
@@ -208,7 +208,7 @@ def test_a_provider_that_is_removed_takes_its_host_out_until_it_reports_again() 
     assert manager.snapshot().table.free_vcpus.tolist() == [8.0, 2.0]
 
 
-def test_numbers_that_begin_anew_are_noticed() -> None:
+def test_change_numbers_that_start_again_are_noticed() -> None:
     manager = HostManager()
     for index in range(3):
         add_host(f"old-{index}")

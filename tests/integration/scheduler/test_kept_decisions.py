@@ -105,7 +105,7 @@ def test_a_copy_that_was_pruned_is_shown_as_gone() -> None:
         decision_log.seen(row)
 
 
-def test_hosts_that_cannot_be_written_down_stop_no_decision(monkeypatch: Any, caplog: Any) -> None:
+def test_a_decision_is_made_although_its_hosts_cannot_be_stored(monkeypatch: Any, caplog: Any) -> None:
     add_host("one")
 
     def refuse(*args: Any) -> bytes:

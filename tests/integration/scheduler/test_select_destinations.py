@@ -72,7 +72,7 @@ def test_one_host_is_claimed_and_the_next_best_of_its_cell_are_alternates() -> N
     assert used("middle") == {"VCPU": 0, "MEMORY_MB": 0, "DISK_GB": 0}
 
 
-def test_equals_are_drawn_unless_the_operator_wants_the_first(settings: Any) -> None:
+def test_equal_hosts_are_chosen_at_random_unless_configured_otherwise(settings: Any) -> None:
     hosts = [add_host(f"host-{number}") and f"host-{number}" for number in range(6)]
     settings.NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS = False
 
@@ -293,7 +293,7 @@ def test_two_owners_of_a_step_that_moves_get_one_answer() -> None:
     assert SchedulingDecision.objects.filter(step_key="step").count() == 1
 
 
-def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:
+def test_after_a_lost_claim_another_host_is_chosen() -> None:
     add_host("best", size=(1, 32768, 100))
     add_host("other", size=(1, 16384, 100))
     transaction = overtaken(lambda: select(requested()))
@@ -304,7 +304,7 @@ def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:
     assert used("best")["VCPU"] == used("other")["VCPU"] == 1
 
 
-def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_lost_claim_the_next_host_of_the_same_decision_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for host, memory_mb in (("best", 32768), ("second", 16384), ("third", 8192), ("elsewhere", 24576)):
         add_host(host, "cell2" if host == "elsewhere" else "cell1", size=(1, memory_mb, 100))
     looks: list[int] = []
@@ -428,7 +428,7 @@ def test_members_of_a_group_in_one_set_stay_apart() -> None:
     assert sorted(hosts_of(manager.select_for_many(questions))) == ["host-0", "host-1", "host-2"]
 
 
-def test_what_ends_one_request_of_a_set_spoils_no_other() -> None:
+def test_a_failed_request_of_a_set_affects_no_other() -> None:
     add_host("one", size=(8, 32768, 100))
 
     @contextmanager

@@ -83,7 +83,7 @@ def test_an_invalid_field_is_named_and_changes_nothing(admin: Any, requested: An
     assert not Announcement.objects.exists()
 
 
-def test_there_are_not_more_than_people_read(admin: Any) -> None:
+def test_the_number_of_announcements_is_limited(admin: Any) -> None:
     for number in range(announcements.MOST_EVENTS_SENT):
         announcements.announce(admin, {"title": str(number)})
     with pytest.raises(Conflict):
@@ -124,7 +124,9 @@ def test_an_operator_announces_on_a_page_and_all_users_read_it_at_home(people: A
     assert kept.last().reason == "it is over"
 
 
-def test_the_month_adds_up_and_goes_on_at_its_pace(people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_of_a_month_is_summed_and_forecast(
+    people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     factories.cells()
     ana, settings.NOVELLA_PRICES = people.ana.context(), PRICES
     now = datetime(2026, 4, 11, tzinfo=UTC)  # ten of thirty days

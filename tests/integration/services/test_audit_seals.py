@@ -133,7 +133,7 @@ ACTIONS: dict[Callable[[Any], None], str] = {
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
-def test_what_is_done_past_novella_is_found(action: Callable[[Any], None], ana: Any) -> None:
+def test_changes_of_sealed_records_in_the_database_are_found(action: Callable[[Any], None], ana: Any) -> None:
     written(ana)
     assert command()[0] == 0
     action(ana)
@@ -142,7 +142,7 @@ def test_what_is_done_past_novella_is_found(action: Callable[[Any], None], ana: 
     assert "cell2: 0 records as they were written" in reported
 
 
-def test_a_broken_chain_is_not_gone_on_with(ana: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_chain_is_not_continued(ana: Any, caplog: pytest.LogCaptureFixture) -> None:
     written(ana)
     shorten(ana)
     write(ana, "later")
@@ -154,7 +154,7 @@ def test_a_broken_chain_is_not_gone_on_with(ana: Any, caplog: pytest.LogCaptureF
     assert "cell1: the row of the chain was changed" in page
 
 
-def test_another_key_is_called_so(ana: Any, settings: Any) -> None:
+def test_a_changed_key_is_reported_as_such(ana: Any, settings: Any) -> None:
     written(ana)
     settings.NOVELLA_AUDIT_KEY = "k" * 40
     code, reported = command()
@@ -192,7 +192,7 @@ def test_retention_cuts_the_oldest_and_the_rest_holds(ana: Any, settings: Any) -
     assert [row.seal for row in rows()] == [2, 3]
 
 
-def test_a_file_is_checked_by_itself_and_against_the_databases(ana: Any, tmp_path: Path) -> None:
+def test_an_exported_file_is_verified_alone_and_against_the_databases(ana: Any, tmp_path: Path) -> None:
     write(ana, "host.close", reason="=1+1", error=Conflict("It's locked."), details={"host": "sim-1", "of": [1.0]})
     write(ana, "host.open", reason="'quoted'", instance_uuid=uuid4())
     seals.seal(CELL)
@@ -222,7 +222,7 @@ def test_a_database_that_is_away_is_named(ana: Any, monkeypatch: pytest.MonkeyPa
     assert (code, "cell2 did not answer" in reported) == (2, True)
 
 
-def test_the_page_says_how_far_it_is_sealed_and_who_reads_it(ana: Any) -> None:
+def test_the_page_of_the_audit_log_shows_its_seals_and_reading_it_is_audited(ana: Any) -> None:
     written(ana, 2)
     admin = signed_in("admin")
     assert "2 sealed records" in text(admin.get("/audit"))

@@ -86,7 +86,7 @@ def test_each_threshold_is_notified_once_a_month_to_every_member(people: Any, cl
     ]
 
 
-def test_what_the_month_comes_to_is_what_goes_on(people: Any, clock: Clock) -> None:
+def test_the_forecast_of_a_month_continues_the_current_cost(people: Any, clock: Clock) -> None:
     gone = START + timedelta(hours=10)
     factories.instance(people.ana.context(), "web-2", flavor=SIZE, launched_at=START, terminated_at=gone)
     factories.instance(people.chi.context(), "foreign", flavor=SIZE, launched_at=START, terminated_at=None)
@@ -124,7 +124,7 @@ def test_all_projects_are_counted_with_the_same_statements(people: Any, clock: C
     assert count() == alone
 
 
-def test_a_cell_that_does_not_answer_takes_nothing_back(
+def test_an_unreachable_cell_does_not_lower_the_spent_amount(
     people: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(people, "1000")
@@ -150,7 +150,7 @@ def test_of_two_writers_one_gets_a_conflict(people: Any, clock: Clock) -> None:
     assert amounts == [("budget.set", None, "100.00"), ("budget.remove", "100.00", None)]
 
 
-def test_who_manages_a_project_sets_its_budget(people: Any, clock: Clock, settings: Any) -> None:
+def test_managers_of_a_project_set_its_budget(people: Any, clock: Clock, settings: Any) -> None:
     shop = people.ana.project
     with pytest.raises(Forbidden):
         budgets.put(people.ana.context(), shop.id, Decimal(5), SET, None)
@@ -184,7 +184,7 @@ def test_who_manages_a_project_sets_its_budget(people: Any, clock: Clock, settin
         *(("5", percents, "thresholds") for percents in ((0,), (1001,), range(1, 12))),
     ],
 )
-def test_what_can_be_no_budget_is_named(people: Any, clock: Clock, amount: str, thresholds: Any, field: str) -> None:
+def test_invalid_budgets_are_named(people: Any, clock: Clock, amount: str, thresholds: Any, field: str) -> None:
     with pytest.raises(Invalid) as refused:
         put(people, amount, thresholds)
     assert refused.value.details["field"] == field

@@ -81,7 +81,7 @@ def test_only_the_tail_is_kept(instance: Instance) -> None:
     assert kept() == (2 * TAIL_BYTES + 3, "2" * (TAIL_BYTES - 3) + "end")
 
 
-def test_what_another_host_or_an_unknown_guest_writes_is_ignored(instance: Instance) -> None:
+def test_console_output_of_another_host_or_an_unknown_guest_is_ignored(instance: Instance) -> None:
     write(instance, 0, "not yours", host="host-2")
     logs.store(CELL, ConsoleWritten(host="host-1", instance_uuid=str(uuid.uuid4()), offset=0, text="x"))
     logs.store(CELL, ConsoleWritten(host="host-1", instance_uuid="x", offset=0, text="x"))

@@ -96,7 +96,9 @@ def watching(people: Any, token: str, who: str = "rea") -> str:
     return shares.watch(people[who].context(), token, session_key="")[0].token
 
 
-def test_who_watches_a_line_sees_it_and_no_key_of_theirs_arrives(people: Any, server: Instance, guests: Guests) -> None:
+def test_a_viewer_of_a_serial_console_sees_output_and_sends_no_input(
+    people: Any, server: Instance, guests: Guests
+) -> None:
     shared = link(people, server)
     first, second = watching(people, shared), watching(people, shared, "admin")
     again = granted_to(people, "ana", server, SERIAL)
@@ -183,7 +185,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("event", ENDS)
-def test_who_watches_is_shown_out_when_the_right_to_it_ends(
+def test_a_viewer_is_disconnected_when_the_right_ends(
     people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch, event: Callable[[Any, Instance], None]
 ) -> None:
     monkeypatch.setattr(sockets, "CHECK_SECONDS", 0.05)

@@ -235,7 +235,7 @@ def test_signing_out_ends_the_consoles_of_that_session_alone(
     assert talk(other, lambda browser: heard(browser, b"web-1# "))
 
 
-def test_the_time_of_a_console_is_over_at_its_end(
+def test_a_console_is_disconnected_when_its_time_is_over(
     people: Any, server: Instance, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.NOVELLA_CONSOLE_SESSION_SECONDS = 0.3
@@ -278,7 +278,7 @@ def test_a_server_that_has_no_console_now_gives_no_token(
     assert not ConsoleToken.objects.exists()
 
 
-def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> None:
+def test_callers_without_the_right_get_no_console_token(people: Any, server: Instance) -> None:
     for name, error in (("rea", Forbidden), ("chi", NotFound)):
         with pytest.raises(error):
             consoles.grant(people[name].context(), GUEST, SERIAL)

@@ -66,7 +66,7 @@ def test_no_host_of_the_plan_takes_a_server_of_another(four: Any, people: Any) -
     assert nothing_begun()
 
 
-def test_all_begin_or_none(four: Any) -> None:
+def test_several_drains_begin_together_or_not_at_all(four: Any) -> None:
     with pytest.raises(Invalid):
         host_actions.drain_all(four, ["sim-1", "sim-2"], DrainRequest(), reason=" ")
     with pytest.raises(Invalid):

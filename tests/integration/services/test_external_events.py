@@ -55,7 +55,7 @@ def test_a_server_under_work_keeps_its_addresses_for_its_workflow(people: People
     assert Instance.objects.using("cell1").get(pk=web.pk).addresses == web.addresses
 
 
-def test_a_server_is_stopped_as_its_machine_was_and_once(people: People, web: Instance) -> None:
+def test_a_power_event_stops_the_server_once(people: People, web: Instance) -> None:
     assert _post_event(people, web, "power-update", "POWER_ON") == 200
     assert _runs() == []  # it is on
     assert _post_event(people, web, "power-update", "POWER_OFF") == 200
@@ -78,7 +78,7 @@ def _attach(web: Instance, volume: Any) -> None:
     BlockDevice.objects.using("cell1").create(instance_uuid=web.uuid, **values)
 
 
-def test_what_cannot_be_taken_changes_nothing(people: People, web: Instance) -> None:
+def test_invalid_external_events_change_nothing(people: People, web: Instance) -> None:
     context = people.admin.context()
     unknown = ExternalEvent("network-changed", str(uuid.uuid4()))
     Instance.objects.using("cell1").filter(pk=web.pk).update(host=None)

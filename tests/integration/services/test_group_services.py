@@ -95,7 +95,7 @@ def sleeper(service: Service, worker: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate(timeout=WAIT_SECONDS)
 
 
-def test_the_killed_are_missed_and_those_who_leave_are_gone_at_once(service: Service) -> None:
+def test_killed_members_are_noticed_and_members_that_leave_are_gone_at_once(service: Service) -> None:
     gone: queue.Queue[str] = queue.Queue()
     worker = a_worker()
     with joined(service, "watcher", gone.put) as watcher:
@@ -109,7 +109,7 @@ def test_the_killed_are_missed_and_those_who_leave_are_gone_at_once(service: Ser
     assert made(service).members() == []
 
 
-def test_a_server_that_is_killed_makes_no_member_look_dead(service: Service) -> None:
+def test_a_killed_group_server_does_not_make_members_dead(service: Service) -> None:
     gone: queue.Queue[str] = queue.Queue()
     worker = a_worker()
     with (

@@ -116,7 +116,7 @@ def test_an_older_report_of_other_guests_changes_nothing() -> None:
     assert everything() == before
 
 
-def test_now_and_then_everything_is_compared_and_nothing_changes(clock: Clock) -> None:
+def test_a_periodic_full_comparison_changes_nothing(clock: Clock) -> None:
     reports.record(CELL, report(1))
     before, digest = everything()[1:], service().report_digest
     clock.now += reports.FULL_LOOK_SECONDS
@@ -127,7 +127,7 @@ def test_now_and_then_everything_is_compared_and_nothing_changes(clock: Clock) -
     assert service().report_digest != digest
 
 
-def test_full_looks_at_many_hosts_are_spread_over_the_time_between_them(clock: Clock) -> None:
+def test_full_comparisons_of_many_hosts_are_spread_over_time(clock: Clock) -> None:
     turns = set()
     for second in range(reports.FULL_LOOK_SECONDS):
         clock.now = float(second)
@@ -257,7 +257,7 @@ def test_another_host_says_nothing_about_an_instance() -> None:
 
 
 @pytest.mark.parametrize("kind", ["deleted", "moved"])
-def test_a_guest_that_does_not_belong_goes_after_two_reports_and_only_once(kind: str) -> None:
+def test_an_orphaned_guest_is_destroyed_once_after_two_reports(kind: str) -> None:
     instance = make_instance(**({"deleted_at": database_now()} if kind == "deleted" else {"host": "host-2"}))
     guests = {str(instance.uuid): PowerState.RUNNING}
     reports.record(CELL, report(1, guests))
@@ -310,7 +310,7 @@ def test_a_guest_under_a_workflow_is_left_alone_until_that_has_ended(state: str,
     assert deferred() == [("host-1", str(instance.uuid))]
 
 
-def test_a_guest_that_the_cell_never_knew_is_named_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unmanaged_guest_is_reported_and_kept(caplog: pytest.LogCaptureFixture) -> None:
     unmanaged = str(uuid.uuid4())
     for number in (1, 2, 3):
         reports.record(CELL, report(number, {unmanaged: PowerState.RUNNING, "no-uuid": 1}))

@@ -114,7 +114,7 @@ def test_what_is_not_there_or_not_mine_is_not_found_and_nothing_happens(cloud: C
     assert Instance.objects.using("cell1").filter(task_state="deleting").count() == 0
 
 
-def test_a_dropped_request_is_gone(cloud: Cloud) -> None:
+def test_a_deleted_build_request_is_not_found(cloud: Cloud) -> None:
     uuid = launch(cloud)
     with write_tx():
         BuildRequest.objects.all().delete()

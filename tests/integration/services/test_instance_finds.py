@@ -35,7 +35,7 @@ def test_a_server_costs_one_statement_of_each_database(cloud: Cloud) -> None:
     assert [len(one.statements) for one in (api, first, second)] == [1, 0, 1]
 
 
-def test_kept_words_ask_what_new_ones_do(cloud: Cloud, settings: Any) -> None:
+def test_cached_statements_equal_new_ones(cloud: Cloud, settings: Any) -> None:
     """Also for the second uuid, and when the setting that is among their values is another one."""
     ana = cloud.people.ana.context()
     make_host("cell1", "host-1")

@@ -69,7 +69,7 @@ def test_requests_and_cells_make_one_list_newest_first(cloud: Cloud) -> None:
     assert "foreign" not in names(cloud, all_projects=True)  # only administrators see across projects
 
 
-def test_an_instance_seen_twice_is_the_cells(cloud: Cloud) -> None:
+def test_an_instance_in_a_cell_hides_its_build_request(cloud: Cloud) -> None:
     uuid_of_both = request(cloud, "moving")
     row = BuildRequest.objects.get()
     Instance.objects.using("cell1").create(
@@ -232,7 +232,7 @@ def test_patterns_that_are_wrong_or_too_large_are_refused(pattern: str, cloud: C
 
 
 @pytest.mark.parametrize("pattern", [".*", "^.*$", "^.*web.*$", "^web-[0-9]+$", "a|b", "(web|db)-?1?", "", "EB"])
-def test_patterns_that_people_use_find(pattern: str, cloud: Cloud) -> None:
+def test_name_patterns_find_matching_servers(pattern: str, cloud: Cloud) -> None:
     make_instance(cloud.people.ana.context(), "cell1", "web-1")
     assert names(cloud, filters={"name": pattern}) == ["web-1"]
 

@@ -37,7 +37,7 @@ def test_fingerprints(private: rsa.RSAPrivateKey) -> None:
     assert keypairs.fingerprint(text) == keypairs.fingerprint(f"{text} ana@laptop\n") == wanted
 
 
-def test_a_made_pair_fits_together(people: People) -> None:
+def test_a_generated_key_pair_matches(people: People) -> None:
     ana = people.ana.context()
     made = keypairs.generate(ana, ana.user_id, "made")
     private = load_ssh_private_key(made.private_key.encode(), None)
@@ -73,7 +73,7 @@ def test_one_name_once_and_not_more_than_the_limit(people: People) -> None:
 @pytest.mark.parametrize(
     "text", ["", "ssh-rsa", "ssh-rsa !!!!", "ssh-rsa AAAA", "hello d29ybGQ=", "ssh-ed25519\nAAAA\nx"]
 )
-def test_what_is_no_key(text: str, people: People) -> None:
+def test_invalid_keys_are_refused(text: str, people: People) -> None:
     ana = people.ana.context()
     with pytest.raises(Invalid):
         keypairs.import_key(ana, ana.user_id, "bad", text)

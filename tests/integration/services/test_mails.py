@@ -93,7 +93,7 @@ def test_a_name_adds_no_line_and_no_recipient(loop: Any, post: Post, people: Any
     assert letter["Subject"] == "Make of web Bcc: bo@shop.example Hello ended"
 
 
-def test_what_the_server_does_not_take_comes_later(loop: Any, post: Post, people: Any) -> None:
+def test_mails_that_the_server_refuses_are_sent_later(loop: Any, post: Post, people: Any) -> None:
     uid = subscribe(people.ana)
     post.answers = [f"451 4.3.0 {ANA} rejects mail"]
     work_of(people.ana)

@@ -140,7 +140,7 @@ def test_a_dead_sink_blocks_no_other(hook: Webhook, receiver: Receiver) -> None:
     assert (failed.failures, failed.last_error) == (1, "ConnectionRefusedError")
 
 
-def test_one_teller_at_a_time_and_a_dead_one_is_followed(hook: Webhook, receiver: Receiver) -> None:
+def test_one_conductor_delivers_notifications_and_a_dead_one_is_replaced(hook: Webhook, receiver: Receiver) -> None:
     go(start())
     places = NotificationPlace.objects.using(ALIAS)
     places.update(owner="teller-1", lease_expires_at=database_now(30))
@@ -151,7 +151,7 @@ def test_one_teller_at_a_time_and_a_dead_one_is_followed(hook: Webhook, receiver
     assert len(receiver.got) == 2
 
 
-def test_a_teller_that_lost_its_lease_stops(hook: Webhook, receiver: Receiver, monkeypatch: Any) -> None:
+def test_a_conductor_that_lost_its_lease_stops_delivering(hook: Webhook, receiver: Receiver, monkeypatch: Any) -> None:
     go(start())
     whole = dispatcher._deliver
 
@@ -166,7 +166,7 @@ def test_a_teller_that_lost_its_lease_stops(hook: Webhook, receiver: Receiver, m
     assert Event.objects.using(ALIAS).filter(pk__gt=place.reached, kind="run.started").exists(), "it comes again"
 
 
-def test_a_new_sink_hears_of_what_comes(receiver: Receiver, flow: Any, monkeypatch: Any) -> None:
+def test_a_new_sink_gets_only_later_events(receiver: Receiver, flow: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")
     flow(Noted("one"))
     go(start())

@@ -64,7 +64,7 @@ def answer(run: WorkflowRun, *, ok: bool = True) -> None:
         (VmState.SOFT_DELETED, PowerState.RUNNING, "soft_delete_instance", VmState.SOFT_DELETED),
     ],
 )
-def test_the_second_report_has_it_followed(vm_state: str, found: PowerState, flow: str, ends: str) -> None:
+def test_a_power_state_is_adopted_at_the_second_report(vm_state: str, found: PowerState, flow: str, ends: str) -> None:
     power = PowerState.SHUTDOWN if found == PowerState.RUNNING else PowerState.RUNNING
     action = next(one for one in ACTIONS.values() if one.flow == flow)
     instance = make_instance(vm_state=vm_state, power_state=power)
@@ -94,7 +94,7 @@ def test_the_second_report_has_it_followed(vm_state: str, found: PowerState, flo
         (VmState.BUILDING, PowerState.SHUTDOWN),
     ],
 )
-def test_the_rest_is_only_shown(vm_state: str, found: PowerState) -> None:
+def test_other_differences_of_power_states_are_only_shown(vm_state: str, found: PowerState) -> None:
     instance = make_instance(vm_state=vm_state)
     seen(instance, found, 1, 2, 3)
     assert (runs(), now(instance).power_state) == ([], found)
@@ -127,7 +127,7 @@ def test_an_action_without_a_task_state_is_not_disturbed_either(people: Any) -> 
     assert now(instance).task_state is None
 
 
-def test_what_fails_comes_again_but_more_and_more_seldom() -> None:
+def test_failed_synchronizations_are_repeated_with_backoff() -> None:
     instance = make_instance()
     opened = []
     for number in range(1, 10):

@@ -153,7 +153,7 @@ def test_every_kind_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_is_old_goes_and_what_is_young_stays(name: str, ana: Any, settings: Any) -> None:
+def test_old_rows_are_pruned_and_newer_ones_stay(name: str, ana: Any, settings: Any) -> None:
     old, young = ROWS[name](ana, 11), ROWS[name](ana, 9)
     rows = type(old).objects.using(old._state.db)
     alias = "default" if old._state.db == "default" else CELL
@@ -197,7 +197,7 @@ def test_work_without_an_end_stays_with_what_it_came_from(ana: Any) -> None:
     assert pruned()["default"] == {"workflows": 1, "events": 1, "decisions": 1}
 
 
-def test_what_holds_a_lock_or_is_named_stays(ana: Any) -> None:
+def test_rows_with_a_lock_or_a_reference_stay(ana: Any) -> None:
     holder, drained, deferred = ended(ana), ended(ana), ended(ana)
     factories.lock(holder, "instance:1")
     now = ago(0)
@@ -287,7 +287,7 @@ def test_while_a_database_is_unresponsive_nothing_that_it_might_need_is_pruned(
     assert refused.value.code == 1
 
 
-def test_the_rest_of_the_product_goes_on_without_what_went(ana: Any, api_client: Any) -> None:
+def test_pages_work_without_pruned_rows(ana: Any, api_client: Any) -> None:
     """A server whose build is forgotten is still shown, with the history that is left."""
     parent, child = factories.build(ana, "web-1")
     values = {"state": RunState.DONE, "finished_at": ago(11 * DAY), "owner": None}
@@ -306,7 +306,9 @@ def test_the_rest_of_the_product_goes_on_without_what_went(ana: Any, api_client:
 # -- how
 
 
-def test_it_goes_in_batches_and_stops_when_another_takes_over(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_works_in_batches_and_stops_when_another_process_takes_over(
+    ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pruner, "BATCH", 2)
     for _ in range(5):
         audit(ana, 11)

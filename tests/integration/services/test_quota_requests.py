@@ -36,7 +36,7 @@ def limits_of(people: Any) -> dict[str, int]:
     return {name: found[name] for name in MORE}
 
 
-def test_what_is_requested_changes_nothing_until_it_is_approved(people: Any, requested: Any) -> None:
+def test_a_quota_request_changes_no_limit_until_it_is_approved(people: Any, requested: Any) -> None:
     before = {"cores": 200, "gigabytes": 10_000, "router": 10, "address_scopes": 100}
     assert limits_of(people) == before
     assert (requested.had, requested.reason, requested.state, requested.user_name) == (
@@ -157,7 +157,7 @@ def test_the_same_is_not_requested_twice_and_not_too_much_at_once(people: Any, r
         requests.ask(people.bo.context(), {"ram": 10**6}, "one too many")
 
 
-def test_projects_are_walls_and_roles_count(people: Any, requested: Any) -> None:
+def test_requests_of_other_projects_are_not_found_and_roles_are_checked(people: Any, requested: Any) -> None:
     for look in (requests.get, requests.withdraw):
         with pytest.raises(NotFound):
             look(people.chi.context(), requested.uuid)

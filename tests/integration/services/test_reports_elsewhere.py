@@ -23,7 +23,7 @@ __all__ = ["_cells", "clock"]
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
 
-def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is(clock: Clock) -> None:
+def test_placement_shows_disabled_hosts_and_the_aggregates_of_a_host(clock: Clock) -> None:
     reports.record(CELL, report(12))
     provider, zone = node().uuid, Aggregate.objects.get()
     assert aggregates.of_provider(provider)[1] == [str(zone.uuid)]
@@ -53,7 +53,7 @@ def host_report(number: int, **values: Any) -> HostReported:
     return report(number, driver="fake", driver_statistics=driver_statistics | values)
 
 
-def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once(people: Any) -> None:
+def test_statistics_of_remote_drivers_are_in_the_catalogue_once(people: Any) -> None:
     def hear(message: HostReported) -> PluginDetail:
         receive(CELL, message)
         plugin_watch.flush()

@@ -47,7 +47,9 @@ def subscribe(person: Any, receiver: Receiver, **requested: Any) -> tuple[str, s
     return made.view.uuid, made.secret
 
 
-def test_a_project_hears_of_its_own_signed_and_without_hosts(loop: Any, receiver: Receiver, people: Any) -> None:
+def test_a_project_gets_signed_messages_about_its_own_resources_without_hosts(
+    loop: Any, receiver: Receiver, people: Any
+) -> None:
     _, secret = subscribe(people.ana, receiver)
     make_cloud(people)
     server = make_instance(people.bo.context(), ALIAS, "web-1", host="sim-1", node="sim-1")
@@ -106,7 +108,7 @@ def test_unwanted_events_are_not_delivered_and_delay_no_pruning(loop: Any, recei
     assert min(places.values_list("reached", flat=True)) >= newest
 
 
-def test_who_never_takes_anything_is_turned_off_with_a_notice(
+def test_a_subscription_whose_target_always_fails_is_turned_off_with_a_notice(
     loop: Any, receiver: Receiver, people: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(subscribers, "OFF_AFTER_FAILURES", 3)

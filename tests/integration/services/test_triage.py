@@ -100,7 +100,7 @@ def test_the_most_harmful_comes_first(caller: Any, people: Any) -> None:
         triage.survey(caller, marker="wf:none")
 
 
-def test_who_waits_for_a_second_person_is_shown_to_others(caller: Any, people: Any) -> None:
+def test_pending_approvals_are_shown_to_other_operators(caller: Any, people: Any) -> None:
     stopped = factories.run(people.ana.context(), CELL, state="needs operator", owner=None)
     waits = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
     late = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
@@ -172,7 +172,7 @@ def test_hosts_that_do_not_answer(caller: Any, people: Any) -> None:
         triage.apply(caller, "host:sim-2", "evacuate", reason="dead")
 
 
-def test_putting_off_ends_when_it_gets_worse(caller: Any, people: Any) -> None:
+def test_a_snoozed_item_returns_when_it_gets_worse(caller: Any, people: Any) -> None:
     run = unresponsive_owner(people)
     factories.lock(run, "instance:1")
     key, tomorrow = f"wf:{run.uuid}", datetime.now(UTC) + timedelta(days=1)
@@ -199,7 +199,7 @@ def test_putting_off_ends_when_it_gets_worse(caller: Any, people: Any) -> None:
     assert (item.snooze.ended, item.is_snoozed) == ("Affects more users than when it was snoozed.", False)
 
 
-def test_what_was_put_off_comes_back_when_it_happens_again(caller: Any, people: Any) -> None:
+def test_a_snoozed_item_returns_when_it_happens_again(caller: Any, people: Any) -> None:
     run = unresponsive_owner(people)
     key, tomorrow = f"wf:{run.uuid}", datetime.now(UTC) + timedelta(days=1)
     triage.snooze(caller, key, reason="the rack is being moved", until=tomorrow)
@@ -269,7 +269,7 @@ def test_the_page_does_what_it_advises_with_a_reason(admin: Client, people: Any)
     assert kept.reason == "its machine is dead"
 
 
-def test_the_page_puts_off_and_takes_back(admin: Client, people: Any) -> None:
+def test_the_page_snoozes_an_item_and_brings_it_back(admin: Client, people: Any) -> None:
     key = f"wf:{not_clean(people).uuid}"
     refused = admin.post("/triage/do/snooze", {"key": key, "hours": "5", "reason": "x"})
     assert (refused.status_code, "Select a snooze time" in text(refused)) == (400, True)
@@ -291,7 +291,7 @@ def test_others_get_404(caller: Any) -> None:
     assert "/triage" not in text(ana.get("/"))
 
 
-def test_the_api_says_and_does_the_same(api_client: Any, caller: Any, people: Any) -> None:
+def test_the_api_shows_and_does_the_same_as_the_page(api_client: Any, caller: Any, people: Any) -> None:
     run = unresponsive_owner(people)
     admin, key = api_client("admin"), f"wf:{run.uuid}"
     body = admin.get("/api/triage").json()

@@ -72,7 +72,7 @@ def test_hosts_unresponsive_before_the_first_pass_are_not_reported() -> None:
     assert emitted() == []
 
 
-def test_a_look_at_a_cell_in_which_all_are_heard_writes_nothing() -> None:
+def test_a_check_of_a_cell_whose_hosts_all_respond_writes_nothing() -> None:
     with Captured(connections[CELL]) as requested:
         assert unresponsive_hosts.report(CELL) == []
     assert [one["sql"].split()[0] for one in requested] == ["SELECT"] * 3

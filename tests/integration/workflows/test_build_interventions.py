@@ -54,7 +54,7 @@ def state_of(uuid: str) -> tuple[str, str | None]:
     return instance.vm_state, instance.task_state
 
 
-def test_a_build_on_its_host_is_cancelled_and_given_back(ana: Any) -> None:
+def test_a_build_on_its_host_is_cancelled_and_its_resources_released(ana: Any) -> None:
     uuid, run = on_its_host(ana)
     order(ana, run, "cancel", reason="not wanted")
     run_to_the_end()
@@ -114,7 +114,7 @@ def test_a_spawn_marked_as_done_on_an_unresponsive_host(ana: Any, people: Any) -
     assert held() == ONE_OF_EACH
 
 
-def test_what_could_not_be_given_back_is_given_back_later(ana: Any, people: Any, trouble: Trouble) -> None:
+def test_resources_that_could_not_be_released_are_released_later(ana: Any, people: Any, trouble: Trouble) -> None:
     trouble.strike(ClaimDestination(), "revert", times=5)  # as often as an undo is tried
     uuid = launch(ana)
     run_to_the_end(refused=9)

@@ -51,7 +51,7 @@ def test_steps_run_in_order_and_locks_are_freed(flow: Any) -> None:
 
 
 @pytest.mark.parametrize("failing", ["one", "two", "three"])
-def test_a_failure_undoes_everything_backwards_the_failed_step_included(flow: Any, failing: str) -> None:
+def test_a_failure_compensates_all_steps_backwards_including_the_failed_one(flow: Any, failing: str) -> None:
     names = ["one", "two", "three"]
     flow(*(Noted(name) for name in names))
     DIARY.failures[f"do {failing}"] = 1
@@ -78,7 +78,7 @@ def test_the_final_step_of_a_flow_runs_once_and_no_step_follows_it(flow: Any) ->
     assert list(ends) == [("last", StepState.DONE)]
 
 
-def test_a_revert_that_keeps_failing_is_named_and_the_rest_is_undone(flow: Any) -> None:
+def test_a_failing_compensation_is_reported_and_the_others_are_done(flow: Any) -> None:
     flow(Noted("one"), Noted("two"), Noted("three"))
     DIARY.failures |= {"do three": 1, "undo two": 9}
     run = start()
@@ -127,7 +127,7 @@ def test_a_remote_step_parks_and_the_answer_resumes_it_once(flow: Any) -> None:
 
 
 @pytest.mark.usefixtures("_host_is_heard")
-def test_attempts_go_round_until_they_are_used_up(flow: Any) -> None:
+def test_attempts_are_repeated_up_to_their_maximum(flow: Any) -> None:
     flow(Noted("claim"), NotedRemote(), max_attempts=2)
     run = start()
     executor.run(ALIAS, run.uuid)
@@ -234,7 +234,7 @@ def another_life() -> None:
     leases.expire_earlier(ALIAS)
 
 
-def test_who_starts_leaves_alone_what_its_own_workers_have_taken_up(flow: Any) -> None:
+def test_recovery_at_a_start_leaves_runs_of_its_own_workers_alone(flow: Any) -> None:
     flow(Noted("one"))
     run = start()
     claimed = leases.claim(ALIAS, run.uuid)

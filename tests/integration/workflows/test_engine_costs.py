@@ -102,7 +102,7 @@ def test_a_notification_without_work_costs_one_read(flow: Any) -> None:
 
 
 @pytest.mark.parametrize("last", [(Kept(), Failing()), ()], ids=["back", "done"])
-def test_what_is_written_at_once_is_what_was_written_bit_by_bit(
+def test_fast_and_slow_transitions_write_the_same_rows(
     last: tuple[Step, ...], flow: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fast paths and the long one leave the same records, variables and events, and announce the same."""

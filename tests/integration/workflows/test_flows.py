@@ -27,7 +27,7 @@ assert trouble, "the fixture of that name"
 BUILD_STEPS = [*BUILD_INSTANCES.steps, *BUILD_IN_CELL.steps]
 
 
-def test_a_build_without_trouble_holds_one_of_each(ana: Any) -> None:
+def test_a_successful_build_uses_one_of_each_resource(ana: Any) -> None:
     uuid = launch(ana)
     run_to_the_end()
     assert instance_of(uuid).vm_state == VmState.ACTIVE
@@ -35,7 +35,7 @@ def test_a_build_without_trouble_holds_one_of_each(ana: Any) -> None:
 
 
 @pytest.mark.parametrize("step", BUILD_STEPS, ids=lambda step: step.name)
-def test_a_step_that_fails_for_ever_ends_the_build_and_all_is_given_back(
+def test_a_step_that_always_fails_ends_the_build_and_all_resources_are_released(
     step: Step, ana: Any, trouble: Trouble
 ) -> None:
     if step.name == "HandOver":
@@ -56,7 +56,7 @@ def test_a_step_that_fails_for_ever_ends_the_build_and_all_is_given_back(
 
 
 @pytest.mark.parametrize("step", BUILD_STEPS, ids=lambda step: step.name)
-def test_what_fails_once_is_undone_or_done_again_and_never_left_half(step: Step, ana: Any, trouble: Trouble) -> None:
+def test_a_step_that_fails_once_is_compensated_or_repeated(step: Step, ana: Any, trouble: Trouble) -> None:
     report_checks()
     trouble.strike(step, part_of(step), times=1)
     uuid = launch(ana)

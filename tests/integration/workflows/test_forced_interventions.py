@@ -93,7 +93,7 @@ def test_an_order_that_cannot_be_carried_out_changes_nothing_and_asks_again(flow
         ({"step": "two", "confirm": "two", "mark": "forced", "reason": "x" * 256}, "255"),
     ],
 )
-def test_a_skip_needs_the_right_words(flow: Any, requested: dict[str, Any], named: str) -> None:
+def test_a_skip_needs_valid_values(flow: Any, requested: dict[str, Any], named: str) -> None:
     run = parked_on_a_failed_step(flow)
     before = snapshot()
     with pytest.raises(Invalid, match=named):
@@ -186,7 +186,7 @@ def not_clean(flow: Any) -> WorkflowRun:
     return fresh(run)
 
 
-def test_undo_again_undoes_what_is_left_and_nothing_else(flow: Any) -> None:
+def test_undo_again_compensates_only_uncompensated_steps(flow: Any) -> None:
     run = not_clean(flow)
     DIARY.lines.clear()
     order(run, "undo")
@@ -244,7 +244,7 @@ def test_a_form_that_is_out_of_date_is_refused(flow: Any) -> None:
     assert snapshot() == before
 
 
-def test_an_intervention_that_there_is_none_of(flow: Any) -> None:
+def test_an_unknown_intervention_is_refused(flow: Any) -> None:
     flow(Noted("one"))
     with pytest.raises(NotFound, match="cancel, retry"):
         order(start(), "explode")
@@ -275,7 +275,7 @@ BO = replace(ADMIN, user_id="b" * 32, user_name="bo")
 SKIP = {"step": "two", "confirm": "two", "mark": "skipped", "reason": "done by hand last night"}
 
 
-def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings: Any) -> None:
+def test_forced_interventions_need_an_approval_where_configured(flow: Any, settings: Any) -> None:
     settings.NOVELLA_SECOND_PERSON = True
     run = parked_on_a_failed_step(flow)
     before = snapshot()
@@ -310,7 +310,7 @@ def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings
     ]
 
 
-def test_what_is_declined_or_too_late_is_not_done(flow: Any, settings: Any) -> None:
+def test_declined_or_expired_interventions_are_not_executed(flow: Any, settings: Any) -> None:
     settings.NOVELLA_SECOND_PERSON = True
     run = parked_on_a_failed_step(flow)
     with pytest.raises(Invalid, match="Only step two can be skipped"):

@@ -280,7 +280,7 @@ class Operators(RuleBasedStateMachine):
         assert bool(locks()) == (ended.state == RunState.NEEDS_OPERATOR)
 
 
-def test_any_sequence_of_orders_turns_and_answers_leaves_no_lock_behind() -> None:
+def test_no_sequence_of_interventions_and_answers_leaves_a_lock() -> None:
     run_state_machine_as_test(
         Operators,
         settings=settings(

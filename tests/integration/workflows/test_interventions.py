@@ -66,7 +66,7 @@ def test_cancel_of_a_run_that_waits_for_a_lock_ends_it_at_once(flow: Any) -> Non
     assert DIARY.lines == ["do one"]
 
 
-def test_cancel_before_the_first_turn_does_nothing_but_end(flow: Any) -> None:
+def test_cancel_before_the_first_step_only_ends_the_run(flow: Any) -> None:
     flow(Noted("one"))
     run = start()
     order(run, "cancel", MEMBER)
@@ -165,7 +165,7 @@ class Kept(Noted):
     revert = Step.revert
 
 
-def test_retry_may_begin_after_what_is_done_still(flow: Any) -> None:
+def test_retry_may_begin_after_steps_that_are_still_done(flow: Any) -> None:
     run = failed(flow, Kept("one"), Noted("two"), Noted("three"), at="two")
     assert actions.facts_of(ALIAS, run).retry_steps == ("one", "two")
     before = snapshot()
@@ -276,7 +276,7 @@ def test_a_refused_retry_frees_nothing_of_a_run_that_needs_an_operator(flow: Any
     assert (foreign_locks(), locks()) == ([], [])
 
 
-def test_who_comes_second_to_retry_a_run_frees_nothing_of_the_first(flow: Any, monkeypatch: Any) -> None:
+def test_a_second_concurrent_retry_of_a_run_releases_no_locks_of_the_first(flow: Any, monkeypatch: Any) -> None:
     flow(Noted("one"))
     DIARY.failures["do one"] = 1
     run = run_with_volume()

@@ -52,7 +52,7 @@ def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(caller: 
     assert len(ana.get(f"/workflows/{child.uuid}/log").content.splitlines()) == count
 
 
-def test_the_past_is_shown_as_it_was(caller: Any) -> None:
+def test_a_workflow_is_shown_as_of_an_earlier_event(caller: Any) -> None:
     _, child = factories.build(caller, "web-1", age=12)
     for kind in ("run.started", "step.started", "step.done"):
         factories.emit(child, kind, step="ClaimDestination")
@@ -79,7 +79,7 @@ def test_the_title_of_a_failure_says_what_failed(caller: Any) -> None:
     assert '<meta property="og:description" content="failed (undone) · by ana · ' in page
 
 
-def test_who_cancelled_is_no_failure(caller: Any) -> None:
+def test_a_cancelled_workflow_is_not_shown_as_failed(caller: Any) -> None:
     error = {"class": "Cancelled", "message": "not needed any more"}
     ends = {"state": "cancelled", "finished_at": factories.ago(1), "owner": None, "error": error}
     run = factories.run(caller, "cell1", instance_name="web-1", **ends)

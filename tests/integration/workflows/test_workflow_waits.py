@@ -21,7 +21,7 @@ def caller(people: Any) -> Any:
     return people.ana.context()
 
 
-def test_who_waits_sees_the_holder_and_its_own_place(caller: Any, people: Any) -> None:
+def test_a_waiting_workflow_shows_the_holder_and_its_position(caller: Any, people: Any) -> None:
     _, child = factories.build(caller, "web-1")
     waiting = [
         factories.run(caller, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], owner=None,
@@ -54,7 +54,7 @@ def test_who_waits_sees_the_holder_and_its_own_place(caller: Any, people: Any) -
     assert "Create web-1</a>" in signed_in("admin").get(f"/workflows/{backup.uuid}/locks").content.decode()
 
 
-def test_who_stands_in_the_queue_for_a_conductor_sees_how_many_come_before(caller: Any, people: Any) -> None:
+def test_a_queued_workflow_shows_how_many_runs_are_before_it(caller: Any, people: Any) -> None:
     queued = {"state": "queued", "plan": [], "owner": None, "started_at": None}
     factories.run(people.chi.context(), age=9, **queued)
     runs = [factories.run(caller, age=8 - number, **queued) for number in range(3)]

@@ -16,7 +16,7 @@ from tests.unit.hardware.inside import ALIASES, asked
 Keys = dict[str, str]
 
 
-def test_nothing_is_derived_where_nothing_is_requested() -> None:
+def test_a_flavor_without_hardware_keys_derives_nothing() -> None:
     request = asked({"hw:cpu_policy": "shared", "hw:cpu_sockets": "2"})
     assert (request.numa, request.pci_requests) == (None, ())
     assert not {"numa", "pci_requests"} & request.to_json().keys()
@@ -48,7 +48,7 @@ def test_cells_are_as_they_are_listed() -> None:
         ({"resources1:VCPU": "4", "hw:numa_nodes": "1"}, set()),
     ],
 )
-def test_which_cpus_are_pinned(extra_specs: Keys, pinned: set[int]) -> None:
+def test_pinned_cpus_of_policies(extra_specs: Keys, pinned: set[int]) -> None:
     numa = asked(extra_specs).numa
     assert numa is not None
     assert numa.cells[0].pcpus == pinned
@@ -73,7 +73,7 @@ def test_page_sizes(size: str, found: int) -> None:
     assert numa.cells[0].page_size_kb == found
 
 
-def test_who_is_heard_where_flavor_and_image_both_speak() -> None:
+def test_precedence_of_flavor_and_image() -> None:
     assert asked(image={"hw_cpu_policy": "dedicated"}).numa is not None
     numa = asked({"hw:mem_page_size": "any"}, image={"hw_mem_page_size": "2048"}).numa
     assert numa is not None
@@ -140,7 +140,7 @@ LEGACY = {"hw:pci_numa_affinity_policy": "legacy"}
         ("pci_passthrough:alias", {"pci_passthrough:alias": "fpga:1"}, {}),
     ],
 )  # fmt: skip
-def test_what_cannot_be_names_its_key(key: str, extra_specs: Keys, image: Keys) -> None:
+def test_contradictory_requests_name_their_key(key: str, extra_specs: Keys, image: Keys) -> None:
     with pytest.raises(Invalid, match=rf"^{key}") as caught:
         asked(extra_specs, image=image)
     with pytest.raises(Invalid) as again:

@@ -137,7 +137,7 @@ def test_how_near_devices_must_be(policy: str, node: int | None, has_place: bool
     assert has_place or fit.FAR_DEVICES in found.reasons
 
 
-def test_pools_are_taken_from_the_nearest_and_whole_functions_only_for_who_asks() -> None:
+def test_devices_come_from_the_nearest_pool_and_physical_functions_only_on_request() -> None:
     pools = (pool(count=2, numa_node=1), pool(count=1, numa_node=0), pool("154d", 4, 0, dev_type="type-PF"))
     requests = asked({"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "preferred"}).pci_requests
     taken = devices.take_all(pools, requests, (0,), host())
@@ -148,7 +148,7 @@ def test_pools_are_taken_from_the_nearest_and_whole_functions_only_for_who_asks(
     assert devices.take_all((pool("10ca", 1, dev_type="type-VF"),), virtual) is not None
 
 
-def test_what_is_taken_is_gone() -> None:
+def test_granted_resources_are_not_free() -> None:
     before = host(cell())
     requested = {**PINNED, "hw:mem_page_size": "2048", "hw:cpu_thread_policy": "isolate"}
     found = fit.fit(before, (), question(asked(requested, vcpus=2, memory_mb=512)))
@@ -177,7 +177,7 @@ def with_one_more(*, pci_pools: tuple[PciPool, ...], requested: RequestSpec) -> 
     return table.hosts.states[0]
 
 
-def test_more_ways_than_can_be_tried_are_worked_out() -> None:
+def test_the_search_is_fast_with_very_many_combinations() -> None:
     cells = [cell(number, cores=1, pinned=frozenset() if number else frozenset({0, 1})) for number in range(16)]
     requested = {**PINNED, "hw:numa_nodes": "15"}
     found = ways(requested, *cells, vcpus=30, memory_mb=15 * 512)

@@ -71,7 +71,7 @@ def assert_apart(held: dict[int, HardwareGrant]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(request=wanted)
-def test_what_goes_to_json_comes_back(request: object) -> None:
+def test_grants_survive_json(request: object) -> None:
     requested = HardwareRequest(request.numa, request.pci_requests)  # type: ignore[attr-defined]
     assert wire.wanted_from_json(json.loads(json.dumps(wire.wanted_to_json(requested)))) == requested
     given_now = grant(HOST, requested, LIMITS) or HardwareGrant(devices=(Device("0000:00:00.0"),))

@@ -107,7 +107,7 @@ def test_several_groups_share_a_provider_as_far_as_it_reaches() -> None:
     assert ways(find(NUMA[:2], asked(a=group(VCPU=2), b=group(VCPU=1)))) == []
 
 
-def test_a_sum_may_not_exceed_what_is_given_at_once() -> None:
+def test_the_sum_of_groups_on_a_provider_may_not_exceed_max_unit() -> None:
     few = (node("host", VCPU=Amount(8, max_unit=2)),)
     assert len(ways(find(few, asked(a=group(VCPU=1), b=group(VCPU=1))))) == 1
     assert ways(find(few, asked(a=group(VCPU=2), b=group(VCPU=1)))) == []
@@ -129,7 +129,7 @@ def test_a_group_without_resources_names_a_place() -> None:
     assert find(NUMA, asked(a=RequestGroup(), b=group(VCPU=1))).requests == ()
 
 
-def test_roots_are_requested_traits_of_their_own() -> None:
+def test_root_required_checks_the_traits_of_roots() -> None:
     groups = {"": group(VCPU=1)}
     assert len(find(NUMA, CandidateQuery(groups, root_required=frozenset({"ROOT"}))).requests) == 2
     assert find(NUMA, CandidateQuery(groups, root_forbidden=frozenset({"ROOT"}))).requests == ()
@@ -154,7 +154,7 @@ def test_an_aggregate_of_the_root_holds_for_the_spread_group_alone() -> None:
     assert find(tree, asked(a=RequestGroup({"VCPU": 1}, member_of=(frozenset({"east"}),)))).requests == ()
 
 
-def test_who_shares_serves_the_trees_of_its_aggregates() -> None:
+def test_a_sharing_provider_serves_the_trees_of_its_aggregates() -> None:
     hosts = (node("one", of="rack", VCPU=4), node("two", VCPU=4), node("disks", has=SHARES, of="rack", DISK_GB=100))
     both = group(VCPU=1, DISK_GB=5)
     assert [set(way) for way in ways(find(hosts, asked(spread=both)))] == [{"one", "disks"}]
@@ -165,7 +165,7 @@ def test_who_shares_serves_the_trees_of_its_aggregates() -> None:
     assert set(find(hosts, asked(spread=both)).summaries) == {"one", "disks"}
 
 
-def test_nothing_is_requested() -> None:
+def test_a_query_without_resources_finds_nothing() -> None:
     assert find(HOSTS, CandidateQuery()) == find(HOSTS, asked(spread=RequestGroup())) == Candidates()
 
 
@@ -189,7 +189,7 @@ def test_bounds_and_orders() -> None:
         find(trees, few, SearchOptions("sideways"))
 
 
-def test_what_cannot_fit_is_given_up_before_all_is_tried() -> None:
+def test_an_impossible_query_ends_before_all_combinations_are_tried() -> None:
     """Twelve groups on twelve equal providers: to try all combinations would outlast the time limit of the tests."""
     wide = (node("host"), *(node(f"n{n}", under="host", VF=1) for n in range(12)))
     groups = {f"g{n}": group(VF=1) for n in range(12)}

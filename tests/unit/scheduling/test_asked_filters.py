@@ -269,7 +269,7 @@ def test_any_query_gets_an_answer_that_its_mask_gives_too(states: list[HostState
     assert one.mask(table(*states), request).tolist() == [bool(one.host_passes(state, request)) for state in states]
 
 
-def test_several_queries_are_none() -> None:
+def test_a_list_of_queries_is_unreadable() -> None:
     assert output(ask("JsonFilter", host(), spec(scheduler_hints={"query": ["[]", "[]"]}))) == UNREADABLE
 
 

@@ -90,7 +90,7 @@ IMAGES = fleet({"image_properties": {("os_distro", "debian"): 3, ("hw_boot_menu"
         (["x=1"], [0, 0]),
     ],
 )
-def test_images_alike(setting: list[str], raw: list[float]) -> None:
+def test_the_weigher_of_image_properties_prefers_similar_images(setting: list[str], raw: list[float]) -> None:
     request = spec(image={"os_distro": "debian", "hw_boot_menu": "yes", "colour": "red"})
     options = {"image_props_weight_setting": setting}
     factors = {"image_props_weight_multiplier": 1.0}

@@ -24,11 +24,11 @@ def hosts(*used: float) -> list[HostState]:
 
 
 @pytest.mark.parametrize(("used", "found"), [((0.5, 0.5), 100), ((0, 0, 0), 100), ((1, 0), 0), ((0.5, 0), 50)])
-def test_the_scale(used: tuple[float, ...], found: float) -> None:
+def test_the_balance_of_a_fleet(used: tuple[float, ...], found: float) -> None:
     assert balance(hosts(*used), {}, {}) == pytest.approx(found)
 
 
-def test_a_guest_more_counts_where_it_goes() -> None:
+def test_one_more_guest_counts_on_its_host() -> None:
     fleet = hosts(0.5, 0)
     assert balance(fleet, {"h1": 1}, HALF) == pytest.approx(100)
     assert balance(fleet, {"h0": 1}, HALF) == pytest.approx(0)

@@ -140,7 +140,7 @@ def test_most_batches_look_at_all_hosts_once() -> None:
     assert len(looked) < 6
 
 
-def test_picks_that_are_clear_are_made_at_once() -> None:
+def test_unambiguous_choices_are_made_at_once() -> None:
     dice = random.Random(6)
     fleet = table(*(whole(roomy(dice, f"host-{index}"), dice) for index in range(300)))
     alone: list[int] = []

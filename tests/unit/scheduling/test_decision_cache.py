@@ -65,7 +65,7 @@ REQUESTS = (
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
-def test_warm_answers_are_cold_answers(seed: int) -> None:
+def test_cached_decisions_equal_full_ones(seed: int) -> None:
     """A few classes by turns on one fleet, of which some hosts change in between, seldom many and often none."""
     dice = random.Random(seed)
     decision_cache = DecisionCache()
@@ -80,7 +80,7 @@ def test_warm_answers_are_cold_answers(seed: int) -> None:
         current = current.with_rows(changes, age_seconds=dice.random())
 
 
-def test_most_of_these_answers_were_warm() -> None:
+def test_most_decisions_used_the_cache() -> None:
     decision_cache = DecisionCache()
     dice = random.Random(1)
     for _ in range(20):
@@ -101,7 +101,7 @@ def test_a_batch_that_adds_up_what_changed_is_one_that_adds_up_all(seed: int) ->
 
 @settings(max_examples=50, deadline=None)
 @given(states=hosts, request=specs, count=st.integers(1, 4))
-def test_whatever_is_requested_of_whatever_hosts_both_say_the_same(
+def test_cached_and_full_decisions_are_equal_for_any_request_and_hosts(
     states: list[HostState], request: RequestSpec, count: int
 ) -> None:
     warm = replace(KNOWN, decision_cache=DecisionCache())

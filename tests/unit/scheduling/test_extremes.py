@@ -51,7 +51,7 @@ def test_the_greatest_going_one_after_another_is_followed_to_the_last() -> None:
         assert_known(hosts, hosts.everyone, must_know=True)
 
 
-def test_who_does_not_pass_is_no_end_and_few_of_many_are_looked_for() -> None:
+def test_rejected_hosts_are_no_extremes_and_only_a_few_rows_are_searched() -> None:
     hosts = HostTable.from_states([host(f"host-{row}", memory_mb_used=row) for row in range(200)])
     middle = np.arange(200) // 10 == 10
     assert hosts.ends_of(hosts.unused_memory_mb, middle) is None  # none of those that are known
@@ -61,7 +61,7 @@ def test_who_does_not_pass_is_no_end_and_few_of_many_are_looked_for() -> None:
     )
 
 
-def test_numbers_that_are_none_have_no_ends_until_they_are_gone() -> None:
+def test_columns_with_infinite_values_have_no_extremes() -> None:
     endless = host("host-0", cpu_ratio=float("inf"))
     hosts = HostTable.from_states([endless, *(host(f"host-{row}") for row in range(1, 5))])
     assert hosts.ends_of(hosts.free_vcpus, hosts.everyone) is None

@@ -100,7 +100,7 @@ def test_compute_capabilities(extra_specs: dict[str, str], passes: bool) -> None
     assert verdict.passed is passes
 
 
-def test_a_hypervisor_without_a_name_has_one_of_no_letters() -> None:
+def test_a_hypervisor_without_a_name_has_an_empty_name() -> None:
     nameless = host(hypervisor_type="")
     for wanted, passes in (("s< kvm", True), ("s== kvm", False)):
         request = spec(extra_specs={"capabilities:hypervisor_type": wanted})
@@ -234,5 +234,5 @@ def test_server_groups(policy: str, values: dict[str, Any], passing: set[str]) -
         ),
     ],
 )
-def test_room(state: dict[str, Any], values: dict[str, Any], verdict: Verdict) -> None:
+def test_placement_checks_capacity(state: dict[str, Any], values: dict[str, Any], verdict: Verdict) -> None:
     assert ask("Placement", host(**state), spec(**values)) == verdict

@@ -113,7 +113,7 @@ def test_alternates_say_what_they_would_give_beside_the_batch() -> None:
     assert alternate.parts == {"two": {"DISK_GB": 10}, "two-0": {"VCPU": 3, "MEMORY_MB": 1024}}
 
 
-def test_who_shares_gives_to_all_hosts_of_its_aggregate_but_once() -> None:
+def test_a_sharing_provider_serves_all_hosts_of_its_aggregate_but_each_amount_once() -> None:
     hosts = [with_cells(name, shares=POOL, disk=0) for name in ("one", "two")]
     requested = request(vcpus=4, root_gb=60)
 
@@ -123,7 +123,7 @@ def test_who_shares_gives_to_all_hosts_of_its_aggregate_but_once() -> None:
     assert placed(hosts, requested, count=2).selections() == ()  # the second host's share is the first one's
 
 
-def test_who_shares_is_no_host() -> None:
+def test_a_sharing_provider_is_no_host() -> None:
     requested = request(vcpus=1, root_gb=60, resources__VCPU="0", resources__MEMORY_MB="0")
     host = with_cells("one", shares=POOL, disk=0)
 
@@ -182,7 +182,7 @@ def test_the_mask_says_what_each_host_says_of_itself() -> None:
     assert mask.tolist() == [bool(link.host_passes(state, requested)) for state in states]
 
 
-def test_taking_and_giving_back_is_nothing() -> None:
+def test_a_claim_and_its_release_cancel_out() -> None:
     host = with_cells("big", shares=POOL)
     parts = {"big-0": {"VCPU": 2}, "pool": {"DISK_GB": 5}}
 
@@ -214,7 +214,7 @@ def test_trees_are_kept_in_snapshots() -> None:
     assert list(snapshots.unpack(snapshots.pack(states)).states) == states
 
 
-def test_a_fleet_without_trees_is_requested_by_its_columns_alone() -> None:
+def test_a_fleet_without_provider_trees_is_evaluated_by_columns_alone() -> None:
     hosts = HostTable.from_states([plain("one"), plain("two", vcpus=8)])
 
     assert host_trees.rows_of(hosts) is None

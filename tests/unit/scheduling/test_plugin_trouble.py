@@ -172,7 +172,7 @@ def timed(**values: Any) -> tuple[Time, Rules]:
     return clock, replace(RULES, clock=clock, **values)
 
 
-def test_a_filter_that_is_requested_host_by_host_stops_when_its_time_is_up() -> None:
+def test_a_filter_that_is_called_per_host_stops_at_its_time_limit() -> None:
     clock, rules = timed(plugin_seconds=2.5)
     slow = made(Filter, "Slow", host_passes=sleeper(clock, 1.0, PASS), runs_once_per_request=True)
     outcome = run(slow, rules=rules, count=1)
@@ -223,7 +223,7 @@ def test_a_weigher_that_comes_late_is_used_once_and_then_left_out() -> None:
     assert len(outcome.picks) == 2
 
 
-def test_one_that_takes_all_the_time_of_a_decision_leaves_none_for_others_and_alone_is_to_blame() -> None:
+def test_only_the_plugin_that_uses_up_the_decisions_time_is_blamed() -> None:
     clock, rules = timed(plugin_seconds=4.0, decision_seconds=3.0)
     first = made(Filter, "First", host_passes=answering(PASS), mask=sleeper(clock, 5.0, np.ones(6, np.bool_)))
     second = made(Filter, "Second", host_passes=answering(PASS))
@@ -237,7 +237,7 @@ def test_one_that_takes_all_the_time_of_a_decision_leaves_none_for_others_and_al
     assert (uses["First"].overruns, uses["Second"].overruns) == (1, 0)
 
 
-def test_what_ships_takes_the_time_that_it_needs() -> None:
+def test_built_in_plugins_have_no_time_limit() -> None:
     clock, rules = timed(plugin_seconds=1.0, decision_seconds=1.0)
     slow = made(Filter, "Slow", host_passes=sleeper(clock, 1.0, PASS))
     outcome = run(slow, rules=replace(rules, trusted=TRUSTED | {("filter", "Slow")}))
@@ -245,7 +245,7 @@ def test_what_ships_takes_the_time_that_it_needs() -> None:
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_who_is_in_quarantine_is_not_requested(is_open: bool) -> None:
+def test_a_quarantined_plugin_is_not_called(is_open: bool) -> None:
     rules = replace(
         RULES,
         quarantined=frozenset({("filter", "Loud"), ("weigher", "Heavy")}),
@@ -262,7 +262,7 @@ def test_who_is_in_quarantine_is_not_requested(is_open: bool) -> None:
     assert all(one.turns == 0 for one in outcome.uses if one.name in ("Loud", "Heavy"))
 
 
-def test_who_is_in_the_shadow_is_requested_once_and_decides_nothing() -> None:
+def test_a_plugin_in_dry_run_is_called_once_and_decides_nothing() -> None:
     rules = replace(RULES, shadows=frozenset({("filter", "Strict"), ("weigher", "Odd"), ("filter", "Broken")}))
     called: list[str] = []
 

@@ -21,7 +21,7 @@ FLEET = table(
 )
 
 
-def test_who_came_furthest_is_named_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_passed_most_filters_have_reasons_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     requested: list[int] = []
     why = decision.why
     monkeypatch.setattr(decision, "why", lambda shown, stage, row: requested.append(row) or why(shown, stage, row))  # type: ignore[func-returns-value]

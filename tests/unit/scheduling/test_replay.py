@@ -43,7 +43,9 @@ class Broken(Filter):
 
 @settings(max_examples=60, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs)
-def test_who_no_filter_turns_away_is_who_passes_the_chain(states: list[HostState], requested: RequestSpec) -> None:
+def test_hosts_that_no_filter_rejects_are_those_that_pass_the_pipeline(
+    states: list[HostState], requested: RequestSpec
+) -> None:
     fleet = HostTable.from_states(states)
     found = replay(fleet, requested, PIPELINE)
     passing = run_filters(fleet, requested, links_of(fleet, requested, PIPELINE), PIPELINE.rules).passing
@@ -134,7 +136,7 @@ def test_several_instances_may_be_fewer_or_smaller() -> None:
     ]
 
 
-def test_where_no_change_helps_nothing_is_promised() -> None:
+def test_no_remedy_is_shown_where_no_change_helps() -> None:
     assert texts(table(host("a", is_up=False)), spec()) == []
     assert texts(table(), spec()) == []
 

@@ -35,7 +35,7 @@ def test_without_alternates_only_a_fresh_look_helps() -> None:
     assert without(((on("a"),),), "a") is None
 
 
-def test_who_shares_what_is_full_cannot_stand_in() -> None:
+def test_an_alternate_that_uses_the_same_full_shared_provider_is_no_replacement() -> None:
     sharing = (on("a", a=1, disks=1), on("b", b=1, disks=1), on("c", c=1))
     assert hosts(without((sharing,), "disks")) == [["c"]]
     assert hosts(without((sharing,), "a")) == [["b", "c"]]

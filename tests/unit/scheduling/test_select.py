@@ -199,7 +199,7 @@ def test_a_requested_host_is_checked_by_every_filter() -> None:
     assert run([replace(there, is_up=False)], request).picks == ()
 
 
-def test_what_exists_stays_in_its_cell_and_among_its_kind() -> None:
+def test_an_existing_instance_stays_in_its_cell_and_on_its_kind_of_hosts() -> None:
     can = {"actions": ("live_migrate",)}
     move = MoveSpec("cell1", "m-1", hypervisor_type="QEMU", capability="live_migrate")
     fits = host("host-0", cell="cell1", hypervisor_type="QEMU", capabilities=can)
@@ -244,7 +244,7 @@ def test_equal_hosts_are_not_all_given_the_first_row() -> None:
         {"group_policy": "apart"},
     ],
 )
-def test_needs_that_cannot_be_read_are_refused(extra_specs: dict[str, str]) -> None:
+def test_unreadable_requirements_are_refused(extra_specs: dict[str, str]) -> None:
     with pytest.raises(Invalid):
         run([host()], spec(extra_specs=extra_specs))
 

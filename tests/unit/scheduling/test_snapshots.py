@@ -35,7 +35,7 @@ RICH = host(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(hosts)
-def test_what_goes_in_comes_out(states: list[HostState]) -> None:
+def test_hosts_survive_serialization(states: list[HostState]) -> None:
     found = unpack(pack(states))
     assert list(found.states) == states
     assert found.rows == tuple(range(len(states)))
@@ -87,7 +87,7 @@ def test_unreadable_values_are_refused() -> None:
         ),
     ],
 )
-def test_other_bytes_are_refused(content: bytes) -> None:
+def test_unknown_formats_are_refused(content: bytes) -> None:
     with pytest.raises(Unreadable):
         unpack(content)
 
@@ -111,6 +111,6 @@ def test_the_rows_that_changed_are_found(states: list[HostState], data: Any) -> 
         assert changed_rows(states, now, most=len(rows) - 1) is None
 
 
-def test_other_hosts_are_no_change() -> None:
+def test_different_sets_of_hosts_have_no_changed_rows() -> None:
     assert changed_rows([host("a")], [host("a"), host("b")], most=9) is None
     assert changed_rows([host("a")], [host("b")], most=9) is None

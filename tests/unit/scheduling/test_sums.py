@@ -86,7 +86,7 @@ def test_the_heaviest_are_the_same_whether_all_are_looked_at_or_a_few_first(kind
             assert left[rows].tolist() == left[heaviest(left, 3)].tolist()
 
 
-def test_many_equals_are_no_shortcut_and_any_of_them_may_come_first() -> None:
+def test_many_equal_hosts_are_all_considered() -> None:
     ranking = Ranking(np.ones(FEW * 10))
     firsts = {ranking.best(1, seed)[0] for seed in range(50)}
     assert len(firsts) > 40

@@ -102,7 +102,7 @@ def raw(name: str, hosts: HostTable, request: RequestSpec | None = None) -> list
     return WEIGHERS[name].weigh(hosts, request or spec()).tolist()
 
 
-def test_the_shipped_weighers_say() -> None:
+def test_weights_of_the_built_in_weighers() -> None:
     hosts = table(
         host("host-0", memory_mb=1000, ram_ratio=2.0, memory_mb_used=1200, vcpus=4, cpu_ratio=4.0, vcpus_used=3),
         host("host-1", memory_mb=1000, reserved_memory_mb=100, disk_gb_used=40, num_io_ops=2),
@@ -163,7 +163,7 @@ def test_an_aggregate_s_multiplier_counts_for_its_hosts_and_the_least_of_several
     assert weighing.totals.tolist() == [3.0, 2.0, 2.0]
 
 
-def test_a_lone_candidate_is_not_weighed() -> None:
+def test_a_single_candidate_is_not_weighed() -> None:
     hosts = table(host("host-0"), host("host-1"))
     weighing = weigh(hosts, spec(), EVERY, multipliers=Multipliers(), passing=np.array([False, True]))
     assert (weighing.totals.tolist(), weighing.parts) == ([OUT, 0.0], ())
@@ -190,7 +190,7 @@ class Infinite(Weigher):
         return np.full(len(hosts), np.inf)
 
 
-def test_a_weigher_that_fails_has_no_say_and_is_named() -> None:
+def test_a_failed_weigher_is_ignored_and_reported() -> None:
     hosts = table(host("host-0"), host("host-1", memory_mb=1))
     one = (Broken(), Short(), WEIGHERS["RAMWeigher"], Infinite())
     weighing = weigh(hosts, spec(), one, multipliers=Multipliers(), passing=np.ones(2, np.bool_))
