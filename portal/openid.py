@@ -52,14 +52,14 @@ def is_on() -> bool:
     return bool(settings.NOVELLA_OIDC_ISSUER)
 
 
-def way_there(request: HttpRequest, back_to: str) -> HttpResponse:
+def redirect_to_provider(request: HttpRequest, back_to: str) -> HttpResponse:
     """Redirect to the provider, with state, nonce and challenge in the session. Raises ProviderUnavailable."""
     provider = _provider()
     response: HttpResponse = provider.authorize_redirect(request, back_to)
     return response
 
 
-def proof(request: HttpRequest) -> VerifiedClaims:
+def verified_claims(request: HttpRequest) -> VerifiedClaims:
     """Verify the provider's answer, once. Raises ProviderUnavailable, NotBegunHere, SignInRefused and NotProven."""
     if request.GET.get("iss", settings.NOVELLA_OIDC_ISSUER) != settings.NOVELLA_OIDC_ISSUER:
         raise NotProven("another issuer answers")

@@ -1,4 +1,4 @@
-"""The APIs. Processes without them do not load Django REST framework."""
+"""HTTP APIs of Novella. Processes that serve none of them do not load Django REST framework."""
 
 from portal.api.lean_imports import load_rest_framework
 

@@ -117,7 +117,10 @@ def keep(request: Request, response: Response) -> None:
 
 
 def record(context: RequestContext, change: ApiChange, result: ChangeResult) -> None:
-    """Record a change in the audit log: of the cloud, done or refused; others as `member_changes` has it."""
+    """Record a change in the audit log.
+
+    Changes of the cloud are recorded whether they were done or refused; `member_changes` decides about all others.
+    """
     found = named(change)
     if not found:
         member_changes.keep(context, change, result)

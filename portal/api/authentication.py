@@ -34,7 +34,9 @@ def _heed(rules: Sequence[AccessRule], request: HttpRequest) -> None:
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Returns (user row, RequestContext), or None when there is no token at all.
+    """Authenticates a request by its token.
+
+    Returns (user row, RequestContext), or None when there is no token at all.
 
     Any other authentication class for an ApiView returns the same pair.
     """

@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 class UnsupportedVersion(errors.NovellaError):
-    """The API version that was asked for is not supported."""
+    """The requested API version is not supported."""
 
 
 class Gone(errors.NovellaError):
-    """It was there once, and was removed for good."""
+    """The resource existed, and was removed permanently."""
 
 
 class ConditionNeeded(errors.NovellaError):

@@ -6,8 +6,8 @@
 Without the header nothing changes. With it the request is executed once (`conductor.services.operations.idempotency`);
 a caller that repeats it gets the same response, with `Idempotency-Replayed: true`.
 
-The request id in the response follows from the key's name. So each repetition has the id of the workflow that was
-begun, also where another process repeats what one that died has done.
+The request id is derived from the key. So every repetition returns the id of the same workflow, even when the first
+process died and another one handles the repetition.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Follower:
         if not self._tasks:
             self.place, self._notified = {}, {}
             self._ready, self._bell = asyncio.Event(), asyncio.Event()
-            hub.hang(self._notify_from_any_thread)
+            hub.add_sink(self._notify_from_any_thread)
             self._tasks = [self._loop.create_task(self._run()), self._loop.create_task(self._hear_others())]
         await self._ready.wait()
 
@@ -103,7 +103,7 @@ class Follower:
         """Remove a listener; after the last one, stop reading."""
         self._listeners.discard(listener)
         if not self._listeners and self._tasks:
-            hub.take_down(self._notify_from_any_thread)
+            hub.remove_sink(self._notify_from_any_thread)
             for task in self._tasks:
                 task.cancel()
             self._tasks = []
@@ -119,7 +119,7 @@ class Follower:
             try:
                 self._loop.call_soon_threadsafe(self._take)
             except RuntimeError:  # the loop has ended with a listener left
-                hub.take_down(self._notify_from_any_thread)
+                hub.remove_sink(self._notify_from_any_thread)
 
     def _take(self) -> None:
         with self._lock:
@@ -210,5 +210,5 @@ class Follower:
 def _notify(say: Callable[[], None]) -> None:
     try:
         say()
-    except Exception:  # one that cannot hear must not make the others deaf
+    except Exception:  # an error of one listener must not keep events from the others
         log.exception("a follower of the event log could not be notified")

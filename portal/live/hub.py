@@ -23,7 +23,7 @@ LEAST_PAUSE_SECONDS = 0.05  # between notifications to other processes; a burst 
 Numbers = Mapping[str, int]  # the newest event of each log
 NoticeSink = Callable[[str, int], None]
 
-_bells: set[NoticeSink] = set()
+_sinks: set[NoticeSink] = set()
 _lock = threading.Lock()
 
 
@@ -35,17 +35,17 @@ def listen() -> None:
     events.subscribe(_hear)
 
 
-def hang(bell: NoticeSink) -> None:
-    """Call `bell` with each notification, in the committing thread: it must return at once and never raise."""
+def add_sink(sink: NoticeSink) -> None:
+    """Call `sink` with each notification, in the committing thread: it must return at once and never raise."""
     listen()
     with _lock:
-        _bells.add(bell)
+        _sinks.add(sink)
 
 
-def take_down(bell: NoticeSink) -> None:
-    """Remove a bell that `hang` added."""
+def remove_sink(sink: NoticeSink) -> None:
+    """Stop calling a sink that `add_sink` added."""
     with _lock:
-        _bells.discard(bell)
+        _sinks.discard(sink)
 
 
 def spanning_layer() -> Any:
@@ -123,9 +123,9 @@ def _hear(announcement: EventNotification) -> None:
     """Handle a commit in its thread, which must not wait for a socket."""
     alias, number = announcement.alias, announcement.cursor
     with _lock:
-        bells = list(_bells)
-    for bell in bells:
-        bell(alias, number)
+        sinks = list(_sinks)
+    for sink in sinks:
+        sink(alias, number)
     layer = spanning_layer()
     if layer is not None:
         _publisher.notify(layer, alias, number)

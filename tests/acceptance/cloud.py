@@ -47,7 +47,7 @@ class HttpResponse:
 
 
 class Client:
-    """A person's way in: the APIs of the cloud at `url`, with the passwords of its data folder."""
+    """Client of the APIs of the cloud at `url`, with the passwords of its data folder."""
 
     def __init__(self, data_dir: Path, url: str = "") -> None:
         self.data_dir = data_dir
@@ -220,7 +220,7 @@ class Cloud(Client):
         self.process.wait(timeout=END_SECONDS)
 
     def arm(self, place: str) -> None:
-        """Have the process die when it comes to `place`; it must run with `NOVELLA_CRASH_AT` `@<armed_path>`."""
+        """Make the process die when it reaches `place`; it must run with `NOVELLA_CRASH_AT` `@<armed_path>`."""
         fresh = self.armed_path.with_suffix(".new")
         fresh.write_text(place)
         fresh.rename(self.armed_path)

@@ -56,7 +56,7 @@ def new_cloud(seeded_data: Path, nursery: Nursery, tmp_path: Path) -> Iterator[M
 
 @pytest.fixture(scope="module")
 def mortals() -> Iterator[list[Cloud]]:
-    """The cloud that the tests of a module kill, one after the other, when there is one."""
+    """Holds the cloud that the tests of a module kill one after the other; empty before the first."""
     kept: list[Cloud] = []
     yield kept
     for cloud in kept:

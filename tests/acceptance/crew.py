@@ -1,9 +1,9 @@
-"""Conductors in processes of their own that work on a flow of one slow step, and a record of when each began it.
+"""Conductors in processes of their own that run a flow of one slow step, and a record of when each began it.
 
 with Crew(folder, database="postgresql") as crew:
     crew.add("a"); crew.add("b")
     run = crew.open_run(seconds=30)
-    first = crew.await_line("begin", run)       # who works on it, and since when
+    first = crew.await_line("begin", run)       # the conductor that works on it, and since when
     os.kill(first.pid, signal.SIGKILL)
     second = crew.await_line("begin", run, after=first)
 

@@ -184,7 +184,7 @@ class Deployment:
         self._enroll()
         for member in self.members:
             self._begin(member)
-        # A conductor of the release before may be unable to answer a host; that its report is stored is what counts.
+        # A conductor of the previous release may be unable to answer a host, so wait until its report is stored.
         self._await_ready([member for member in self.members if member.role != "host"])
         self._await_hosts()
         return self
@@ -197,7 +197,7 @@ class Deployment:
 
     @contextmanager
     def _template(self) -> Iterator[Path]:
-        """Where the seeded data are. Who finds none makes them while others wait; once they are there, all may copy."""
+        """Return the folder of the seeded data. The first process creates them while the others wait."""
         template = TEMPLATES / "-".join(self.cells)
         with locked(LOCK) as lock:
             if template.exists():
@@ -340,7 +340,10 @@ class Deployment:
         return member
 
     def restart(self, role: str, index: int = 0, **variables: str) -> None:
-        """The same; returns when it is ready: for a host, when a conductor has stored a report of its new life."""
+        """Start a process again and wait until it is ready.
+
+        A host is ready when a conductor has stored a report of its new life.
+        """
         host = self.of(role)[index].name
         before = self._life_of(host) if role == "host" else 0
         member = self.begin(role, index, **variables)

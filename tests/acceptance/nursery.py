@@ -1,7 +1,7 @@
 """Starts `manage.py` processes quickly: a parent that has imported the libraries forks each of them.
 
-The parent imports nothing of the product and knows no settings, so each child reads its own environment and is in
-everything but its first second what `python manage.py …` is. It reads one JSON line per child to start and writes one
+The parent imports nothing of the product and knows no settings, so each child reads its own environment and behaves
+like `python manage.py …`, except that it starts faster. It reads one JSON line per child to start and writes one
 when a child has begun or ended; when its own parent is gone it ends all that it started.
 
 What is started again, with the same environment, comes from a nursery of its own below the first: that one has taken

@@ -1,4 +1,4 @@
-"""A server with a real guest: actions go by the API, questions by its serial line."""
+"""A server with a real guest: actions use the API, questions its serial console."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAIR = ("live-a", "live-b")  # hosts that share disks
 
 
 class Real:
-    """One server of the cloud: actions go by the API, questions by its serial line, wherever it is."""
+    """One server of the cloud: actions use the API, questions its serial console on whatever host it is."""
 
     def __init__(self, cloud: Cloud, uuid: str) -> None:
         self.cloud, self.uuid = cloud, uuid
@@ -29,11 +29,11 @@ class Real:
         return SerialLine(self.cloud.data_dir / (self.host if self.host in PAIR else "libvirt"), self.uuid)
 
     def act(self, body: Any, status: str, *, user: str = "demo", version: str = "2.90") -> None:
-        """An action, and the server once it has the status and nothing is under way."""
+        """Send an action, and return the server once it has the status and no task is running."""
         path = f"{SERVERS}/{self.uuid}/action"
 
         def ask() -> Any:
-            """Retry while the previous workflow still holds a lock."""
+            """Send a request, repeated while the previous workflow still holds a lock."""
             answer = self.cloud.call("POST", path, body, user=user, version=version)
             return None if answer.status == 409 and b"is locked by workflow" in answer.raw else answer
 

@@ -83,7 +83,7 @@ def test_a_stopped_conductor_is_replaced_after_its_lease_and_then_fenced(crew: C
 
 @pytest.mark.parametrize("is_apart", [False, True], ids=["by its file", "by its session alone"])
 def test_a_killed_conductor_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
-    """Its lease outlasts the patience of this test, so that nothing but the death can have been noticed."""
+    """Its lease is longer than the limit of this test, so only its death can cause the takeover."""
     third = crew.add("c", is_apart=is_apart, lease_seconds=FOREVER)
     crew.await_seen("a", "b", "c")
     os.kill(crew.pids["a"], signal.SIGSTOP)

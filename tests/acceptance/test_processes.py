@@ -63,7 +63,7 @@ def open_page(cloud: Deployment, web: int) -> Iterator[ClientConnection]:
 
 
 def test_every_page_gets_events_of_every_process(cloud: Deployment) -> None:
-    """Asked for through one web, built by conductors, and seen by pages of both webs."""
+    """Launch through one web process; pages of both web processes get the events of the conductors."""
     with open_page(cloud, 0) as first, open_page(cloud, 1) as second:
         uuid = cloud.api(0).launch("live-1").json["server"]["id"]
         for page in (first, second):

@@ -18,7 +18,7 @@ from tests.waiting import WAIT_SECONDS, wait_until
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
-# A machine with as many tests as it can bear; what is there at once is found at once all the same.
+# A limit for a fully loaded machine; elements that exist already are found at once.
 PATIENCE_MS = WAIT_SECONDS * 1000
 expect.set_options(timeout=PATIENCE_MS)
 

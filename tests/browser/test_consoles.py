@@ -1,4 +1,4 @@
-"""Consoles as a person meets them: the page of a server, and the page behind a link, on a host of this process."""
+"""Consoles in a browser: the page of a server, and the page behind a link, on a host of this process."""
 
 from __future__ import annotations
 

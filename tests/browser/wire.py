@@ -58,7 +58,7 @@ class Wire:
             writer.transport.abort()
 
     async def _settle(self) -> None:
-        """Let the pumps see that their ends are gone."""
+        """Wait until the relaying threads have noticed the closed connections."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=WAIT_SECONDS)

@@ -1,1 +1,1 @@
-"""Fault campaigns: the product under an adversary, and checkers that know nothing of its code."""
+"""Fault campaigns: the product under injected faults, and checkers that use none of its code."""

@@ -159,7 +159,7 @@ class Campaign:
 
 
 class Adversary:
-    """Kills, freezes and cuts what it likes, by its own seed; everything is alive again at the end."""
+    """Kills, freezes and disconnects processes at random, by its own seed; all of them run again at the end."""
 
     def __init__(self, campaign: Campaign, kills: int, server_kills: int = 0) -> None:
         self.campaign, self.cloud = campaign, campaign.cloud
@@ -171,7 +171,7 @@ class Adversary:
         self.random.shuffle(self._blows)
 
     def work(self) -> None:
-        """One blow after the other; all are dealt, though people may be done before the last."""
+        """Inject one fault after the other; all of them, even if the users finish earlier."""
         for blow in self._blows:
             take_time(self.random.uniform(0.2, 1.5))
             blow()
@@ -243,7 +243,7 @@ def _signal(member: Member, number: int) -> None:
 
 @contextmanager
 def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[list[str]]:
-    """All people work at once, each on a thread, until it is over. Who breaks down is named: he tests nothing more."""
+    """Run all users at once, each on a thread, until the end. A user whose thread fails is reported."""
     broken: list[str] = []
 
     def work(person: Person) -> None:
@@ -266,9 +266,9 @@ def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[li
 def at_random(
     campaign: Campaign, *, actions: int, kills: int, server_kills: int = 0, report: Callable[[str], None]
 ) -> list[str]:
-    """People do `actions` in all while the adversary strikes; then all must rest, and be right.
+    """Run `actions` of the users while faults are injected; then the cloud must come to rest without violations.
 
-    He strikes `kills` times at the product, and kills the database and the broker `server_kills` times in all.
+    The adversary injects `kills` faults into the product, and kills database and broker `server_kills` times in all.
     """
     adversary, blows = Adversary(campaign, kills, server_kills), kills + server_kills
 

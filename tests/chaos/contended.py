@@ -1,4 +1,4 @@
-"""Crowded worlds: many runs in one world, each with a fate of its own, which share the cost of the world.
+"""Contended worlds: many runs with faults of their own in one world, which share the cost of that world.
 
 A run is one schedule: its faults and their times are drawn for it alone, while the messages of all runs arrive in a
 random order. Most flows are short, as most bugs show within three steps. In the worlds of schedule.py faults affect
@@ -142,7 +142,7 @@ class ContendedSchedule(Schedule):
         self.trace.append(sentence)
 
     def _overtake(self) -> None:
-        """The other conductor takes the run up, past the lease of the one whose turn it was; so may others then."""
+        """Have the other conductor take over the run after the lease of its owner has run out."""
         run_uuid = self._run
         self.depth += 1
         if self.random.random() < WHILE_ASLEEP:
@@ -192,13 +192,13 @@ class ContendedSchedule(Schedule):
         self.wrong.append(f"never settles: {self._unfinished()}")
 
     def _do_periodic_work(self) -> None:
-        """Beside the runs, what one conductor does for all."""
+        """Do the periodic work that one conductor does for all."""
         work = Round(self.seed)
         self.trace.append(work.play())
         self.wrong += work.wrong
 
     def _delete_what_was_kept(self) -> None:
-        """One thing is deleted whose move failed, with a host that could not take it back."""
+        """Delete an instance whose move failed, and whose host could not undo it."""
         self.things += 1
         run_uuid = self._open(ledger.MOVE, self.things, may_wait=False)
         self._fates[run_uuid] = Fate(self.things, [("fail", 4)], is_stubborn=True)

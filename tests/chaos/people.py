@@ -154,7 +154,7 @@ class Person:
                 self.step()
 
     def step(self) -> None:
-        """One action, whatever comes of it."""
+        """Do one action, with any outcome."""
         if not self.servers or (len(self.servers) < MOST_SERVERS and self.random.random() < 0.15):
             self._create()
             return

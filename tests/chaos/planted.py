@@ -1,6 +1,6 @@
-"""Bugs to plant into the product, one at a time: a campaign that does not find them proves nothing.
+"""Bugs to plant into the product, one at a time: the campaign must find each of them.
 
-Each is one that engines of this kind have had, or that a hurried hand could make in this one.
+Each is a bug that engines of this kind have had, or that a hasty change could cause in this one.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def claim_ignores_the_lease() -> None:
 
 @bug
 def sweep_misses_the_dead() -> None:
-    """Runs whose owner died are never rung for again."""
+    """Runs whose owner died are never notified again."""
 
     def sweep(alias: str, *, grace_seconds: float) -> int:
         outbox.resend_due(alias)
@@ -378,7 +378,7 @@ def cancel_knows_no_point_of_no_return() -> None:
 
 @bug
 def a_cancelled_run_has_no_last_word() -> None:
-    """Only failures are mourned."""
+    """The final step runs after failures only, and not after cancellations."""
     replaced(Transitions, "_final_step", lambda _: lambda self: None if self._is_cancelled() else self.flow.on_failure)
 
 
@@ -407,7 +407,7 @@ def the_end_is_not_emitted() -> None:
 
 @bug
 def the_default_transition_emits_no_start() -> None:
-    """From one step to the next in one commit: without a word of the one that begins."""
+    """The transition from one step to the next in one commit emits no event for the step that begins."""
 
     def make(emit: Any) -> Any:
         def discreet(self: UnitOfWork, kind: str, record: Any = None, **data: Any) -> None:

@@ -74,7 +74,7 @@ def places(match: str, sample: int, seed: int, *, with_schedulers: bool = True) 
 
 
 def walk(campaign: Campaign, found: Sequence[CrashPoint], report: Callable[[str], None]) -> list[str]:
-    """Die at each place; what is wrong, with the place after which it was seen."""
+    """Kill at each place; yield each violation with the place after which it was found."""
     wrong: list[str] = []
     not_reached: list[str] = []
     for number, place in enumerate(found, start=1):

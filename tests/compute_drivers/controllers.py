@@ -76,7 +76,7 @@ class _Copies(dict[Any, Any]):
 
 @dataclass
 class Between:
-    """Stands before the controllers: gives drives the word to erase themselves, notes who did, and breaks what it is
+    """Proxy in front of the controllers: gives drives an erase action, records the erased ones, and breaks what it is
     that are to fail, as path → status."""
 
     app: Callable[..., Iterable[bytes]]
@@ -112,7 +112,7 @@ class _Quiet(WSGIRequestHandler):
 
 class _QuietFiles(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing either."""
+        """Log nothing either."""
 
 
 @dataclass

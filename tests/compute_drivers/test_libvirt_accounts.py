@@ -1,6 +1,6 @@
 """Accounts of guests: what the QEMU of one guest can open of the host's, tried by processes with its uid.
 
-An attack on these walls begins inside of a QEMU that its guest has taken over, so each try here runs with the uid, the
+An attacker starts inside of a QEMU process that a guest has taken over, so each attempt here runs with the uid, the
 group and the capabilities of a real one.
 """
 

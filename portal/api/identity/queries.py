@@ -55,7 +55,7 @@ def assignment_filter(
 
 
 def _truth(word: str) -> str:
-    """Some clients send `scope.system=all` for true."""
+    """Return "true" for an empty word and for `all`, which some clients send for true; other words unchanged."""
     return "true" if word in ("", "all") else word
 
 

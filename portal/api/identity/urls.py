@@ -56,7 +56,7 @@ def _nothing(noun: str, name: str) -> list[URLPattern]:
 
 
 def _domain_config() -> list[URLPattern]:
-    """Routes of the defaults first: their paths overlap with domain ids."""
+    """Return the routes of domain configuration, those of the defaults first: their paths overlap with domain ids."""
     default, own = "v3/domains/config", "v3/domains/<str:domain_id>/config"
     parts = ("", "/<str:group>", "/<str:group>/<str:option>")
     return [

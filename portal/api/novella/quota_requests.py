@@ -86,7 +86,7 @@ class QuotaRequestViewSet(NovellaViewSet):
     @action(detail=True, methods=["post"])
     @idempotent
     def refuse(self, request: ApiRequest, request_uuid: str) -> Response:
-        """Leave the limits as they are; `answer` says why."""
+        """Refuse a request: the limits stay; `answer` gives the reason."""
         self.authorize("novella:quota_requests:decide")
         body = QuotaRefusal.parse(request.data)
         return self._one(requests.refuse(request.context, request_uuid, body["answer"]))

@@ -33,7 +33,7 @@ class SecondFactorViewSet(NovellaViewSet):
 
     @describes(ONE)
     def destroy(self, request: ApiRequest, user_id: str) -> Response:
-        """Make a password enough again. The header `Novella-Reason` says why, for the audit log."""
+        """Remove the second factor of a user. The header `Novella-Reason` gives the reason for the audit log."""
         self.authorize("novella:second_factors:reset")
         second_factors.reset(request.context, user_id)
         return Response({"second_factor": second_factors.describe(request.context, user_id)})

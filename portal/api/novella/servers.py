@@ -33,7 +33,7 @@ class ServerViewSet(NovellaViewSet):
     @action(detail=True, methods=["post"], url_path="try-again")
     @idempotent
     def try_again(self, request: ApiRequest, server_id: str) -> Response:
-        """Build a server again whose build failed; takes no body."""
+        """Retry the failed build of a server. Takes no body."""
         try:
             self.authorize("novella:servers:try_again")
             run_uuid = build_retries.try_again(request.context, server_id)

@@ -143,7 +143,7 @@ class SubscriptionViewSet(NovellaViewSet):
     @action(detail=True, methods=["post"], url_path="deliveries/<str:delivery_id>/again")
     @idempotent
     def send_again(self, request: ApiRequest, subscription_uuid: str, delivery_id: str) -> Response:
-        """Send a message once more, under its own id."""
+        """Send a message again under its original id."""
         self.authorize("novella:subscriptions:change")
         return self._delivery(deliveries.send_again(request.context, subscription_uuid, delivery_id))
 

@@ -36,7 +36,9 @@ def begin(request: HttpRequest) -> HttpResponse:
     if not request.session.get(SESSION_KEY):
         request.session.set_expiry(WAY_SECONDS)  # anonymous so far, so a short lifetime is enough
     try:
-        return _unkept(openid.way_there(request, request.build_absolute_uri(reverse("sign-in-provider-answer"))))
+        return _unkept(
+            openid.redirect_to_provider(request, request.build_absolute_uri(reverse("sign-in-provider-answer")))
+        )
     except openid.ProviderUnavailable as error:
         return _refused(request, error, safe_next(request))
 
@@ -48,7 +50,7 @@ def answer(request: HttpRequest) -> HttpResponse:
         raise Http404
     begun = request.session.pop(BEGUN_KEY, None) or {}
     try:
-        proof = openid.proof(request)
+        proof = openid.verified_claims(request)
         user = provider_sign_in.enter(
             proof.claims,
             claim=settings.NOVELLA_OIDC_CLAIM,

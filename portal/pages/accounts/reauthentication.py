@@ -13,7 +13,7 @@ from portal.session_callers import PROJECT_KEY
 
 
 def is_over_a_page(request: HttpRequest) -> bool:
-    """Whether a page's script sends the request, which wants no other page."""
+    """Return whether a page's script sends the request: the user signs in on top of the page, which stays open."""
     return bool(getattr(request, "htmx", False))
 
 

@@ -160,7 +160,7 @@ class DrawingStyle:
 
 
 def drawing_style_for(hosts: Sequence[FleetHost], measure: Measure) -> DrawingStyle:
-    """Return the pen for so many hosts."""
+    """Return the drawing style for so many hosts."""
     count = len(hosts)
     size = 28 if count <= MOST_NUMBERED else 16 if count <= MOST_LINKED else 8
     return DrawingStyle(measure, measure.full(hosts), size, is_near=count <= MOST_LINKED)

@@ -23,7 +23,7 @@ PAGE_SECONDS = 30.0  # a page uses its token immediately
 SOCKET_PATH = re.compile(r"console(?:/|\?token=)([A-Za-z0-9_-]{20,100})")
 
 
-def live_hub(caller: RequestContext, server_uuid: str) -> dict[str, Any]:
+def pane_context(caller: RequestContext, server_uuid: str) -> dict[str, Any]:
     """Context of `_console_pane.html`: the available consoles, and why others are not. Raises NotFound."""
     why_not = consoles.kinds(caller, server_uuid)
     return {

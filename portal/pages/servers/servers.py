@@ -84,7 +84,7 @@ def server(request: PageRequest, server_uuid: str, tab: str = "overview") -> Htt
     marks = live_marks(f"server:{server_uuid}", tab)
     context = {**marks, **page_context(request.caller, server_uuid, tab)}
     if tab == "console":
-        context |= consoles.live_hub(request.caller, server_uuid)
+        context |= consoles.pane_context(request.caller, server_uuid)
     return render(request, "servers/page.html", context)
 
 

@@ -46,20 +46,20 @@ def no_extra(tab: TabRequest) -> dict[str, Any]:
     return {}
 
 
-def moved(tab: TabRequest) -> dict[str, Any]:
+def migration_tab(tab: TabRequest) -> dict[str, Any]:
     """Context of a live migration's progress."""
     return live_migrations.context_of(tab.caller, tab.presenter)
 
 
-def placed(tab: TabRequest) -> dict[str, Any]:
+def placement_tab(tab: TabRequest) -> dict[str, Any]:
     return placement.context_of(tab.caller, tab.presenter, tab.query)
 
 
-def drawn(tab: TabRequest) -> dict[str, Any]:
+def graph_tab(tab: TabRequest) -> dict[str, Any]:
     return {"graph": graph.draw(tab.presenter.view, is_open=tab.query.get("open") == "1")}
 
 
-def locks(tab: TabRequest) -> dict[str, Any]:
+def locks_tab(tab: TabRequest) -> dict[str, Any]:
     """Context of locks held and awaited, owners, fenced writes, and the wait graph."""
     presenter = tab.presenter
     view = lock_waits.of_runs(tab.caller, presenter.runs)
@@ -75,7 +75,7 @@ def locks(tab: TabRequest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def logged(tab: TabRequest) -> dict[str, Any]:
+def log_tab(tab: TabRequest) -> dict[str, Any]:
     """Context of log lines, filtered by the address. Raises Invalid for an unknown level."""
     most = step_logs.TAIL if tab.is_tail else step_logs.MOST_LINES
     return log_context(tab.caller, tab.presenter, tab.query, most) | {"is_tail": tab.is_tail}
@@ -132,7 +132,7 @@ def _step_of(presenter: WorkflowPresenter, key: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def happened(tab: TabRequest) -> dict[str, Any]:
+def events_tab(tab: TabRequest) -> dict[str, Any]:
     """Context of the events in order: around the moment or from the position in the address, or the newest."""
     presenter = tab.presenter
     begin, place = (history.place_of(tab.query.get(name, ""), name) for name in ("from", "as_of"))
@@ -189,7 +189,7 @@ def _words(event: EventView) -> str:
     return " · ".join(filter(None, lines))
 
 
-def given(tab: TabRequest) -> dict[str, Any]:
+def data_tab(tab: TabRequest) -> dict[str, Any]:
     """Context of the inputs and results of each run."""
     shown = tab.presenter.runs[:MOST_SHOWN_INPUTS]
     return {
@@ -205,7 +205,7 @@ def given(tab: TabRequest) -> dict[str, Any]:
     }
 
 
-def audited(tab: TabRequest) -> dict[str, Any]:
+def audit_tab(tab: TabRequest) -> dict[str, Any]:
     """Context of the audited interventions, with refused ones."""
     found = [
         record
@@ -240,14 +240,14 @@ def at_moment(
 
 Extra = Callable[[TabRequest], dict[str, Any]]
 TABS: Mapping[str, tuple[str, str, Extra]] = {
-    "timeline": ("Timeline", "workflows/_timeline_tab.html", moved),
-    "graph": ("Graph", "workflows/_graph.html", drawn),
+    "timeline": ("Timeline", "workflows/_timeline_tab.html", migration_tab),
+    "graph": ("Graph", "workflows/_graph.html", graph_tab),
     "steps": ("Steps", "workflows/_steps.html", no_extra),
-    "placement": ("Placement", "workflows/_placement.html", placed),
-    "locks": ("Locks", "workflows/_locks.html", locks),
-    "logs": ("Logs", "workflows/_logs.html", logged),
-    "events": ("Events", "workflows/_events.html", happened),
-    "data": ("Input/Output", "workflows/_data.html", given),
-    "audit": ("Audit", "workflows/_audit.html", audited),
+    "placement": ("Placement", "workflows/_placement.html", placement_tab),
+    "locks": ("Locks", "workflows/_locks.html", locks_tab),
+    "logs": ("Logs", "workflows/_logs.html", log_tab),
+    "events": ("Events", "workflows/_events.html", events_tab),
+    "data": ("Input/Output", "workflows/_data.html", data_tab),
+    "audit": ("Audit", "workflows/_audit.html", audit_tab),
 }
 REPLAYED = frozenset({"timeline", "graph", "steps", "events"})

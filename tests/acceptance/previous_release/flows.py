@@ -25,5 +25,5 @@ NEWER = replace(BUILD_IN_CELL, version=NEWER_VERSION, steps=(CheckRequest(), *BU
 
 
 def take_over() -> None:
-    """The newer version is what begins, the one before stays for what has begun."""
+    """New runs use the newer version, and runs that have begun keep the previous one."""
     catalog._by_version[NEWER.name, NEWER.version] = NEWER

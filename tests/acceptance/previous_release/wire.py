@@ -17,7 +17,7 @@ UNKNOWN = ("consoles_written",)
 
 
 def take_over(service_version: int) -> None:
-    """Have this process understand and send what that service version knew, and nothing else."""
+    """Make this process send and accept only the messages of that service version."""
     known = known_to(service_version)
     for name in list(codec._types):
         if name not in known or name in UNKNOWN:
@@ -25,14 +25,14 @@ def take_over(service_version: int) -> None:
 
     @codec.message("spawn_instance", version="1.0")
     class OldSpawnInstance(Command):
-        """It always starts the guest."""
+        """Spawn command that always starts the guest."""
 
         is_running: ClassVar[bool] = True
         guest: dict[str, Any]
 
     @codec.message("step_progressed", version="1.0")
     class OldStepProgressed:
-        """It knows no figures."""
+        """Progress report without figures."""
 
         figures: ClassVar[dict[str, int]] = {}
         step_key: str

@@ -32,7 +32,7 @@ HALF = {"type": "http.request", "body": b'{"follow": [', "more_body": True}
 
 @pytest.fixture(autouse=True)
 def bells(monkeypatch: pytest.MonkeyPatch, people: Any) -> None:
-    monkeypatch.setattr(hub, "_bells", set())
+    monkeypatch.setattr(hub, "_sinks", set())
     factories.cells()
 
 

@@ -13,7 +13,7 @@ from conductor.core import time_budget
 from conductor.identity.models import ApplicationCredential
 from tests.compute_rows import make_cloud, make_instance
 
-# A backtracking engine needs longer than the sun will shine: the time limit of each test shows it.
+# A backtracking engine would need millions of years: the time limit of each test detects it.
 ALL_A = "a" * 60
 COSTLY = ("a?" * 60 + "a" * 60 + "b", "(a|aa)+$x", "(a+)+b", "(a*)*b", "(.*a){20}b", "((a?){30}){30}b")
 

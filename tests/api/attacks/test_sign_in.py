@@ -55,7 +55,7 @@ def seen(answer: Any, name: str) -> tuple[int, bytes, bool]:
 def test_guessing_is_limited_and_does_not_reveal_accounts(
     people: Any, sign_in: Callable[..., Any], domain: str, settings: Any
 ) -> None:
-    settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0  # no second of the test refills it
+    settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0  # the bucket is not refilled during the test
     known = [seen(sign_in("ana", "wrong"), "ana") for _ in range(6)]
     unknown = [seen(sign_in("yan", "wrong", "192.0.2.2"), "yan") for _ in range(6)]
     assert known == unknown

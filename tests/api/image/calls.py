@@ -1,4 +1,4 @@
-"""Calls that tests of the Image API make again and again."""
+"""Common calls of the tests of the Image API."""
 
 from __future__ import annotations
 

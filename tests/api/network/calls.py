@@ -1,4 +1,4 @@
-"""Calls that tests of the Network API make again and again."""
+"""Common calls of the tests of the Network API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""To whose share a request counts, before and after a worker has looked at it; and what a storm leaves to others."""
+"""The share that a request counts against, before and after its authentication; and other shares during a storm."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Hosts:
         return True
 
     def check_build(self, host: str, body: Body) -> None:
-        """Agree."""
+        """Answer that the host can build it."""
 
     def spawn_instance(self, host: str, body: Body) -> None:
         self.guests[host][body["instance_uuid"]] = RUNNING if body.get("is_running", True) else OFF

@@ -82,12 +82,12 @@ def here(people: Any) -> dict[str, int]:
 
 @pytest.fixture(autouse=True)
 def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Bells of the test's own: a server of an earlier test in this process may have ended with pages open."""
-    monkeypatch.setattr(hub, "_bells", set())
+    """Sinks of the test's own: a server of an earlier test in this process may have ended with pages open."""
+    monkeypatch.setattr(hub, "_sinks", set())
     refused.clear()
     yield
     assert refused == []
-    assert not hub._bells, "former listeners are not notified any more"
+    assert not hub._sinks, "former listeners are not notified any more"
 
 
 def at(person: Person) -> AssignmentScope:
@@ -179,7 +179,7 @@ def test_a_viewer_with_new_rights_reconnects_with_these(
 def test_nothing_is_lost_or_doubled_while_browsers_come_and_go(
     people: Any, here: dict[str, int], topic: str, view: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The law of the two readings: commits on two threads, in two databases, while sockets are cut and come back."""
+    """No event is lost or doubled: commits on two threads, in two databases, while sockets are cut and come back."""
     monkeypatch.setattr(channels, "LEAST_PAUSE_SECONDS", 0.0)
     parent, child = factories.build(people.ana.context(), "web-1")
     name, chance = f"wf:{child.uuid}" if topic == "wf" else topic, random.Random(11)

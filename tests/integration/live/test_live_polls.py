@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("databases")
 @pytest.fixture
 def middleware(people: Any, monkeypatch: pytest.MonkeyPatch) -> LivePolls:
     """The middleware with notifications of the test's own, as an earlier server may have ended with open pages."""
-    monkeypatch.setattr(hub, "_bells", set())
+    monkeypatch.setattr(hub, "_sinks", set())
     factories.cells()
     return LivePolls(elsewhere)
 
@@ -36,7 +36,7 @@ async def held(
 ) -> AsyncIterator[asyncio.Task[dict[str, Any]]]:
     """A poll that waits for news."""
     rung = asyncio.create_task(Poll(session).ask(middleware, body))
-    await wait_until_async("the poll is held", lambda: hub._bells)
+    await wait_until_async("the poll is held", lambda: hub._sinks)
     yield rung
     async with asyncio.timeout(WAIT_SECONDS):
         await rung
@@ -65,7 +65,7 @@ def test_events_are_delivered_during_and_between_polls(middleware: LivePolls, pe
         assert answer["messages"][1]["seq"] == event_log.write_cursor(await asyncio.to_thread(event_log.here))
 
     in_a_loop(work)
-    assert (middleware.shares.count, hub._bells) == (0, set())
+    assert (middleware.shares.count, hub._sinks) == (0, set())
 
 
 def test_a_poll_without_news_ends_in_time(middleware: LivePolls, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +91,11 @@ def test_one_that_leaves_is_forgotten(middleware: LivePolls, people: Any) -> Non
     async def work() -> None:
         poll = Poll(session)
         query = asyncio.create_task(poll.ask(middleware, requested("me", "tray", here)))
-        await wait_until_async("the poll is held", lambda: hub._bells)
+        await wait_until_async("the poll is held", lambda: hub._sinks)
         poll.leave()
         with pytest.raises(json.JSONDecodeError):  # no response to a client that has left
             await query
-        assert (poll.start, middleware.shares.count, hub._bells) == (None, 0, set())
+        assert (poll.start, middleware.shares.count, hub._sinks) == (None, 0, set())
 
     in_a_loop(work)
 

@@ -1,4 +1,4 @@
-"""A small cloud whose hosts remember their guests, and ways to break it that no code of the product has."""
+"""A small cloud whose hosts remember their guests, and faults that no code of the product causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruning: rows that are deleted when old enough, and rows that stay for ever."""
+"""Pruning: rows that are deleted at a certain age, and rows that stay for ever."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def parts(value: Any) -> Iterator[Any]:
 
 
 def spoil(value: Any) -> None:
-    """Write into it by all means that are not plainly a burglary."""
+    """Try to change an object by every public means."""
     ways: Sequence[Callable[[], Any]] = (
         lambda: value.update(x=1),
         lambda: value.__setitem__("x", 1),

@@ -20,7 +20,7 @@ EVERY = tuple(WEIGHERS.values())
 
 
 class Given(Weigher):
-    """Says what it is given."""
+    """A weigher that returns given weights."""
 
     name = "Given"
 

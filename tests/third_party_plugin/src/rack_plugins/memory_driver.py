@@ -6,7 +6,7 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, I
 from conductor.core.errors import GuestMissing
 from conductor.core.states import PowerState
 
-# The hypervisor, as it were: it goes on when a driver stops. Host → instance uuid → guest and its power state.
+# The simulated hypervisor, which outlives a driver. Host → instance uuid → guest and its power state.
 _MACHINES: dict[str, dict[str, tuple[GuestSpec, PowerState]]] = {}
 
 

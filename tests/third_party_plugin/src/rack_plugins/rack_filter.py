@@ -1,4 +1,4 @@
-"""Is the host in the rack that was asked for?"""
+"""Filter by the requested rack."""
 
 from __future__ import annotations
 
