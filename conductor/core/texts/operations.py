@@ -55,6 +55,6 @@ TEXTS: Mapping[str, Text] = {
     "audit.row_changed": "the row of the chain was changed",
     "audit.row_gone": "the row of the chain is gone",
     "audit.other_key": (
-        "it was begun with another key: is NOVELLA_AUDIT_KEY, or else NOVELLA_SECRET_KEY, the same everywhere?"
+        "it was begun with another key. Give all processes the same NOVELLA_AUDIT_KEY, or else NOVELLA_SECRET_KEY"
     ),
 }

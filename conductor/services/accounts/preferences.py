@@ -176,7 +176,9 @@ def save(context: RequestContext, page: str, name: str, query: str) -> SavedView
     if not message or len(message) > LONGEST_NAME or has_control(message):
         raise Invalid(phrase("Enter a name of 1 to %(longest)s characters.", longest=LONGEST_NAME), field="name")
     if len(query) > LONGEST_VIEW_QUERY:
-        raise Invalid(phrase("query takes at most %(longest)s characters.", longest=LONGEST_VIEW_QUERY), field="query")
+        raise Invalid(
+            phrase("query must have at most %(longest)s characters.", longest=LONGEST_VIEW_QUERY), field="query"
+        )
     with write_tx():
         mine = _mine(context, page)
         if mine.exclude(name=message).count() >= MOST:

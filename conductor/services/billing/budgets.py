@@ -105,7 +105,7 @@ def list_of(context: RequestContext, *, state: str = "", limit: int = 100, marke
     if not context.is_admin:
         raise Forbidden(phrase("Only operators can see budgets of all projects."))
     if state and state not in STATES:
-        raise Invalid(phrase("state is one of %(choices)s.", choices=", ".join(STATES)), field="state")
+        raise Invalid(phrase("state must be one of %(choices)s.", choices=", ".join(STATES)), field="state")
     names = Project.objects.filter(id=OuterRef("project_id")).values("name")[:1]
     rows = Budget.objects.annotate(name=Subquery(names)).exclude(name=None)
     if marker:

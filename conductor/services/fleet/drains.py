@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from conductor.api_db.models import HostMapping
 from conductor.cell_db.models import Drain, Instance, Migration, Service
 from conductor.cells import host_load
 from conductor.cells.lookup import cell_aliases
@@ -272,11 +271,7 @@ def service_of(context: RequestContext, host: str) -> ServiceView:
     for service in hosts.list_services(context, host=host, binary=hosts.COMPUTE).items:
         if service.is_known:
             return service
-    if HostMapping.objects.filter(host=host).exists():
-        raise NotFound(phrase("Compute host %(host)s could not be found.", host=host[:60]))
-    raise NotFound(
-        phrase("Compute host %(host)s could not be found. There is no such host.", host=host[:60]),
-    )
+    raise NotFound(phrase("Compute host %(host)s could not be found.", host=host[:60]))
 
 
 def _advance(alias: str, run: WorkflowRun) -> tuple[int, bool]:

@@ -111,7 +111,7 @@ def subscribe(context: RequestContext, requested: SubscriptionRequest) -> Create
     delegation.require_of(context, Power.LASTING_WORK)
     channel = requested.channel or WEBHOOK
     if channel not in CHANNELS:
-        raise Invalid(phrase("channel is one of %(choices)s.", choices=", ".join(CHANNELS)), field="channel")
+        raise Invalid(phrase("channel must be one of %(choices)s.", choices=", ".join(CHANNELS)), field="channel")
     if channel in POSTED and not requested.url:
         raise Invalid(
             phrase("Enter the URL to which messages for channel %(channel)s are posted.", channel=channel), field="url"

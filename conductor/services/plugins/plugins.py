@@ -267,7 +267,9 @@ def _with_options(
 def _require_mode(kind: str, plugin: Any, mode: str, where: str) -> None:
     if mode not in MODES:
         raise Invalid(
-            phrase("The mode is one of %(choices)s, not %(mode)s.", choices=", ".join(MODES), mode=mode[:LONGEST_ECHO]),
+            phrase(
+                "The mode must be one of %(choices)s, not %(mode)s.", choices=", ".join(MODES), mode=mode[:LONGEST_ECHO]
+            ),
             field=f"{where}.mode",
         )
 
@@ -278,7 +280,7 @@ def _require_consequence(kind: str, plugin: Any, consequence: str, where: str) -
         raise Invalid(text, field=f"{where}.on_failure")
     if consequence not in CONSEQUENCES:
         text = phrase(
-            "on_failure is one of %(choices)s, not %(text)s.",
+            "on_failure must be one of %(choices)s, not %(text)s.",
             choices=", ".join(CONSEQUENCES),
             text=consequence[:LONGEST_ECHO],
         )

@@ -148,7 +148,7 @@ def list_of(
     if of_all and not context.is_admin:
         raise Forbidden(phrase("Only operators can see quota requests of other projects."))
     if state and state not in STATES:
-        raise Invalid(phrase("state is one of %(choices)s.", choices=", ".join(STATES)), field="state")
+        raise Invalid(phrase("state must be one of %(choices)s.", choices=", ".join(STATES)), field="state")
     rows = QuotaRequest.objects.all() if of_all else QuotaRequest.objects.filter(project_id=context.project_id)
     if marker:
         rows = rows.filter(pk__lt=_row(context, marker, "marker").pk)

@@ -243,34 +243,34 @@ def _choice(
 
 def _why_not_at_all(context: RequestContext, name: str, row: Instance) -> str:
     if name == "lock":
-        return phrase("It is locked already.") if row.is_locked else ""
+        return phrase("The server is already locked.") if row.is_locked else ""
     if name == "unlock":
         if not row.is_locked:
-            return phrase("It is not locked.")
+            return phrase("The server isn't locked.")
         is_anothers = row.locked_by == "admin" and not context.is_admin
-        return phrase("An administrator has locked it.") if is_anothers else ""
+        return phrase("An administrator has locked the server.") if is_anothers else ""
     if row.is_locked and not context.is_admin:
-        return phrase("It is locked.")
+        return phrase("The server is locked.")
     if name == "try-again" and (row.launched_at is not None or row.host):
-        return phrase("It has run before: rebuild it instead.")
+        return phrase("The server has run before. Rebuild it instead.")
     return ""
 
 
 def _why_not(kind: _ServerActionKind, row: Instance, able: frozenset[str], *, is_in_cell0: bool) -> str:
     action, states = ACTIONS.get(kind.action), kind.states()
     if V(row.vm_state) not in states:
-        return phrase("Only while it is %(states)s.", states=_listed(states))
+        return phrase("Only available while the server is %(states)s.", states=_listed(states))
     interrupts = action.interrupts if action else frozenset()
     if row.task_state is not None and not kind.is_patient and row.task_state not in interrupts:
-        return phrase("Something is under way: %(task)s.", task=row.task_state)
+        return phrase("Another action is in progress: %(task)s.", task=row.task_state)
     if action is None:
         return ""
     if action.must_have_launched and row.launched_at is None:
-        return phrase("It has never run.")
+        return phrase("The server has never run.")
     if action.needs_host and (not row.host or is_in_cell0):
-        return phrase("It is on no host.")
+        return phrase("The server has no host.")
     if action.capability and action.capability not in able:
-        return phrase("The driver of its host cannot do this.")
+        return phrase("The compute driver of the server does not support this action.")
     return ""
 
 

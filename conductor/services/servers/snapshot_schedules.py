@@ -216,16 +216,16 @@ def record(context: RequestContext, row: SnapshotSchedule, verb: str, **more: ob
 
 def _check(requested: SnapshotScheduleRequest, zone: str) -> None:
     if requested.every not in EVERY:
-        raise Invalid(phrase("every is one of %(choices)s.", choices=", ".join(EVERY)), field="every")
+        raise Invalid(phrase("every must be one of %(choices)s.", choices=", ".join(EVERY)), field="every")
     if requested.every == HOURS and requested.hours not in STEPS:
         raise Invalid(
             phrase(
-                "hours is one of %(choices)s, so that they divide the day evenly.", choices=", ".join(map(str, STEPS))
+                "hours must be one of %(choices)s, which divide the day evenly.", choices=", ".join(map(str, STEPS))
             ),
             field="hours",
         )
     if requested.every == WEEK and requested.weekday not in WEEKDAYS:
-        raise Invalid(phrase("weekday is one of %(choices)s.", choices=", ".join(WEEKDAYS)), field="weekday")
+        raise Invalid(phrase("weekday must be one of %(choices)s.", choices=", ".join(WEEKDAYS)), field="weekday")
     if not 0 <= requested.minute <= LAST_MINUTE:
         raise Invalid(phrase("It must be a time of day such as 02:30."), field="at")
     if zone not in preferences.time_zones():

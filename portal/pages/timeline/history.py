@@ -32,9 +32,7 @@ def place_of(text: str, field: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
-        raise Invalid(
-            gettext("%(field)s is the number of an event: a whole number from 1.") % {"field": field}, field=field
-        )
+        raise Invalid(gettext("%(field)s must be the number of an event, from 1.") % {"field": field}, field=field)
     return int(text)
 
 

@@ -226,7 +226,7 @@ def at_moment(
     count = moment.total
     if place > max(count, 1):
         raise Invalid(
-            gettext("%(field)s is the number of an event: a whole number from 1 to %(count)s.")
+            gettext("%(field)s must be the number of an event, from 1 to %(count)s.")
             % {"field": "as_of", "count": count},
             field="as_of",
         )

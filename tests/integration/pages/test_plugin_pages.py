@@ -128,7 +128,7 @@ def test_a_page_says_how_often_a_plugin_was_decisive(admin: Client, people: Any)
     [
         ({"option.max_io_ops_per_host": "many"}, 400, "The option max_io_ops_per_host of IoOpsFilter does not fit"),
         ({"option.max_io_ops_per_host": "-1"}, 400, "does not fit"),
-        ({"mode": "loud"}, 400, "The mode is one of decides, shadow"),
+        ({"mode": "loud"}, 400, "The mode must be one of decides, shadow"),
         ({"multiplier": "x"}, 400, "Enter a number, not x"),
         ({"version": "7"}, 412, "have changed"),
         ({"version": ""}, 400, "Open the page again"),

@@ -49,34 +49,41 @@ def everything() -> list[Any]:
         (
             {"vm_state": "active"},
             {"stop", "reboot", "hard-reboot", "pause", "suspend", "rescue", "rebuild", "lock"},
-            {"start": "Only while it is stopped.", "try-again": "It has run before: rebuild it instead."},
+            {
+                "start": "Only available while the server is stopped.",
+                "try-again": "The server has run before. Rebuild it instead.",
+            },
         ),
         (
             {"vm_state": "stopped"},
             {"start", "hard-reboot", "rebuild"},
-            {"stop": "Only while it is active or in error."},
+            {"stop": "Only available while the server is active or in error."},
         ),
-        ({"vm_state": "rescued"}, {"unrescue"}, {"rescue": "Only while it is active, stopped or in error."}),
-        ({"vm_state": "soft-delete"}, {"restore", "destroy"}, {"start": "Only while it is stopped."}),
+        (
+            {"vm_state": "rescued"},
+            {"unrescue"},
+            {"rescue": "Only available while the server is active, stopped or in error."},
+        ),
+        ({"vm_state": "soft-delete"}, {"restore", "destroy"}, {"start": "Only available while the server is stopped."}),
         (
             {"vm_state": "active", "task_state": "rebooting"},
             {"hard-reboot", "lock"},
-            {"stop": "Something is under way: rebooting."},
+            {"stop": "Another action is in progress: rebooting."},
         ),
         (
             {"vm_state": "active", "is_locked": True},
             {"unlock"},
-            {"stop": "It is locked.", "lock": "It is locked already."},
+            {"stop": "The server is locked.", "lock": "The server is already locked."},
         ),
         (
             {"vm_state": "active", "is_locked": True, "locked_by": "admin"},
             set(),
-            {"unlock": "An administrator has locked it."},
+            {"unlock": "An administrator has locked the server."},
         ),
         (
             {"vm_state": "error", "launched_at": None, "host": None, "node": None},
             {"try-again", "lock"},
-            {"rebuild": "It has never run."},
+            {"rebuild": "The server has never run."},
         ),
     ],
     ids=lambda value: str(sorted(value) if isinstance(value, set) else value)[:40],
@@ -98,7 +105,10 @@ def test_what_the_driver_cannot_do_is_not_offered(cloud: Any) -> None:
     ComputeNode.objects.using("cell1").update(report={"capabilities": {"actions": ["rebuild"]}})
     shown = page(signed_in("ana"), f"/servers/{row.uuid}")
     assert f"/servers/do/rebuild?server={row.uuid}" in shown
-    assert '<span class="soft" id="not-pause">The driver of its host cannot do this.</span>' in shown
+    assert (
+        '<span class="soft" id="not-pause">The compute driver of the server does not support this action.</span>'
+        in shown
+    )
 
 
 def test_a_button_opens_a_confirmation_that_starts_a_workflow(cloud: Any) -> None:

@@ -74,7 +74,7 @@ def test_errors_are_shown_and_the_input_stays(ana: Client) -> None:
         ({"kind": "chosen", "events": "instance.explode"}, 400, "instance.explode"),
         ({"kind": "chosen", "events": " "}, 400, "Enter 1 to 50 event types"),
         ({"servers": "web-1"}, 400, "Server web-1 could not be found"),
-        ({"channel": "pigeon"}, 400, "channel is one of"),
+        ({"channel": "pigeon"}, 400, "channel must be one of"),
     ):
         answer = ana.post(LIST, {**FORM, **values})
         assert answer.status_code == status, values
