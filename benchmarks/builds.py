@@ -1,15 +1,17 @@
-"""Builds per second on simulated hosts, through API, conductors, scheduler and agents, back to ACTIVE.
+"""Server builds per second on simulated hosts: from the request to the API until the servers are ACTIVE.
 
     python benchmarks/builds.py [servers]
 
-Twice: in `manage.py up`, one process for everything on SQLite, and in separate processes (a web, a conductor of the API
-level and one for each of two cells, four hosts) with PostgreSQL and Redis. The hypervisors take no time. One request
-launches all servers, and the benchmark waits until the last is ACTIVE: there are so many that the beginning, in which
-one process works for all, counts for little. The ratios are to the machine's commit limit on SQLite files, measured
-before and after each: on one connection, and on eight, which wait for each other as builds do.
+It measures two clouds: `manage.py up`, one process with SQLite, and separate processes with PostgreSQL and Redis (a web
+process, a conductor of the API level, a conductor for each of two cells, and four hosts). The simulated hypervisors
+take no time. One request launches all servers, and the benchmark waits until the last one is ACTIVE. The first phase,
+in which one process prepares all servers, is short compared with the rest. Builds per second are divided by the commit
+limit of SQLite files on this machine, measured before and after: on one connection, and on eight, which wait for each
+other like builds.
 
-Then as many servers are launched by a request each, by one client and by eight: what a build costs all processes of the
-cloud in processor time, as a ratio to a server of the one request, and how long a client waits for its answer.
+Then the same number of servers is launched with a request for each, by one client and by eight. This measures the
+processor time per server in all processes of the cloud, as a ratio to that of the single request, and the time until a
+client gets its response.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ ROUNDS = 3
 PAUSE_SECONDS = 0.1
 AT_ONCE = (1, 8)  # a process has eight workers
 CLIENTS = (1, 8)  # that launch servers one by one
-BAR_SINGLE = 1.5  # of a server with a request of its own, in servers of one request
+BAR_SINGLE = 1.5  # processor time per server, as a ratio to that of a single request for all
 
 
 @dataclass(frozen=True)

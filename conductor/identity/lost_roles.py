@@ -1,4 +1,4 @@
-"""Consequences of a role that a user loses."""
+"""Deletes application credentials when their user loses one of their roles."""
 
 from __future__ import annotations
 

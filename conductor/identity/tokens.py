@@ -35,7 +35,7 @@ EXPIRED_KEPT_SECONDS = 48 * 3600  # services may look up expired tokens this lon
 # Recognizable to people and secret scanners, and never parsed as an option by a command line.
 _PREFIX = "nv_"
 _REMEMBERED = 8192
-_NO_TIME = datetime.min.replace(tzinfo=UTC)  # of what is granted without a token
+_NO_TIME = datetime.min.replace(tzinfo=UTC)  # issue time of rights that are granted without a token
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ _TRUST, _CREDENTIAL = "trust", "application_credential"
 
 @dataclass(frozen=True)
 class Granted:
-    """Grants of a valid token. One without a scope has no roles either."""
+    """Rights that a valid token grants. A token without a scope grants no roles."""
 
     user: User
     scope: Scope

@@ -20,7 +20,8 @@ Values = frozenset[str]
 class AggregateInstanceExtraSpecsFilter(Filter):
     """Match extra specs, unscoped or in this filter's scope, against the metadata of the host's aggregates.
 
-    One of their values must meet it. A key that no aggregate of the host has is not met.
+    At least one value in the aggregates must satisfy each extra spec. A host is rejected if none of its aggregates has
+    the key.
     """
 
     name = "AggregateInstanceExtraSpecsFilter"

@@ -1,1 +1,1 @@
-"""Filters and weighers that were written for OpenStack Nova, run as they are."""
+"""Adapter that runs filters and weighers of OpenStack Nova without changes to them."""

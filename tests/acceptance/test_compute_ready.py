@@ -1,4 +1,4 @@
-"""`compute` is ready once a conductor has stored a report of its host; launches wait for the first report."""
+"""Readiness of `compute`: after a conductor has stored a report of its host. Launches wait for the first report."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_a_new_host_waits_for_a_conductor_and_can_then_be_chosen(tmp_path: Path)
         assert _end_of(cloud, early) == "ACTIVE", cloud.log_tail()
         assert _launched(cloud, "web-1") == "ACTIVE", cloud.log_tail()
         cloud.kill("host", 0, signal.SIGTERM)
-        _is_ready_only_with_a_conductor(cloud)  # as a known host too: the report is that of its new life
+        _is_ready_only_with_a_conductor(cloud)  # a known host waits for the report of its new process
         assert _launched(cloud, "web-2") == "ACTIVE", cloud.log_tail()
 
 
 def _is_ready_only_with_a_conductor(cloud: Deployment) -> None:
-    """Start the host while the conductor of its cell is down, then the conductor."""
+    """Check that a host is not ready while the conductor of its cell is down, and ready once that runs."""
     cloud.kill("cell1", 0, signal.SIGTERM)
     host = cloud.begin("host")
     wait_until("the host says that it waits", lambda: WAITING in log_since(host.log_path, host.began_at))

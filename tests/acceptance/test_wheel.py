@@ -1,4 +1,4 @@
-"""The built package: in an empty environment and without a checkout it starts the embedded default."""
+"""The built wheel, installed in an empty environment without a checkout, starts the embedded default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BROWSER_FILES = (
     "/static/vendor/addon-fit-0.11.0/addon-fit.mjs",
 )
 CLIENTS = ("psycopg", "pika", "redis", "channels_redis", "kazoo", "etcd3gw", "authlib", "sushy", "nova-")
-PINNED = re.compile(r"^[a-z0-9._-]+==[^\\\n]+", re.MULTILINE)  # a marker may say for which machines
+PINNED = re.compile(r"^[a-z0-9._-]+==[^\\\n]+", re.MULTILINE)  # the rest of the line may limit it to some machines
 
 
 def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:

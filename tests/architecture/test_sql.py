@@ -1,7 +1,7 @@
 """Hand-written SQL is in one `statements.py` per Django app; what knows SQL in general is in `conductor/db/`.
 
-Two signs of SQL are looked for in every other module. Text: a string, or a part of one, that begins a statement or a
-clause in capitals; docstrings do not count. Calls: whatever can execute a text in whatever case it is written.
+The test looks for two signs of SQL in every other module. Text: a string, or a part of one, that begins a statement or
+a clause in capitals; docstrings do not count. Calls: of functions that can execute SQL, in any spelling.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_sql_is_in_the_statements_of_its_app() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))
-def test_what_is_allowed_is_needed(name: str) -> None:
+def test_each_module_that_is_allowed_sql_has_some(name: str) -> None:
     assert list(signs(parsed(Path(name)))), f"{name} has no SQL any more"
 
 

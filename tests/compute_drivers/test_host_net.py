@@ -60,7 +60,7 @@ def net(space: str, tmp_path: Path) -> Iterator[HostNet]:
 
 @pytest.fixture
 def joined(net: HostNet) -> Iterator[Callable[..., list[Guest]]]:
-    """Guests on the ports, which are plugged."""
+    """A function that plugs ports and returns a guest on each of them."""
     with ExitStack() as stack:
 
         def join(*ports: NetworkPort) -> list[Guest]:
@@ -84,20 +84,20 @@ def _rules() -> str:
     return _run("nft", "list", "ruleset")
 
 
-def test_a_ping_passes_by_a_rule_and_its_answer_by_none_and_neither_after_the_rule_went(
+def test_a_rule_admits_pings_and_their_replies_until_it_is_removed(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo = joined(ANA, BO)
     net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(OUT, PING))})
     assert ana.reaches(bo, ana.ping(bo, b"once"))
     assert bo.reaches(ana, bo.pong(ana, b"once"))
-    assert not bo.reaches(ana, bo.ping(ana, b"back")), "nothing lets it in there"
-    assert not ana.reaches(bo, ana.udp(bo, 5000, 53, b"else")), "the rule is of pings"
+    assert not bo.reaches(ana, bo.ping(ana, b"back")), "no rule of ana admits it"
+    assert not ana.reaches(bo, ana.udp(bo, 5000, 53, b"else")), "the rule admits pings only"
     net.filter({"port-ana": SENDS, "port-bo": SENDS})
-    assert not ana.reaches(bo, ana.ping(bo, b"once")), "a connection from before has no right of its own"
+    assert not ana.reaches(bo, ana.ping(bo, b"once")), "removing the rule ends existing connections"
 
 
-def test_nothing_passes_a_port_before_its_rules_arrive_and_all_one_without_port_security(
+def test_a_port_drops_everything_before_its_rules_arrive_and_nothing_without_port_security(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
     ana, bo = joined(ANA, BO)
@@ -147,7 +147,7 @@ def test_ipv6_passes_as_groups_and_anti_spoofing_allow_and_the_host_answers_disc
     net.filter({"port-ana": PortFilter(rules=(OUT6,)), "port-bo": PortFilter(rules=(OUT6, OUT, PING6))})
     assert ana.reaches(bo, ana.ping6(bo, b"once", source=a, target=b))
     assert bo.reaches(ana, bo.ping6(ana, b"once", source=b, target=a, kind=129)), "that answers"
-    assert not bo.reaches(ana, bo.ping6(ana, b"back", source=b, target=a)), "nothing lets it in there"
+    assert not bo.reaches(ana, bo.ping6(ana, b"back", source=b, target=a)), "no rule of ana admits it"
     assert not ana.reaches(bo, ana.ping6(bo, b"liar", source="fd00:64::9", target=b))
     assert not ana.reaches(bo, ana.ping(bo, b"four")), "the rule is of IPv6"
     assert ana.reaches(bo, ana.has_card(bo, a, source=a))
@@ -196,7 +196,7 @@ def test_metadata_requests_are_never_spoofed_even_without_port_security(
     assert bo.metadata_answer() == 3, "and bo, which admits no traffic, gets no unrequested answer"
 
 
-def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
+def test_equal_addresses_in_two_networks_belong_to_two_guests(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
     twin = [
         NetworkPort(f"twin-{port.port_uuid}", "other", port.mac_address.replace("3e", "3f"), port.ip_address, 20,
                     port.cidr, network_uuid=OTHER_NETWORK)
@@ -260,7 +260,7 @@ def test_a_port_that_cannot_be_served_leaves_nothing(net: HostNet, monkeypatch: 
 
 
 def _without(program: str, folder: Path) -> str:
-    """Return a path with what is needed but that program."""
+    """Return a search path with all needed programs except one."""
     for name in ("ip", "nft"):
         (folder / name).symlink_to(str(shutil.which(name)))
     assert shutil.which(program, path=str(folder)) is None

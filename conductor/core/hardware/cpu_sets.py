@@ -1,10 +1,10 @@
-"""Sets of CPUs as texts: `0-3,^2,8`."""
+"""Parses and formats sets of CPUs, such as `0-3,^2,8`."""
 
 from __future__ import annotations
 
 from conductor.core.errors import Invalid
 
-MOST_CPUS = 1 << 16  # a longer range is a typing error, and would fill the memory
+MOST_CPUS = 1 << 16  # a longer range is probably a mistake, and would take too much memory
 
 
 def parse(text: str, *, key: str) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Resource providers as trees, and the trees that sharing providers serve."""
+"""Trees of resource providers, and the trees that each sharing provider serves."""
 
 from __future__ import annotations
 

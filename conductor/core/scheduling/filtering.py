@@ -72,12 +72,12 @@ class FilterVerdicts(NamedTuple):
 
 NO_VERDICTS = FilterVerdicts()
 Answer = tuple[Mask, Sequence[PluginFault], FilterVerdicts]
-# The remaining hosts, None after a turn in the shadow, and their number; faults; the kept verdicts.
+# The remaining hosts, None after a dry run, and their number; faults; the kept verdicts.
 Turn = tuple[Mask | None, int, Sequence[PluginFault], FilterVerdicts]
 
 
 class Stage(NamedTuple):  # a frozen dataclass takes four times as long to create
-    """One filter's turn: the hosts before and after it, as masks and as counts."""
+    """The run of one filter: the hosts before and after it, as masks and as counts."""
 
     filter: Filter
     before: int

@@ -26,7 +26,7 @@ CatalogFilter = Callable[[Runs], Iterable[WorkflowRun]]
 Placed = tuple[str, WorkflowRun]  # with the alias of its database
 
 COMPUTE_LANE = "Compute"
-# No plan has the steps that run only at a bad end.
+# Plans leave out these steps, which run only when a run fails.
 LAST_STEPS = {"BuryInCell0": "Record as failed", "MarkFailed": "Mark as failed"}
 OPERATORS_ONLY = frozenset({"host", "owner", "worker", "token", "newest", "in_cell"})  # of an event's data
 UNOWNED = {"owner": "", "fencing_token": 0, "lease_expires_at": None}

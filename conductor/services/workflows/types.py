@@ -61,7 +61,7 @@ class RunView:
     lease_expires_at: datetime | None = None
     last_event: int = 0
     parent_uuid: str = ""
-    live_run_uuid: str = ""  # of an intervention in a live migration: the migration's run
+    live_run_uuid: str = ""  # for an intervention in a live migration: the run of that migration
     step_number: int = 0  # of the step that is next or under way, from 1; 0 before the plan is known
     step_count: int = 0
     step_title: str = ""

@@ -1,4 +1,4 @@
-"""Connections that stay open, in numbers: of clients that never sign in, never end their body, or want all places."""
+"""Attacks with many open connections: clients that never sign in, never finish a body, or take all slots."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_incomplete_polls_of_a_user_end_and_leave_slots_for_others(
 
 @pytest.fixture
 def page_counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each page of the log was asked of the application behind the streams."""
+    """Number of requests to the application behind the streams, for each page of the event log."""
     found: Counter[str] = Counter()
     ask = event_streams._SharedPages.ask
 
@@ -103,7 +103,7 @@ def page_counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
-    """Streams that wait for an event: they have sent all that they know of. None wakes by itself."""
+    """The streams that wait for an event because they have sent everything. None wakes without one."""
     found: set[Any] = set()
     wake = event_streams._Sleeper.wake
 
@@ -162,7 +162,7 @@ def _received(listeners: list[Listener], kind: str, most: int) -> Callable[[], b
 def test_streams_with_the_same_scope_share_one_reading(
     people: Any, page_counts: Counter[str], asleep: set[Any], names: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many tokens of however many users of a project: what costs is done once for all of them."""
+    """The log is read once for all tokens of all users of a project."""
     monkeypatch.setattr(event_streams, "GATHER_SECONDS", 1.0)  # long enough for a loop that is slow
     middleware = _streams()
     _, run = factories.build(people.ana.context(), "web")
@@ -230,5 +230,5 @@ def test_a_token_that_ends_gets_nothing_of_a_shared_poll(people: Any, asleep: se
 
 
 def _leave(person: Any) -> None:
-    """The person loses the role in the project."""
+    """Revoke the person's role in the project."""
     assignments.take_away(AssignmentScope(user_id=person.user.id, project_id=person.project.id), person.role.id)
