@@ -1,11 +1,16 @@
 """The app of the conductor: no models; it loads plugins and has the commands."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from django.apps import AppConfig
+from django.conf import settings
 from django.core import checks
 
+from conductor.core.scheduling.prefilters import OPTIONS
 from conductor.plugins import check_plugins, converters, log
 from conductor.scheduler.hardware_requests import check_aliases
-from conductor.scheduler.prefilter_check import check_prefilters
 
 
 class ConductorConfig(AppConfig):
@@ -22,3 +27,13 @@ class ConductorConfig(AppConfig):
         checks.register(check_plugins)
         checks.register(check_aliases)
         checks.register(check_prefilters)
+
+
+def check_prefilters(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Check that the operator's pre-filters are known, for `novella check`."""
+    hint = f"Known are {', '.join(OPTIONS)}."
+    return [
+        checks.Error(f"NOVELLA_PREFILTERS: there is no pre-filter {name}.", hint=hint, id="conductor.E002")
+        for name in settings.NOVELLA_PREFILTERS
+        if name not in OPTIONS
+    ]

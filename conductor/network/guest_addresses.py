@@ -5,7 +5,7 @@ from __future__ import annotations
 from conductor.core.errors import Invalid
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
-from conductor.network import floating_rows, port_rows
+from conductor.network import port_rows
 from conductor.network.errors import IpAddressGenerationFailure
 from conductor.network.models import AddressAllocation, Port
 from conductor.network.port_rows import AddressRequest
@@ -39,7 +39,7 @@ def remove(instance_uuid: str, address: str) -> None:
         if row is None:
             raise Invalid(f"Fixed IP address {address} could not be found on instance {instance_uuid}.")
         row.delete()
-        floating_rows.release_lost(row.port)
+        port_rows.release_lost_floating_ips(row.port)
         touch(Port.objects.filter(pk=row.port.pk))
 
 

@@ -13,7 +13,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import savepoint, write_tx
-from conductor.network import filters, floating_rows, port_rows, port_security, quotas, security_groups
+from conductor.network import filters, port_rows, port_security, quotas, security_groups
 from conductor.network.errors import (
     DeviceIDNotOwnedByTenant,
     MacAddressInUse,
@@ -107,7 +107,7 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
         port_security.check_changes(port, values, group_refs)
         if fixed_ips is not None:
             port_rows.replace_addresses(port, fixed_ips)
-            floating_rows.release_lost(port)
+            port_rows.release_lost_floating_ips(port)
         if group_refs is not None:
             port.security_groups.set(security_groups.resolve(port.project_id, group_refs))
         _write(port, values)

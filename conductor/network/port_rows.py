@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.dialect import Insert
 from conductor.db.rows import Rows
-from conductor.network import addresses, floating_rows, statements
+from conductor.network import addresses, statements
 from conductor.network.errors import InvalidInput, InvalidIpForSubnet, MacAddressInUse, SubnetNotFound
-from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup, Subnet
+from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup, Subnet
+from conductor.network.revisions import touch
 
 MAC_PREFIX = "fa:16:3e"
 ATTEMPTS = 20
@@ -64,7 +66,7 @@ def delete(port_ids: Sequence[int]) -> None:
         return
     connection = connections[DEFAULT_DB_ALIAS]
     if statements.has_floating_ips(connection, port_ids):
-        floating_rows.release(Port.objects.filter(pk__in=port_ids))
+        _disassociate(FloatingIp.objects.filter(port__in=port_ids))
     statements.delete_ports(connection, port_ids)
 
 
@@ -129,3 +131,13 @@ def subnet_of(subnets: Iterable[Subnet], address: str, network: Network) -> Subn
         else:
             return subnet
     raise refusal
+
+
+def release_lost_floating_ips(port: Port) -> None:
+    """Disassociate the floating IPs of addresses that the port no longer has; inside a transaction."""
+    held = port.addresses.values("ip_address")
+    _disassociate(FloatingIp.objects.filter(port=port).exclude(fixed_ip_address__in=held))
+
+
+def _disassociate(rows: QuerySet[FloatingIp]) -> None:
+    touch(rows, port=None, fixed_ip_address=None, router=None)

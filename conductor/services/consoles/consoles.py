@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from conductor.api_db.models import ConsoleShare, ConsoleToken, InstanceMapping
 from conductor.cell_db.models import ConsoleAddress, Instance
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from conductor.cell_db.models import Drain, Instance, Migration, Service
-from conductor.cells import host_load
+from conductor.cells.hosts import load_of
 from conductor.cells.lookup import cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
@@ -95,7 +95,7 @@ class DrainView:
 def preview(context: RequestContext, host: str, requested: DrainRequest) -> list[PlannedMove]:
     """Return how a drain would move each server of the host. Changes nothing. Raises NotFound."""
     service = service_of(context, host)
-    return [planned(service.cell, instance, requested) for instance in host_load.of(service.cell, host).instances]
+    return [planned(service.cell, instance, requested) for instance in load_of(service.cell, host).instances]
 
 
 def begin(context: RequestContext, host: str, requested: DrainRequest) -> str:
@@ -282,7 +282,7 @@ def _advance(alias: str, run: WorkflowRun) -> tuple[int, bool]:
     drain = Drain.objects.using(alias).select_for_update().filter(run_uuid=run.uuid).first()
     if drain is None or drain.is_paused or drain.is_late:
         return 0, False
-    load = host_load.of(alias, drain.host)
+    load = load_of(alias, drain.host)
     if load.is_empty:
         return 0, True
     if drain.deadline_at is not None and drain.deadline_at <= database_time(alias):
@@ -369,7 +369,7 @@ def _view(alias: str, drain: Drain) -> DrainView:
     children = _children(alias, run)
     requested, left = _requested(drain), []
     if run.finished_at is None:
-        for instance in host_load.of(alias, drain.host).instances:
+        for instance in load_of(alias, drain.host).instances:
             plan = planned(alias, instance, requested)
             left.append(replace(plan, reason=drain.refused.get(str(instance.uuid), plan.reason)))
     moved: set[UUID] = set(children.filter(state=RunState.DONE).values_list("instance_uuid", flat=True))

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from conductor.cell_db.models import Migration
-from conductor.cells import host_load
+from conductor.cells.hosts import load_of
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotFound
 from conductor.core.page import Page
@@ -193,7 +193,7 @@ def runs_of(context: RequestContext, host: str) -> list[str]:
         cell = service_of(context, host).cell
     except Forbidden:
         raise NotFound(phrase("Compute host %(host)s could not be found.", host=host[:60]))
-    load = host_load.of(cell, host)
+    load = load_of(cell, host)
     wanted = Q(uuid__in=load.users) | Q(instance_uuid__in=[one.uuid for one in load.instances])
     wanted |= Q(flow=drains.FLOW, instance_name=host)
     live = WorkflowRun.objects.using(cell).live().filter(wanted).order_by("-pk")

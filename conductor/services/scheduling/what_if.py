@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from conductor.cell_db.models import Instance
-from conductor.cells import host_load
+from conductor.cells.hosts import load_of
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from conductor.core.host_state import HostTable
@@ -206,7 +206,7 @@ def _leaving(
     service = drains.service_of(context, host)
     planned: list[PlannedMove] = []
     guests: list[InstanceToMove] = []
-    for instance in host_load.of(service.cell, host).instances:
+    for instance in load_of(service.cell, host).instances:
         plan = drains.planned(service.cell, instance, requested)
         planned.append(plan)
         if plan.how:

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from conductor.api_db.models import HostMapping
 from conductor.cell_db.models import Instance, Migration
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.core.request_spec import FlavorSpec

@@ -11,7 +11,7 @@ from uuid import UUID
 from conductor import events
 from conductor.cell_db.models import BlockDevice, ComputeNode, Instance
 from conductor.cells import quarantine
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.cells.lookup import CELL0
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NotSupported, ResourceLocked

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from conductor.cell_db.models import BlockDevice, Instance
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.cells.lookup import cell_aliases
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound

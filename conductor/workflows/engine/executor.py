@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections
 
 from conductor.cells import quarantine
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.cells.targeting import target_cell
 from conductor.core.errors import HostUnresponsive, StaleToken
 from conductor.core.states import StepState, WaitCause

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import BlockDevice, ConsoleLog, Migration, Service
 from conductor.cells import quarantine
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.core.errors import CellUnavailable, Conflict
 from conductor.core.messages import message, text_of
 from conductor.core.states import MigrationStatus, MigrationType, PowerState, StepState, VmState

@@ -8,7 +8,7 @@ from uuid import UUID
 from conductor import events
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import ComputeNode, Drain, Instance, Service
-from conductor.cells import host_load
+from conductor.cells.hosts import HostLoad, load_of
 from conductor.core.canaries import launch_uuid
 from conductor.core.errors import CanaryFailed
 from conductor.core.messages import message, pack, text_of, unpack, word
@@ -74,7 +74,7 @@ class EmptyHost(Step):
     lane = "Cell conductor"
 
     def execute(self, work: StepContext) -> Result:
-        load = host_load.of(work.alias, work.inputs["host"])
+        load = load_of(work.alias, work.inputs["host"])
         if load.is_empty:
             return {}
         drain = Drain.objects.using(work.alias).get(run_uuid=work.run.uuid)
@@ -87,7 +87,7 @@ class EmptyHost(Step):
         events.append(work.alias, events.about_host(host), "host.emptied")
 
 
-def _words(load: host_load.HostLoad, drain: Drain) -> str:
+def _words(load: HostLoad, drain: Drain) -> str:
     words = f"left: {load}"
     if drain.is_paused:
         words = f"paused with {load}"

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 
 from conductor.cell_db.models import Migration
-from conductor.cells.host_liveness import is_fenced
+from conductor.cells.hosts import is_fenced
 from conductor.core.errors import HostUnresponsive
 from conductor.core.states import MigrationStatus, PowerState, TaskState, VmState
 from conductor.rpc.messages import (

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conductor.api_db.models import Aggregate
+from conductor.apps import check_prefilters
 from conductor.core.errors import Invalid
 from conductor.core.placement.query import UNBOUND
 from conductor.core.request_spec import RequestSpec
@@ -14,7 +15,6 @@ from conductor.core.scheduling.builtin_filters import Placement
 from conductor.core.scheduling.needs import needs_of
 from conductor.scheduler.hardware_requests import refuse
 from conductor.scheduler.placement_bounds import bounded
-from conductor.scheduler.prefilter_check import check_prefilters
 from tests.unit.scheduling.fleets import host, spec
 
 pytestmark = pytest.mark.django_db(databases="__all__")

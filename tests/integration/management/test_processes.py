@@ -14,7 +14,7 @@ from django.db import OperationalError
 
 from conductor.actors.periodic import ErrorLogger
 from conductor.cell_db.models import Service
-from conductor.cells.host_liveness import is_unresponsive
+from conductor.cells.hosts import is_unresponsive
 from conductor.core.context import RequestContext
 from conductor.db.transactions import write_tx
 from conductor.journal.models import WorkflowRun

@@ -13,7 +13,6 @@ from conductor.core.errors import Invalid
 from conductor.core.scheduling.cases import schema
 from conductor.core.scheduling.cases.fleet import Fleet, fleet_of
 from conductor.core.scheduling.cases.settings import Settings, settings_of
-from conductor.core.scheduling.cases.strange_keys import strange_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def _case(number: int, data: Any) -> Case:
         settings = settings_of(case)
     except Invalid as error:
         raise Invalid(f"{label}: {error.message}") from None
-    return Case(case["name"], fleet_of(case), case["requests"], settings, strange_keys(case))
+    return Case(case["name"], fleet_of(case), case["requests"], settings, _unknown_keys(case))
 
 
 def _check(label: str, data: Any) -> None:
@@ -100,3 +99,26 @@ def _first_twice(names: Iterator[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def _unknown_keys(case: Mapping[str, Any]) -> list[str]:
+    """Return the paths of keys that the format does not have, such as hosts[2].resources.PCPU.speed.
+
+    They are ignored, so the case's author is warned.
+    """
+    return [path.removeprefix(".") for path in _unknown(schema.CASE, case, "")]
+
+
+def _unknown(rule: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
+    for choice in rule.get("anyOf", ()):
+        yield from _unknown(choice, value, path)
+    if isinstance(value, dict) and rule.get("type") == "object":
+        properties, others = rule.get("properties"), rule.get("additionalProperties", {})
+        for key, inner in value.items():
+            if properties is not None and key not in properties:
+                yield f"{path}.{key}"
+            else:
+                yield from _unknown((properties or {}).get(key, others), inner, f"{path}.{key}")
+    if isinstance(value, list) and rule.get("type") == "array":
+        for index, inner in enumerate(value):
+            yield from _unknown(rule.get("items", {}), inner, f"{path}[{index}]")

@@ -1,10 +1,17 @@
-"""Load of a host: the instances, moves and runs because of which it is not empty."""
+"""State of a compute host in its cell: whether it responds, whether it is fenced, and what it is used for.
+
+Parked runs check the first two before they give up on a host.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
+from django.db import connections
+
+from conductor.cell_db import statements
 from conductor.cell_db.models import ComputeNode, Instance, Migration
 from conductor.core.identifiers import host_resource
 from conductor.core.states import MigrationStatus, MigrationType
@@ -14,9 +21,19 @@ from conductor.placement.models import Allocation
 WITH_GUEST_OFF = (MigrationType.RESIZE, MigrationType.MIGRATION)
 
 
+def is_unresponsive(alias: str, host: str) -> bool:
+    """Whether the host has never reported, is forced down, or has not reported for `host_down_seconds`."""
+    return not statements.has_reported_since(connections[alias], host, settings.NOVELLA_HOST_DOWN_SECONDS)
+
+
+def is_fenced(alias: str, host: str) -> bool:
+    """Whether an operator has fenced the host, so that it no longer carries out earlier commands."""
+    return statements.is_forced_down(connections[alias], host)
+
+
 @dataclass(frozen=True)
 class HostLoad:
-    """Instances on a host, moves that can revert to it, runs that use it, and whether it has allocations."""
+    """Reasons why a host is not empty: instances, moves that can revert to it, runs that use it, and allocations."""
 
     instances: tuple[Instance, ...]
     ways_back: tuple[Migration, ...]
@@ -36,7 +53,7 @@ class HostLoad:
         return ", ".join(parts)
 
 
-def of(alias: str, host: str) -> HostLoad:
+def load_of(alias: str, host: str) -> HostLoad:
     """Return the load of a host now."""
     instances = Instance.objects.using(alias).alive().filter(host=host).order_by("created_at", "uuid")
     ways_back = Migration.objects.using(alias).filter(
