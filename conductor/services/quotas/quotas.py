@@ -185,25 +185,26 @@ def reset(context: RequestContext, project_id: str, user_id: str = "") -> None:
         Quota.objects.filter(project_id=project_id, resource__in=DEFAULTS).delete()
 
 
-def room_for(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int, user_id: str = "") -> int:
-    """Return how many instances of a flavor fit, up to `at_most`. Raises QuotaExceeded when fewer than `at_least` do.
+def check_launch(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int, user_id: str = "") -> int:
+    """Check the quota of a launch. Return how many servers of a flavor fit, up to `at_most`.
 
-    Call it first in the write transaction that adds the instances, as it serializes requests of the project.
+    Call it first in the write transaction that adds the instances, as it serializes requests of the project. Raises
+    QuotaExceeded when fewer than `at_least` fit.
     """
     one_at_a_time(API_ALIAS, project_name(project_id))
-    return room_now(project_id, flavor, at_least=at_least, at_most=at_most, user_id=user_id)
+    return preview_launch(project_id, flavor, at_least=at_least, at_most=at_most, user_id=user_id)
 
 
-def room_now(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int, user_id: str = "") -> int:
-    """Return how many instances fit, without serializing: concurrent requests may use the quota right after."""
-    fits = _room(limits(project_id), usage(project_id), flavor, at_least=at_least, at_most=at_most)
+def preview_launch(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int, user_id: str = "") -> int:
+    """Check the quota as `check_launch` does, without serializing: concurrent requests may use it right after."""
+    fits = _fitting(limits(project_id), usage(project_id), flavor, at_least=at_least, at_most=at_most)
     own = user_limits(project_id, user_id) if user_id else {}
     if own:
-        fits = _room(own, usage(project_id, user_id), flavor, at_least=at_least, at_most=fits)
+        fits = _fitting(own, usage(project_id, user_id), flavor, at_least=at_least, at_most=fits)
     return fits
 
 
-def _room(allowed: Mapping[str, int], taken: Usage, flavor: FlavorSpec, *, at_least: int, at_most: int) -> int:
+def _fitting(allowed: Mapping[str, int], taken: Usage, flavor: FlavorSpec, *, at_least: int, at_most: int) -> int:
     per_instance = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
     fits = at_most
     for resource, amount in per_instance.items():
@@ -242,15 +243,15 @@ def project_name(project_id: str) -> str:
     return f"project:{project_id}"
 
 
-def require_room(project_id: str, resource: str, *, in_use: int, wanted: int = 1) -> None:
+def check_quota(project_id: str, resource: str, *, in_use: int, wanted: int = 1) -> None:
     """Raise QuotaExceeded when `wanted` more do not fit.
 
     Call it in the write transaction that adds them, after taking the lock `project_name` and counting the usage.
     """
-    require_below(limits(project_id), resource, in_use=in_use, wanted=wanted)
+    check_limit(limits(project_id), resource, in_use=in_use, wanted=wanted)
 
 
-def require_below(allowed: Mapping[str, int], resource: str, *, in_use: int, wanted: int = 1) -> None:
+def check_limit(allowed: Mapping[str, int], resource: str, *, in_use: int, wanted: int = 1) -> None:
     """Raise QuotaExceeded for limits that were read already. A missing one is unlimited."""
     limit = allowed.get(resource, UNLIMITED)
     if limit != UNLIMITED and in_use + wanted > limit:

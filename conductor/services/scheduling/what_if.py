@@ -285,9 +285,9 @@ def _quota(context: RequestContext, flavor: FlavorSpec, requested: InstanceCreat
     """Return how many instances the quota permits, and its refusal where that is fewer than the minimum."""
     project_id, user_id, most = context.project_id, context.user_id, requested.max_count
     try:
-        room = quotas.room_now(project_id, flavor, at_least=requested.min_count, at_most=most, user_id=user_id)
+        room = quotas.preview_launch(project_id, flavor, at_least=requested.min_count, at_most=most, user_id=user_id)
     except QuotaExceeded as error:
-        room = quotas.room_now(project_id, flavor, at_least=0, at_most=most, user_id=user_id)
+        room = quotas.preview_launch(project_id, flavor, at_least=0, at_most=most, user_id=user_id)
         return room, [Refusal("quota", error.message)]
     return room, []
 

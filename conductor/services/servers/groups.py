@@ -43,9 +43,9 @@ def create(context: RequestContext, name: str, policy: str, rules: Mapping[str, 
     with write_tx():
         one_at_a_time(API_ALIAS, quotas.project_name(context.project_id))
         there = InstanceGroup.objects.filter(project_id=context.project_id)
-        quotas.require_room(context.project_id, "server_groups", in_use=there.count())
+        quotas.check_quota(context.project_id, "server_groups", in_use=there.count())
         own = quotas.user_limits(context.project_id, context.user_id)
-        quotas.require_below(own, "server_groups", in_use=there.filter(user_id=context.user_id).count())
+        quotas.check_limit(own, "server_groups", in_use=there.filter(user_id=context.user_id).count())
         row = InstanceGroup.objects.create(
             project_id=context.project_id, user_id=context.user_id, name=name, policy=policy, rules=dict(rules)
         )

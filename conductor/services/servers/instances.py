@@ -98,7 +98,7 @@ def _launched_before(context: RequestContext, run_uuid: str) -> LaunchResult | N
 def _launch(context: RequestContext, checked: CheckedCreate) -> LaunchResult:
     """Create everything that a build needs, in the caller's transaction."""
     requested = checked.requested
-    count = quotas.room_for(
+    count = quotas.check_launch(
         context.project_id,
         checked.spec.flavor,
         at_least=requested.min_count,
@@ -197,7 +197,7 @@ def _record(
     if checked.group:
         members = checked.group.members.values_list("instance_uuid", flat=True)
         there = InstanceMapping.objects.filter(instance_uuid__in=list(members), is_deleted=False).count()
-        quotas.require_room(context.project_id, "server_group_members", in_use=there, wanted=len(instance_uuids))
+        quotas.check_quota(context.project_id, "server_group_members", in_use=there, wanted=len(instance_uuids))
         InstanceGroupMember.objects.bulk_create(
             InstanceGroupMember(group=checked.group, instance_uuid=uuid) for uuid in instance_uuids
         )

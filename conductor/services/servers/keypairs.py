@@ -159,7 +159,7 @@ def _store(context: RequestContext, user_id: str, wanted: KeyPairCreate) -> KeyP
         if mine.filter(name=wanted.name).exists():
             raise Conflict(f"Key pair '{wanted.name}' already exists.")
         allowed = quotas.limits(context.project_id) | quotas.user_limits(context.project_id, user_id)
-        quotas.require_below(allowed, "key_pairs", in_use=mine.count())
+        quotas.check_limit(allowed, "key_pairs", in_use=mine.count())
         made = KeyPair.objects.create(
             user_id=user_id,
             name=wanted.name,

@@ -85,7 +85,7 @@ def test_a_request_adds_up_few_entries_however_many_instances_there_are(database
     most = 0
     for _ in range(5 * ledgers.MOST_ENTRIES):
         with write_tx():
-            quotas.room_for("shop", TINY, at_least=0, at_most=1)
+            quotas.check_launch("shop", TINY, at_least=0, at_most=1)
             add("shop", "ana", 1)
         most = max(most, UsageEntry.objects.count())
     assert most <= ledgers.MOST_ENTRIES + 2
@@ -102,7 +102,7 @@ def test_requests_at_once_use_no_more_than_the_quota(databases: None, monkeypatc
         try:
             for turn in range(10):
                 with write_tx():
-                    if quotas.room_for("shop", TINY, at_least=0, at_most=1):
+                    if quotas.check_launch("shop", TINY, at_least=0, at_most=1):
                         add("shop", user, 1)
                 with write_tx():
                     alive = InstanceMapping.objects.filter(project_id="shop", is_deleted=False)

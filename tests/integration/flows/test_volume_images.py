@@ -212,7 +212,7 @@ def test_a_snapshot_that_is_deleted_at_the_same_moment_makes_no_volume_in_error(
 ) -> None:
     launched(hosts, ana, of_image(image))
     snapshot = snapshot_of(hosts, ana, str(BlockDevice.objects.using(CELL).get().volume_uuid))
-    checks = {"server": (instances.quotas, "room_for"), "volume": (creation.volumes, "check_metadata")}
+    checks = {"server": (instances.quotas, "check_launch"), "volume": (creation.volumes, "check_metadata")}
     place, name = checks[kind]
     original = getattr(place, name)
 

@@ -62,9 +62,9 @@ def test_a_quota_source_lowers_limits_and_never_raises_them(use: Use) -> None:
     before = quotas.limits("shop")
     use("quota_source", "RackLimits", instances=2)
     assert quotas.limits("shop") == {**before, "instances": 2}
-    assert quotas.room_now("shop", FLAVOR, at_least=1, at_most=5) == 2
+    assert quotas.preview_launch("shop", FLAVOR, at_least=1, at_most=5) == 2
     with pytest.raises(QuotaExceeded, match="instances"):
-        quotas.room_now("shop", FLAVOR, at_least=3, at_most=3)
+        quotas.preview_launch("shop", FLAVOR, at_least=3, at_most=3)
     use("quota_source", "RackLimits", instances=10_000)
     assert quotas.limits("shop") == before
 
