@@ -26,7 +26,7 @@ from conductor.services.hosts.types import ServiceView
 
 
 def update(context: RequestContext, service: ServiceView, **values: Any) -> ServiceView:
-    """Set `is_disabled`, `disabled_reason` or `is_forced_down`.
+    """Set `is_disabled`, `disabled_reason` or `is_forced_down`. A host that is disabled always has a reason.
 
     Raises Invalid for a host that may have evacuated guests.
     """
@@ -44,6 +44,8 @@ def update(context: RequestContext, service: ServiceView, **values: Any) -> Serv
                 ),
                 field="forced_down",
             )
+    if values.get("is_disabled") and not values.get("disabled_reason"):
+        values["disabled_reason"] = f"closed by {context.user_name[:120]} without a reason ({context.request_id})"
     return hosts.update_service(context, service, **values)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ import pytest
 from django.db import connections
 
 from conductor.api_db.models import InstanceGroup, InstanceGroupMember, SchedulingDecision
+from conductor.core.context import system_context
 from conductor.core.errors import NoValidHost, StaleToken
 from conductor.core.messages import unpack
 from conductor.core.request_spec import MoveSpec, RequestSpec
@@ -24,6 +26,8 @@ from conductor.placement.models import Allocation, Consumer, ProviderInventory
 from conductor.scheduler import contention, manager
 from conductor.scheduler.contention import ContentionTracker
 from conductor.scheduler.host_manager import host_manager
+from conductor.services.fleet import enabling
+from conductor.services.hosts import hosts
 from conductor.workflows.engine import leases
 from tests.fixtures.destinations import select, used
 from tests.fleet import (
@@ -170,6 +174,19 @@ def test_hosts_that_stop_responding_are_disabled_or_return_are_seen_at_once() ->
     assert reasons == {"one": ("the host is down", "down"), "two": ("the host is closed to new instances", "new disks")}
     Service.objects.using("cell1").filter(host="two").update(is_disabled=False)
     assert select(requested())[0][0].host == "two"
+
+
+def test_a_host_that_was_closed_without_a_reason_is_shown_with_the_caller() -> None:
+    add_host("one")
+    operator = replace(system_context(), user_name="admin", request_id="req-1")
+    (service,) = hosts.list_services(operator, host="one", binary="nova-compute").items
+    enabling.update(operator, service, is_disabled=True, disabled_reason=None)
+    (rejected,) = map(unpacked, refused(requested()).details["hosts"])
+    assert rejected["reason"] == "the host is closed to new instances"
+    assert rejected["have"] == "closed by admin without a reason (req-1)"
+    enabling.update(operator, service, is_disabled=False, disabled_reason=None)
+    assert hosts.get_service(operator, service.uuid).disabled_reason is None
+    assert select(requested())[0][0].host == "one"
 
 
 def test_hosts_grow_shrink_and_come_and_go() -> None:
