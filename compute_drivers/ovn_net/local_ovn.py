@@ -41,8 +41,8 @@ FAILED = "OVN could not be configured"
 SECONDS = "--timeout=30"
 
 
-class CannotStart(Exception):
-    """There is no OVN here; a clause with the reason."""
+class CannotStart(DriverError):
+    """There is no OVN here; its message is a clause with the reason."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class LocalOvn:
             self._start()
         except (DriverError, OSError) as error:
             self.stop(lock)
-            raise CannotStart(getattr(error, "message", str(error)).rstrip(".")) from error
+            reason = error.message if isinstance(error, DriverError) else str(error)
+            raise CannotStart(reason.rstrip(".")) from error
         except BaseException:
             self.stop(lock)
             raise
