@@ -30,7 +30,7 @@ class Network(Tagged):
     is_shared = models.BooleanField(default=False)
     is_external = models.BooleanField(default=False)
     is_admin_up = models.BooleanField(default=True)
-    mtu = models.PositiveIntegerField(default=1450)
+    mtu = models.PositiveIntegerField(default=1442)
     is_default = models.BooleanField(default=False, db_default=False)
     is_port_security_enabled = models.BooleanField(default=True, db_default=True)
     provider_type = models.CharField(max_length=32, default="", db_default="")

@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
                 ("is_shared", models.BooleanField(default=False)),
                 ("is_external", models.BooleanField(default=False)),
                 ("is_admin_up", models.BooleanField(default=True)),
-                ("mtu", models.PositiveIntegerField(default=1450)),
+                ("mtu", models.PositiveIntegerField(default=1442)),
                 ("is_default", models.BooleanField(db_default=False, default=False)),
                 ("is_port_security_enabled", models.BooleanField(db_default=True, default=True)),
                 ("provider_type", models.CharField(db_default="", default="", max_length=32)),

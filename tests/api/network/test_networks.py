@@ -48,7 +48,7 @@ def test_network_life(api_client: Any, people: Any) -> None:
         "shared": False,
         "router:external": False,
         "is_default": False,
-        "mtu": 1450,
+        "mtu": 1442,
         "port_security_enabled": True,
         "dns_domain": "",
         "availability_zones": ["nova"],
