@@ -65,6 +65,7 @@ class Environment:
     log_level: str = _variable(kind.choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", fold=str.upper), "INFO")
     virt_type: str = _variable(kind.choice("auto", "kvm", "qemu"), "auto")
     real_host: str = _variable(kind.choice("auto", "on", "off"), "auto")
+    local_network: str = _variable(kind.choice("auto", "ovn", "user"), "auto")
     simulated_hosts: int = _variable(kind.integer("a number of hosts per cell", 0, 10_000), "8")
     hosts_file: Path | str = _variable(kind.directory)
     simulated_latency_seconds: float = _variable(kind.seconds(0, 600), "1")

@@ -95,6 +95,11 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "`auto`, and the start prints the reason if they can't be used. `off`: never, and nothing is "
             "installed for it."
         ),
+        "NOVELLA_LOCAL_NETWORK": SettingText(
+            "Network of guests on this machine as a compute host of `novella up`. `ovn`: [OVN, which it "
+            "starts](../how-to/network.md#one-machine). `user`: QEMU's user network for each guest. `auto`: `ovn` if "
+            "root runs it, OVN is installed and the machine has room for it; else `user`. The start prints which."
+        ),
         "NOVELLA_VIRT_TYPE": SettingText(
             "`kvm`, `qemu` (emulation: slow, works everywhere), or `auto`: `kvm` if the processor and "
             "`/dev/kvm` support it."

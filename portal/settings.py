@@ -262,6 +262,7 @@ NOVELLA_HOST = environment.host
 NOVELLA_PORT = environment.port
 NOVELLA_VIRT_TYPE = environment.virt_type
 NOVELLA_REAL_HOST = environment.real_host
+NOVELLA_LOCAL_NETWORK = environment.local_network
 NOVELLA_SIMULATED_HOSTS = environment.simulated_hosts
 NOVELLA_HOSTS_FILE = environment.hosts_file or None
 NOVELLA_SIMULATED_LATENCY_SECONDS = environment.simulated_latency_seconds

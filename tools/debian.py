@@ -13,6 +13,7 @@ from pathlib import Path
 # start servers of their own. Both are switched off, starting services only during the installation.
 POLICY = Path("/usr/sbin/policy-rc.d")
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/novella.conf")
+SYSTEMD = Path("/run/systemd/system")  # it is there where systemd runs
 PACKAGE_LISTS = Path("/var/lib/apt/lists")
 # A network that is away for a moment is waited for: apt's pauses grow to half a minute.
 RETRIES = ("-o", "Acquire::Retries=8")
@@ -60,6 +61,12 @@ def nothing_starts() -> Iterator[None]:
     finally:
         if is_ours:
             _as_root(become_root, f"rm -f {POLICY}")
+
+
+def disable(services: Sequence[str]) -> None:
+    """Keep services of packages that were just installed from starting at the next boot. Raises CannotInstall."""
+    if services and SYSTEMD.is_dir():
+        _as_root(_become_root("disable them by hand"), f"systemctl disable --quiet {' '.join(services)}")
 
 
 def _as_root(become_root: Sequence[str], script: str) -> None:

@@ -1,6 +1,7 @@
 """Installs the Debian packages that real guests and the test suite need, and links libvirt's bindings into `.venv`.
 
-`run` continues without them, but without real hosts; `test` fails, because skipped tests prove nothing.
+`run` continues without them, but without real hosts, or with QEMU's user network for their guests; `test` fails,
+because skipped tests prove nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from portal.environment import InvalidEnvironment, current
+from portal.environment import Environment, InvalidEnvironment, current
 from tools import debian
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
@@ -53,6 +54,8 @@ OVN = (
     "ovn-host",
     "ethtool",  # has the kernel fill in checksums of frames that enter Open vSwitch
 )
+# Services of these packages: `novella up` starts the programs itself.
+OVN_SERVICES = ("openvswitch-switch", "ovn-central", "ovn-host")
 PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES, *OVN)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
@@ -69,7 +72,18 @@ def provide(packages: Sequence[str]) -> str:
     print(f"system packages: installing {' '.join(wanted)}; this can take some minutes", flush=True)
     with debian.nothing_starts() if set(wanted) & {*SERVICES, *OVN} else nullcontext():
         debian.install(wanted)
+    debian.disable([service for service in OVN_SERVICES if service in wanted])
     return f"system packages: installed {' '.join(wanted)}"
+
+
+def provide_ovn(environment: Environment) -> None:
+    """Install OVN where `novella up` may start it: there it is root, and the settings do not rule it out."""
+    if os.geteuid() != 0 or environment.local_network == "user" or environment.ovn_northbound:
+        return
+    try:
+        provide(OVN)
+    except debian.CannotInstall as error:
+        print(f"system packages: guests on this machine will have QEMU's user network: {error}", file=sys.stderr)
 
 
 def link_bindings(modules_dir: Path, site_packages: Path) -> list[Path]:
@@ -116,6 +130,8 @@ def main(arguments: Sequence[str]) -> int:
         if profile == "run" and current().real_host == "off":
             return 0
         line = provide(PROFILES[profile])
+        if profile == "run":
+            provide_ovn(current())
         provide_account()
         link_bindings(DEBIAN_MODULES, _site_packages())
     except InvalidEnvironment as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
@@ -9,7 +10,9 @@ from django.utils import timezone
 from conductor.core.context import RequestContext, system_context
 from conductor.db.transactions import write_tx
 from conductor.network import operations, router_interfaces, routers, subnets
-from conductor.network.models import Network, SubnetPool
+from conductor.network.models import Network, Subnet, SubnetPool
+from conductor.network.provider_networks import DEFAULT_KIND
+from conductor.network.revisions import touch
 from conductor.network.routers import GatewayRequest, RouterCreate
 from conductor.network.subnets import SubnetCreate
 
@@ -19,6 +22,7 @@ SUBNET_PREFIX_LENGTH = 20
 # A range reserved for benchmarks, which is not on the internet: an operator replaces it by the real one.
 EXTERNAL_CIDR = "198.18.0.0/20"
 ROUTER = "way-out"
+FLAT = "flat"  # a physical network without VLANs
 
 
 def seed(project_id: str, *, leads_out: bool = False) -> None:
@@ -37,6 +41,33 @@ def seed(project_id: str, *, leads_out: bool = False) -> None:
             _subnet(context, outside, cidr=EXTERNAL_CIDR, is_dhcp_enabled=False)
             if leads_out:
                 _lead(context, project_id, inside, outside)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The external network of the cloud; `gateway` is its gateway's address with the length of the prefix."""
+
+    network_id: int
+    physical_network: str
+    gateway: str
+
+
+def outside() -> Outside | None:
+    """Return the default external network, if it has an IPv4 subnet with a gateway, and no segment of a VLAN."""
+    found = Subnet.objects.filter(network__is_external=True, network__is_default=True, ip_version=4)
+    subnet = found.exclude(gateway_ip=None).select_related("network").order_by("pk").first()
+    if subnet is None or not subnet.gateway_ip or subnet.network.provider_type not in ("", DEFAULT_KIND, FLAT):
+        return None
+    length = subnet.cidr.rpartition("/")[2]
+    return Outside(subnet.network_id, subnet.network.physical_network, f"{subnet.gateway_ip}/{length}")
+
+
+def map_outside(outside: Outside, physical_network: str) -> None:
+    """Map the external network to a physical one. Requests cannot do so later than when they create a network."""
+    if outside.physical_network != physical_network:
+        with write_tx():
+            network = Network.objects.filter(pk=outside.network_id)
+            touch(network, provider_type=FLAT, physical_network=physical_network)
 
 
 def _make_pool(project_id: str) -> SubnetPool:

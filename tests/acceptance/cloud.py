@@ -153,7 +153,9 @@ class Cloud(Client):
         self.port = free_port()
         # No host counts as down because the machine is slow.
         patient = {"NOVELLA_HOST_DOWN_SECONDS": "3600"}
-        self.variables = {"NOVELLA_REAL_HOST": "off", "NOVELLA_SIMULATED_HOSTS": "2"} | patient | variables
+        # Clouds share the machine, which has one place for OVN.
+        shared = {"NOVELLA_LOCAL_NETWORK": "user"}
+        self.variables = {"NOVELLA_REAL_HOST": "off", "NOVELLA_SIMULATED_HOSTS": "2"} | patient | shared | variables
         self.nursery = nursery
         self.process: subprocess.Popen[str] | Child | None = None
 

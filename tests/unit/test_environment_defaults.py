@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "log_level": "INFO",
     "virt_type": "auto",
     "real_host": "auto",
+    "local_network": "auto",
     "simulated_hosts": 8,
     "hosts_file": "",
     "simulated_latency_seconds": 1.0,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from portal.environment import load
 from tools import bootstrap, debian, system_packages
 from tools.collect_frontend import collect
 
@@ -79,9 +81,54 @@ def test_a_package_with_a_service_is_installed_while_nothing_starts(monkeypatch:
     monkeypatch.setattr(debian, "missing", list)
     monkeypatch.setattr(debian, "nothing_starts", nothing_starts)
     monkeypatch.setattr(debian, "install", lambda packages: seen.extend(packages))
+    monkeypatch.setattr(debian, "disable", lambda services: seen.extend(f"disabled {one}" for one in services))
     assert name in system_packages.PROFILES["test"]
     system_packages.provide([name])
-    assert seen == ["locked", name, "unlocked"]
+    disabled = [f"disabled {name}"] if name in system_packages.OVN_SERVICES else []
+    assert seen == ["locked", name, "unlocked", *disabled]
+
+
+def test_services_are_disabled_where_systemd_would_start_them(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(machine, "systemctl", f'#!/bin/sh\necho "$@" >> {machine}/seen\n')
+    monkeypatch.setattr(debian, "SYSTEMD", machine / "systemd")
+    debian.disable(["ovn-host"])
+    assert not (machine / "seen").exists()
+    (machine / "systemd").mkdir()
+    debian.disable(["ovn-host", "ovn-central"])
+    debian.disable([])
+    assert (machine / "seen").read_text() == "disable --quiet ovn-host ovn-central\n"
+
+
+@pytest.mark.parametrize(
+    ("uid", "variables", "is_provided"),
+    [
+        (0, {}, True),
+        (1000, {}, False),
+        (0, {"NOVELLA_LOCAL_NETWORK": "user"}, False),
+        (0, {"NOVELLA_OVN_NORTHBOUND": "unix:/nb", "NOVELLA_OVN_SOUTHBOUND": "unix:/sb"}, False),
+    ],
+    ids=str,
+)
+def test_ovn_is_installed_where_up_may_start_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uid: int, variables: dict[str, str], is_provided: bool
+) -> None:
+    provided: list[str] = []
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(system_packages, "provide", provided.extend)
+    system_packages.provide_ovn(load({"NOVELLA_DATA": str(tmp_path), **variables}))
+    assert provided == (list(system_packages.OVN) if is_provided else [])
+
+
+def test_without_ovn_the_start_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: object) -> None:
+        raise debian.CannotInstall("the mirror is away")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(system_packages, "provide", fails)
+    system_packages.provide_ovn(load({"NOVELLA_DATA": str(tmp_path)}))
+    assert capsys.readouterr().err.endswith("will have QEMU's user network: the mirror is away\n")
 
 
 def test_a_policy_that_was_there_stays(machine: Path) -> None:

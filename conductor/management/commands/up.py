@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
-from conductor.management import first_start, preflight
+from conductor.compute.hosts import HostConfig
+from conductor.management import first_start, local_network, preflight
 from conductor.management.default_fleet import default_fleet
 from conductor.management.embedded import Embedded
 from conductor.management.tiny_linux.builder import CannotBuild
@@ -42,13 +44,24 @@ class Command(ManualCommand):
         self.stdout.write(fleet.remark)
         tiny_linux = self._tiny_linux(data_dir) if fleet.real_host else None
         passwords = first_start.prepare(data_dir, tiny_linux)
-        embedded = Embedded(fleet.hosts)
+        try:
+            with local_network.started(fleet, data_dir) as network:
+                self._report(network.remark)
+                self._serve(network.hosts, lambda: self._say_ready(data_dir, passwords))
+        finally:
+            held.close()
+
+    def _report(self, remark: str) -> None:
+        if remark:
+            self.stdout.write(remark)
+
+    def _serve(self, hosts: tuple[HostConfig, ...], on_ready: Callable[[], None]) -> None:
+        embedded = Embedded(hosts)
         embedded.start()
         try:
-            embedded.serve(lambda: self._say_ready(data_dir, passwords))
+            embedded.serve(on_ready)
         finally:
             embedded.stop()
-            held.close()
 
     def _spare_the_terminal(self) -> None:
         """Log no seals of the audit log to a terminal: they are of use in a log that is kept."""

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Called by udhcpc with what was leased: takes the address, the routes and, from the first card, the host name.
+# Called by udhcpc with what was leased: takes MTU, address, routes and, from the first card, the host name.
 case $1 in
 deconfig)
     ip link set "$interface" up
     ;;
 bound | renew)
+    [ -n "$mtu" ] && ip link set "$interface" mtu "$mtu"
     ip addr replace "$ip/$mask" dev "$interface"
     [ -n "$router" ] && ip route replace default via "${router%% *}"
     set -- $staticroutes
