@@ -28,6 +28,7 @@ from portal.pages.resource_pages.catalog import RESOURCES, may_do
 from portal.pages.resources.model import Resource
 from portal.pages.status_badges import StatusBadge
 from portal.pages.timeline import presenter
+from portal.pages.wording import action_on
 
 MOST_OF_A_KIND = 5
 MOST_LOOKED_AT = 50  # servers to check for a state that allows the action
@@ -182,7 +183,7 @@ def _workflows(request: PageRequest, text: str) -> list[Hit]:
     runs = map(presenter.of, lists.named(request.caller, text, MOST_OF_A_KIND))
     return [
         Hit(
-            f"{gettext(run.intent)} {run.subject}",
+            action_on(run.intent, run.subject),
             reverse("workflow", args=[run.uuid]),
             "workflow",
             run.uuid[:8],

@@ -21,6 +21,13 @@ def _text(text: str) -> str:
     return gettext(text) if text else text
 
 
+def action_on(action: str, subject: str) -> str:
+    """Return an action and what it is about: Create web-1; without a subject the action alone."""
+    if not subject:
+        return _text(action)
+    return gettext("%(action)s %(subject)s") % {"action": _text(action), "subject": subject}
+
+
 def inside(text: object) -> str:
     """Return a title for the middle of a sentence: lower case in English; German capitalizes nouns everywhere."""
     return str(text).lower() if (get_language() or "en").startswith("en") else str(text)

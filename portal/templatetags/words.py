@@ -7,10 +7,11 @@ from django.utils.translation import gettext, ngettext
 
 from conductor.core.messages import Message
 from conductor.core.phrases import Phrase
-from portal.pages.wording import inside, translated
+from portal.pages.wording import action_on, inside, translated
 
 register = template.Library()
 register.filter(inside)
+register.filter(action_on)
 
 
 @register.filter

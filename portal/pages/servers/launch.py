@@ -271,7 +271,7 @@ def _network_words(choices: LaunchOptions) -> list[dict[str, str]]:
     if named:
         words = gettext("%(name)s, the only network") % {"name": named[0]["name"]}
     auto = [{"network_id": AUTO_NETWORK, "name": gettext("Automatic"), "words": words}]
-    none = [{"network_id": NO_NETWORK, "name": gettext("None"), "words": gettext("console only")}]
+    none = [{"network_id": NO_NETWORK, "name": gettext("No network"), "words": gettext("console only")}]
     return [*(auto if len(named) <= 1 else []), *named, *none]
 
 
@@ -283,7 +283,6 @@ def _summary(form: LaunchFormValues, choices: LaunchOptions) -> dict[str, Any]:
     if flavor is not None:
         more |= {"cores": number * flavor.vcpus, "ram": number * flavor.memory_mb}
     bars = quota_bars.bars(choices.quotas, more)
-    count_words = gettext("%(count)s servers") % {"count": number} if number > 1 else gettext("server")
     volume = next((one for one in choices.volumes if one.volume_id == form.boot_volume), None)
     source = image.name if image else gettext("no image selected")
     if volume is not None:
@@ -292,7 +291,7 @@ def _summary(form: LaunchFormValues, choices: LaunchOptions) -> dict[str, Any]:
         "form": form,
         "quotas": bars,
         "is_over_quota": any(bar.is_over for bar in bars),
-        "count_words": count_words,
+        "number": number,
         "sentence": _sentence(number, flavor, source),
         "command": command(form, image.name if image else "IMAGE", flavor.name if flavor else "FLAVOR"),
         "body": body_text(form),

@@ -23,7 +23,7 @@ from portal.pages import status_badges
 from portal.pages.scheduling import placement
 from portal.pages.timeline import history
 from portal.pages.timeline.presenter import WorkflowPresenter
-from portal.pages.wording import translated
+from portal.pages.wording import action_on, translated
 from portal.pages.workflows import graph, live_migrations, waits
 
 MOST_AUDITED = 21  # a request and its first children
@@ -196,7 +196,7 @@ def data_tab(tab: TabRequest) -> dict[str, Any]:
         "data": [
             {
                 "run": run,
-                "title": f"{gettext(status_badges.intent(run))} {run.instance_name if run.cell else ''}".rstrip(),
+                "title": action_on(status_badges.intent(run), run.instance_name if run.cell else ""),
                 "data": run_data.of_run(tab.caller, run.uuid),
             }
             for run in shown

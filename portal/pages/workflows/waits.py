@@ -23,7 +23,7 @@ from portal.pages.amounts import whole
 from portal.pages.permissions import PageRequest, signed_in
 from portal.pages.timeline import presenter as workflow_presenter
 from portal.pages.timeline.presenter import WorkflowPresenter
-from portal.pages.wording import translated
+from portal.pages.wording import action_on, translated
 
 NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y = 250, 40, 150, 18
 
@@ -165,7 +165,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
 
 def name_of(run: RunView) -> str:
     """Return a run's action and its resource."""
-    return f"{gettext(status_badges.intent(run))} {run.instance_name or status_badges.subject(run)}"
+    return action_on(status_badges.intent(run), run.instance_name or status_badges.subject(run))
 
 
 def names_of(view: LocksView) -> Mapping[str, str]:
