@@ -97,12 +97,8 @@ class HostNet:
         with self._lock:
             self._metadata.stop()
 
-    def plug(self, owner: str, clients: Sequence[Client], *, is_bound: bool = True) -> None:
-        """Plug a guest's ports. Raises BuildAborted, DriverError, and then none of them is plugged.
-
-        Args:
-            is_bound: Unused: a bridge forwards at once.
-        """
+    def plug(self, owner: str, clients: Sequence[Client]) -> None:
+        """Plug a guest's ports. Raises BuildAborted, DriverError, and then none of them is plugged."""
         with self._lock:
             new = [self._of(owner, client) for client in clients]
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

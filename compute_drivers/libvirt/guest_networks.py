@@ -84,12 +84,8 @@ class GuestNetworks:
 
     # -- guests and ports
 
-    def configure(self, guest: GuestSpec, *, is_here: bool = True) -> None:
-        """Serve the guest's present ports and metadata. Raises BuildAborted, DriverError.
-
-        Args:
-            is_here: The ports belong to this host, and not to another one until the guest has arrived.
-        """
+    def configure(self, guest: GuestSpec) -> None:
+        """Serve the guest's present ports and metadata. Raises BuildAborted, DriverError."""
         files = metadata_files(guest, guest.admin_password, self._vendor_data)
         note: NetworkNote = {
             "player": self._backend,
@@ -98,12 +94,12 @@ class GuestNetworks:
             "ports": [asdict(port) for port in guest.ports if port.ip_address],
         }
         self._write(guest.instance_uuid, note)
-        self.reopen(guest.instance_uuid, is_here=is_here)
+        self.reopen(guest.instance_uuid)
 
-    def reopen(self, instance_uuid: str, *, is_here: bool = True) -> None:
-        """Serve the ports in the guest's note anew; `is_here` as in `configure`. Raises DriverError."""
+    def reopen(self, instance_uuid: str) -> None:
+        """Serve the ports in the guest's note anew. Raises DriverError."""
         self.close(instance_uuid)
-        self._open(instance_uuid, is_here=is_here)
+        self._open(instance_uuid)
 
     def plug(self, instance_uuid: str, port: NetworkPort) -> None:
         """Serve one more port. Raises DriverError."""
@@ -189,13 +185,13 @@ class GuestNetworks:
         if (net := self._by_taps.get(backend)) is not None and (cause := net.missing()):
             raise DriverError(f"Option libvirt.guest_network: {backend} cannot be had here: {cause}.")
 
-    def _open(self, instance_uuid: str, *, is_here: bool = True) -> None:
+    def _open(self, instance_uuid: str) -> None:
         with os_errors_as("The network of the guest could not be opened"):
-            self._open_all(instance_uuid, self._read(instance_uuid), is_here=is_here)
+            self._open_all(instance_uuid, self._read(instance_uuid))
 
-    def _open_all(self, instance_uuid: str, note: Mapping[str, Any], *, is_here: bool = True) -> None:
+    def _open_all(self, instance_uuid: str, note: Mapping[str, Any]) -> None:
         if (net := self._by_taps.get(str(note.get("player")))) is not None:
-            net.plug(instance_uuid, self._clients(instance_uuid, note), is_bound=is_here)
+            net.plug(instance_uuid, self._clients(instance_uuid, note))
             return
         pages = self._pages(instance_uuid, note)
         paths_of = self._paths_of(instance_uuid)

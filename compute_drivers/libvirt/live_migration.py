@@ -107,7 +107,7 @@ class LiveMigration:
         node, uuid = self._node, guest.instance_uuid
         drive = node.paths.local_config_drive(uuid)
         self._builder.write_config_drive(drive, guest, guest.admin_password)
-        node.networks.reopen(uuid, is_here=False)
+        node.networks.reopen(uuid)
         target = self._target(uuid, is_on_image=False, is_block_migration=False)
         target[SHARED_MARK] = secrets.token_hex(16)
         with os_errors_as("The guest's folder could not be marked"):
@@ -123,7 +123,7 @@ class LiveMigration:
         drive = folder / config_drive.NAME
         self._builder.write_config_drive(drive, guest, guest.admin_password)
         target = self._target(uuid, is_on_image=backing is not None, is_block_migration=True)
-        node.networks.configure(guest, is_here=False)
+        node.networks.configure(guest)
         return {**target, "places": {**target["places"], "own_drive": str(drive)}}
 
     def _target(self, uuid: str, *, is_on_image: bool, is_block_migration: bool) -> dict[str, Any]:

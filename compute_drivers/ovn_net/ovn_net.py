@@ -83,12 +83,10 @@ class OvnNet:
         with self._lock:
             self._metadata.stop()
 
-    def plug(self, owner: str, clients: Sequence[Client], *, is_bound: bool = True) -> None:
-        """Plug a guest's ports. Raises DriverError, and then those that were not plugged before are not.
+    def plug(self, owner: str, clients: Sequence[Client]) -> None:
+        """Plug a guest's ports, and wait until OVN has set them up.
 
-        Args:
-            is_bound: The ports are bound to this host, so wait until OVN has set them up. A guest that arrives while it
-                runs has them bound to its source until it is here.
+        Raises DriverError, and then those that were not plugged before are not.
         """
         ports = {client.port.port_uuid: self._of(owner, client) for client in clients}
         with self._lock:
@@ -99,7 +97,7 @@ class OvnNet:
                 for held in ports.values():
                     self._make(held)
                 self._serve({held.network for held in ports.values()})
-            for uuid, held in ports.items() if is_bound else ():
+            for uuid, held in ports.items():
                 self._bridge.await_installed(held.device, uuid, self._seconds)
         except BaseException:
             with self._lock:

@@ -153,8 +153,9 @@ class Port(Tagged):
 
     `is_plugged` is set while a guest has the port, and `device_index` then is its place among the guest's ports.
     Before, while a workflow is about to plug the port, it is `ports.NOT_PLUGGED_YET`.
-    `binding_host` is that guest's host, empty while it is on no host. `is_made_by_compute` marks a port that was
-    created for a guest: it is deleted with the guest. `guest_hostname` is the guest's, as far as DNS can have it.
+    `binding_host` is that guest's host, empty while it is on no host; `migrating_to` is the host that the guest is
+    moving to while it runs. `is_made_by_compute` marks a port that was created for a guest: it is deleted with the
+    guest. `guest_hostname` is the guest's, as far as DNS can have it.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -169,6 +170,7 @@ class Port(Tagged):
     device_owner = models.CharField(max_length=255, default="")
     device_index = models.PositiveSmallIntegerField(default=0)
     binding_host = models.CharField(max_length=255, default="")
+    migrating_to = models.CharField(max_length=255, default="", db_default="")
     is_made_by_compute = models.BooleanField(default=False)
     is_plugged = models.BooleanField(default=False, db_default=False)
     device_tag = models.CharField(max_length=60, null=True)  # its name in the guest's metadata

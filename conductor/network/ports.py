@@ -47,6 +47,7 @@ FREE: Mapping[str, Any] = {
     "device_owner": "",
     "device_index": 0,
     "binding_host": "",
+    "migrating_to": "",
     "status": "DOWN",
     "is_plugged": False,
     "device_tag": None,
@@ -124,7 +125,8 @@ def plug(
         return [_described(port, held) for port, held in made]
     plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
     if any(port.binding_host != binding.host for port in plugged):
-        touch(_plugged(instance_uuid), binding_host=binding.host, device_owner=binding.device_owner)
+        bound = {"binding_host": binding.host, "migrating_to": "", "device_owner": binding.device_owner}
+        touch(_plugged(instance_uuid), **bound)
     return [_as_json(port) for port in plugged]
 
 
@@ -137,14 +139,19 @@ def unplug(instance_uuid: str) -> None:
 
 def unbind(instance_uuid: str) -> None:
     """Unbind the ports from the host: the instance is on no host, and keeps its ports and addresses."""
-    touch(_plugged(instance_uuid), binding_host="", status="DOWN", is_plugged=True)
+    touch(_plugged(instance_uuid), binding_host="", migrating_to="", status="DOWN", is_plugged=True)
 
 
 def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any]]:
-    """Bind the instance's ports to `host`. Return NetworkPort values as JSON, in order."""
-    bound = {"binding_host": host, "device_owner": device_owner, "status": "ACTIVE", "is_plugged": True}
-    touch(_plugged(instance_uuid), **bound)
+    """Bind the instance's ports to `host` alone. Return NetworkPort values as JSON, in order."""
+    bound = {"binding_host": host, "migrating_to": "", "device_owner": device_owner, "status": "ACTIVE"}
+    touch(_plugged(instance_uuid), **bound, is_plugged=True)
     return [_as_json(port) for port in _plugged(instance_uuid).order_by("device_index", "pk")]
+
+
+def set_destination(instance_uuid: str, host: str) -> None:
+    """Bind the instance's ports to `host` too, which the instance moves to while it runs; "" for its own host alone."""
+    touch(_plugged(instance_uuid), migrating_to=host)
 
 
 def bind_to_guest(

@@ -14,9 +14,9 @@ from conductor.network.errors import RevisionNumberConstraintFailed
 Answer = TypeVar("Answer")
 
 
-def touch(rows: QuerySet[Any], **changes: Any) -> None:
-    """Write `changes` and raise the revision."""
-    rows.update(**changes, revision_number=F("revision_number") + 1, updated_at=timezone.now())
+def touch(rows: QuerySet[Any], **changes: Any) -> int:
+    """Write `changes` and raise the revision. Return the number of rows."""
+    return rows.update(**changes, revision_number=F("revision_number") + 1, updated_at=timezone.now())
 
 
 def guarded(expected: int | None, row: Any, act: Callable[[], Answer]) -> Answer:

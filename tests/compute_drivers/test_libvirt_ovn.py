@@ -35,6 +35,7 @@ from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, wait_for
 from tests.fixtures.tiny_guests import linux
 from tests.guests import guest_of
 from tests.services import ovn
+from tests.waiting import wait_until
 
 NETWORK = "6f1b6f2e-net"
 ANA, BO, UNKNOWN = (
@@ -65,18 +66,19 @@ printf "GET /openstack/latest/meta_data.json HTTP/1.0\\r\\n\\r\\n" | nc -w 9 169
 """
 
 
-def topology(ana_host: str) -> CloudTopology:
-    """Return a network with the ports of ana and bo, whose host is h2."""
+def topology(ana_host: str, destination: str = "", *, bo_host: str = "h2") -> CloudTopology:
+    """Return a network with the ports of ana, which is moving to `destination`, and of bo."""
     ports = tuple(
         PortSpec(
             port.port_uuid,
             NETWORK,
             port.mac_address,
             host=host,
+            destination=to,
             addresses=(FixedAddress("subnet", port.ip_address),),
             groups=("group",),
         )
-        for port, host in ((ANA, ana_host), (BO, "h2"))
+        for port, host, to in ((ANA, ana_host, destination), (BO, bo_host, ""))
     )
     return CloudTopology(
         networks=(NetworkSpec(NETWORK),),
@@ -97,12 +99,17 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ovn.Lab]:
 
 
 @pytest.fixture(scope="module")
-def database(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
+def opened(lab: ovn.Lab) -> Iterator[NorthboundDatabase]:
+    made = NorthboundDatabase(lab.central.nb_remote)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database(opened: NorthboundDatabase) -> NorthboundDatabase:
     """The projection of a network with ana on h1."""
-    opened = NorthboundDatabase(lab.central.nb_remote)
     opened.write(desired(topology("h1")))
-    yield opened
-    opened.close()
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -232,18 +239,111 @@ def test_linux_guests_on_two_hosts_meet_read_of_themselves_and_keep_their_connec
         ask(source, ana.instance_uuid, PINGS, b"ping is answered.")
         ask(source, ana.instance_uuid, LISTENS, f"here is {bo.instance_uuid}".encode())
 
+        database.write(desired(topology("h1", "h2")))
         with inside(lab, "h2"):
             target = destination.prepare_live_migration(ana, is_block_migration=None)
+        ask(source, ana.instance_uuid, PINGS, b"ping is answered.")
         with inside(lab, "h1"):
             source.live_migrate(ana, target, RecordedProgress(), is_block_migration=None)
             assert ours(lab, "h1") == []
-        database.write(desired(topology("h2")))
-        with inside(lab, "h2"):
-            destination.finish_live_migration(ana)
         assert ours(lab, "h2") == [metadata_port_name(NETWORK), ANA.port_uuid, BO.port_uuid]
         own = f'"uuid": "{ana.instance_uuid}"'.encode()
         ask(destination, ana.instance_uuid, STILL_LISTENS, b"it goes on.", own)
+        assert lab.chassis_of(ANA.port_uuid) != "h2", "the guest needs no new binding to go on"
+        database.write(desired(topology("h2")))
+        lab.await_up(ANA.port_uuid)
+        assert lab.chassis_of(ANA.port_uuid) == "h2"
+        with inside(lab, "h2"):
+            destination.finish_live_migration(ana)
+        ask(destination, ana.instance_uuid, STILL_LISTENS, b"it goes on.", own)
         ask(destination, ana.instance_uuid, PINGS, b"ping is answered.")
+
+
+def test_a_move_that_does_not_happen_leaves_the_port_to_its_host(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase
+) -> None:
+    guest = guest_of(str(uuid4()), IMAGE, ports=(ANA,))
+    with inside(lab, "h1"):
+        source = driver_on("h1")
+        source.start()
+        source.spawn(guest, RecordedProgress())
+    with inside(lab, "h2"):
+        destination = driver_on("h2", plug_seconds=1.0)
+        destination.start()
+        with pytest.raises(DriverError, match="OVN has not set up port port-ana on chassis h2"):
+            destination.prepare_live_migration(guest, is_block_migration=None)
+        assert ours(lab, "h2") == []
+        database.write(desired(topology("h1", "h2")))
+        destination.prepare_live_migration(guest, is_block_migration=None)
+        destination.cancel_live_migration(guest.instance_uuid)
+        assert ours(lab, "h2") == []
+        destination.stop()
+    database.write(desired(topology("h1")))
+    lab.nb("--wait=hv", "sync")
+    assert lab.chassis_of(ANA.port_uuid) == "h1"
+    lab.await_up(ANA.port_uuid)
+    source.stop()
+
+
+def test_the_port_of_a_guest_that_is_off_moves_to_its_new_host_and_back(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase
+) -> None:
+    guest, service = guest_of(str(uuid4()), IMAGE, ports=(ANA,)), metadata_port_name(NETWORK)
+    with inside(lab, "h1"):
+        source = driver_on("h1")
+        source.start()
+        source.spawn(guest, RecordedProgress())
+        disks = source.migrate_out(guest, "h2", RecordedProgress())
+        assert ours(lab, "h1") == []
+    database.write(desired(topology("h2")))
+    with inside(lab, "h2"):
+        destination = driver_on("h2")
+        destination.start()
+        destination.migrate_in(guest, disks, RecordedProgress(), is_running=True)
+        lab.await_up(ANA.port_uuid)
+        assert (ours(lab, "h2"), lab.chassis_of(ANA.port_uuid)) == ([service, ANA.port_uuid], "h2")
+        destination.power_off(guest.instance_uuid, 0.0)
+    database.write(desired(topology("h1")))
+    with inside(lab, "h1"):
+        source.revert_migration(guest, is_running=True)
+        lab.await_up(ANA.port_uuid)
+        assert (ours(lab, "h1"), lab.chassis_of(ANA.port_uuid)) == ([service, ANA.port_uuid], "h1")
+        source.stop()
+    with inside(lab, "h2"):
+        destination.destroy(guest.instance_uuid)
+        destination.stop()
+
+
+def test_a_host_that_returns_does_not_take_the_port_of_its_evacuated_guest(
+    driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab, database: NorthboundDatabase, tiny_linux: Path
+) -> None:
+    ana, dead = linux(tiny_linux, ports=(ANA,)), lab.hosts["h1"]
+    with inside(lab, "h1"):
+        source = driver_on("h1")
+        source.start()
+        source.spawn(ana, RecordedProgress())
+        source.stop()
+    for daemon in dead.daemons:
+        daemon.kill()
+    database.write(desired(topology("h2", bo_host="h1")))
+    with inside(lab, "h2"):
+        destination = driver_on("h2")
+        destination.start()
+        destination.spawn(ana, RecordedProgress())
+    text = wait_for(destination, ana.instance_uuid, b"novella: up after").decode()
+    assert f"address {ANA.ip_address}\r\n" in text
+
+    for daemon in dead.daemons:
+        daemon.start()
+    assert ANA.port_uuid in ours(lab, "h1"), "its guest still runs there"
+    bo = lab.add_guest(dead, BO.port_uuid, BO.mac_address, f"{BO.ip_address}/24")
+    lab.nb("--wait=hv", "sync")
+    assert lab.chassis_of(ANA.port_uuid) == "h2"
+    wait_until("ana answers bo from her new host", lambda: bo.pings(ANA.ip_address))
+    dead.vsctl("del-port", "br-int", f"v-{BO.port_uuid}")
+    with inside(lab, "h2"):
+        destination.destroy(ana.instance_uuid)
+        destination.stop()
 
 
 def test_what_a_host_lacks_is_named_when_it_starts(driver_on: Callable[..., LibvirtDriver], lab: ovn.Lab) -> None:

@@ -104,9 +104,7 @@ class Cloud:
 
     def gateway(self) -> str:
         """Return the name of the host that the router's gateway is on."""
-        port = f"logical_port=cr-{router_port_name('edge-x')}"
-        chassis = self.lab.sb("--bare", "--columns=chassis", "find", "Port_Binding", port).strip()
-        return self.lab.sb("--bare", "--columns=name", "list", "Chassis", chassis).strip() if chassis else ""
+        return self.lab.chassis_of(f"cr-{router_port_name('edge-x')}")
 
 
 @pytest.fixture(scope="module")

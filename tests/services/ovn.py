@@ -218,6 +218,11 @@ class Lab:
         """Wait until OVN reports that the port is bound and its flows are there."""
         self.nb("wait-until", "Logical_Switch_Port", port_uuid, "up=true")
 
+    def chassis_of(self, port: str) -> str:
+        """Return the name of the host that has bound a port; "" for none."""
+        chassis = self.sb("--bare", "--columns=chassis", "find", "Port_Binding", f"logical_port={port}").strip()
+        return self.sb("--bare", "--columns=name", "list", "Chassis", chassis).strip() if chassis else ""
+
     def flow_warnings(self) -> list[str]:
         return [line for host in self.hosts.values() for line in host.flow_warnings()]
 

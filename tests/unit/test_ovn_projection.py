@@ -94,6 +94,12 @@ def test_no_host_claims_a_port_that_is_on_none() -> None:
     assert port_row(replace(GUEST, host=""))["options"] == {"requested-chassis": "-"}
 
 
+def test_both_hosts_may_claim_the_port_of_a_guest_that_moves_while_it_runs() -> None:
+    both = {"requested-chassis": "h1,h2", "activation-strategy": "rarp"}
+    assert port_row(replace(GUEST, destination="h2"))["options"] == both
+    assert port_row(replace(GUEST, host="", destination="h2"))["options"] == {"requested-chassis": "-"}
+
+
 def test_address_pairs_are_allowed_by_mac_address() -> None:
     own, other = AddressPair("10.0.0.100", GUEST_MAC), AddressPair("10.0.1.0/24", "fa:16:3e:00:00:99")
     row = port_row(replace(GUEST, pairs=(own, other, AddressPair("10.0.0.11"))))

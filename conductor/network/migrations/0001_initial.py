@@ -82,6 +82,7 @@ class Migration(migrations.Migration):
                 ("device_owner", models.CharField(default="", max_length=255)),
                 ("device_index", models.PositiveSmallIntegerField(default=0)),
                 ("binding_host", models.CharField(default="", max_length=255)),
+                ("migrating_to", models.CharField(db_default="", default="", max_length=255)),
                 ("is_made_by_compute", models.BooleanField(default=False)),
                 ("is_plugged", models.BooleanField(db_default=False, default=False)),
                 ("device_tag", models.CharField(max_length=60, null=True)),

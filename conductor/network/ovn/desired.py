@@ -94,7 +94,7 @@ class _Switches:
             type="",
             addresses=frozenset({addresses} if is_secure else {addresses, "unknown"}),
             port_security=_port_security(port) if is_secure else frozenset(),
-            options={"requested-chassis": port.host or NO_HOST},
+            options=_binding(port),
             enabled=frozenset({port.is_admin_up and self._networks[port.network].is_admin_up}),
             dhcpv4_options=self._dhcp_of(port, 4),
             dhcpv6_options=self._dhcp_of(port, 6),
@@ -160,6 +160,17 @@ class _Switches:
     def _subnets_of(self, port: PortSpec, ip_version: int) -> list[SubnetSpec]:
         held = (self._subnets[held.subnet] for held in port.addresses)
         return [subnet for subnet in held if (":" in subnet.cidr) == (ip_version == 6)]
+
+
+def _binding(port: PortSpec) -> Mapping[str, str]:
+    """Return which hosts may claim the port.
+
+    While its guest moves both may. The destination passes no packet of the port before the guest has announced itself
+    there: QEMU sends RARP requests when it starts an arrived guest.
+    """
+    if port.host and port.destination:
+        return {"requested-chassis": f"{port.host},{port.destination}", "activation-strategy": "rarp"}
+    return {"requested-chassis": port.host or NO_HOST}
 
 
 def _port_security(port: PortSpec) -> frozenset[str]:

@@ -13,13 +13,13 @@ _AT_ONCE = 500
 
 
 def record(hosts: Collection[str], up_ports: Mapping[str, str]) -> None:
-    """Record which plugged ports of these hosts are up.
+    """Record which plugged ports of these hosts are up. One whose guest is moving stays as it is.
 
     Args:
         hosts: The hosts whose network OVN carries. Ports of other hosts stay as they are.
         up_ports: The host of each port that is up, by the port's id.
     """
-    plugged = Port.objects.filter(is_plugged=True).exclude(binding_host="")
+    plugged = Port.objects.filter(is_plugged=True, migrating_to="").exclude(binding_host="")
     changed: dict[str, list[int]] = {UP: [], DOWN: []}
     for pk, uuid, host, status in plugged.values_list("pk", "uuid", "binding_host", "status").iterator(2000):
         wanted = UP if up_ports.get(str(uuid)) == host else DOWN

@@ -59,7 +59,10 @@ class DhcpOption:
 
 @dataclass(frozen=True, slots=True)
 class PortSpec:
-    """A port. `host` is "" while no host has it; `groups` are ids of its security groups."""
+    """A port. `host` is "" while no host has it; `groups` are ids of its security groups.
+
+    `destination` is the host that its guest is moving to while it runs.
+    """
 
     uuid: str
     network: str
@@ -73,6 +76,7 @@ class PortSpec:
     device_owner: str = ""
     device_id: str = ""
     host: str = ""
+    destination: str = ""
     addresses: tuple[FixedAddress, ...] = ()
     pairs: tuple[AddressPair, ...] = ()
     dhcp_options: tuple[DhcpOption, ...] = ()

@@ -156,6 +156,7 @@ def _port(row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups
         device_owner=row.device_owner,
         device_id=row.device_id,
         host=row.binding_host,
+        destination=row.migrating_to,
         addresses=tuple(addresses),
         pairs=tuple(
             AddressPair(normalized(pair["ip_address"]), pair.get("mac_address", "")) for pair in row.address_pairs or ()

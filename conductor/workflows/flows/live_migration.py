@@ -10,6 +10,7 @@ from conductor.core.compute_driver import HAS_LEFT
 from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, StepState
 from conductor.db.transactions import database_now
 from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.network import ports
 from conductor.rpc.messages import (
     AbortLiveMigration,
     CancelLiveMigration,
@@ -30,6 +31,26 @@ from conductor.workflows.steps.moves import (
     tried_hosts,
 )
 from conductor.workflows.steps.on_host import addressed, guest_of
+
+
+class PreparePorts(Step):
+    """Binds the ports to the destination too, so that it has their network before the guest arrives."""
+
+    title = "Prepare ports"
+    lane = "Cell conductor"
+
+    def execute(self, work: StepContext) -> Result:
+        _set_destination(work, moves.read(work).destination_host or "")
+        return {}
+
+    def revert(self, work: StepContext, result: Result) -> None:
+        """Leave them to the source alone."""
+        _set_destination(work, "")
+
+
+def _set_destination(work: StepContext, host: str) -> None:
+    with work.fenced("default"):
+        ports.set_destination(work.instance_uuid, host)
 
 
 class PrepareAtDestination(RemoteStep):
@@ -200,7 +221,7 @@ class CloseDestination(RemoteStep):
 
 
 class MovePortsWithGuest(MovePorts):
-    """Binds the ports and volumes to the destination, where the guest has arrived.
+    """Binds the ports and volumes to the destination alone, where the guest has arrived.
 
     No revert: there is no rollback from here on.
     """
@@ -243,6 +264,7 @@ LIVE_MIGRATE_INSTANCE = LiveMigrateInstance(
     steps=(
         LookAtSource(),  # checks the server and records its holdings at the source; no undo, as it only reads
         PickDestination(),  # claimed there; the holdings at the source become the migration's; revert moves them back
+        PreparePorts(),  # both hosts may have the ports from now on; revert leaves them to the source
         PrepareAtDestination(),  # the destination listens; revert removes what was prepared, never a guest
         MoveLive(),  # the run suspends while the guest moves; no undo: after any failure the guest runs at its source
         CloseDestination(),  # only after an unresponsive source: no guest can arrive any more

@@ -29,7 +29,7 @@ WIDTH, HEIGHT = 300, 60
 # The displayed phases, and the steps of each.
 PHASE_STEPS = (
     ("LookAtSource", "PickDestination"),
-    ("PrepareAtDestination",),
+    ("PreparePorts", "PrepareAtDestination"),
     ("MoveLive",),
     ("CloseDestination", "FinishAtDestination"),
     ("MovePortsWithGuest",),

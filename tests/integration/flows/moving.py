@@ -230,7 +230,8 @@ def assert_at_rest(hosts: Hosts, uuid: str) -> None:
     instance = instance_of(uuid)
     assert instance.task_state is None
     assert list(hosts.has(uuid)) == [instance.host]
-    assert set(Port.objects.filter(device_id=uuid).values_list("binding_host", flat=True)) <= {instance.host}
+    bindings = set(Port.objects.filter(device_id=uuid).values_list("binding_host", "migrating_to"))
+    assert bindings <= {(instance.host, "")}
     member = InstanceGroupMember.objects.filter(instance_uuid=uuid).first()
     assert (
         member is None or (member.host == instance.host and not member.leaving_host) or instance.vm_state == "resized"

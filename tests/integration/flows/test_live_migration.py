@@ -12,6 +12,7 @@ from conductor.core.compute_driver import HAS_LEFT
 from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, NovellaError
 from conductor.core.states import RunState, TaskState, VmState
 from conductor.journal.models import AuditRecord, OutboxMessage, ResourceLock, WorkflowRun
+from conductor.network.models import Port
 from conductor.services.server_migrations import live_migrations, migrations
 from conductor.services.servers import groups, instances
 from conductor.workflows.flow import RemoteStep, Step
@@ -32,7 +33,7 @@ from tests.integration.flows.moving import (
 )
 
 EVER = 10_000
-BEFORE_THE_SWITCH = ("LookAtSource", "PickDestination", "PrepareAtDestination", "MoveLive")
+BEFORE_THE_SWITCH = ("LookAtSource", "PickDestination", "PreparePorts", "PrepareAtDestination", "MoveLive")
 
 
 def part_of(step: Step) -> str:
@@ -97,6 +98,18 @@ def test_each_failing_step_leaves_the_guest_on_one_host(
         assert run_of(uuid).state == RunState.FAILED_UNDONE
     assert hosts.has(uuid) == {after.host: RUNNING}
     assert hosts.left_over(uuid) == set()
+    assert_at_rest(hosts, uuid)
+
+
+def test_both_hosts_may_have_the_ports_while_the_guest_moves(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    live_migrations.begin(admin, uuid)
+    until_it_moves(hosts, uuid)
+    bindings = set(Port.objects.filter(device_id=uuid).values_list("binding_host", "migrating_to"))
+    assert bindings == {(home, migration_of(uuid).destination_host)}
+    hosts.mute.clear()
+    run_to_the_end(hosts)
     assert_at_rest(hosts, uuid)
 
 

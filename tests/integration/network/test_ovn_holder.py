@@ -137,7 +137,8 @@ def test_a_port_is_active_while_its_host_says_so(lab: ovn.Lab, people: Any, proj
     lab.sb("chassis-add", "h1", "geneve", "172.31.0.11")
     network = make_network(people.ana)
     on_ovn, elsewhere = (make_port(people.ana, network) for _ in range(2))
-    plug(people.ana, [{"network_id": network, "port_id": on_ovn}], str(uuid4()), host="h1")
+    guest = str(uuid4())
+    plug(people.ana, [{"network_id": network, "port_id": on_ovn}], guest, host="h1")
     plug(people.ana, [{"network_id": network, "port_id": elsewhere}], str(uuid4()), host="simulated-1")
 
     def is_recorded(wanted: str) -> bool:
@@ -148,7 +149,12 @@ def test_a_port_is_active_while_its_host_says_so(lab: ovn.Lab, people: Any, proj
     lab.sb("wait-until", "Port_Binding", on_ovn, 'type=""')
     lab.sb("lsp-bind", on_ovn, "h1", "--", "set", "Port_Binding", on_ovn, "up=true")
     wait_until("the port is active", lambda: is_recorded("ACTIVE"))
+    ports.set_destination(guest, "h2")
     lab.sb("lsp-unbind", on_ovn, "--", "set", "Port_Binding", on_ovn, "up=false")
+    lab.nb("wait-until", "Logical_Switch_Port", on_ovn, "up=false")
+    projection.carry_out()
+    assert status(on_ovn) == "ACTIVE", "its guest is moving"
+    ports.set_destination(guest, "")
     wait_until("the port is down again", lambda: is_recorded("DOWN"))
     assert status(elsewhere) == "ACTIVE"
     lab.sb("chassis-del", "h1")

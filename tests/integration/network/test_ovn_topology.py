@@ -13,6 +13,7 @@ from conductor.network import (
     floating_ips,
     operations,
     port_operations,
+    ports,
     router_interfaces,
     routers,
     security_groups,
@@ -66,7 +67,9 @@ def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> 
     created = port_operations.create_port(
         ana, PortCreate(network_id=network_id, fixed_ips=[AddressRequest(ip_address="10.0.0.11")], values=values)
     )
-    plug(people.ana, [{"network_id": network_id, "port_id": str(created.uuid)}], str(uuid4()), host="h1")
+    instance = str(uuid4())
+    plug(people.ana, [{"network_id": network_id, "port_id": str(created.uuid)}], instance, host="h1")
+    ports.set_destination(instance, "h2")
     outside = str(Port.objects.get(device_owner=ROUTER_GATEWAY).network.uuid)
     floating = floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside, port_id=str(created.uuid)))
     floating_ips.create_floating_ip(ana, FloatingIpCreate(network_id=outside))  # associated with no port

@@ -366,6 +366,13 @@ def test_a_kind_is_found_and_repaired_or_left(name: str, cloud: Cloud) -> None:
         assert found_by(grace_seconds=0) == {}
 
 
+def test_a_port_is_left_to_the_host_of_its_server_after_a_move_that_ended(cloud: Cloud) -> None:
+    Port.objects.update(migrating_to="moon")
+    assert found_by(grace_seconds=0) == {"port_on_wrong_host": RepairOutcome.REPAIRED}
+    assert Port.objects.values_list("binding_host", "migrating_to").get() == (cloud.host, "")
+    assert Finding.objects.get().detail.startswith(f"Port {Port.objects.get().uuid} is bound to {cloud.host} and moon")
+
+
 def test_what_a_move_of_a_deleted_server_holds_is_freed(cloud: Cloud) -> None:
     row = move(cloud.dead, MigrationStatus.ERROR)
     hold(cloud, str(row.uuid))

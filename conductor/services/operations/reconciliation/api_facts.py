@@ -33,6 +33,7 @@ class PortFact:
     uuid: str
     instance_uuid: str
     host: str
+    migrating_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ def load() -> ApiFacts:
         },
         requests={str(uuid): str(run) for uuid, run in BuildRequest.objects.values_list("instance_uuid", "run_uuid")},
         ports=[
-            PortFact(str(uuid), device, host)
-            for uuid, device, host in ports.values_list("uuid", "device_id", "binding_host")
+            PortFact(str(uuid), *found)
+            for uuid, *found in ports.values_list("uuid", "device_id", "binding_host", "migrating_to")
         ],
         attachments=[
             AttachmentFact(str(uuid), str(volume), str(instance), status)

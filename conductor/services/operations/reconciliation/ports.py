@@ -8,6 +8,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.db.transactions import write_tx
 from conductor.network import ports
 from conductor.network.models import Port
+from conductor.network.revisions import touch
 from conductor.services.operations.reconciliation.api_facts import PortFact
 from conductor.services.operations.reconciliation.facts import ReconciliationFacts, instance_resource
 from conductor.services.operations.reconciliation.finding import Discrepancy, DiscrepancyKind
@@ -50,9 +51,12 @@ def _of_unknown(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
 def _elsewhere(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
     for port in facts.api.ports:
         instance = facts.alive.get(port.instance_uuid)
-        if instance is None or port.host == instance.host or port.instance_uuid in facts.moving:
+        if instance is None or port.instance_uuid in facts.moving:
             continue
-        where, home = port.host or "no host", instance.host or "no host"
+        if port.host == instance.host and not port.migrating_to:
+            continue
+        where = " and ".join(host for host in (port.host, port.migrating_to) if host) or "no host"
+        home = instance.host or "no host"
         detail = f"Port {port.uuid} is bound to {where}, its instance {instance.uuid} is on {home}."
         yield _found(port, instance.cell, detail, (port, instance.host))
 
@@ -61,9 +65,13 @@ def _bind(facts: ReconciliationFacts, found: Discrepancy) -> str:
     port, host = found.data
     with write_tx(API_ALIAS):
         rows = Port.objects.filter(
-            uuid=port.uuid, device_id=port.instance_uuid, binding_host=port.host, is_plugged=True
+            uuid=port.uuid,
+            device_id=port.instance_uuid,
+            binding_host=port.host,
+            migrating_to=port.migrating_to,
+            is_plugged=True,
         )
-        bound = rows.update(binding_host=host, status="ACTIVE" if host else "DOWN")
+        bound = touch(rows, binding_host=host, migrating_to="", status="ACTIVE" if host else "DOWN")
     return f"It was bound to {host or 'no host'}." if bound else ""
 
 
