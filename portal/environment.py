@@ -134,6 +134,7 @@ class Environment:
     membership_url: str = _variable(kind.group_url)
     ovn_northbound: str = _variable(kind.ovsdb_remotes)
     ovn_southbound: str = _variable(kind.ovsdb_remotes)
+    ovn_failover_milliseconds: int = _variable(kind.integer("milliseconds", 300, 60_000), "600")
     channel_url: str = _variable(kind.url("redis", "rediss"), is_secret=True)
     resize_confirm_seconds: float = _variable(kind.seconds(0, 10 * 365 * 86_400), "0")
     allow_resize_to_same_host: bool = _variable(kind.boolean, "on")

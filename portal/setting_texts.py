@@ -353,6 +353,11 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "Servers of OVN's southbound database, in the same form. The conductor reads there which hosts "
             "are gateways, and which ports are up."
         ),
+        "NOVELLA_OVN_FAILOVER_MILLISECONDS": SettingText(
+            "Another host takes over routers and floating IPs from a gateway host that has been silent for so "
+            "long. Hosts send each other three messages in this time. Raise it where busy hosts are taken for "
+            "dead."
+        ),
         "NOVELLA_CHANNEL_URL": SettingText(
             "`redis://…`: live pages of all web processes get each event immediately. Empty: each web "
             "process polls the event log three times a second while pages are open."

@@ -188,6 +188,7 @@ NOVELLA_CHANNEL_URL = environment.channel_url
 NOVELLA_MEMBERSHIP_URL = environment.membership_url
 NOVELLA_OVN_NORTHBOUND = environment.ovn_northbound
 NOVELLA_OVN_SOUTHBOUND = environment.ovn_southbound
+NOVELLA_OVN_FAILOVER_MILLISECONDS = environment.ovn_failover_milliseconds
 NOVELLA_IMAGE_DIR = environment.image_dir
 NOVELLA_WEB_APPLICATION = "portal.web:application"
 NOVELLA_LIVE_PUBLISHER = "portal.live.hub.listen"  # notifies processes with sockets of events in this process

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
+from django.conf import settings
 
 from compute_drivers.host_net import host_ports
 from conductor.core.port_filters import EGRESS, INGRESS, IPV4, IPV6, FilterRule
 from conductor.network.device_owners import ROUTER_GATEWAY, ROUTER_INTERFACE
 from conductor.network.ovn.database import NorthboundDatabase
 from conductor.network.ovn.desired import desired
-from conductor.network.ovn.routing import router_port_name
+from conductor.network.ovn.routing import failover_options, router_port_name
 from conductor.network.ovn.topology import (
     CloudTopology,
     FixedAddress,
@@ -112,7 +113,8 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with ovn.lab(tmp_path_factory.mktemp("ovn")) as lab:
         hosts = {name: lab.add_host(name) for name in ("h1", "h2", *GATEWAY_HOSTS)}
         outside = lab.connect_outside(*(hosts[name] for name in GATEWAY_HOSTS))
-        database = NorthboundDatabase(lab.central.nb_remote)
+        options = failover_options(settings.NOVELLA_OVN_FAILOVER_MILLISECONDS)
+        database = NorthboundDatabase(lab.central.nb_remote, options=options)
         cloud = Cloud(lab, database, {}, outside)
         cloud.write(TOPOLOGY)
         for guest in (ANA, BO, CHI, DEE):
@@ -207,6 +209,8 @@ def test_a_connection_to_the_outside_outlives_its_gateway(
 ) -> None:
     server, first = server_of(cloud.outside), cloud.gateway()
     host = cloud.lab.hosts[first]
+    found = cloud.lab.hosts["h1"].vsctl("--bare", "--columns=bfd", "find", "Interface", "type=geneve")
+    assert found.count("min_rx=200 min_tx=200 mult=3") == len(GATEWAY_HOSTS), "three messages in 0.6 seconds"
     with cloud.guests["ana"].entered():
         client = socket.create_connection((ovn.OUTSIDE_ADDRESS, 8080), timeout=60.0)
     connection, _ = server.listening.accept()

@@ -38,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "membership_url": "",
     "ovn_northbound": "",
     "ovn_southbound": "",
+    "ovn_failover_milliseconds": 600,
     "notification_webhooks": (),
     "notification_secret": "",
     "notification_url": "",

@@ -39,10 +39,12 @@ GLOBAL = "NB_Global"  # the table with one row, for the whole database
 class NorthboundDatabase:
     """A connection to the northbound database. Only one in the cloud has its lock, and can write."""
 
-    def __init__(self, remote: str) -> None:
-        """Open it. Raises DatabaseUnavailable."""
+    def __init__(self, remote: str, *, options: Mapping[str, str] | None = None) -> None:
+        """Open it. Each write keeps these options of the whole database. Raises DatabaseUnavailable."""
+        self._options = options or {}
         columns = {table: (*names, "external_ids") for table, names in COLUMNS.items()}
-        self._connection = open_database(remote, "OVN_Northbound", columns | {GLOBAL: ("nb_cfg",)}, lock=LOCK)
+        columns[GLOBAL] = ("nb_cfg", "options")
+        self._connection = open_database(remote, "OVN_Northbound", columns, lock=LOCK)
         # The library keeps the connection in its class: without a class of its own a second one would use the first.
         own_class = type("NorthboundApi", (OvnNbApiIdlImpl,), {"_ovsdb_connection": None})
         try:
@@ -64,7 +66,7 @@ class NorthboundDatabase:
             DatabaseUnavailable: The database does not answer, or another connection has the lock. Without a change
                 to write this is not noticed.
         """
-        write = _Write(self._api, desired, since or {}, is_counted)
+        write = _Write(self._api, desired, since or {}, self._options, is_counted)
         try:
             write.execute(check_error=True, log_errors=False)
         except (RuntimeError, TimeoutException) as error:
@@ -145,10 +147,18 @@ def open_database(
 class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no types
     """Writes the differences; runs again where another client wrote at the same time."""
 
-    def __init__(self, api: OvnNbApiIdlImpl, desired: Northbound, since: Northbound, is_counted: bool) -> None:
+    def __init__(
+        self,
+        api: OvnNbApiIdlImpl,
+        desired: Northbound,
+        since: Northbound,
+        options: Mapping[str, str],
+        is_counted: bool,
+    ) -> None:
         super().__init__(api)
         self._desired = desired
         self._since = since
+        self._options = options
         self._is_counted = is_counted
         self.changes = NorthboundChanges()
 
@@ -169,8 +179,10 @@ class _Write(command.BaseCommand):  # type: ignore[misc] # the library has no ty
                 _update(rows, key, column, value)
         for table, row in (*((key.table, rows[key]) for key in changes.deleted), *present.surplus):
             self._delete(table, row)
-        for row in self.api.tables[GLOBAL].rows.values() if self._is_counted else ():
-            row.nb_cfg += 1
+        for row in self.api.tables[GLOBAL].rows.values():
+            for name, value in self._options.items() - row.options.items():
+                row.setkey("options", name, value)
+            row.nb_cfg += self._is_counted
 
     def _delete(self, table: str, row: Row) -> None:
         """Delete a row. One that another row contains vanishes with it, but must not refer to a deleted row then."""

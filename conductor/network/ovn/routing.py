@@ -13,6 +13,8 @@ from conductor.network.ovn.topology import CloudTopology, GatewayHost, NetworkSp
 
 # OVN chooses gateway hosts among at most this many.
 MOST_GATEWAY_HOSTS = 5
+# A gateway host is dead when the others miss so many messages in succession.
+MISSED_MESSAGES = 3
 _EVERYWHERE: Mapping[int, str] = {4: "0.0.0.0/0", 6: "::/0"}
 _ADDRESS_MODES: Mapping[str, str] = {SLAAC: "slaac", STATEFUL: "dhcpv6_stateful", STATELESS: "dhcpv6_stateless"}
 
@@ -24,6 +26,12 @@ def router_name(router_uuid: str) -> str:
 def router_port_name(port_uuid: str) -> str:
     """Return the name of the router's end of a port."""
     return f"lrp-{port_uuid}"
+
+
+def failover_options(milliseconds: int) -> Mapping[str, str]:
+    """Return the options of the whole database by which a gateway host that is silent for so long is replaced."""
+    interval = str(milliseconds // MISSED_MESSAGES)
+    return {"bfd-min-rx": interval, "bfd-min-tx": interval, "bfd-mult": str(MISSED_MESSAGES)}
 
 
 def add_routers(builder: NorthboundBuilder, topology: CloudTopology) -> None:

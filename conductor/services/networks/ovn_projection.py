@@ -21,6 +21,7 @@ from conductor.network.ovn import port_states, topology_rows
 from conductor.network.ovn.database import NorthboundDatabase, SouthboundDatabase
 from conductor.network.ovn.desired import desired
 from conductor.network.ovn.northbound import Northbound
+from conductor.network.ovn.routing import failover_options
 from conductor.network.ovn.topology import GatewayHost
 from conductor.services.networks.ovn_state import LEASE
 
@@ -60,7 +61,8 @@ def _take(owner: str) -> _Held | None:
         lease = stack.enter_context(periodic_leases.hold(API_ALIAS, LEASE, owner, every_seconds=0))
         if lease is None:
             return None
-        northbound = NorthboundDatabase(settings.NOVELLA_OVN_NORTHBOUND)
+        options = failover_options(settings.NOVELLA_OVN_FAILOVER_MILLISECONDS)
+        northbound = NorthboundDatabase(settings.NOVELLA_OVN_NORTHBOUND, options=options)
         stack.callback(northbound.close)
         southbound = SouthboundDatabase(settings.NOVELLA_OVN_SOUTHBOUND)
         stack.callback(southbound.close)

@@ -55,6 +55,16 @@ def test_changes_of_the_api_are_written(lab: ovn.Lab, people: Any, projection: O
     assert port not in lab.nb("lsp-list", f"novella-{network}")
 
 
+def test_a_dead_gateway_host_is_replaced_as_fast_as_the_settings_say(
+    lab: ovn.Lab, people: Any, projection: OvnProjection
+) -> None:
+    with override_settings(NOVELLA_OVN_FAILOVER_MILLISECONDS=1200):
+        projection.carry_out()
+
+    options = lab.nb("get", "NB_Global", ".", "options")
+    assert 'bfd-min-rx="400", bfd-min-tx="400", bfd-mult="3"' in options
+
+
 @pytest.mark.parametrize("what", ["network", "subnet", "port", "address", "group"])
 def test_every_change_is_noticed(people: Any, what: str) -> None:
     ana = people.ana.context()

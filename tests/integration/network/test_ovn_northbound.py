@@ -14,6 +14,7 @@ from conductor.network.ovn.database import NorthboundDatabase
 from conductor.network.ovn.desired import DEFAULT_GROUP, desired
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.northbound import COLUMNS, RowKey
+from conductor.network.ovn.routing import failover_options
 from conductor.network.ovn.topology import CloudTopology
 from tests.fixtures.ovn_topologies import CLOUD, GUEST
 from tests.services import ovn
@@ -48,6 +49,23 @@ def test_every_kind_of_row_is_written_once(lab: ovn.Lab, northbound: NorthboundD
     assert "198.51.100.21" in lab.nb("lr-nat-list", "novella-r-1")
     assert lab.nb("get", "Logical_Switch_Port", "port-1", "external_ids:novella\\:rev").strip() == '"5"'
     assert lab.nb("get", "Logical_Switch_Port", "physical-net-x", "tag").strip() == "7"
+
+
+def test_options_of_the_whole_database_are_kept_and_those_of_others_stay(lab: ovn.Lab) -> None:
+    wanted = {"bfd-min-rx": "300", "bfd-min-tx": "300", "bfd-mult": "3"}
+    database = NorthboundDatabase(lab.central.nb_remote, options=failover_options(900))
+
+    def is_kept() -> bool:
+        database.write({})
+        options = lab.nb("get", "NB_Global", ".", "options")
+        return all(f'{name}="{value}"' in options for name, value in wanted.items())
+
+    lab.nb("set", "NB_Global", ".", "options:theirs=7", "options:bfd-mult=9")
+    wait_until("the options are written", is_kept)
+    lab.nb("set", "NB_Global", ".", "options:bfd-min-rx=1000")
+    wait_until("they are written again", is_kept)
+    assert lab.nb("get", "NB_Global", ".", "options:theirs").strip() == '"7"'
+    database.close()
 
 
 def test_a_change_writes_only_what_differs(lab: ovn.Lab, northbound: NorthboundDatabase) -> None:
