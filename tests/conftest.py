@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from conductor.core import garbage
 
@@ -36,13 +37,15 @@ def pytest_configure() -> None:
     The time of a generated case depends on the machine, not on the tested code. Generated cases are the same in each
     run, so that a commit has one verdict; with TEST_RANDOM=1 they are new ones.
     """
+    is_random = bool(os.environ.get("TEST_RANDOM"))
     settings.register_profile(
-        "novella",
-        deadline=None,
-        derandomize=not os.environ.get("TEST_RANDOM"),
-        suppress_health_check=[HealthCheck.too_slow],
+        "novella", deadline=None, derandomize=not is_random, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("novella")
+    if not is_random:
+        # Hypothesis draws from the constants of all modules that are loaded. These are others in each process, and
+        # to find them costs each process as much as hundreds of tests.
+        providers.is_local_module_file = lambda path: False
     garbage.rest()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="nv-")  # short: paths of sockets are below it
 
