@@ -46,12 +46,12 @@ class Daemon:
         except (OSError, ValueError):
             return
         try:
-            if self._is_running():
+            if self.is_running():
                 _end(handle)
         finally:
             os.close(handle)
 
-    def _is_running(self) -> bool:
+    def is_running(self) -> bool:
         try:
             words = Path(f"/proc/{int(self.pid_path.read_text())}/cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):

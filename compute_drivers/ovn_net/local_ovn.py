@@ -90,6 +90,17 @@ class LocalOvn:
             raise
         return lock
 
+    def repair(self) -> None:
+        """Start daemons again that have ended. Raises DriverError."""
+        is_new_switch = False
+        for daemon in self._daemons():
+            if daemon.is_running() and not (is_new_switch and daemon.program == "ovn-controller"):
+                continue
+            log.warning("daemon of OVN is started again: %s", daemon.pid_path)
+            daemon.stop()  # a controller of an earlier switch would come back late
+            daemon.start()
+            is_new_switch = is_new_switch or daemon.program == "ovs-vswitchd"
+
     def stop(self, lock: socket.socket) -> None:
         """End all processes, and remove the devices and the folder."""
         with lock:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
+from conductor.actors.periodic import Ticker
 from conductor.compute.hosts import HostConfig
 from conductor.core.errors import DriverError, Unavailable
 from conductor.management.default_fleet import DefaultFleet
@@ -21,6 +22,7 @@ VARIABLE = "NOVELLA_LOCAL_NETWORK"
 OVN, USER = "ovn", "user"
 # What the external network is connected with, if no administrator has named it.
 PHYSICAL_NETWORK = "machine"
+REPAIR_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ def _start_ovn(fleet: DefaultFleet, data_dir: Path, stack: ExitStack) -> tuple[t
     physical_network = outside.physical_network or PHYSICAL_NETWORK
     ovn = import_string(LOCAL_OVN)(data_dir.resolve() / "ovn", fleet.real_host, physical_network, outside.gateway)
     stack.callback(ovn.stop, ovn.start())
+    repair = Ticker("local-ovn", REPAIR_SECONDS, ovn.repair)
+    repair.start()
+    stack.callback(repair.stop)
     network_seed.map_outside(outside, physical_network)
     # From here on this is a cloud with OVN, as if an operator had configured it.
     settings.NOVELLA_OVN_NORTHBOUND, settings.NOVELLA_OVN_SOUTHBOUND = ovn.northbound, ovn.southbound

@@ -48,25 +48,63 @@ def runs(pid: int) -> bool:
         return False
 
 
+def add_router(ovn: LocalOvn) -> None:
+    """Add a router on the external network."""
+    nb(ovn, "ls-add", "net", "--", "lsp-add", "net", "out", "--", "lsp-set-type", "out", "localnet")
+    nb(ovn, "lsp-set-addresses", "out", "unknown", "--", "lsp-set-options", "out", "network_name=machine")
+    nb(ovn, "lr-add", "r", "--", "lrp-add", "r", "lrp", "fa:16:3e:00:00:01", "198.18.0.10/20")
+    nb(ovn, "lsp-add", "net", "in", "--", "lsp-set-type", "in", "router", "--", "lsp-set-addresses", "in", "router")
+    nb(ovn, "lsp-set-options", "in", "router-port=lrp", "--", "lrp-set-gateway-chassis", "lrp", "h1")
+
+
+def await_router() -> None:
+    ping = ["busybox", "ping", "-c", "1", "-W", "1", "198.18.0.10"]
+    wait_until("the router answers", lambda: subprocess.run(ping, capture_output=True, check=False).returncode == 0)
+
+
 def test_a_router_answers_the_machine_and_nothing_is_left_at_the_end(tmp_path: Path) -> None:
     ovn = ovn_in(tmp_path)
     lock = ovn.start()
     run_dir = Path(ovn.host_options["ovs_run_dir"])
     assert IntegrationBridge("h1", run_dir, Path(ovn.host_options["ovn_run_dir"])).missing() == ""
     assert devices() == OWN_DEVICES
-    nb(ovn, "ls-add", "net", "--", "lsp-add", "net", "out", "--", "lsp-set-type", "out", "localnet")
-    nb(ovn, "lsp-set-addresses", "out", "unknown", "--", "lsp-set-options", "out", "network_name=machine")
-    nb(ovn, "lr-add", "r", "--", "lrp-add", "r", "lrp", "fa:16:3e:00:00:01", "198.18.0.10/20")
-    nb(ovn, "lsp-add", "net", "in", "--", "lsp-set-type", "in", "router", "--", "lsp-set-addresses", "in", "router")
-    nb(ovn, "lsp-set-options", "in", "router-port=lrp", "--", "lrp-set-gateway-chassis", "lrp", "h1")
-    ping = ["busybox", "ping", "-c", "1", "-W", "1", "198.18.0.10"]
-    wait_until("the router answers", lambda: subprocess.run(ping, capture_output=True, check=False).returncode == 0)
+    add_router(ovn)
+    await_router()
 
     started = pids(ovn)
     assert len(started) == 6
     ovn.stop(lock)
     assert [name for name, pid in started.items() if runs(pid)] == []
     assert (devices(), ovn.folder.exists()) == ([], False)
+
+
+def test_daemons_that_were_killed_are_started_again(tmp_path: Path) -> None:
+    ovn = ovn_in(tmp_path)
+    lock = ovn.start()
+    add_router(ovn)
+    await_router()
+    first = pids(ovn)
+    ovn.repair()
+    assert pids(ovn) == first
+
+    os.kill(first["host/ovs-vswitchd"], signal.SIGKILL)
+    wait_until("the switch has ended", lambda: not runs(first["host/ovs-vswitchd"]))
+    ovn.repair()
+    assert {name for name, pid in pids(ovn).items() if pid != first[name]} == {
+        "host/ovs-vswitchd",
+        "host/ovn-controller",
+    }
+    await_router()
+
+    before = pids(ovn)
+    for pid in before.values():
+        os.kill(pid, signal.SIGKILL)
+    wait_until("all have ended", lambda: not any(map(runs, before.values())))
+    ovn.repair()
+    assert all(runs(pid) for pid in pids(ovn).values())
+    await_router()
+    ovn.stop(lock)
+    assert devices() == []
 
 
 def test_the_next_start_removes_what_a_killed_process_left(tmp_path: Path) -> None:

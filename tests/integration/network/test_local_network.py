@@ -15,6 +15,7 @@ from conductor.management import local_network
 from conductor.management.default_fleet import DefaultFleet
 from conductor.network import seed
 from conductor.network.models import Network, Subnet
+from tests.waiting import wait_until
 
 REAL, SIMULATED = (
     HostConfig(host=name, cell="cell1", driver=driver, journal_path=Path("/none"), options={"state_dir": name})
@@ -41,6 +42,9 @@ class FakeOvn:
         if self.refusal:
             raise DriverError(self.refusal)
         return "lock"
+
+    def repair(self) -> None:
+        self.calls.append("repaired")
 
     def stop(self, lock: str) -> None:
         self.calls.append(lock)
@@ -72,6 +76,13 @@ def test_ovn_of_the_machine_serves_the_real_host_and_the_external_network(ovn: t
     assert ovn.calls[1:] == ["lock"]
     assert (public().provider_type, public().physical_network) == ("flat", "machine")
     assert public().revision_number == before + 1
+
+
+def test_ovn_is_repaired_while_it_runs(ovn: type[FakeOvn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_network, "REPAIR_SECONDS", 0.01)
+    with local_network.started(FLEET, tmp_path):
+        wait_until("it is repaired", lambda: ovn.calls.count("repaired") > 1)
+    assert ovn.calls[-1] == "lock"
 
 
 def test_the_second_start_changes_nothing(settings: Any, tmp_path: Path) -> None:
