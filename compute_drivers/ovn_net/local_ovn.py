@@ -28,9 +28,11 @@ from conductor.core.errors import DriverError
 
 log = logging.getLogger(__name__)
 
+SWITCH = "ovs-vswitchd"
 OUTSIDE = "br-novella"
 # Devices of Open vSwitch: a second one in this network namespace would use the same ones.
 DEVICES = (OUTSIDE, BRIDGE, "ovs-netdev")
+MARK = "novella "  # begins the alias of our devices; the folder follows
 KERNEL_DATAPATH = "ovs-system"
 # One process of this network namespace has it; the kernel releases it with the process.
 LOCK = "\0novella-local-ovn"
@@ -99,7 +101,7 @@ class LocalOvn:
             log.warning("daemon of OVN is started again: %s", daemon.pid_path)
             daemon.stop()  # a controller of an earlier switch would come back late
             daemon.start()
-            is_new_switch = is_new_switch or daemon.program == "ovs-vswitchd"
+            is_new_switch = is_new_switch or daemon.program == SWITCH
 
     def stop(self, lock: socket.socket) -> None:
         """End all processes, and remove the devices and the folder."""
@@ -141,15 +143,14 @@ class LocalOvn:
     def _daemons(self) -> Sequence[Daemon]:
         """Return all daemons in the order of their start."""
         host = self._of("host")
-        switch = f"unix:{host / SOCKET}"
         databases = (f"--ovnnb-db={self.northbound}", f"--ovnsb-db={self.southbound}")
         return (
             database(self._of("nb")),
             database(self._of("sb")),
             Daemon(self._of("northd"), ("ovn-northd", *databases)),
             database(host),
-            Daemon(host, ("ovs-vswitchd", switch, "--disable-system")),
-            Daemon(host, ("ovn-controller", switch)),
+            _switch(self.folder),
+            Daemon(host, ("ovn-controller", f"unix:{host / SOCKET}")),
         )
 
     def _start(self) -> None:
@@ -177,7 +178,7 @@ class LocalOvn:
         for bridge, mode in ((BRIDGE, "secure"), (OUTSIDE, "standalone")):
             self._vsctl("add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev", f"fail-mode={mode}")
         for device in DEVICES:
-            programs.check_output(FAILED, "ip", "link", "set", device, "alias", self._mark)
+            programs.check_output(FAILED, "ip", "link", "set", device, "alias", f"{MARK}{self.folder}")
         programs.check_output(FAILED, "ip", "address", "add", self.address, "dev", OUTSIDE)
         taps.start(OUTSIDE, failure=FAILED)
         controller.start()
@@ -187,25 +188,28 @@ class LocalOvn:
 
     # -- removal
 
-    @property
-    def _mark(self) -> str:
-        """Alias of our devices, by which the next start knows them."""
-        return f"novella {self.folder}"[:255]
-
     def _remove(self) -> None:
-        """Remove whatever a start of this folder has made. Raises DriverError, OSError."""
-        if not self.folder.exists():
-            return
+        """Remove whatever a start of this folder has made, and devices of ours whose switch has ended.
+
+        Raises DriverError, OSError.
+        """
         host = self._of("host")
         for daemon in reversed(self._daemons()):
-            if daemon.program == "ovs-vswitchd":  # only then it removes its devices
+            if daemon.program == SWITCH and daemon.is_running():  # only then it removes its devices
                 with suppress(DriverError):
-                    programs.run(*environment(host), "ovs-appctl", SECONDS, "-t", daemon.program, "exit", "--cleanup")
+                    programs.run(*environment(host), "ovs-appctl", SECONDS, "-t", SWITCH, "exit", "--cleanup")
             daemon.stop()
         for device, alias in _links().items():
-            if alias == self._mark:
+            if alias.startswith(MARK) and not _switch(Path(alias.removeprefix(MARK))).is_running():
                 programs.check_output("A device could not be removed", "ip", "link", "delete", device)
-        shutil.rmtree(self.folder)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+def _switch(folder: Path) -> Daemon:
+    """Return the switch of the OVN in this folder."""
+    host = folder / "host"
+    return Daemon(host, (SWITCH, f"unix:{host / SOCKET}", "--disable-system"))
 
 
 def _lock() -> socket.socket:

@@ -123,6 +123,18 @@ def test_the_next_start_removes_what_a_killed_process_left(tmp_path: Path) -> No
     assert devices() == []
 
 
+def test_devices_of_another_folder_are_removed_once_their_switch_has_ended(tmp_path: Path) -> None:
+    gone, ovn = ovn_in(tmp_path / "gone"), ovn_in(tmp_path)
+    gone.start().close()
+    ended = pids(gone)
+    for pid in ended.values():
+        os.kill(pid, signal.SIGKILL)
+    wait_until("all have ended", lambda: not any(map(runs, ended.values())))
+    assert devices() == OWN_DEVICES
+    ovn.stop(ovn.start())
+    assert devices() == []
+
+
 def test_a_process_that_has_the_number_of_an_old_one_is_spared(tmp_path: Path) -> None:
     ovn = ovn_in(tmp_path)
     other = subprocess.Popen(["sleep", "600"])
