@@ -83,19 +83,15 @@ def test_everything_of_the_api_is_in_the_topology(people: Any, way_out: str) -> 
 
     networks = {network.name: network for network in found.networks}
     assert (networks["outside"].physical_network, networks["outside"].segmentation_id) == ("physnet1", 7)
-    assert (networks["inner"].mtu, networks["inner"].physical_network, networks["inner"].is_external) == (
-        1400,
-        "",
-        False,
-    )
+    own = networks["inner"]
+    assert (own.mtu, own.physical_network, own.is_external) == (1400, "", False)
     inner = next(subnet for subnet in found.subnets if subnet.network == network_id)
     assert (inner.cidr, inner.gateway_ip, inner.dns_nameservers) == ("10.0.0.0/24", "10.0.0.1", ("9.9.9.9",))
     assert inner.host_routes == (("192.0.2.0/24", "10.0.0.9"),)
     port = next(port for port in found.ports if port.uuid == str(created.uuid))
-    assert (port.name, port.host, port.groups) == ("web", "h1", (str(default.uuid),))
-    assert (port.project, port.dns_name, networks["inner"].dns_domain) == (
-        people.ana.project.id, "web-1", "lab.example.org."
-    )  # fmt: skip
+    assert (port.name, port.host, port.destination) == ("web", "h1", "h2")
+    assert port.groups == (str(default.uuid),)
+    assert (port.project, port.dns_name, own.dns_domain) == (people.ana.project.id, "web-1", "lab.example.org.")
     assert port.addresses == (FixedAddress(inner.uuid, "10.0.0.11"),)
     assert port.pairs == (AddressPair("10.0.0.100", "fa:16:3e:00:00:99"),)
     assert port.dhcp_options == (DhcpOption("mtu", "1300"),)
