@@ -80,6 +80,8 @@ def walk(campaign: Campaign, found: Sequence[CrashPoint], report: Callable[[str]
     for number, place in enumerate(found, start=1):
         watch = Stopwatch()
         was_reached, complaints = _die_at(campaign, place)
+        if not (was_reached or complaints):
+            complaints = ["no process died: the scene does not reach this place"]
         report(
             f"{number}/{len(found)} {place.label} {watch.seconds:.1f} s"
             f"{'' if was_reached else ' (not reached)'}{' WRONG' if complaints else ''}"

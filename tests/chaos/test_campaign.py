@@ -31,6 +31,25 @@ def test_a_cloud_under_faults_comes_to_rest_without_violations(tmp_path: Path) -
         assert "not reached: none" in lines[-1]
 
 
+def test_a_place_that_no_process_reaches_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = Campaign(tmp_path, SEED)
+    campaign.people = [cast(Person, None)]
+    campaign.cloud.data_dir.mkdir()
+    lines: list[str] = []
+
+    def play(stage: Stage, scene: Scene, place: points.CrashPoint) -> list[str]:
+        (tmp_path / points.ARMED).write_text(place.name)
+        return []
+
+    monkeypatch.setattr(points, "_play", play)
+    monkeypatch.setattr(points, "_failed_runs", lambda stage: [])
+    monkeypatch.setattr(points, "_end", lambda stage, is_checked: [])
+    assert points.walk(campaign, [points.CrashPoint("stop_instance", "a")], lines.append) == [
+        "a: no process died: the scene does not reach this place"
+    ]
+    assert lines[0].endswith("(not reached) WRONG")
+
+
 def test_a_scene_that_cannot_be_played_is_wrong_and_the_walk_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
