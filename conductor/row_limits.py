@@ -62,6 +62,7 @@ LIMITS: Mapping[str, RowLimit] = {
     "credentials": RowLimit("identity.Credential", "user_id", 500),
     "image_members": RowLimit("image.ImageMember", "image_id", 128),
     "address_scopes": RowLimit("network.AddressScope", "project_id", 100),
+    "qos_policies": RowLimit("network.QosPolicy", "project_id", 100),
     "group_snapshots": RowLimit("volume.GroupSnapshot", "project_id", 100),
     "volume_attachments": RowLimit("volume.VolumeAttachment", "volume_id", 100),
 }

@@ -177,6 +177,26 @@ class FloatingIPPortAlreadyAssociated(errors.Conflict):
     """The port's address has a floating IP already."""
 
 
+class QosPolicyNotFound(errors.NotFound):
+    """The QoS policy could not be found."""
+
+
+class QosRuleNotFound(errors.NotFound):
+    """The rule of a QoS policy could not be found."""
+
+
+class QosRuleNotSupported(errors.Invalid):
+    """There are no rules of this type."""
+
+
+class QosPolicyInUse(errors.Conflict):
+    """Ports or networks have the QoS policy."""
+
+
+class QosRulesConflict(errors.Conflict):
+    """The QoS policy has a rule for this direction."""
+
+
 class RbacPolicyInUse(errors.Conflict):
     """Others use what the policy shares."""
 

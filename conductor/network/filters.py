@@ -165,6 +165,7 @@ FLOATING_IPS = _NAMELESS | {
     "port_id": uuid("port__uuid"),
     "status": lambda values: _leading(values),
 }
+QOS_POLICIES = _OWNED | {"shared": boolean("is_shared")}
 RBAC_POLICIES: dict[str, Condition] = {
     "id": uuid("uuid"),
     "project_id": text("project_id"),

@@ -16,6 +16,32 @@ class Tagged(models.Model):
         abstract = True
 
 
+class QosPolicy(models.Model):
+    """Limits of the bandwidth of ports, on their own or by their networks."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255)
+    description = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    is_shared = models.BooleanField(default=False)
+    revision_number = models.PositiveIntegerField(default=0)  # of its rules, too
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+
+class QosBandwidthLimit(models.Model):
+    """The limit of one direction, as the guest sees it. A burst of 0 leaves it to the network."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    policy = models.ForeignKey(QosPolicy, on_delete=models.CASCADE, related_name="limits")
+    direction = models.CharField(max_length=8, default="egress")  # egress, ingress
+    max_kbps = models.PositiveIntegerField()
+    max_burst_kbps = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["policy", "direction"], name="limit_once_per_direction")]
+
+
 class Network(Tagged):
     """A layer-2 segment of a project, or of all projects when shared.
 
@@ -37,6 +63,7 @@ class Network(Tagged):
     physical_network = models.CharField(max_length=64, default="", db_default="")
     segmentation_id = models.PositiveIntegerField(null=True)
     dns_domain = models.CharField(max_length=255, default="", db_default="")  # with a dot at its end
+    qos_policy = models.ForeignKey(QosPolicy, on_delete=models.PROTECT, null=True, related_name="+")
     availability_zone_hints = models.JSONField(null=True)
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
@@ -181,6 +208,7 @@ class Port(Tagged):
     dhcp_options = models.JSONField(null=True)  # [{"opt_name", "opt_value", "ip_version"}]
     dns_name = models.CharField(max_length=255, default="", db_default="")
     guest_hostname = models.CharField(max_length=255, default="", db_default="")
+    qos_policy = models.ForeignKey(QosPolicy, on_delete=models.PROTECT, null=True, related_name="+")
     security_groups = models.ManyToManyField(SecurityGroup, related_name="ports")
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()

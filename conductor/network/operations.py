@@ -12,7 +12,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import write_tx
-from conductor.network import filters, provider_networks, quotas, zones
+from conductor.network import filters, provider_networks, qos_choice, quotas, zones
 from conductor.network.device_owners import FLOATING_IP, ROUTER_GATEWAY
 from conductor.network.errors import InvalidInput, InvalidSharedSetting, NetworkInUse, NetworkNotFound
 from conductor.network.filters import NetworkListQuery
@@ -88,7 +88,7 @@ def own_network(context: RequestContext, network_id: str, *, is_locked: bool = F
 def create_network(context: RequestContext, wanted: Mapping[str, Any]) -> Network:
     """Create a network; `wanted` maps field names to values. Shared and external ones are for administrators."""
     _refuse_sharing(context, wanted)
-    values = {"project_id": context.project_id, **wanted}
+    values = qos_choice.chosen(context, {"project_id": context.project_id, **wanted})
     zones.require(values.get("availability_zone_hints") or ())
     with write_tx():
         quotas.require(values["project_id"], "network")
@@ -107,7 +107,7 @@ def update_network(context: RequestContext, network_id: str, changes: Mapping[st
         provider_networks.refuse_changes(network, changes)
         _refuse_unsharing(network, changes)
         _take_default({"is_external": network.is_external, **changes})
-        touch(Network.objects.filter(pk=network.pk), **changes)
+        touch(Network.objects.filter(pk=network.pk), **qos_choice.chosen(context, changes, network.qos_policy))
     return get_network(context, network_id)
 
 
@@ -150,7 +150,7 @@ def create_all(
 
 
 def _shown(rows: QuerySet[Network]) -> QuerySet[Network]:
-    return rows.prefetch_related("subnets__pool__address_scope", "rbac_policies")
+    return rows.select_related("qos_policy").prefetch_related("subnets__pool__address_scope", "rbac_policies")
 
 
 def _refuse_sharing(context: RequestContext, wanted: Mapping[str, Any]) -> None:

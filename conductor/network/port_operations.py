@@ -13,7 +13,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
 from conductor.db.transactions import savepoint, write_tx
-from conductor.network import filters, port_rows, port_security, quotas, security_groups
+from conductor.network import filters, port_rows, port_security, qos_choice, quotas, security_groups
 from conductor.network.errors import (
     DeviceIDNotOwnedByTenant,
     MacAddressInUse,
@@ -51,7 +51,9 @@ class PortCreate:
 
 
 def visible_ports(context: RequestContext) -> QuerySet[Port]:
-    rows = Port.objects.select_related("network").prefetch_related("addresses__subnet", "security_groups")
+    rows = Port.objects.select_related("network__qos_policy", "qos_policy").prefetch_related(
+        "addresses__subnet", "security_groups"
+    )
     return rows if context.is_admin else rows.filter(project_id=context.project_id)
 
 
@@ -72,7 +74,7 @@ def get_port(context: RequestContext, port_id: str) -> Port:
 def create_port(context: RequestContext, requested: PortCreate) -> Port:
     """Create a port. Raises as port_rows.create, Forbidden for administrators' fields, DeviceIDNotOwnedByTenant."""
     network = get_network(context, requested.network_id)
-    values = {"project_id": context.project_id, **(requested.values or {})}
+    values = qos_choice.chosen(context, {"project_id": context.project_id, **(requested.values or {})})
     _refuse_foreign(context, network, values)
     _refuse_foreign_device(context, values)
     values.setdefault("is_port_security_enabled", network.is_port_security_enabled)
@@ -100,6 +102,7 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
         values = dict(changes)
         fixed_ips = values.pop("fixed_ips", None)
         group_refs = values.pop("security_groups", None)
+        values = qos_choice.chosen(context, values, port.qos_policy)
         _refuse_foreign(context, port.network, values)
         _refuse_in_use(context, port, changes)
         if changes.keys() & set(FIXED_FOR_SERVICES):

@@ -33,13 +33,14 @@ _PATHS = tuple(
     for root, rest, kinds in (
         (
             r"/network/v2\.0/",
-            rf"(?P<part>{_PARTS})|(?P<action_id>{_ROUTER_ACTION})",
+            rf"(?P<part>{_PARTS}|bandwidth_limit_rules(?:/[^/]+)?)|(?P<action_id>{_ROUTER_ACTION})",
             {
                 "networks": "network",
                 "subnets": "subnet",
                 "subnetpools": "subnet_pool",
                 "address-scopes": "address_scope",
                 "rbac-policies": "rbac_policy",
+                "qos/policies": "qos_policy",
                 "ports": "port",
                 "routers": "router",
                 "floatingips": "floating_ip",

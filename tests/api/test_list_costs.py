@@ -44,7 +44,7 @@ LISTS = (
         f"/network/v2.0/{name}"
         for name in (
             *("networks", "subnets", "ports", "routers", "security-groups", "security-group-rules", "floatingips"),
-            *("rbac-policies", "network-ip-availabilities", "subnetpools"),
+            *("rbac-policies", "network-ip-availabilities", "subnetpools", "qos/policies"),
         )
     ),
     *(
@@ -152,6 +152,9 @@ class Rows:
         self.make(f"{api}/floatingips", floatingip={"floating_network_id": outer, "port_id": port})
         policy = {"object_type": "network", "object_id": inner, "action": "access_as_shared"}
         self.make(f"{api}/rbac-policies", rbac_policy={**policy, "target_tenant": self.people.bo.project.id})
+        policy_id = self.make(f"{api}/qos/policies", policy={"name": name})["id"]
+        self.make(f"{api}/qos/policies/{policy_id}/bandwidth_limit_rules", bandwidth_limit_rule={"max_kbps": 1000})
+        self.make(f"{api}/ports", port={"network_id": inner, "qos_policy_id": policy_id})
         self.make(f"{api}/subnetpools", subnetpool={"name": name, "prefixes": [f"10.{100 + self.number}.0.0/16"]})
 
     def of_volumes(self) -> None:

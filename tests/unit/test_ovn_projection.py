@@ -16,6 +16,7 @@ from conductor.network.ovn.desired import DEFAULT_GROUP, desired
 from conductor.network.ovn.dhcp import server_mac
 from conductor.network.ovn.northbound import Northbound, NorthboundBuilder, NorthboundChanges, RowKey, diff
 from conductor.network.ovn.topology import (
+    BandwidthLimit,
     CloudTopology,
     DhcpOption,
     FixedAddress,
@@ -215,6 +216,22 @@ def test_an_unknown_option_changes_nothing() -> None:
     topology = replace(CLOUD, ports=(replace(GUEST, dhcp_options=(DhcpOption("210", "/boot"),)),))
 
     assert rows_of("Logical_Switch_Port", topology)["port-1"]["dhcpv4_options"] == {RowKey("DHCP_Options", "sub-4")}
+
+
+def test_a_ports_bandwidth_is_limited_by_direction() -> None:
+    limits = (BandwidthLimit("egress", 1000), BandwidthLimit("ingress", 2000, 300))
+    topology = replace(CLOUD, ports=(replace(GUEST, limits=limits),))
+
+    assert rows_of("Logical_Switch", topology)["novella-net-1"]["qos_rules"] == {
+        RowKey("QoS", "port-1:egress"), RowKey("QoS", "port-1:ingress")
+    }  # fmt: skip
+    sent, received = (rows_of("QoS", topology)[f"port-1:{way}"] for way in ("egress", "ingress"))
+    assert (sent["direction"], sent["match"], sent["bandwidth"]) == (
+        "from-lport", 'inport == "port-1"', {"rate": 1000}
+    )  # fmt: skip
+    assert (received["direction"], received["match"], received["bandwidth"]) == (
+        "to-lport", 'outport == "port-1"', {"rate": 2000, "burst": 300}
+    )  # fmt: skip
 
 
 def test_a_port_has_its_name_alone_in_the_domain_and_in_reverse() -> None:

@@ -41,7 +41,7 @@ _FAMILIES: Mapping[str, _Family] = {
     IPV6: _Family("ip6", "icmp6", ip_protocols.NUMBERS[IPV6]["icmp"]),
 }
 # Direction of a rule → OVN's direction, the field with the guest's port, and the field with the peer's address.
-_DIRECTIONS: Mapping[str, tuple[str, str, str]] = {
+DIRECTIONS: Mapping[str, tuple[str, str, str]] = {
     INGRESS: ("to-lport", "outport", "src"),
     EGRESS: ("from-lport", "inport", "dst"),
 }
@@ -77,12 +77,12 @@ def default_acls(port_group: str) -> Mapping[str, Acl]:
 def rule_acl(group_uuid: str, rule: FilterRule, *, is_stateful: bool) -> Acl | None:
     """Return the entry of a rule; None where OVN cannot match its traffic, which is then dropped."""
     family = _FAMILIES.get(rule.ethertype)
-    if family is None or rule.direction not in _DIRECTIONS:
+    if family is None or rule.direction not in DIRECTIONS:
         return None
     protocol = _protocol(rule, family)
     if protocol is None:
         return None
-    direction, port_field, address_field = _DIRECTIONS[rule.direction]
+    direction, port_field, address_field = DIRECTIONS[rule.direction]
     parts = (f"{port_field} == @{group_name(group_uuid)}", family.ip, *_peer(rule, family, address_field), *protocol)
     return Acl(direction, PRIORITY_ALLOW, " && ".join(parts), "allow-related" if is_stateful else "allow-stateless")
 

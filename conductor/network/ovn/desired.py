@@ -16,6 +16,7 @@ from conductor.network.ovn.topology import CloudTopology, NetworkSpec, PortSpec,
 DEFAULT_GROUP = "pg_novella_drop"
 # A port that no host has must not be claimed by any: no host has this name.
 NO_HOST = "-"
+PRIORITY_LIMIT = 1000
 
 
 def desired(topology: CloudTopology) -> Northbound:
@@ -99,9 +100,20 @@ class _Switches:
             dhcpv4_options=self._dhcp_of(port, 4),
             dhcpv6_options=self._dhcp_of(port, 6),
         )
+        self._add_limits(port)
         if is_secure:
             for group in (DEFAULT_GROUP, *map(acls.group_name, port.groups)):
                 self._builder.refer(RowKey("Port_Group", group), "ports", row)
+
+    def _add_limits(self, port: PortSpec) -> None:
+        for limit in port.limits:
+            direction, field, _ = acls.DIRECTIONS[limit.direction]
+            row = self._builder.add(
+                "QoS", f"{port.uuid}:{limit.direction}", name=port.name, revision=port.revision, direction=direction,
+                priority=PRIORITY_LIMIT, match=f'{field} == "{port.uuid}"',
+                bandwidth={"rate": limit.kbps} | ({"burst": limit.burst_kbps} if limit.burst_kbps else {}),
+            )  # fmt: skip
+            self._builder.refer(RowKey("Logical_Switch", switch_name(port.network)), "qos_rules", row)
 
     def _add_router_port(self, port: PortSpec) -> None:
         is_gateway = port.device_owner == ROUTER_GATEWAY

@@ -13,13 +13,14 @@ NAME, ID, REVISION = PREFIX + "name", PREFIX + "id", PREFIX + "rev"
 
 # Table → the columns that the projection owns, besides its own keys of `external_ids`. It compares and writes no other.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "Logical_Switch": ("name", "ports", "other_config", "dns_records"),
+    "Logical_Switch": ("name", "ports", "other_config", "dns_records", "qos_rules"),
     "Logical_Switch_Port": (
         "name", "type", "options", "addresses", "port_security", "enabled", "tag", "dhcpv4_options",
         "dhcpv6_options",
     ),
     "DHCP_Options": ("cidr", "options"),
     "DNS": ("records",),
+    "QoS": ("direction", "priority", "match", "bandwidth"),
     "Port_Group": ("name", "ports", "acls"),
     "ACL": ("direction", "priority", "match", "action"),
     "Logical_Router": ("name", "ports", "static_routes", "nat", "enabled"),
@@ -33,6 +34,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 REFERENCES: Mapping[tuple[str, str], str] = {
     ("Logical_Switch", "ports"): "Logical_Switch_Port",
     ("Logical_Switch", "dns_records"): "DNS",
+    ("Logical_Switch", "qos_rules"): "QoS",
     ("Logical_Switch_Port", "dhcpv4_options"): "DHCP_Options",
     ("Logical_Switch_Port", "dhcpv6_options"): "DHCP_Options",
     ("Port_Group", "ports"): "Logical_Switch_Port",
@@ -43,8 +45,8 @@ REFERENCES: Mapping[tuple[str, str], str] = {
     ("Logical_Router_Port", "ha_chassis_group"): "HA_Chassis_Group",
     ("HA_Chassis_Group", "ha_chassis"): "HA_Chassis",
 }
-# Columns that map text to text. Of these, as of all others, the projection owns the whole value.
-MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records"})
+# Columns that map text to text, or to numbers. Of these, as of all others, the projection owns the whole value.
+MAPS = frozenset({"options", "other_config", "ipv6_ra_configs", "records", "bandwidth"})
 # Rows of these tables are identified by their names, all others by their external id `novella:id`.
 NAMED_TABLES = frozenset(table for table, columns in COLUMNS.items() if "name" in columns)
 
@@ -59,7 +61,7 @@ class RowKey:
 
 Scalar = str | int | bool
 # A set column has a frozenset, also where it holds at most one value; a map column has a mapping.
-Value = Scalar | frozenset[Scalar] | frozenset[RowKey] | Mapping[str, str]
+Value = Scalar | frozenset[Scalar] | frozenset[RowKey] | Mapping[str, str] | Mapping[str, int]
 Columns = Mapping[str, Value]
 Northbound = Mapping[RowKey, Columns]
 

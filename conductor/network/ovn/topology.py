@@ -9,8 +9,20 @@ from conductor.core.port_filters import AddressPair, FilterRule
 
 
 @dataclass(frozen=True, slots=True)
+class BandwidthLimit:
+    """A limit of what a port's guest sends (egress) or receives (ingress); a burst of 0 leaves it to OVN."""
+
+    direction: str
+    kbps: int
+    burst_kbps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkSpec:
-    """A network; `physical_network` and `segmentation_id` are set where an administrator mapped it to one."""
+    """A network; `physical_network` and `segmentation_id` are set where an administrator mapped it to one.
+
+    `limits` hold for its ports without limits of their own.
+    """
 
     uuid: str
     name: str = ""
@@ -22,6 +34,7 @@ class NetworkSpec:
     physical_network: str = ""
     segmentation_id: int | None = None
     dns_domain: str = ""
+    limits: tuple[BandwidthLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,7 @@ class PortSpec:
     pairs: tuple[AddressPair, ...] = ()
     dhcp_options: tuple[DhcpOption, ...] = ()
     groups: tuple[str, ...] = ()
+    limits: tuple[BandwidthLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

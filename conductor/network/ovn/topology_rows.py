@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Count, Max, Model, QuerySet, Sum, Value
@@ -15,12 +15,15 @@ from conductor.network.models import (
     FloatingIp,
     Network,
     Port,
+    QosBandwidthLimit,
+    QosPolicy,
     Router,
     SecurityGroup,
     SecurityGroupRule,
     Subnet,
 )
 from conductor.network.ovn.topology import (
+    BandwidthLimit,
     CloudTopology,
     DhcpOption,
     FixedAddress,
@@ -36,17 +39,21 @@ from conductor.network.port_filtering import rule_of
 from conductor.network.provider_networks import KINDS
 from conductor.network.ranges import normalized
 
+# Key of a policy → its limits
+Limits = Mapping[int | None, Sequence[BandwidthLimit]]
+
 
 def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
     """Return all networks. What was written between two queries is left out where its other half is missing."""
-    networks = {row.pk: _network(row) for row in _rows(Network.objects.all())}
+    limits = _limits()
+    networks = {row.pk: _network(row, limits) for row in _rows(Network.objects.all())}
     subnets = {
         row.pk: _subnet(row, networks[row.network_id])
         for row in _rows(Subnet.objects.all())
         if row.network_id in networks
     }
     groups = {row.pk: row for row in _rows(SecurityGroup.objects.all())}
-    ports = _ports(networks, subnets, {pk: str(group.uuid) for pk, group in groups.items()})
+    ports = _ports(networks, subnets, {pk: str(group.uuid) for pk, group in groups.items()}, limits)
     routers = {row.pk: _router(row, ports) for row in _rows(Router.objects.all())}
     return CloudTopology(
         networks=tuple(networks.values()),
@@ -71,7 +78,7 @@ def read(gateway_hosts: Sequence[GatewayHost] = ()) -> CloudTopology:
 
 def fingerprint() -> tuple[object, ...]:
     """Return a value that differs after every committed change of the topology. One statement reads it."""
-    revised = (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp)
+    revised = (Network, Subnet, SecurityGroup, SecurityGroupRule, Port, Router, FloatingIp, QosPolicy)
     states = [
         *(_state(model, Sum("revision_number")) for model in revised),
         *(_state(model, Value(0)) for model in (AddressAllocation, Port.security_groups.through)),
@@ -90,7 +97,7 @@ def _rows(query: QuerySet[Any]) -> Iterable[Any]:
     return query.order_by("pk").iterator(chunk_size=2000)
 
 
-def _network(row: Network) -> NetworkSpec:
+def _network(row: Network, limits: Limits) -> NetworkSpec:
     kind = KINDS.get(row.provider_type)
     is_physical = kind is not None and kind.is_physical
     return NetworkSpec(
@@ -104,6 +111,7 @@ def _network(row: Network) -> NetworkSpec:
         physical_network=row.physical_network if is_physical else "",
         segmentation_id=row.segmentation_id if is_physical else None,
         dns_domain=dns_names.domain_of(row),
+        limits=tuple(limits.get(row.qos_policy_id, ())),
     )
 
 
@@ -123,7 +131,10 @@ def _subnet(row: Subnet, network: NetworkSpec) -> SubnetSpec:
 
 
 def _ports(
-    networks: dict[int, NetworkSpec], subnets: dict[int, SubnetSpec], group_ids: dict[int, str]
+    networks: dict[int, NetworkSpec],
+    subnets: dict[int, SubnetSpec],
+    group_ids: dict[int, str],
+    limits: Limits,
 ) -> dict[int, PortSpec]:
     addresses: defaultdict[int, list[FixedAddress]] = defaultdict(list)
     held = AddressAllocation.objects.order_by("pk").values_list("port_id", "subnet_id", "ip_address")
@@ -136,13 +147,22 @@ def _ports(
         if group_id in group_ids:
             groups[port_id].append(group_ids[group_id])
     return {
-        row.pk: _port(row, networks[row.network_id], addresses[row.pk], groups[row.pk])
+        row.pk: _port(row, networks[row.network_id], addresses[row.pk], groups[row.pk], limits)
         for row in _rows(Port.objects.all())
         if row.network_id in networks
     }
 
 
-def _port(row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups: list[str]) -> PortSpec:
+def _limits() -> Limits:
+    limits: defaultdict[int | None, list[BandwidthLimit]] = defaultdict(list)
+    for row in _rows(QosBandwidthLimit.objects.all()):
+        limits[row.policy_id].append(BandwidthLimit(row.direction, row.max_kbps, row.max_burst_kbps))
+    return limits
+
+
+def _port(
+    row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups: list[str], limits: Limits
+) -> PortSpec:
     return PortSpec(
         uuid=str(row.uuid),
         network=network.uuid,
@@ -166,6 +186,7 @@ def _port(row: Port, network: NetworkSpec, addresses: list[FixedAddress], groups
             for option in row.dhcp_options or ()
         ),
         groups=tuple(groups),
+        limits=tuple(limits.get(row.qos_policy_id, ())) if row.qos_policy_id else network.limits,
     )
 
 

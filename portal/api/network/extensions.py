@@ -64,6 +64,13 @@ EXTENSIONS = (
     NetworkExtension("port-security", "Port security", "Keeps whether groups and address pairs hold for a port."),
     NetworkExtension("project-id", "project_id field", "Every object names its project twice."),
     NetworkExtension("provider", "Provider networks", "Lets administrators say what a network lies on."),
+    NetworkExtension("qos", "Quality of service", "Limits the bandwidth of ports and of the ports of networks."),
+    NetworkExtension(
+        "qos-bw-limit-direction", "Directions of limits", "Limits what guests send, and what they receive."
+    ),
+    NetworkExtension(
+        "qos-port-network-policy", "Policy of the network", "Shows with a port the policy of its network."
+    ),
     NetworkExtension("quotas", "Quotas", "Limits how much a project may have; administrators change the limits."),
     NetworkExtension("quota-check-limit", "Checked quotas", "Refuses limits below what a project has."),
     NetworkExtension("quota_details", "Quota details", "Shows how much of its quotas a project uses."),

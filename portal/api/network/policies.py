@@ -16,6 +16,7 @@ _COLLECTIONS = (
     "floatingip",
     "security_group",
     "security_group_rule",
+    "policy",  # of quality of service
 )
 
 RULES: RuleTable = {
@@ -38,4 +39,7 @@ RULES: RuleTable = {
     "update_quota": ADMIN,
     "delete_quota": ADMIN,
     "get_port:binding:host_id": ADMIN,
+    "get_policy_bandwidth_limit_rule": READER,
+    **{f"{verb}_policy_bandwidth_limit_rule": MEMBER for verb in ("create", "update", "delete")},
+    "get_rule_type": READER,
 }

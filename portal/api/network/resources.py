@@ -12,6 +12,8 @@ from conductor.network import (
     floating_ips,
     operations,
     port_operations,
+    qos,
+    qos_choice,
     rbac,
     router_interfaces,
     routers,
@@ -24,9 +26,11 @@ from conductor.services.servers import addresses, interfaces
 from portal.api.network.representations import networks as network_json
 from portal.api.network.representations import pools as pool_json
 from portal.api.network.representations import ports as port_json
+from portal.api.network.representations import qos as qos_json
 from portal.api.network.representations import routers as router_json
 from portal.api.network.representations import security_groups as group_json
 from portal.api.network.schemas import bodies, routing
+from portal.api.network.schemas import qos as qos_bodies
 from portal.api.schema_parts import Schema, closed
 
 MAX_AT_ONCE = 100
@@ -186,6 +190,17 @@ SECURITY_GROUP_RULES = NetworkResource(
     delete=security_groups.delete_rule,
     is_tagged=False,
 )
+QOS_POLICIES = NetworkResource(
+    rule="policy",
+    plural="policies",
+    list=qos.list_policies,
+    get=qos_choice.get_policy,
+    show=qos_json.policy,
+    creation=Creation(qos_bodies.CREATE_POLICY, qos_json.wanted_policy, qos.create_policy),
+    updating=Updating(qos_bodies.UPDATE_POLICY, qos_json.wanted_policy, qos.update_policy),
+    delete=qos.delete_policy,
+    is_tagged=False,
+)
 # Path segment → collection
 RESOURCES = {
     "networks": NETWORKS,
@@ -198,6 +213,7 @@ RESOURCES = {
     "ports": PORTS,
     "security-groups": SECURITY_GROUPS,
     "security-group-rules": SECURITY_GROUP_RULES,
+    "qos/policies": QOS_POLICIES,
 }
 
 

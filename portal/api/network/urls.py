@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from portal.api.network.resources import RESOURCES
-from portal.api.network.views import collections, quotas, routers, service, tags
+from portal.api.network.views import collections, qos, quotas, routers, service, tags
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", service.Root.as_view()),
@@ -29,6 +29,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v2.0/routers/<str:router_id>/remove_router_interface", routers.RemoveInterface.as_view()),
     path("v2.0/routers/<str:router_id>/add_extraroutes", routers.AddRoutes.as_view()),
     path("v2.0/routers/<str:router_id>/remove_extraroutes", routers.RemoveRoutes.as_view()),
+    path("v2.0/qos/rule-types", qos.RuleTypes.as_view()),
+    path("v2.0/qos/rule-types/<str:kind>", qos.RuleType.as_view()),
+    path("v2.0/qos/policies/<str:policy_id>/bandwidth_limit_rules", qos.Limits.as_view()),
+    path("v2.0/qos/policies/<str:policy_id>/bandwidth_limit_rules/<str:rule_id>", qos.Limit.as_view()),
+    path("v2.0/qos/policies/<str:policy_id>/<str:kind>", qos.OtherRules.as_view()),
+    path("v2.0/qos/policies/<str:policy_id>/<str:kind>/<str:rule_id>", qos.OtherRules.as_view()),
 ]
 for _segment, _resource in RESOURCES.items():
     urlpatterns += [

@@ -40,6 +40,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "volume_attachment": ("volume attachment", "Volume attachments"),
     "subnet_pool": ("subnet pool", "Subnet pools"),
     "address_scope": ("address scope", "Address scopes"),
+    "qos_policy": ("QoS policy", "QoS policies"),
     "rbac_policy": ("sharing of a network", "Sharing of networks"),
     "access_rule": ("access rule", "Access rules"),
     "credential": ("stored credential", "Stored credentials"),

@@ -33,6 +33,7 @@ NETWORK_WORDS = {
 ROW_WORDS = {
     "group_snapshots": "Group snapshots",
     "address_scopes": "Address scopes",
+    "qos_policies": "QoS policies",
     "image_members": "Members of an image",
     "volume_attachments": "Attachments of a volume",
     "application_credentials": "Your application credentials",
@@ -44,6 +45,7 @@ SHOWN_WITH = {  # others: Access
     "group_snapshots": "Storage",
     "volume_attachments": "Storage",
     "address_scopes": "Network",
+    "qos_policies": "Network",
     "image_members": "Images",
 }
 WORDS: Mapping[str, str] = {**COMPUTE_WORDS, **VOLUME_WORDS, **NETWORK_WORDS, **ROW_WORDS}

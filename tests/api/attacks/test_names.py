@@ -39,6 +39,7 @@ NAMED: dict[str, tuple[str, Any]] = {
         f"{COMPUTE}/os-security-groups", lambda name: {"security_group": {"name": name, "description": ""}}
     ),
     "subnet pool": (f"{V2}/subnetpools", lambda name: {"subnetpool": {"name": name, "prefixes": ["10.0.0.0/8"]}}),
+    "QoS policy": (f"{V2}/qos/policies", lambda name: {"policy": {"name": name}}),
     "address scope": (f"{V2}/address-scopes", lambda name: {"address_scope": {"name": name, "ip_version": 4}}),
     "volume": (f"{VOLUME}/volumes", lambda name: {"volume": {"name": name, "size": 1}}),
     "title of a volume": (f"{VOLUME}/volumes", lambda name: {"volume": {"display_name": name, "size": 1}}),

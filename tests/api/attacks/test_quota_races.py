@@ -131,6 +131,11 @@ def _address_scopes(cloud: Cloud) -> Iterator[Post]:
         yield f"{V2}/address-scopes", {"address_scope": {"name": f"s{number}", "ip_version": 4}}
 
 
+def _qos_policies(cloud: Cloud) -> Iterator[Post]:
+    for number in range(AT_ONCE):
+        yield f"{V2}/qos/policies", {"policy": {"name": f"q{number}"}}
+
+
 def _key_pairs(cloud: Cloud) -> Iterator[Post]:
     for number in range(AT_ONCE):
         yield f"{COMPUTE}/os-keypairs", {"keypair": {"name": f"k{number}"}}
@@ -256,6 +261,7 @@ RACES: Sequence[Race] = (
     Race("network.SecurityGroupRule", _network, "security_group_rule", _security_group_rules, 409, "group__project_id"),
     Race("network.RbacPolicy", _network, "rbac_policy", _rbac_policies, 409),
     Race("network.AddressScope", _rows, "address_scopes", _address_scopes, 409),
+    Race("network.QosPolicy", _rows, "qos_policies", _qos_policies, 409),
     Race("api_db.KeyPair", _compute, "key_pairs", _key_pairs, 403, "user_id"),
     Race("api_db.InstanceGroup", _compute, "server_groups", _server_groups, 403),
     Race("volume.Volume", _volume, "volumes", _volumes, 413),

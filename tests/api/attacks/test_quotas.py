@@ -65,6 +65,7 @@ def _one_more(kind: str, api_client: Any, people: Any) -> Attempt:
         ),
         "trusts": lambda: ana.post("/identity/v3/OS-TRUST/trusts", {"trust": trust}),
         "credentials": lambda: ana.post(f"{user}/credentials/OS-EC2", {"tenant_id": people.ana.project.id}),
+        "qos_policies": lambda: ana.post(f"{V2}/qos/policies", {"policy": {"name": "slow"}}),
         "address_scopes": lambda: ana.post(f"{V2}/address-scopes", {"address_scope": {"name": "s", "ip_version": 4}}),
     }[kind]
 

@@ -156,6 +156,7 @@ RESOURCES = [
         fixed={"ip_version": st.sampled_from([4, 6])},
         required=("name", "ip_version"),
     ),
+    Resource("/network/v2.0/qos/policies", "policy", DESCRIBED | {"name": NAME}, required=("name",)),
     Resource(
         "/image/v2/images",
         "image",

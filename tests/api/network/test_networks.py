@@ -51,6 +51,7 @@ def test_network_life(api_client: Any, people: Any) -> None:
         "mtu": 1442,
         "port_security_enabled": True,
         "dns_domain": "",
+        "qos_policy_id": None,
         "availability_zones": ["nova"],
         "availability_zone_hints": [],
         "ipv4_address_scope": None,
@@ -338,7 +339,7 @@ def test_further_requests_of_clients(api_client: Any, people: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     extensions = {extension["alias"] for extension in ana.get(f"{V2}/extensions").json()["extensions"]}
     assert {"security-group", "external-net", "binding", "quotas", "project-id", "router"} <= extensions
-    assert not {"metering", "qos", "dvr", "agent"} & extensions
+    assert not {"metering", "dvr", "agent"} & extensions
     assert ana.get(f"{V2}/extensions/binding").json()["extension"]["alias"] == "binding"
     assert fault(ana.get(f"{V2}/extensions/metering")) == (404, "ExtensionNotFound")
     assert ana.get(f"{V2}/quotas/{people.chi.project.id}").status_code == 403

@@ -184,6 +184,9 @@ def network(scene: Scene) -> None:
         ("rbac_policy", "rbac-policies", {"object_type": "network", "object_id": "{network}", **SHARED}),
     ):
         scene.make(name, f"{root}/{noun}", {name: values})
+    scene.make("qos_policy", f"{root}/qos/policies", {"policy": {"name": "mine"}})
+    limits = f"{root}/qos/policies/{{qos_policy}}/bandwidth_limit_rules"
+    scene.make("limit", limits, {"bandwidth_limit_rule": {"max_kbps": 1000}})
     scene.put(f"{root}/networks/{{network}}/tags/one", None, by="ana")
 
 

@@ -11,7 +11,7 @@ from django.test import override_settings
 from conductor.actors import periodic
 from conductor.cells.lookup import API_ALIAS
 from conductor.journal.models import PeriodicLease
-from conductor.network import operations, port_operations, ports, security_groups, subnets
+from conductor.network import operations, port_operations, ports, qos, security_groups, subnets
 from conductor.network.models import Port, Subnet
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.topology import GatewayHost
@@ -65,13 +65,15 @@ def test_a_dead_gateway_host_is_replaced_as_fast_as_the_settings_say(
     assert 'bfd-min-rx="400", bfd-min-tx="400", bfd-mult="3"' in options
 
 
-@pytest.mark.parametrize("what", ["network", "subnet", "port", "address", "group"])
+@pytest.mark.parametrize("what", ["network", "subnet", "port", "address", "group", "limit"])
 def test_every_change_is_noticed(people: Any, what: str) -> None:
     ana = people.ana.context()
     network = make_network(people.ana)
     port = make_port(people.ana, network)
     subnet = str(Subnet.objects.get(network__uuid=network).uuid)
+    slow = str(qos.create_policy(ana, {"name": "slow"}).uuid)
     changes = {
+        "limit": lambda: qos.create_limit(ana, slow, {"max_kbps": 1000}),
         "network": lambda: operations.update_network(ana, network, {"name": "new"}),
         "subnet": lambda: subnets.update_subnet(ana, subnet, {"dns_nameservers": ["10.0.0.2"]}),
         "port": lambda: port_operations.update_port(ana, port, {"is_admin_up": False}),

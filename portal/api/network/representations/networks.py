@@ -9,7 +9,7 @@ from typing import Any
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.network import tags, zones
-from conductor.network.models import AddressScope, Network, Subnet
+from conductor.network.models import AddressScope, Network, QosPolicy, Subnet
 from conductor.network.operations import ALL_PROJECTS, EXTERNAL, SHARED
 from conductor.network.provider_networks import DEFAULT_KIND
 from conductor.network.subnets import DEFAULT_GATEWAY, SubnetCreate
@@ -26,6 +26,7 @@ NETWORK_FIELDS = {
     "mtu": "mtu",
     "port_security_enabled": "is_port_security_enabled",
     "dns_domain": "dns_domain",
+    "qos_policy_id": "qos_policy",
     "is_default": "is_default",
     "provider:network_type": "provider_type",
     "provider:physical_network": "physical_network",
@@ -99,10 +100,11 @@ def network(row: Network, context: RequestContext) -> dict[str, Any]:
         "mtu": row.mtu,
         "port_security_enabled": row.is_port_security_enabled,
         "dns_domain": row.dns_domain,
+        "qos_policy_id": id_of(row.qos_policy),
         "availability_zones": [zones.NAME],
         "availability_zone_hints": row.availability_zone_hints or [],
-        "ipv4_address_scope": _scope_id(scopes.get(4)),
-        "ipv6_address_scope": _scope_id(scopes.get(6)),
+        "ipv4_address_scope": id_of(scopes.get(4)),
+        "ipv6_address_scope": id_of(scopes.get(6)),
         "tags": tags.unpacked(row.tag_text),
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
@@ -124,8 +126,8 @@ def _is_granted(row: Network, context: RequestContext, action: str) -> bool:
     return any(policy.action == action and policy.target_project in targets for policy in row.rbac_policies.all())
 
 
-def _scope_id(scope: AddressScope | None) -> str | None:
-    return str(scope.uuid) if scope else None
+def id_of(row: AddressScope | QosPolicy | None) -> str | None:
+    return str(row.uuid) if row else None
 
 
 def wanted_network(given: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:

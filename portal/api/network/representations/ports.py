@@ -10,7 +10,7 @@ from conductor.network import dns_names, tags
 from conductor.network.models import Port
 from conductor.network.port_operations import PortCreate
 from conductor.network.port_rows import AddressRequest
-from portal.api.network.representations.networks import fields_of, moment
+from portal.api.network.representations.networks import fields_of, id_of, moment
 
 FIELDS = {
     "name": "name",
@@ -26,6 +26,7 @@ FIELDS = {
     "allowed_address_pairs": "address_pairs",
     "extra_dhcp_opts": "dhcp_options",
     "dns_name": "dns_name",
+    "qos_policy_id": "qos_policy",
     "tags": "tag_text",
     "project_id": "project_id",
     "tenant_id": "project_id",
@@ -52,6 +53,8 @@ def port(row: Port, context: RequestContext) -> dict[str, Any]:
         "allowed_address_pairs": row.address_pairs or [],
         "extra_dhcp_opts": row.dhcp_options or [],
         "dns_name": dns_names.name_of(row),
+        "qos_policy_id": id_of(row.qos_policy),
+        "qos_network_policy_id": id_of(row.network.qos_policy),
         "dns_assignment": dns_names.assignments(row),
         "ip_allocation": "immediate" if row.addresses.all() else "none",
         "binding:vnic_type": row.vnic_type,

@@ -55,6 +55,7 @@ _NETWORK_CHANGES: Schema = {
     "mtu": {"type": ["integer", "string"], "pattern": r"^[0-9]{1,5}\Z", "minimum": MIN_MTU, "maximum": MAX_MTU},
     "port_security_enabled": BOOLEAN,
     "dns_domain": DNS_DOMAIN,
+    "qos_policy_id": OPTIONAL_UUID,
     "is_default": BOOLEAN,
     "provider:network_type": {"enum": ["local", "flat", "vlan", "vxlan", "gre", "geneve", None]},
     "provider:physical_network": {"type": ["string", "null"], "maxLength": 64},
@@ -168,6 +169,7 @@ _PORT_CHANGES: Schema = {
     },
     "extra_dhcp_opts": {"type": ["array", "null"], "maxItems": 100, "items": _DHCP_OPTION},
     "dns_name": DNS_NAME,
+    "qos_policy_id": OPTIONAL_UUID,
 }
 CREATE_PORT = closed({**_PORT_CHANGES, **OWNER, **TAGS, "network_id": UUID}, required=("network_id",))
 UPDATE_PORT = closed(_PORT_CHANGES)
