@@ -4,9 +4,9 @@
 break.
 
 1. `architecture`: style, types, import contracts and the other checks of the code itself. The run stops if one fails.
-2. `quick`: what needs no cloud, no browser and no hypervisor.
-3. `processes`, `browser` and `drivers`: clouds of real processes, Chromium, guests. These run at the same time. After
-   `drivers` comes `postgresql`: what depends on the kind of database, again on PostgreSQL.
+2. `quick`: all unit tests, and what starts no process.
+3. `processes`, `browser` and `drivers`: clouds of real processes and other programs, Chromium, guests. These run at the
+   same time. After `drivers` comes `postgresql`: what depends on the kind of database, again on PostgreSQL.
 4. A second look: each failed test once more, alone. If it fails again, the run fails with both outputs. If it passes,
    the test is listed as unstable; the run fails when more than three are.
 
@@ -18,6 +18,7 @@ its verdict, nothing that tests have started is left running.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,10 @@ EXIT_PASSED, EXIT_NO_TESTS = 0, 5
 
 # libvirt opens the hypervisor inside a process some twenty times and no more: one file needs most of them for itself.
 APART = ("tests/compute_drivers/test_libvirt_faults.py", "tests/compute_drivers/test_tiny_linux.py")
+# A line of a test module that starts processes. Unit tests are quick all the same.
+STARTS_PROCESSES = re.compile(
+    r"^import subprocess|^from tests\.(acceptance|services)\b|(rabbitmq|redis|\})_service\b", re.MULTILINE
+)
 # What depends on how a database locks, commits and sorts.
 ON_POSTGRESQL = (
     "tests/integration/placement",
@@ -110,10 +115,18 @@ def _test_files() -> list[Path]:
     return [path.relative_to(PROJECT_DIR) for path in PROJECT_DIR.glob("tests/*/**/test_*.py")]
 
 
+def _that_start_processes(folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the test modules in these folders that start processes."""
+    modules = chain.from_iterable(sorted((PROJECT_DIR / folder).rglob("test_*.py")) for folder in folders)
+    found = (path for path in modules if STARTS_PROCESSES.search(path.read_text(encoding="utf-8")))
+    return tuple(str(path.relative_to(PROJECT_DIR)) for path in found)
+
+
+STARTED = _that_start_processes(_folders("api", "integration", "rpc"))
 # These tests wait for what they have started: more of them run at the same time than there are processors.
 SLOW = Stage(
     (
-        (Pool("processes", _folders("chaos", "acceptance"), workers=PROCESSORS + 1),),
+        (Pool("processes", (*_folders("chaos", "acceptance"), *STARTED), workers=PROCESSORS + 1),),
         (Pool("browser", _folders("browser")),),
         (
             Pool("drivers", _folders("compute_drivers"), ignored=APART),
@@ -139,7 +152,7 @@ def stages_of_all() -> tuple[Stage, ...]:
     folders = sorted({f"tests/{path.parts[1]}" for path in _test_files()} - elsewhere)
     return (
         ARCHITECTURE,
-        Stage(((Pool("quick", tuple(folders), workers=PROCESSORS + 1),),)),
+        Stage(((Pool("quick", tuple(folders), workers=PROCESSORS + 1, ignored=STARTED),),)),
         SLOW,
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import WAIT_SECONDS, wait_until
-from tools.run_tests import Failed, Pool, Run, Stage, stages_of_all
+from tools.run_tests import Failed, Pool, Run, Stage, stages_of, stages_of_all
 
 PASSES = "def test_a():\n    pass\n"
 FAILS = "def test_a():\n    assert 1 == 2\n"
@@ -230,3 +230,14 @@ def test_every_folder_of_tests_is_in_a_stage_of_the_whole_suite() -> None:
     assert folders - {"tests/architecture"} <= set(named)
     assert {str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("tests/architecture/test_*.py")} <= set(named)
     assert all(Path(path).exists() for path in named)
+
+
+def test_what_starts_processes_runs_after_the_quick_tests_and_all_else_runs_with_them() -> None:
+    (quick,) = stages_of("quick", ())[1].pools
+    later = {path for pool in stages_of_all()[2].pools for path in pool.paths}
+    assert "tests/integration/services/test_group_services.py" in quick.ignored  # imports subprocess
+    assert "tests/integration/rpc/test_redis_broker.py" in quick.ignored  # has a fixture that starts a service
+    assert "tests/integration/rpc/test_brokers.py" in quick.ignored  # has the fixtures of several, by name
+    assert "tests/integration/services/test_launch.py" not in quick.ignored
+    assert not any(path.startswith("tests/unit/") for path in quick.ignored)
+    assert set(quick.ignored) <= later
