@@ -5,6 +5,8 @@ BASE ?= main
 SEED ?= 1
 # Bytecode is kept, whatever the environment says: processes start in half the time with it.
 unexport PYTHONDONTWRITEBYTECODE
+# Once for all: each process that runs tests, or that tests start, would do it by itself.
+COMPILE := $(VENV_PYTHON) -m compileall -q -j 2 portal conductor compute_drivers scheduler_plugins tests
 .DEFAULT_GOAL := help
 .PHONY: help run wheel check test test-changed lint format types docs reference site words bench chaos conformance pictures audit lock clean setup setup-dev
 
@@ -19,11 +21,10 @@ wheel: setup-dev ## build the package into dist/, with browser packages and comp
 	@.venv/bin/uv build --quiet --wheel --no-build-isolation --python $(VENV_PYTHON) --out-dir dist
 	@ls dist/*.whl
 
-# The project is compiled once: each process that runs tests would do it by itself. What comes over the network comes
-# before all tests, so that a network that is away is found at once.
+# What comes over the network comes before all tests, so that a network that is away is found at once.
 test: setup-dev ## set up what is missing and run the whole test suite with every check (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
-	@$(VENV_PYTHON) -m compileall -q -j 2 portal conductor compute_drivers scheduler_plugins tests
+	@$(COMPILE)
 	@$(if $(T),,$(VENV_PYTHON) -m conductor.management.tiny_linux.builder --output .pytest_cache/tiny-linux)
 	@$(VENV_PYTHON) -m tools.run_tests $(if $(T),part $(T),all)
 
@@ -31,8 +32,9 @@ test-changed: setup-dev ## run the checks of the code and what the files changed
 	@$(PY) -m tools.system_packages test
 	@$(VENV_PYTHON) -m tools.run_tests changed $(BASE)
 
-check: setup-dev ## check quickly: style, types, imports, and all tests that need no cloud, browser or hypervisor
+check: setup-dev ## check quickly: style, types, imports, unit tests, and all other tests that start no process
 	@$(PY) -m tools.system_packages test
+	@$(COMPILE)
 	@$(VENV_PYTHON) -m tools.run_tests quick
 
 lint: setup-dev ## check style, formatting and who imports whom
