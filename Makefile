@@ -69,6 +69,7 @@ chaos: setup-dev ## kill everything on purpose: simulated schedules, every place
 	@$(VENV_PYTHON) -m tests.chaos.simulate --crowded 20000 --schedules 5000 --real 3000 --planted 2000
 	@$(VENV_PYTHON) -m tests.chaos --mode every-point
 	@$(VENV_PYTHON) -m tests.chaos --mode every-point --schedulers 0 --match "SelectDestinations|PickDestination|ChooseHostAgain"
+	@$(VENV_PYTHON) -m tests.chaos.planted_in_clouds
 	@$(VENV_PYTHON) -m tests.chaos --mode random --seed $(SEED) --actions 10000 --kills 1000 --server-kills 40
 
 conformance: setup-dev ## run the integration tests of OpenStack (Tempest) against a cloud of its own

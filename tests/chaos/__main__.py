@@ -16,7 +16,7 @@ from pathlib import Path
 
 import django
 
-from tests.chaos import points, scenes
+from tests.chaos import planted_in_clouds, points, scenes
 from tests.chaos.campaign import SCHEDULERS, Campaign, at_random
 from tests.waiting import Stopwatch
 
@@ -37,6 +37,7 @@ def main() -> int:
     )
     parser.add_argument("--match", default="", help="every-point: only places that this regular expression is found in")
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
+    parser.add_argument("--plant", default="", help="every-point: put this bug of a whole cloud into the product first")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
     requested = parser.parse_args()
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
@@ -50,6 +51,7 @@ def main() -> int:
         broker=requested.broker,
         schedulers=requested.schedulers,
         **_variables(requested.mode, folder),
+        **planted_in_clouds.variables(requested.plant),
     ) as campaign:
         if requested.mode == "random":
             wrong = at_random(campaign, report=report, **{name: getattr(requested, name) for name in RANDOM})
@@ -85,9 +87,9 @@ def _again(requested: argparse.Namespace) -> str:
     if requested.mode == "random":
         words += [f"--{name.replace('_', '-')} {getattr(requested, name)}" for name in RANDOM]
         return " ".join(words)
-    return " ".join(
-        [*words, *([f"--match '{requested.match}'"] if requested.match else []), f"--sample {requested.sample}"]
-    )
+    words += [f"--match '{requested.match}'"] if requested.match else []
+    words += [f"--plant {requested.plant}"] if requested.plant else []
+    return " ".join([*words, f"--sample {requested.sample}"])
 
 
 class _Teller:

@@ -207,8 +207,13 @@ class Person:
             answer=None if 200 <= status < 300 else answer,
         )
 
-    def ask(self, method: str, path: str, body: Any = None, *, as_admin: bool = False) -> tuple[int, Any, str]:
-        """Return status, body and request id; status 0 without a response: then the outcome is unknown."""
+    def ask(
+        self, method: str, path: str, body: Any = None, *, as_admin: bool = False, key: str = ""
+    ) -> tuple[int, Any, str]:
+        """Return status, body and request id; status 0 without a response: then the outcome is unknown.
+
+        With a `key`, the request can be repeated until there is a response.
+        """
         request = urllib.request.Request(
             self.random.choice(self._webs) + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -216,6 +221,7 @@ class Person:
                 "Content-Type": "application/json",
                 "X-Auth-Token": self._tokens["admin" if as_admin else "own"],
                 "OpenStack-API-Version": "compute 2.93, volume 3.68",
+                **({"Idempotency-Key": key} if key else {}),
             },
             method=method,
         )

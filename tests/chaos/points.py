@@ -12,13 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.checker import FAILURE, unsettled, violations
 from tests.chaos.people import COMPUTE
 from tests.chaos.scenes import AS_ADMIN, AT_ONCE, OPERATIONS, REMEDIES, SCENES, WAITED_FOR
 from tests.chaos.stage import WAIT_SECONDS, Scene, Stage, insist
-from tests.waiting import Stopwatch, take_time
+from tests.waiting import Stopwatch, take_time, wait_until
 
 ARMED = "armed"
 LOST = ".lost"
@@ -144,17 +145,35 @@ def _play(stage: Stage, scene: Scene, place: CrashPoint) -> list[str]:
         _do(stage, scene.action, turns_back=place.is_undo)
     else:
         _launch(stage, scene)
+    for operation in scene.meanwhile:
+        _await_death(stage, place)
+        _do(stage, operation)
     if scene.last:
         _wait(stage)
         for operation in scene.last:
             _do(stage, operation)
     if not scene.tidy:
-        return _await_right(stage)
+        return _await_right(stage) + _not_found_again(stage)
     wrong = _await_rest(stage) if place.is_undo else _await_right(stage)
     _find(stage, scene)
     for operation in scene.tidy:
         _do(stage, operation)
-    return wrong + _await_right(stage)
+    return wrong + _await_right(stage) + _not_found_again(stage)
+
+
+def _await_death(stage: Stage, place: CrashPoint) -> None:
+    armed = stage.campaign.folder / ARMED
+    wait_until(f"{place.label} is reached", lambda: not armed.exists(), WAIT_SECONDS, pause=0.05)
+
+
+def _not_found_again(stage: Stage) -> list[str]:
+    """Return the requests that were accepted for the server, and that it has no action of."""
+    if not stage.accepted:
+        return []
+    path = f"{COMPUTE}/servers/{stage.server}/os-instance-actions"
+    _, body, _ = insist(partial(stage.person.ask, "GET", path, as_admin=True))
+    found = {action["request_id"] for action in body["instanceActions"]}
+    return [f"{one} was accepted, and the server has no action of it" for one in stage.accepted if one not in found]
 
 
 def _set(stage: Stage, scene: Scene) -> None:
@@ -210,8 +229,10 @@ def _launch(stage: Stage, scene: Scene) -> None:
         "networks": [{"uuid": person.network}],
         **scene.launch(person),
     }
-    _, body, _ = insist(partial(person.ask, "POST", f"{COMPUTE}/servers", {"server": server}))
+    ask = partial(person.ask, "POST", f"{COMPUTE}/servers", {"server": server}, key=f"point-{uuid4()}")
+    _, body, request_id = insist(ask)
     stage.server = str(body["server"]["id"])
+    stage.accepted.append(request_id)
 
 
 def _do(stage: Stage, operation: str, *, may_fail: bool = False, turns_back: bool = False) -> None:
@@ -234,9 +255,11 @@ def _do(stage: Stage, operation: str, *, may_fail: bool = False, turns_back: boo
         return (204, None, "") if may_fail and answer[0] else answer
 
     try:
-        insist(ask)
+        _, _, request_id = insist(ask)
     except AssertionError as error:
         raise AssertionError(f"{operation} {error}") from None
+    if request_id and stage.server and path.startswith(f"{COMPUTE}/servers/{stage.server}/"):
+        stage.accepted.append(request_id)
 
 
 def _wait(stage: Stage) -> None:

@@ -330,7 +330,7 @@ def _volume_data(person: Person) -> str:
 # By flow, or by flow and what is special about it after a comma.
 SAME_IMAGE = r"^scheduler\."  # a rebuild calls no scheduler for the image that the server has
 SCENES: dict[str, Scene] = {
-    "build_instances": Scene((), ""),
+    "build_instances": Scene((), "", accepting=("accept.create.committed",)),
     "build_in_cell": Scene((), "", "spawn", ("check_build", "spawn_instance")),
     "build_from_volumes": Scene((), "", "spawn", launch=_from_volume),
     "try_again": Scene(("hosts open",), "try again", before=("hosts close",)),
@@ -370,6 +370,9 @@ SCENES: dict[str, Scene] = {
     "create_image": Scene((), "image", "snapshot", ("snapshot_instance",)),
     "create_image_of_volumes": Scene(
         (), "image", lost=_volume_data, tidy=("snapshots away",), launch=_from_one_of_two_volumes
+    ),
+    "create_image_of_volumes, its server is deleted": Scene(
+        (), "image", meanwhile=("delete",), tidy=("snapshots away",), launch=_from_one_of_two_volumes
     ),
     "create_backup": Scene((), "backup", "snapshot"),
     "shelve_instance": Scene((), "shelve", "snapshot"),

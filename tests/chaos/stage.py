@@ -17,12 +17,13 @@ WAIT_SECONDS = 240.0  # a volume is a gigabyte, and the machine may be busy with
 class Scene:
     """Steps of a server before and after the action; all are keys of the table of steps in scenes.py.
 
-    `before` happens before there is a server, `first` to the server, `last` after the action, `tidy` after the checks.
-    `verb` is the driver method that fails so that the flow is rolled back, `fail_times` times in all (once if the
-    compensation needs it too), and `lost` the data that are missing for the same reason; `commands` are the flow's
-    messages to hosts, `accepting` the places of the web process while it accepts the action; `faults` are the hosts'
-    faults from the beginning; `launch` has further parameters of the launch, `is_about_volumes` means that there is no
-    server; `never` matches the names of places that the scene does not reach.
+    `before` happens before there is a server, `first` to the server, `last` after the action, `tidy` after the
+    checks. `verb` is the driver method that fails so that the flow is rolled back, `fail_times` times in all (once
+    if the compensation needs it too), and `lost` the data that are missing for the same reason; `commands` are the
+    flow's messages to hosts, `accepting` the places of the web process while it accepts the action; `faults` are
+    the hosts' faults from the beginning; `meanwhile` happens as soon as a process has died; `launch` has further
+    parameters of the launch, `is_about_volumes` means that there is no server; `never` matches the names of places
+    that the scene does not reach.
     """
 
     first: tuple[str, ...]
@@ -31,6 +32,7 @@ class Scene:
     commands: tuple[str, ...] = ()
     accepting: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
+    meanwhile: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     tidy: tuple[str, ...] = ()
     lost: Callable[[Person], str] | None = None
@@ -48,13 +50,17 @@ class Scene:
 
 @dataclass
 class Stage:
-    """Resources of a scene: the server, its first host, and other created resources, by kind."""
+    """Resources of a scene: the server, its first host, and other created resources, by kind.
+
+    `accepted` are the ids of the requests that were accepted for the server.
+    """
 
     campaign: Campaign
     person: Person
     server: str = ""
     home: str = ""
     made: dict[str, str] = field(default_factory=dict)
+    accepted: list[str] = field(default_factory=list)
 
     @property
     def volume(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -48,6 +48,26 @@ def test_a_place_that_no_process_reaches_is_wrong(tmp_path: Path, monkeypatch: p
         "a: no process died: the scene does not reach this place"
     ]
     assert lines[0].endswith("(not reached) WRONG")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "wrong"),
+    [
+        ([], []),
+        (["req-1"], []),
+        (["req-1", "req-2"], ["req-2 was accepted, and the server has no action of it"]),
+    ],
+)
+def test_an_accepted_request_that_its_server_has_no_action_of_is_wrong(
+    tmp_path: Path, accepted: list[str], wrong: list[str]
+) -> None:
+    class Asked:
+        def ask(self, method: str, path: str, *, as_admin: bool) -> tuple[int, Any, str]:
+            assert (method, path) == ("GET", "/compute/v2.1/servers/a-server/os-instance-actions")
+            return 200, {"instanceActions": [{"request_id": "req-1"}]}, "req-3"
+
+    stage = Stage(Campaign(tmp_path, SEED), cast(Person, Asked()), "a-server", accepted=accepted)
+    assert points._not_found_again(stage) == wrong
 
 
 def test_a_scene_that_cannot_be_played_is_wrong_and_the_walk_goes_on(

@@ -6,6 +6,7 @@ import pytest
 
 from conductor.workflows.catalog import FLOWS, failpoints
 from conductor.workflows.flow import Flow
+from tests.chaos.planted_in_clouds import FINDINGS, Finding
 from tests.chaos.points import places
 from tests.chaos.scenes import AS_ADMIN, AT_ONCE, OPERATIONS, REMEDIES, SCENES
 
@@ -36,6 +37,11 @@ def test_scenes_consist_of_operations() -> None:
 
 def test_scenes_belong_to_existing_flows() -> None:
     assert {title.partition(",")[0] for title in SCENES} == {flow.name for flow in FLOWS}
+
+
+@pytest.mark.parametrize("finding", FINDINGS.values(), ids=lambda finding: finding.words)
+def test_each_bug_that_is_planted_in_clouds_has_a_place_that_shows_it(finding: Finding) -> None:
+    assert len(places(finding.match, 0, 0)) == 1
 
 
 def test_schedulers_die_where_they_are_called() -> None:

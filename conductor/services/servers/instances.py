@@ -21,6 +21,7 @@ from conductor.core.identifiers import new_run_uuid
 from conductor.core.states import PowerState, TaskState, VmState
 from conductor.db.rows import Rows
 from conductor.db.transactions import database_time, one_at_a_time, retried, write_tx
+from conductor.failpoints import reach
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
 from conductor.rpc import outbox
@@ -57,8 +58,9 @@ def create(context: RequestContext, requested: InstanceCreate) -> LaunchResult:
     with write_tx(API):
         if requested.run_uuid:
             one_at_a_time(API, f"launch:{requested.run_uuid}")
-        again = _launched_before(context, requested.run_uuid)
-        return again or _launch(context, checked)
+        launched = _launched_before(context, requested.run_uuid) or _launch(context, checked)
+    reach("accept.create.committed")
+    return launched
 
 
 def console_output(context: RequestContext, instance_uuid: str, length: int | None = None) -> str:
