@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -72,6 +73,19 @@ def create_database(folder: Path, schema: str) -> None:
     programs.check_output(
         "A database of OVN could not be created", "ovsdb-tool", "create", str(folder / DATABASE), path
     )
+
+
+def chassis_settings(name: str, southbound: str, address: str) -> tuple[str, ...]:
+    """Return settings of the table Open_vSwitch for a chassis in user space, with its tunnels at an address."""
+    values = {
+        "system-id": name,
+        "hostname": name,
+        "ovn-remote": southbound,
+        "ovn-encap-type": "geneve",
+        "ovn-encap-ip": address,
+        "ovn-bridge-datapath-type": "netdev",
+    }
+    return tuple(f"external-ids:{key}={json.dumps(value)}" for key, value in values.items())
 
 
 def environment(folder: Path) -> tuple[str, ...]:

@@ -22,7 +22,14 @@ from ipaddress import IPv4Interface, ip_network
 from pathlib import Path
 
 from compute_drivers import programs, taps
-from compute_drivers.ovn_net.daemons import SOCKET, Daemon, create_database, database, environment
+from compute_drivers.ovn_net.daemons import (
+    SOCKET,
+    Daemon,
+    chassis_settings,
+    create_database,
+    database,
+    environment,
+)
 from compute_drivers.ovn_net.integration_bridge import BRIDGE
 from conductor.core.errors import DriverError
 
@@ -162,18 +169,10 @@ class LocalOvn:
             daemon.start()
         for program, remote in (("ovn-nbctl", self.northbound), ("ovn-sbctl", self.southbound)):
             programs.check_output(FAILED, program, f"--db={remote}", SECONDS, "init")
-        values = {
-            "system-id": self.host,
-            "hostname": self.host,
-            "ovn-remote": self.southbound,
-            "ovn-encap-type": "geneve",
-            "ovn-encap-ip": TUNNEL_ADDRESS,
-            "ovn-bridge-datapath-type": "netdev",
-            "ovn-bridge-mappings": f"{self.physical_network}:{OUTSIDE}",
-        }
         self._vsctl("--no-wait", "init")
-        external_ids = (f"external-ids:{key}={json.dumps(value)}" for key, value in values.items())
-        self._vsctl("--no-wait", "set", "Open_vSwitch", ".", *external_ids)
+        mapping = f"external-ids:ovn-bridge-mappings={json.dumps(f'{self.physical_network}:{OUTSIDE}')}"
+        settings = chassis_settings(self.host, self.southbound, TUNNEL_ADDRESS)
+        self._vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings, mapping)
         switch.start()
         for bridge, mode in ((BRIDGE, "secure"), (OUTSIDE, "standalone")):
             self._vsctl("add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev", f"fail-mode={mode}")

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compute_drivers.ovn_net.daemons import chassis_settings, create_database, database
 from tests.services import process
 from tests.services.namespaces import NetworkNamespace
 from tests.waiting import wait_until
@@ -35,7 +36,6 @@ PACKAGES = {"ovs-vsctl": "openvswitch-switch", "ovn-nbctl": "ovn-common", "ovn-n
     "ovn-controller": "ovn-host",
     "ethtool": "ethtool",
 }
-SCHEMAS = {"nb": "ovn/ovn-nb", "sb": "ovn/ovn-sb", "vswitch": "openvswitch/vswitch"}
 
 
 @dataclass
@@ -163,10 +163,8 @@ class Lab:
         host.controller.answers = lambda: _answers(["ovs-vsctl", "--timeout=1", "br-exists", "br-int"], folder)
         database.start()
         host.vsctl("--no-wait", "init")
-        identity = {"system-id": name, "hostname": name, "ovn-remote": self.central.sb_remote}
-        tunnel = {"ovn-encap-type": "geneve", "ovn-encap-ip": address, "ovn-bridge-datapath-type": "netdev"}
-        values = [f"external-ids:{key}={value}" for key, value in {**identity, **tunnel}.items()]
-        host.vsctl("--no-wait", "set", "Open_vSwitch", ".", *values)
+        settings = chassis_settings(name, self.central.sb_remote, address)
+        host.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
         host.vswitchd.start()
         # The address of a tunnel must be on a bridge that holds the card: on the card itself no packet crosses.
         _add_physical_bridge(host, "br-phys", "phys0")
@@ -247,10 +245,8 @@ class Lab:
         return central
 
     def _database(self, folder: Path, schema: str, *remotes: str) -> Daemon:
-        folder.mkdir(parents=True)
-        _output(["ovsdb-tool", "create", str(folder / "conf.db"), f"/usr/share/{SCHEMAS[schema]}.ovsschema"])
-        listens = [f"--remote={remote}" for remote in (f"punix:{folder}/db.sock", *remotes)]
-        daemon = self._daemon(folder, ["ovsdb-server", folder / "conf.db", *listens])
+        create_database(folder, schema)
+        daemon = self._daemon(folder, database(folder, *remotes).command)
         daemon.answers = lambda: _answers(["ovs-appctl", "-t", "ovsdb-server", "version"], folder)
         return daemon
 
