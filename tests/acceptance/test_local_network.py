@@ -137,6 +137,22 @@ def test_after_a_kill_the_next_start_cleans_up_and_the_page_answers_again(
     assert "web-1" in answer_of(address)
 
 
+def test_a_start_that_is_ended_leaves_no_network(tmp_path: Path) -> None:
+    namespace = NetworkNamespace.create()
+    machine = Machine(namespace)
+    cloud = machine.cloud(tmp_path / "var", NOVELLA_LOCAL_NETWORK="ovn")
+    try:
+        with cloud.log_path.open("a") as log:
+            process = subprocess.Popen([*cloud.program, "up"], env=cloud.environment(), stdout=log, stderr=log)
+        wait_until("OVN runs", lambda: ON_OVN in cloud.log_path.read_text(), SECONDS, details=cloud.log_tail)
+        process.terminate()
+        assert process.wait(SECONDS) is not None
+        assert machine.devices() == []
+        assert not (cloud.data_dir / "ovn").exists()
+    finally:
+        namespace.delete()
+
+
 def answer_of(address: str) -> str:
     """Return the page, once it is there."""
     page: str = wait_until(

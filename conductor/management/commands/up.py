@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ class Command(ManualCommand):
         self.stdout.write(fleet.remark)
         tiny_linux = self._tiny_linux(data_dir) if fleet.real_host else None
         passwords = first_start.prepare(data_dir, tiny_linux)
+        # Until the server handles it, SIGTERM ends the start as Ctrl-C does, and leaves no network behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             with local_network.started(fleet, data_dir) as network:
                 self._report(network.remark)
