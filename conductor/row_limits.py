@@ -90,6 +90,7 @@ LIMITED_ELSEWHERE: Mapping[str, str] = {
     "network.FloatingIp": "network quota `floatingip`",
     "network.SecurityGroup": "network quota `security_group`, and its rules `security_group_rule`",
     "network.RbacPolicy": "network quota `rbac_policy`",
+    "network.QosBandwidthLimit": "two of a policy",
     "network.AutoTopology": "one of a project",
     "volume.Volume": "volume quotas `volumes` and `gigabytes`",
     "volume.Snapshot": "volume quotas `snapshots` and `gigabytes`",
