@@ -126,6 +126,10 @@ def port_on_wrong_host(cloud: Cloud) -> Callable[[], bool]:
     return lambda: Port.objects.get().binding_host == cloud.host
 
 
+def port_not_bound(cloud: Cloud) -> None:
+    Port.objects.update(status="DOWN")
+
+
 def lend(cloud: Cloud, to: str, status: str = "in-use") -> VolumeAttachment:
     now = database_now()
     volume = Volume.objects.create(
@@ -320,7 +324,7 @@ PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
     plant.__name__: plant
     for plant in (
         allocation_of_failed_move, allocation_without_host, instance_without_allocation,
-        allocation_on_wrong_host,
+        allocation_on_wrong_host, port_not_bound,
         usage_miscounted, port_of_dead_instance, port_of_unknown, port_on_wrong_host, volume_of_dead_instance,
         device_of_dead_instance, volume_half_lent, attachment_without_device, device_without_attachment,
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
@@ -364,6 +368,20 @@ def test_a_kind_is_found_and_repaired_or_left(name: str, cloud: Cloud) -> None:
         assert row.repaired_at is not None
         assert kinds == ["finding.found", "finding.repaired"]
         assert found_by(grace_seconds=0) == {}
+
+
+@pytest.mark.parametrize("values", [{"is_admin_up": False}, {"status": "ACTIVE"}])
+def test_only_a_port_that_should_be_up_is_reported(values: dict[str, Any], cloud: Cloud) -> None:
+    Port.objects.update(**{"status": "DOWN", **values})
+
+    assert found_by(grace_seconds=0) == {}
+
+
+def test_a_port_of_a_server_that_is_off_may_be_down(cloud: Cloud) -> None:
+    Port.objects.update(status="DOWN")
+    Instance.objects.using(CELL).filter(uuid=cloud.alive).update(vm_state="stopped")
+
+    assert found_by(grace_seconds=0) == {}
 
 
 def test_a_port_is_left_to_the_host_of_its_server_after_a_move_that_ended(cloud: Cloud) -> None:

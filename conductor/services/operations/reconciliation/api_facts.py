@@ -20,6 +20,7 @@ from conductor.services.operations.reconciliation.journal_facts import JournalFa
 from conductor.volume.models import VolumeAttachment
 
 CHUNK = 5000
+DOWN = "DOWN"  # the status of a port
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class PortFact:
     instance_uuid: str
     host: str
     migrating_to: str = ""
+    is_down: bool = False  # its host's network does not carry it, though it is administratively up
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,10 @@ def load() -> ApiFacts:
         },
         requests={str(uuid): str(run) for uuid, run in BuildRequest.objects.values_list("instance_uuid", "run_uuid")},
         ports=[
-            PortFact(str(uuid), *found)
-            for uuid, *found in ports.values_list("uuid", "device_id", "binding_host", "migrating_to")
+            PortFact(str(uuid), device, host, to, is_down=is_up and status == DOWN)
+            for uuid, device, host, to, status, is_up in ports.values_list(
+                "uuid", "device_id", "binding_host", "migrating_to", "status", "is_admin_up"
+            )
         ],
         attachments=[
             AttachmentFact(str(uuid), str(volume), str(instance), status)

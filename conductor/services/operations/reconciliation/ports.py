@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conductor.cells.lookup import API_ALIAS
+from conductor.core.states import VmState
 from conductor.db.transactions import write_tx
 from conductor.network import ports
 from conductor.network.models import Port
@@ -75,8 +76,24 @@ def _bind(facts: ReconciliationFacts, found: Discrepancy) -> str:
     return f"It was bound to {host or 'no host'}." if bound else ""
 
 
+def _not_bound(facts: ReconciliationFacts) -> Iterator[Discrepancy]:
+    """Find ports that OVN does not report as up on the hosts of their running servers."""
+    for port in facts.api.ports:
+        instance = facts.alive.get(port.instance_uuid)
+        is_expected = instance is not None and instance.vm_state == VmState.ACTIVE and port.host == instance.host
+        if instance is None or not (port.is_down and is_expected) or port.instance_uuid in facts.moving:
+            continue
+        detail = (
+            f"Port {port.uuid} of instance {instance.uuid} is not up on its host {port.host}. Look there whether "
+            "ovn-controller runs and what it logs, and whether br-int has the port; a reboot of the server plugs it "
+            "in again."
+        )
+        yield _found(port, instance.cell, detail, None)
+
+
 KINDS = (
     DiscrepancyKind("port_of_dead_instance", "Port of a deleted server", _of_dead, _unplug),
     DiscrepancyKind("port_of_unknown", "Port of an unknown server", _of_unknown),
     DiscrepancyKind("port_on_wrong_host", "Port bound to the wrong host", _elsewhere, _bind),
+    DiscrepancyKind("port_not_bound", "Port that the network does not carry", _not_bound),
 )
