@@ -109,8 +109,8 @@ class _Switches:
         for limit in port.limits:
             direction, field, _ = acls.DIRECTIONS[limit.direction]
             row = self._builder.add(
-                "QoS", f"{port.uuid}:{limit.direction}", name=port.name, revision=port.revision, direction=direction,
-                priority=PRIORITY_LIMIT, match=f'{field} == "{port.uuid}"',
+                "QoS", f"{port.uuid}:{limit.direction}", direction=direction, priority=PRIORITY_LIMIT,
+                match=f'{field} == "{port.uuid}"',
                 bandwidth={"rate": limit.kbps} | ({"burst": limit.burst_kbps} if limit.burst_kbps else {}),
             )  # fmt: skip
             self._builder.refer(RowKey("Logical_Switch", switch_name(port.network)), "qos_rules", row)
