@@ -9,6 +9,7 @@ import pytest
 from conductor.cells import quarantine
 from conductor.image import seed as image_seed
 from conductor.image.models import Image
+from conductor.rpc import backports
 from conductor.scheduler import host_manager
 from conductor.services.servers import instances
 from conductor.services.servers.types import InstanceCreate
@@ -30,9 +31,10 @@ def hosts(people: Any) -> Hosts:
 
 @pytest.fixture
 def reads_nothing_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read once a second would count for requests on a slow machine, and for none on a fast one."""
+    """What is read every few seconds would count for requests on a slow machine, and for none on a fast one."""
     monkeypatch.setattr(host_manager, "IO_OPS_EVERY_SECONDS", 3600.0)
     monkeypatch.setattr(quarantine, "LOOK_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(backports, "REMEMBERED_SECONDS", 3600.0)
 
 
 @pytest.fixture
