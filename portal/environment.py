@@ -32,6 +32,8 @@ _PAIRS = (
     ("SMTP_URL", "MAIL_FROM"),
     ("TLS_CERT", "TLS_KEY"),
     ("OVN_NORTHBOUND", "OVN_SOUTHBOUND"),
+    ("OVN_PRIVATE_KEY", "OVN_CERTIFICATE"),
+    ("OVN_CERTIFICATE", "OVN_CA_CERTIFICATE"),
 )
 
 
@@ -134,6 +136,9 @@ class Environment:
     membership_url: str = _variable(kind.group_url)
     ovn_northbound: str = _variable(kind.ovsdb_remotes)
     ovn_southbound: str = _variable(kind.ovsdb_remotes)
+    ovn_private_key: Path | None = _variable(kind.readable_file)
+    ovn_certificate: Path | None = _variable(kind.readable_file)
+    ovn_ca_certificate: Path | None = _variable(kind.readable_file)
     ovn_failover_milliseconds: int = _variable(kind.integer("milliseconds", 300, 60_000), "600")
     channel_url: str = _variable(kind.url("redis", "rediss"), is_secret=True)
     resize_confirm_seconds: float = _variable(kind.seconds(0, 10 * 365 * 86_400), "0")
@@ -186,7 +191,7 @@ def load(variables: Mapping[str, str]) -> Environment:
     values["compute_queues"] = values["compute_queues"] or ("per-host" if values["broker_url"] else "shared")
     if values["scheduler"] == "service" and not values["broker_url"]:
         raise InvalidEnvironment(f"{PREFIX}SCHEDULER: schedulers are called over a broker; give {PREFIX}BROKER_URL")
-    for path in ("tls_cert", "tls_key"):
+    for path in ("tls_cert", "tls_key", "ovn_private_key", "ovn_certificate", "ovn_ca_certificate"):
         values[path] = values[path] or None
     for several in ("notification_webhooks", "cors_origins", "oidc_roles", "trusted_proxies"):
         values[several] = values[several] or ()
@@ -196,6 +201,8 @@ def load(variables: Mapping[str, str]) -> Environment:
         lone, missing = sorted(pair, key=lambda name: not values[name.lower()])
         if bool(values[lone.lower()]) != bool(values[missing.lower()]):
             raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
+    if "ssl:" in f"{values['ovn_northbound']},{values['ovn_southbound']}" and not values["ovn_private_key"]:
+        raise InvalidEnvironment(f"{PREFIX}OVN_PRIVATE_KEY: servers of OVN with ssl: need it, and its certificate")
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     values["audit_key"] = values["audit_key"] or values["secret_key"]

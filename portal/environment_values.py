@@ -96,6 +96,15 @@ def directory(text: str) -> Path:
     return path if path.is_absolute() else base_of_relative_paths() / path
 
 
+def readable_file(text: str) -> Path:
+    path = directory(text)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror}") from None
+    return path
+
+
 def secret(text: str) -> str:
     if len(text) < SHORTEST_SECRET_KEY:
         raise InvalidValue(f"the key is shorter than {SHORTEST_SECRET_KEY} characters")
@@ -138,14 +147,15 @@ def group_url(text: str) -> str:
     return text
 
 
-OVSDB_REMOTE = re.compile(rf"(tcp:({GROUP_HOST})|unix:/[^,\s]+)")
+OVSDB_REMOTE = re.compile(rf"((tcp|ssl):({GROUP_HOST})|unix:/[^,\s]+)")
 
 
 def ovsdb_remotes(text: str) -> str:
     """Return addresses of the servers of one OVSDB database, as OVN's own programs take them."""
     for remote in text.split(","):
         if not OVSDB_REMOTE.fullmatch(remote):
-            raise InvalidValue(f'"{remote}" is not a server of OVN (tcp:host:port or unix:/path, separated by commas)')
+            forms = "tcp:host:port, ssl:host:port or unix:/path, separated by commas"
+            raise InvalidValue(f'"{remote}" is not a server of OVN ({forms})')
     return text
 
 

@@ -345,13 +345,21 @@ SECTIONS: Mapping[str, Mapping[str, SettingText]] = {
             "conductors](../how-to/operate.md#live-conductors)."
         ),
         "NOVELLA_OVN_NORTHBOUND": SettingText(
-            "Servers of OVN's northbound database, `tcp:host:port` or `unix:/path`, separated by commas. "
-            "One conductor writes all networks there. Empty: networks are not written to OVN. See [networks "
+            "Servers of OVN's northbound database, `tcp:host:port`, `ssl:host:port` or `unix:/path`, separated by "
+            "commas. One conductor writes all networks there. Empty: networks are not written to OVN. See [networks "
             "on OVN](../how-to/operate.md#networks-on-ovn)."
         ),
         "NOVELLA_OVN_SOUTHBOUND": SettingText(
             "Servers of OVN's southbound database, in the same form. The conductor reads there which hosts "
             "are gateways, and which ports are up."
+        ),
+        "NOVELLA_OVN_PRIVATE_KEY": SettingText(
+            "File with the private key of conductors, for servers of OVN with `ssl:`. See [TLS and host "
+            "rights](../how-to/network.md#tls-and-host-rights)."
+        ),
+        "NOVELLA_OVN_CERTIFICATE": SettingText("File with the certificate of that key."),
+        "NOVELLA_OVN_CA_CERTIFICATE": SettingText(
+            "File with the certificates of the authorities that conductors trust for servers of OVN."
         ),
         "NOVELLA_OVN_FAILOVER_MILLISECONDS": SettingText(
             "Another host takes over routers and floating IPs from a gateway host that has been silent for so "

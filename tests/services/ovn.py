@@ -9,6 +9,9 @@ with ovn.lab(folder) as lab:
 
 The central listens on unix sockets, which processes in all namespaces reach, and on free ports of the loopback. All
 processes and namespaces end with the lab. Root is needed.
+
+With `is_secure` these ports have TLS. `lab.central.credentials` are the conductor's; each host has its own for the
+southbound database, where clients have the role `ovn-controller`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pathlib import Path
 
 from compute_drivers.ovn_net.daemons import chassis_settings, create_database, database
 from tests.services import process
+from tests.services.certificates import Authority, Credentials
 from tests.services.namespaces import NetworkNamespace
 from tests.waiting import wait_until
 
@@ -88,6 +92,7 @@ class Central:
     northd: Daemon
     nb_port: int
     sb_port: int
+    credentials: Credentials | None = None  # the conductor's
 
     @property
     def nb_remote(self) -> str:
@@ -113,6 +118,7 @@ class Host:
     database: Daemon
     vswitchd: Daemon
     controller: Daemon
+    credentials: Credentials | None = None
 
     @property
     def daemons(self) -> tuple[Daemon, ...]:
@@ -130,8 +136,9 @@ class Host:
 class Lab:
     """A central and hosts on one underlay, and what is outside of them."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, *, is_secure: bool = False) -> None:
         self.folder = folder
+        self._authorities = _Authorities(folder / "authorities") if is_secure else None
         self.hosts: dict[str, Host] = {}
         self._stack = stack
         self._outside: NetworkNamespace | None = None
@@ -153,17 +160,22 @@ class Lab:
         namespace = self.add_namespace()
         _plug_cable(namespace, "phys0", self._underlay, f"{name}-phys", "under", UNDERLAY_MTU)
 
-        def inside(program: str, *words: str) -> Daemon:
-            return self._daemon(folder, namespace.inside(program, f"unix:{folder}/db.sock", *words))
-
+        remote = f"unix:{folder}/db.sock"
         database = self._database(folder, "vswitch")
-        host = Host(name, folder, address, namespace, database, inside("ovs-vswitchd"), inside("ovn-controller"))
+        vswitchd = self._daemon(folder, namespace.inside("ovs-vswitchd", remote))
+        # It sends nothing by itself but to the southbound database, which listens on the loopback of all tests.
+        controller = self._daemon(folder, ["ovn-controller", remote])
+        host = Host(name, folder, address, namespace, database, vswitchd, controller)
         host.vswitchd.command = [*host.vswitchd.command, "--disable-system"]
         host.vswitchd.answers = lambda: _answers(["ovs-appctl", "-t", "ovs-vswitchd", "version"], folder)
         host.controller.answers = lambda: _answers(["ovs-vsctl", "--timeout=1", "br-exists", "br-int"], folder)
         database.start()
         host.vsctl("--no-wait", "init")
-        settings = chassis_settings(name, self.central.sb_remote, address)
+        if self._authorities is not None:
+            host.credentials = self._authorities.of_host(name)
+            files = host.credentials.private_key, host.credentials.certificate, host.credentials.ca_certificate
+            host.vsctl("--no-wait", "set-ssl", *map(str, files))
+        settings = chassis_settings(name, self._southbound_of_hosts, address)
         host.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
         host.vswitchd.start()
         # The address of a tunnel must be on a bridge that holds the card: on the card itself no packet crosses.
@@ -233,7 +245,12 @@ class Lab:
     def _start_central(self) -> Central:
         folder = self.folder / "central"
         ports = {name: process.free_port() for name in ("nb", "sb")}
-        nb, sb = (self._database(folder / name, name, f"ptcp:{port}:127.0.0.1") for name, port in ports.items())
+        if self._authorities is None:
+            nb, sb = (self._database(folder / name, name, f"ptcp:{port}:127.0.0.1") for name, port in ports.items())
+        else:
+            nb_options, sb_options = self._authorities.of_databases()
+            nb = self._database(folder / "nb", "nb", f"pssl:{ports['nb']}:127.0.0.1", options=nb_options)
+            sb = self._database(folder / "sb", "sb", "db:OVN_Southbound,SB_Global,connections", options=sb_options)
         databases = [f"--ovn{name}-db=unix:{folder / name}/db.sock" for name in ports]
         northd = self._daemon(folder / "northd", ["ovn-northd", *databases])
         northd.answers = lambda: _answers(["ovn-appctl", "-t", "ovn-northd", "status"], northd.folder)
@@ -242,11 +259,20 @@ class Lab:
             daemon.start()
         for program, remote in (("ovn-nbctl", central.nb_remote), ("ovn-sbctl", central.sb_remote)):
             _output([program, f"--db={remote}", "--timeout=60", "init"])
+        if self._authorities is not None:
+            central.credentials = self._authorities.of_conductors()
+            listens = ["set-connection", "role=ovn-controller", f"pssl:{central.sb_port}:127.0.0.1"]
+            _output(["ovn-sbctl", f"--db={central.sb_remote}", "--timeout=60", *listens])
         return central
 
-    def _database(self, folder: Path, schema: str, *remotes: str) -> Daemon:
+    @property
+    def _southbound_of_hosts(self) -> str:
+        central = self.central
+        return f"ssl:127.0.0.1:{central.sb_port}" if self._authorities is not None else central.sb_remote
+
+    def _database(self, folder: Path, schema: str, *remotes: str, options: Sequence[str] = ()) -> Daemon:
         create_database(folder, schema)
-        daemon = self._daemon(folder, database(folder, *remotes).command)
+        daemon = self._daemon(folder, [*database(folder, *remotes).command, *options])
         daemon.answers = lambda: _answers(["ovs-appctl", "-t", "ovsdb-server", "version"], folder)
         return daemon
 
@@ -256,14 +282,34 @@ class Lab:
         return daemon
 
 
+class _Authorities:
+    """One for the central and conductors, and one for hosts, which the northbound database does not trust."""
+
+    def __init__(self, folder: Path) -> None:
+        self._central, self._hosts = Authority(folder / "central"), Authority(folder / "hosts")
+        self._both = folder / "both.pem"
+        certificates = (authority.certificate.read_bytes() for authority in (self._central, self._hosts))
+        self._both.write_bytes(b"".join(certificates))
+
+    def of_databases(self) -> tuple[list[str], list[str]]:
+        """Return the options of the northbound and of the southbound database's server."""
+        return self._central.issue("nb").options, self._central.issue("sb", self._both).options
+
+    def of_conductors(self) -> Credentials:
+        return self._central.issue("conductor")
+
+    def of_host(self, name: str) -> Credentials:
+        return self._hosts.issue(name, self._central.certificate)
+
+
 @contextmanager
-def lab(folder: Path) -> Iterator[Lab]:
+def lab(folder: Path, *, is_secure: bool = False) -> Iterator[Lab]:
     """Yield a lab with a started central, and end whatever was started in it."""
     missing = {package for program, package in PACKAGES.items() if not shutil.which(program)}
     if missing:
         raise RuntimeError(f"OVN is not there: install Debian's {', '.join(sorted(missing))} (make test does)")
     with ExitStack() as stack:
-        yield Lab(folder, stack)
+        yield Lab(folder, stack, is_secure=is_secure)
 
 
 def environment_of(folder: Path) -> dict[str, str]:

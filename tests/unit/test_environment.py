@@ -56,6 +56,25 @@ def test_what_is_no_server_of_ovn_is_refused(remotes: str) -> None:
         parsed(NOVELLA_OVN_NORTHBOUND=remotes, NOVELLA_OVN_SOUTHBOUND="tcp:a:6642")
 
 
+def test_ovn_over_tls_needs_files_that_can_be_read(tmp_path: Path) -> None:
+    remotes = dict.fromkeys(("NOVELLA_OVN_NORTHBOUND", "NOVELLA_OVN_SOUTHBOUND"), "ssl:a:6641,ssl:b:6641")
+    names = [f"NOVELLA_OVN_{name}" for name in ("PRIVATE_KEY", "CERTIFICATE", "CA_CERTIFICATE")]
+    files = {name: str(tmp_path / name) for name in names}
+    for path in files.values():
+        Path(path).write_text("PEM")
+    found = parsed(**remotes, **files)
+    assert [found.ovn_private_key, found.ovn_certificate, found.ovn_ca_certificate] == [*map(Path, files.values())]
+    with pytest.raises(InvalidEnvironment, match="NOVELLA_OVN_PRIVATE_KEY: servers of OVN with ssl: need it"):
+        parsed(**remotes)
+    for name, path in files.items():
+        with pytest.raises(InvalidEnvironment, match="with it, or neither of them"):
+            parsed(**remotes, **{**files, name: ""})
+        Path(path).unlink()
+        with pytest.raises(InvalidEnvironment, match=f"{name}: {path} cannot be read: No such file or directory"):
+            parsed(**remotes, **files)
+        Path(path).write_text("PEM")
+
+
 def test_one_database_of_ovn_is_not_enough() -> None:
     with pytest.raises(InvalidEnvironment, match="give NOVELLA_OVN_SOUTHBOUND with it, or neither of them"):
         parsed(NOVELLA_OVN_NORTHBOUND="tcp:a:6641")

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ovs.db.idl import Row, Transaction
+from ovs.stream import Stream
 from ovsdbapp.backend.ovs_idl import command, connection, idlutils
 from ovsdbapp.exceptions import OvsdbConnectionUnavailable, TimeoutException
 from ovsdbapp.schema.ovn_northbound.impl_idl import OvnNbApiIdlImpl
@@ -28,6 +29,7 @@ from conductor.network.ovn.northbound import (
     Value,
     diff,
 )
+from conductor.network.ovn.tls import TlsFiles
 
 # A replica of the database is read in one piece, and a transaction may hold all networks.
 TIMEOUT_SECONDS = 20.0
@@ -39,12 +41,12 @@ GLOBAL = "NB_Global"  # the table with one row, for the whole database
 class NorthboundDatabase:
     """A connection to the northbound database. Only one in the cloud has its lock, and can write."""
 
-    def __init__(self, remote: str, *, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, remote: str, *, tls: TlsFiles | None = None, options: Mapping[str, str] | None = None) -> None:
         """Open it. Each write keeps these options of the whole database. Raises DatabaseUnavailable."""
         self._options = options or {}
         columns = {table: (*names, "external_ids") for table, names in COLUMNS.items()}
         columns[GLOBAL] = ("nb_cfg", "options")
-        self._connection = open_database(remote, "OVN_Northbound", columns, lock=LOCK)
+        self._connection = open_database(remote, "OVN_Northbound", columns, tls=tls, lock=LOCK)
         # The library keeps the connection in its class: without a class of its own a second one would use the first.
         own_class = type("NorthboundApi", (OvnNbApiIdlImpl,), {"_ovsdb_connection": None})
         try:
@@ -83,10 +85,10 @@ class NorthboundDatabase:
 class SouthboundDatabase:
     """A connection to the southbound database, with what hosts report there."""
 
-    def __init__(self, remote: str) -> None:
+    def __init__(self, remote: str, *, tls: TlsFiles | None = None) -> None:
         """Open it. Raises DatabaseUnavailable."""
         columns = {"Chassis": ("name", "other_config"), "Port_Binding": ("logical_port", "up", "chassis")}
-        self._connection = open_database(remote, "OVN_Southbound", columns)
+        self._connection = open_database(remote, "OVN_Southbound", columns, tls=tls)
         try:
             self._connection.start()
         except Exception as error:  # the library raises plain exceptions here
@@ -121,17 +123,28 @@ class SouthboundDatabase:
 
 
 def open_database(
-    remote: str, schema: str, columns: Mapping[str, Sequence[str]], *, lock: str = ""
+    remote: str,
+    schema: str,
+    columns: Mapping[str, Sequence[str]],
+    *,
+    tls: TlsFiles | None = None,
+    lock: str = "",
 ) -> connection.Connection:
     """Return a connection with a replica of these columns, by table; it starts with its first use.
 
     Args:
         remote: Addresses as OVN's own programs take them, such as `tcp:10.0.0.1:6641,tcp:10.0.0.2:6641`.
+        tls: For servers with `ssl:`. They are the same for all connections of a process.
         lock: The name of a database lock that every transaction needs.
 
     Raises:
         DatabaseUnavailable: The server does not answer.
     """
+    if tls is not None:
+        tls.context()  # the library's own errors name no file
+        Stream.ssl_set_private_key_file(str(tls.private_key))
+        Stream.ssl_set_certificate_file(str(tls.certificate))
+        Stream.ssl_set_ca_cert_file(str(tls.ca_certificate))
     try:
         helper = idlutils.get_schema_helper(remote.split(",")[0], schema)
     except Exception as error:  # the library raises plain exceptions here

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conductor.network.ovn.errors import DatabaseUnavailable
+from conductor.network.ovn.tls import TlsFiles
 
 _AT_ONCE = 65_536
 
@@ -35,22 +36,24 @@ class OvnHealth:
         return sorted(name for name, carried_out in self.hosts.items() if carried_out < self.configuration - 1)
 
 
-def read(northbound: str, southbound: str, *, seconds: float) -> OvnHealth:
+def read(northbound: str, southbound: str, *, seconds: float, tls: TlsFiles | None = None) -> OvnHealth:
     """Ask both databases, each within `seconds`. Raises DatabaseUnavailable."""
-    own = _select(northbound, seconds, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg"])
-    hosts = _select(southbound, seconds, "OVN_Southbound", "Chassis_Private", ["name", "nb_cfg"])
+    own = _select(northbound, seconds, tls, "OVN_Northbound", "NB_Global", ["nb_cfg", "sb_cfg"])
+    hosts = _select(southbound, seconds, tls, "OVN_Southbound", "Chassis_Private", ["name", "nb_cfg"])
     first = own[0] if own else {"nb_cfg": 0, "sb_cfg": 0}
     return OvnHealth(first["nb_cfg"], first["sb_cfg"], {row["name"]: row["nb_cfg"] for row in hosts})
 
 
-def _select(remotes: str, seconds: float, database: str, table: str, columns: list[str]) -> list[dict[str, Any]]:
+def _select(
+    remotes: str, seconds: float, tls: TlsFiles | None, database: str, table: str, columns: list[str]
+) -> list[dict[str, Any]]:
     """Return all rows of a table, from the first server that answers."""
     operation = {"op": "select", "table": table, "where": [], "columns": columns}
     request = {"id": 0, "method": "transact", "params": [database, operation]}
     failure = ""
     for remote in remotes.split(","):
         try:
-            answer = _ask(remote, request, seconds)
+            answer = _ask(remote, request, seconds, tls)
         except (OSError, ValueError) as error:
             failure = f"{remote}: {error}"
             continue
@@ -61,15 +64,9 @@ def _select(remotes: str, seconds: float, database: str, table: str, columns: li
     raise DatabaseUnavailable(failure)
 
 
-def _ask(remote: str, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Send a request of OVSDB (RFC 7047) and return the answer. Raises OSError, ValueError."""
-    kind, _, address = remote.partition(":")
-    with (
-        socket.socket(socket.AF_UNIX) if kind == "unix" else socket.create_connection(_place(address), seconds) as link
-    ):
-        link.settimeout(seconds)
-        if kind == "unix":
-            link.connect(address)
+def _ask(remote: str, request: Mapping[str, Any], seconds: float, tls: TlsFiles | None) -> dict[str, Any]:
+    """Send a request of OVSDB (RFC 7047) and return the answer. Raises OSError, ValueError, DatabaseUnavailable."""
+    with _connected(remote, seconds, tls) as link:
         link.sendall(json.dumps(request).encode())
         received = b""
         while chunk := link.recv(_AT_ONCE):
@@ -80,6 +77,18 @@ def _ask(remote: str, request: Mapping[str, Any], seconds: float) -> dict[str, A
                 continue
             return found
     raise ConnectionResetError("closed the connection")
+
+
+def _connected(remote: str, seconds: float, tls: TlsFiles | None) -> socket.socket:
+    kind, _, address = remote.partition(":")
+    if kind == "unix":
+        link = socket.socket(socket.AF_UNIX)
+        link.settimeout(seconds)
+        link.connect(address)
+        return link
+    if kind == "ssl" and tls is not None:
+        return tls.context().wrap_socket(socket.create_connection(_place(address), seconds))
+    return socket.create_connection(_place(address), seconds)
 
 
 def _place(address: str) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from conductor.network.ovn.desired import desired
 from conductor.network.ovn.northbound import Northbound
 from conductor.network.ovn.routing import failover_options
 from conductor.network.ovn.topology import GatewayHost
+from conductor.services.networks import ovn_state
 from conductor.services.networks.ovn_state import LEASE
 
 log = logging.getLogger(__name__)
@@ -62,9 +63,10 @@ def _take(owner: str) -> _Held | None:
         if lease is None:
             return None
         options = failover_options(settings.NOVELLA_OVN_FAILOVER_MILLISECONDS)
-        northbound = NorthboundDatabase(settings.NOVELLA_OVN_NORTHBOUND, options=options)
+        tls = ovn_state.tls_files()
+        northbound = NorthboundDatabase(settings.NOVELLA_OVN_NORTHBOUND, tls=tls, options=options)
         stack.callback(northbound.close)
-        southbound = SouthboundDatabase(settings.NOVELLA_OVN_SOUTHBOUND)
+        southbound = SouthboundDatabase(settings.NOVELLA_OVN_SOUTHBOUND, tls=tls)
         stack.callback(southbound.close)
         return _Held(lease, northbound, southbound, stack.pop_all())
 

@@ -12,6 +12,7 @@ from conductor.journal.models import PeriodicLease
 from conductor.network.ovn import health
 from conductor.network.ovn.errors import DatabaseUnavailable
 from conductor.network.ovn.health import OvnHealth
+from conductor.network.ovn.tls import TlsFiles
 
 LEASE = "ovn-projection"
 
@@ -29,12 +30,23 @@ def is_configured() -> bool:
     return bool(settings.NOVELLA_OVN_NORTHBOUND)
 
 
+def tls_files() -> TlsFiles | None:
+    """Return the files for servers with `ssl:`; None where they are not configured."""
+    if settings.NOVELLA_OVN_PRIVATE_KEY is None:
+        return None
+    return TlsFiles(
+        settings.NOVELLA_OVN_PRIVATE_KEY, settings.NOVELLA_OVN_CERTIFICATE, settings.NOVELLA_OVN_CA_CERTIFICATE
+    )
+
+
 def read(*, seconds: float) -> OvnState:
     """Return the state; OVN's databases have `seconds` each to answer."""
     done_at = PeriodicLease.objects.using(API_ALIAS).filter(name=LEASE).values_list("done_at", flat=True).first()
     age = None if done_at is None else max(0.0, (database_time(API_ALIAS) - done_at).total_seconds())
     try:
-        found = health.read(settings.NOVELLA_OVN_NORTHBOUND, settings.NOVELLA_OVN_SOUTHBOUND, seconds=seconds)
+        found = health.read(
+            settings.NOVELLA_OVN_NORTHBOUND, settings.NOVELLA_OVN_SOUTHBOUND, seconds=seconds, tls=tls_files()
+        )
     except DatabaseUnavailable as error:
         return OvnState(age, failure=str(error))
     return OvnState(age, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,25 @@ def test_the_first_server_that_answers_is_asked(lab: ovn.Lab) -> None:
     assert found.hosts == {}
     with pytest.raises(DatabaseUnavailable, match=nowhere):
         health.read(nowhere, lab.central.sb_remote, seconds=WAIT_SECONDS)
+
+
+def test_a_conductor_writes_and_the_state_is_read_over_tls(people: Any, tmp_path: Path) -> None:
+    factories.cells()
+    with ovn.lab(tmp_path / "ovn", is_secure=True) as lab:
+        files = lab.central.credentials
+        assert files is not None
+        values = {
+            "NOVELLA_OVN_NORTHBOUND": f"ssl:127.0.0.1:{lab.central.nb_port}",
+            "NOVELLA_OVN_SOUTHBOUND": f"ssl:127.0.0.1:{lab.central.sb_port}",
+            "NOVELLA_OVN_PRIVATE_KEY": files.private_key,
+            "NOVELLA_OVN_CERTIFICATE": files.certificate,
+            "NOVELLA_OVN_CA_CERTIFICATE": files.ca_certificate,
+        }
+        with override_settings(**values):
+            projection = OvnProjection("conductor-1")
+            projection.carry_out()
+            wait_until("northd has carried it out", lambda: component(people).state == UP)
+            projection.release()
 
 
 @pytest.mark.parametrize(
